@@ -1,0 +1,34 @@
+"""attnflow, the laboratory for self-attention dynamics: tokens as interacting particles.
+
+>>> import attnflow as af
+>>> x0 = af.tokens.gaussian(n=20, d=2, seed=0)
+>>> run = af.simulate(x0, af.Hardmax(), af.Layers(alpha=0.5), until=100)
+>>> run.stopped
+'reached step 100, as asked'
+"""
+
+from attnflow import geometry, measure, tokens, watch
+from attnflow.inputs import InputError
+from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.motions import (
+    FeedForward,
+    Flow,
+    Layers,
+    Motion,
+    RescaledFlow,
+    RescaledLayers,
+    Residual,
+    SphereFlow,
+    SphereLayers,
+)
+from attnflow.schedules import Schedule
+from attnflow.simulate import simulate
+from attnflow.trajectory import Trajectory, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FeedForward", "Flow", "Hardmax", "Heads", "HegselmannKrause", "InputError", "Law", "Layers", "Localmax", "Motion",
+    "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
+    "geometry", "load", "measure", "simulate", "tokens", "watch",
+]  # fmt: skip

@@ -1,0 +1,221 @@
+"""A run as plain data: what a TOML file or the command line says, turned into the arguments of `simulate`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow import tokens, watch
+from attnflow.inputs import Array, InputError, one_of
+from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.motions import (
+    FeedForward,
+    Flow,
+    Layers,
+    Motion,
+    RescaledFlow,
+    RescaledLayers,
+    Residual,
+    SphereFlow,
+    SphereLayers,
+)
+from attnflow.schedules import Schedule
+
+CLOUDS: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
+    "gaussian": (tokens.gaussian, ("n", "d", "seed")),
+    "uniform": (tokens.uniform, ("n", "d", "seed", "low", "high")),
+    "sphere": (tokens.sphere, ("n", "d", "seed")),
+    "polygon": (tokens.polygon, ("k", "radius", "angle")),
+    "grid": (tokens.grid, ("k", "d", "low", "high")),
+    "orthogonal": (tokens.orthogonal, ("n", "d")),
+}
+LAWS: dict[str, type[Law]] = {
+    "softmax": Softmax,
+    "hardmax": Hardmax,
+    "localmax": Localmax,
+    "hegselmann-krause": HegselmannKrause,
+}
+MOTIONS: dict[str, type[Motion]] = {
+    "layers": Layers,
+    "residual": Residual,
+    "rescaled-layers": RescaledLayers,
+    "sphere-layers": SphereLayers,
+    "flow": Flow,
+    "rescaled-flow": RescaledFlow,
+    "sphere-flow": SphereFlow,
+}
+# Parameters that a string turns into a function of time, and those that are matrices.
+SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")
+MATRICES = ("B", "V", "W")
+TABLES = ("tokens", "law", "motion", "stop", "output")
+TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run as plain data, checked: `arguments` are those of `simulate`, `output` says where results go."""
+
+    data: dict[str, Any]
+    folder: Path
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `simulate`, the store left out."""
+        data = self.data
+        _known(data, TOP, "the configuration")
+        for name in ("tokens", "law", "motion", "until"):
+            if name not in data:
+                raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
+        for name in TABLES:
+            if not isinstance(data.get(name, {}), dict):
+                raise InputError(f"'{name}' is {data[name]!r}, expected a table [{name}]")
+        optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine") if name in data}
+        if "seed" in data and (type(data["seed"]) is not int or data["seed"] < 0):
+            raise InputError(f"seed is {data['seed']!r}, expected a whole number, at least 0")
+        return {
+            "tokens": self._cloud(data["tokens"]),
+            "law": self._law(data["law"]),
+            "motion": self._motion(data["motion"]),
+            "until": data["until"],
+            "masses": self._numbers(data["masses"], "masses") if "masses" in data else None,
+            "record": _record(data.get("record")),
+            "watch": _stops(data.get("stop", {})),
+            **optional,
+        }
+
+    @property
+    def output(self) -> dict[str, str]:
+        """Return where to store and to plot."""
+        output: dict[str, str] = self.data.get("output", {})
+        _known(output, ("store", "plot"), "[output]")
+        return output
+
+    def text(self) -> str:
+        """Return the configuration as TOML."""
+        plain = [(k, v) for k, v in self.data.items() if not isinstance(v, dict)]
+        lines = [f"{k} = {_toml(v)}" for k, v in plain]
+        for table in (name for name in TABLES if name in self.data):
+            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in self.data[table].items())]
+        return "\n".join(lines) + "\n"
+
+    def _cloud(self, table: dict[str, Any]) -> ArrayLike:
+        if "file" in table:
+            _known(table, ("file",), "[tokens]")
+            return self._numbers(table["file"], "tokens")
+        name = one_of(table.get("cloud", ""), CLOUDS, "the cloud of [tokens]")
+        make, keys = CLOUDS[name]
+        given = {k: v for k, v in table.items() if k != "cloud"}
+        _known(given, [k for k in keys if k != "seed"], f"[tokens] {name}")
+        if "seed" in keys:
+            given["seed"] = self.data.get("seed", 0)
+        try:
+            return make(**given)
+        except TypeError:
+            raise InputError(f"[tokens] {name} lacks some of its keys: {', '.join(keys)}") from None
+
+    def _law(self, table: dict[str, Any]) -> Law:
+        name = one_of(table.get("name", ""), (*LAWS, "heads"), "the name of [law]")
+        if name != "heads":
+            law: Law = self._built(LAWS[name], table, "[law]")
+            return law
+        _known(table, ("name", "heads"), "[law] heads")
+        heads = table.get("heads", [])
+        if not isinstance(heads, list) or not all(isinstance(head, dict) for head in heads):
+            raise InputError("[law] heads need a list of tables, each with a name and perhaps V")
+        matrices = [self._parameter("V", head["V"]) if "V" in head else None for head in heads]
+        return Heads([self._law({k: v for k, v in head.items() if k != "V"}) for head in heads], matrices)
+
+    def _motion(self, table: dict[str, Any]) -> Motion:
+        name = one_of(table.get("name", ""), MOTIONS, "the name of [motion]")
+        motion: Motion = self._built(MOTIONS[name], table, "[motion]")
+        return motion
+
+    def _built(self, kind: type[Any], table: dict[str, Any], where: str) -> Any:
+        given = {k: v for k, v in table.items() if k != "name"}
+        fields = kind.__dataclass_fields__
+        _known(
+            given,
+            [name for name in fields if not name.startswith("_")],
+            f"{where} {table.get('name', '')}".strip(),
+        )
+        return kind(**{k: self._parameter(k, v) for k, v in given.items()})
+
+    def _parameter(self, name: str, value: Any) -> Any:
+        if name in MATRICES:
+            return self._numbers(value, name) if isinstance(value, str) else value
+        if name in SCHEDULES and isinstance(value, str):
+            return Schedule(value)
+        if name == "feed_forward":
+            return self._built(FeedForward, value, "feed_forward")
+        return value
+
+    def _numbers(self, value: Any, what: str) -> ArrayLike:
+        """Return an array from numbers written in place, or from a .csv or .npy file."""
+        if not isinstance(value, str):
+            numbers: ArrayLike = value
+            return numbers
+        path = self.folder / value
+        if not path.is_file():
+            raise InputError(f"{what} should come from {value}, which is not a file: give a .csv or .npy file")
+        try:
+            if path.suffix == ".npy":
+                return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+            table = np.loadtxt(path, delimiter=",", ndmin=2)
+            return table.ravel() if what == "masses" else table
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(
+                f"{value} cannot be read as numbers for {what} ({error}): give a .csv or .npy file"
+            ) from None
+
+
+def read(path: Path) -> Config:
+    """Read a configuration from a TOML file; files it names are relative to its folder."""
+    try:
+        with path.open("rb") as file:
+            return Config(tomllib.load(file), path.parent)
+    except OSError:
+        raise InputError(f"{path} cannot be read: give the path of a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+
+
+def _known(table: dict[str, Any], keys: Iterable[str], where: str) -> None:
+    expected = tuple(keys)
+    for key in table:
+        if key not in expected:
+            raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(expected)}")
+
+
+def _record(value: Any) -> watch.Record:
+    if isinstance(value, dict):
+        _known(value, ("first", "per_decade"), "record")
+        return watch.Geometric(**value)
+    record: watch.Record = value
+    return record
+
+
+def _stops(table: dict[str, Any]) -> list[watch.Watcher]:
+    _known(table, ("converged", "clusters", "tol", "seconds"), "[stop]")
+    stops: list[watch.Watcher] = []
+    if "converged" in table:
+        stops.append(watch.Converged(table["converged"]))
+    if "clusters" in table:
+        stops.append(watch.Clustered(table["clusters"], table.get("tol", 1e-3)))
+    if "seconds" in table:
+        stops.append(watch.WallClock(table["seconds"]))
+    return stops
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return json.dumps(value)

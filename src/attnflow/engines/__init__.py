@@ -1,0 +1,41 @@
+"""Attention sums made fast: who computes them, chosen from the inputs alone.
+
+An engine is a module with some of three functions; it knows no B, beta, V or motion:
+
+- ``softmax(queries, keys, values, log_masses, gain) -> (mean, log_total)``: averages with the weights
+  w_j e^{g <q_i, k_j>}; the row maximum leaves before the gain g multiplies;
+- ``top(queries, keys, values, weights, slack, relative) -> (mean, best, leader)``: averages over the sources
+  whose score is within ``slack_i + relative |M_i|`` of the top score M_i; sources of weight 0 are absent;
+- ``ball(queries, keys, values, weights, radius) -> mean``: averages over the sources within a distance.
+
+A new engine is one module here and one name in `ENGINES`; the suite in ``tests/engines`` then runs on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from attnflow.inputs import one_of
+
+ENGINES = ("dense", "fused")
+CHOICES = ("auto", *ENGINES)
+# Beyond this dimension matrix products outrun the fused softmax, as long as the n-by-n array stays small.
+WIDE = 32
+SMALL_PAIRS = 1 << 24
+
+
+def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
+    """Return the engine that computes a sum of this kind and size when the user asks for `name`.
+
+    >>> choose("auto", "softmax", 10_000, 10_000, 2), choose("auto", "softmax", 500, 500, 64)
+    ('fused', 'dense')
+    """
+    if one_of(name, CHOICES, "engine") != "auto":
+        return name
+    return "dense" if kind == "softmax" and d > WIDE and queries * sources <= SMALL_PAIRS else "fused"
+
+
+def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:
+    """Return the module of the chosen engine; Numba is loaded only when it is needed."""
+    return importlib.import_module(f"{__name__}.{choose(name, kind, queries, sources, d)}")

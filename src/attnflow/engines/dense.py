@@ -1,0 +1,84 @@
+"""The dense reference: every formula written once with n-by-n arrays, the oracle of all other engines."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.inputs import Array
+
+
+def scores(queries: Array, keys: Array) -> Array:
+    """Inner products <q_i, k_j>, summed coordinate by coordinate without fused operations.
+
+    Whoever compares scores needs this order: two sources whose products are equal up to a permutation of at
+    most two terms then get the same score, bit for bit, and every engine sees the same ties.
+    """
+    total = queries[:, None, 0] * keys[None, :, 0]
+    for k in range(1, queries.shape[1]):
+        total += queries[:, None, k] * keys[None, :, k]
+    return total
+
+
+def squared_distances(queries: Array, keys: Array) -> Array:
+    """Return |q_i - k_j|^2, summed coordinate by coordinate."""
+    total = (queries[:, None, 0] - keys[None, :, 0]) ** 2
+    for k in range(1, queries.shape[1]):
+        total += (queries[:, None, k] - keys[None, :, k]) ** 2
+    return total
+
+
+def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Return log P_ij and log sum_j w_j e^{g s_ij} for P_ij = w_j e^{g s_ij} / sum_k w_k e^{g s_ik}.
+
+    The row maximum leaves before the gain g multiplies, so no gain is too large.
+    """
+    s = queries @ keys.T
+    top = s.max(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        exponents = gain * (s - top)
+        shift = gain * top[:, 0]
+    if log_masses is not None:
+        exponents += log_masses
+    highest = exponents.max(axis=1, keepdims=True)
+    log_sum = highest + np.log(np.exp(exponents - highest).sum(axis=1, keepdims=True))
+    return exponents - log_sum, shift + log_sum[:, 0]
+
+
+def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}."""
+    log_p, log_total = log_softmax(queries, keys, log_masses, gain)
+    return np.exp(log_p) @ values, log_total
+
+
+def neighbours(
+    queries: Array, keys: Array, weights: Array, slack: Array, relative: float
+) -> tuple[NDArray[np.bool_], Array, NDArray[np.int64]]:
+    """Return where s_ij >= M_i - slack_i - relative |M_i|, M_i = max_j s_ij, and the first index that attains it.
+
+    Sources of weight 0 are absent.
+    """
+    s = scores(queries, keys)
+    s[:, weights <= 0] = -np.inf
+    best = s.max(axis=1)
+    return s >= (best - slack - relative * np.abs(best))[:, None], best, s.argmax(axis=1)
+
+
+def top(
+    queries: Array, keys: Array, values: Array, weights: Array, slack: Array, relative: float
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Return the weighted mean over each row's neighbours, its top score and its leader."""
+    near, best, leader = neighbours(queries, keys, weights, slack, relative)
+    return average(near, weights, values), best, leader
+
+
+def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
+    """Return the weighted mean of the values of the sources within a distance of each query."""
+    return average(squared_distances(queries, keys) <= radius * radius, weights, values)
+
+
+def average(near: NDArray[np.bool_], weights: Array, values: Array) -> Array:
+    """Return the weighted mean of the values over the true entries of each row."""
+    w = np.where(near, weights, 0.0)
+    mean: Array = (w / w.sum(axis=1, keepdims=True)) @ values
+    return mean

@@ -1,0 +1,120 @@
+"""The fused engine: score, exponential and sum in one compiled pass, no n-by-n array, rows shared by the cores."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.engines import kernels
+from attnflow.engines.lanes import WIDTH
+from attnflow.inputs import Array
+
+# Fewer pairs are done by one core before others could be woken.
+PARALLEL_PAIRS = 1 << 14
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def announced(function: Function) -> Function:
+    """Say on standard error that kernels are being compiled if the first call takes more than a second."""
+    called = threading.Event()
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        if called.is_set():
+            return function(*args)
+        note = "attnflow: compiling attention kernels, once per installation (a few seconds)"
+        timer = threading.Timer(1.0, lambda: print(note, file=sys.stderr))
+        timer.start()
+        try:
+            return function(*args)
+        finally:
+            timer.cancel()
+            called.set()
+
+    return call  # type: ignore[return-value]
+
+
+def _columns(rows: Array) -> Array:
+    """Transpose (n, d) to coordinate-first layout, padded with zeros to whole vectors."""
+    n, d = rows.shape
+    columns = np.zeros((d, -(-n // WIDTH) * WIDTH))
+    columns[:, :n] = rows.T
+    return columns
+
+
+def _log2_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
+    """Binary logarithms of the masses divided by the largest, padded, and the natural logarithm of that one."""
+    scaled = np.zeros(padded)
+    if log_masses is None:
+        return scaled, 0.0
+    largest = float(log_masses.max())
+    scaled[: log_masses.size] = (log_masses - largest) * kernels.LOG2E
+    return scaled, largest
+
+
+@announced
+def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
+    m, n = len(queries), len(keys)
+    q, k = _columns(queries), _columns(keys)
+    v = k if values is keys else _columns(values)
+    scaled, largest = _log2_masses(log_masses, k.shape[1])
+    mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
+    tile = np.empty(WIDTH * kernels.TILE)
+    if m * n < PARALLEL_PAIRS:
+        kernels.softmax_rows(q, k, v, n, scaled, gain, (0, q.shape[1]), mean, total, top, tile)
+    else:
+        kernels.softmax_parallel(q, k, v, n, scaled, gain, mean, total, top)
+    with np.errstate(over="ignore"):
+        log_total = gain * top[:m] + np.log(total[:m]) + largest
+    return np.ascontiguousarray(mean[:, :m].T), log_total
+
+
+@announced
+def softmax_layers(x: Array, forms: Array, gains: Array, gammas: Array, log_masses: Array | None) -> Array:
+    """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i, x_j>.
+
+    `gains` and `gammas` have one entry per step, `forms` one matrix F per step, or one for all, or none for I.
+    """
+    states = np.empty((len(gammas), *x.shape))
+    columns = _columns(x)
+    scaled, _ = _log2_masses(log_masses, columns.shape[1])
+    kernels.softmax_layers(columns, forms, gains, gammas, scaled, states)
+    return states
+
+
+@announced
+def top(
+    queries: Array, keys: Array, values: Array, weights: Array, slack: Array, relative: float
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Return the weighted mean over each row's neighbours, its top score and the first index that attains it."""
+    m = len(queries)
+    mean, best, leader = np.empty((m, values.shape[1])), np.empty(m), np.empty(m, dtype=np.int64)
+    kernels.top_parallel(queries, keys, values, weights, slack, relative, mean, best, leader)
+    return mean, best, leader
+
+
+@announced
+def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Array, ties: str) -> Array:
+    """States after each of the steps x_i <- x_i + gamma (m_i - x_i), m_i the mean over the neighbours of i.
+
+    `slacks` holds per step the three numbers (a, b, c) of the threshold M_i - a - b |F x_i| - c |M_i|.
+    """
+    states = np.empty((len(gammas), *x.shape))
+    kernels.top_layers(x.copy(), forms, slacks, gammas, weights.copy(), ties == "points", ties == "first", states)
+    return states
+
+
+@announced
+def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
+    """Return the weighted mean of the values of the sources within a distance of each query."""
+    mean = np.empty((len(queries), values.shape[1]))
+    kernels.ball_parallel(queries, keys, values, weights, radius, mean)
+    return mean

@@ -1,0 +1,235 @@
+"""Compiled loops of the fused engine.
+
+The softmax kernels hold eight queries in the lanes of a vector (`lanes.py`) and let the sources pass by; their arrays
+are laid out coordinate first, (d, n), padded to whole vectors. Each row is summed in one fixed order whatever the
+number of threads. The `*_layers` kernels take many steps of x <- x + gamma (m - x) without leaving compiled code.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, spread, store
+
+LOG2E = math.log2(math.e)
+TILE = 64
+ROWS_PER_TASK = 64
+# Larger gains leave only the top score; this one cannot overflow when it meets a zero difference.
+LARGEST_GAIN = 1e300
+
+compiled = numba.njit(cache=True, nogil=True)
+in_parallel = numba.njit(cache=True, nogil=True, parallel=True)
+
+
+# Softmax sums
+
+
+@compiled
+def _score(queries, i, keys, j):
+    d, m = queries.shape
+    n = keys.shape[1]
+    s = load(queries, i) * spread(keys, j)
+    for k in range(1, d):
+        s = muladd(load(queries, k * m + i), spread(keys, k * n + j), s)
+    return s
+
+
+@compiled
+def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
+    """Eight queries in the plane: the sums stay in registers."""
+    m, stride = queries.shape[1], keys.shape[1]
+    q0, q1 = load(queries, i), load(queries, m + i)
+    highest = muladd(q1, spread(keys, stride), q0 * spread(keys, 0))
+    for j in range(1, n):
+        highest = maximum(highest, muladd(q1, spread(keys, stride + j), q0 * spread(keys, j)))
+    total = splat(0.0)
+    sum0, sum1 = total, total
+    for j in range(n):
+        s = muladd(q1, spread(keys, stride + j), q0 * spread(keys, j))
+        w = exp2(muladd(gain, s - highest, spread(log2_masses, j)))
+        total = total + w
+        sum0 = muladd(w, spread(values, j), sum0)
+        sum1 = muladd(w, spread(values, stride + j), sum1)
+    store(mean, i, sum0 / total)
+    store(mean, m + i, sum1 / total)
+    store(top, i, highest)
+    return total
+
+
+@compiled
+def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, tile):
+    """Eight queries in any dimension: weights of a tile of sources first, then one coordinate after the other."""
+    m, stride = queries.shape[1], keys.shape[1]
+    highest = _score(queries, i, keys, 0)
+    for j in range(1, n):
+        highest = maximum(highest, _score(queries, i, keys, j))
+    total = splat(0.0)
+    for k in range(values.shape[0]):
+        store(mean, k * m + i, total)
+    for first in range(0, n, TILE):
+        last = min(n, first + TILE)
+        for j in range(first, last):
+            w = exp2(muladd(gain, _score(queries, i, keys, j) - highest, spread(log2_masses, j)))
+            total = total + w
+            store(tile, WIDTH * (j - first), w)
+        for k in range(values.shape[0]):
+            part = load(mean, k * m + i)
+            for j in range(first, last):
+                part = muladd(load(tile, WIDTH * (j - first)), spread(values, k * stride + j), part)
+            store(mean, k * m + i, part)
+    for k in range(values.shape[0]):
+        store(mean, k * m + i, load(mean, k * m + i) / total)
+    store(top, i, highest)
+    return total
+
+
+@compiled
+def softmax_rows(queries, keys, values, n, log2_masses, gain, rows, mean, total, top, tile):
+    """Fill the columns of mean, total and top from rows[0] to rows[1], a whole number of vectors."""
+    plane = queries.shape[0] == 2 and values.shape[0] == 2
+    gain2 = splat(min(gain * LOG2E, LARGEST_GAIN))
+    for i in range(rows[0], rows[1], WIDTH):
+        if plane:
+            store(total, i, _softmax_plane(queries, i, keys, values, n, log2_masses, gain2, mean, top))
+        else:
+            store(total, i, _softmax_space(queries, i, keys, values, n, log2_masses, gain2, mean, top, tile))
+
+
+@in_parallel
+def softmax_parallel(queries, keys, values, n, log2_masses, gain, mean, total, top):
+    m = queries.shape[1]
+    for task in numba.prange((m + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        rows = (task * ROWS_PER_TASK, min(m, (task + 1) * ROWS_PER_TASK))
+        tile = np.empty(WIDTH * TILE)
+        softmax_rows(queries, keys, values, n, log2_masses, gain, rows, mean, total, top, tile)
+
+
+@compiled
+def softmax_layers(x, forms, gains, gammas, log2_masses, states):
+    steps, n, d = states.shape
+    padded = x.shape[1]
+    queries, mean = x, np.empty((d, padded))
+    total, top, tile = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
+    if len(forms):
+        queries = np.empty((d, padded))
+    for s in range(steps):
+        if len(forms):
+            _apply(forms[min(s, len(forms) - 1)], x, queries)
+        softmax_rows(queries, x, x, n, log2_masses, gains[s], (0, padded), mean, total, top, tile)
+        _average(x, mean, gammas[s])
+        for i in range(n):
+            for k in range(d):
+                states[s, i, k] = x[k, i]
+
+
+@compiled
+def _apply(form, x, result):
+    for a in range(form.shape[0]):
+        for i in range(x.shape[1]):
+            result[a, i] = form[a, 0] * x[0, i]
+        for b in range(1, form.shape[1]):
+            for i in range(x.shape[1]):
+                result[a, i] += form[a, b] * x[b, i]
+
+
+@compiled
+def _average(x, mean, gamma):
+    """Move x by gamma (mean - x), or to the mean itself when gamma = 1; a whole number of vectors."""
+    step = splat(gamma)
+    for i in range(0, x.size, WIDTH):
+        if gamma == 1.0:
+            store(x, i, load(mean, i))
+        else:
+            here = load(x, i)
+            store(x, i, muladd(step, load(mean, i) - here, here))
+
+
+# Sums over neighbours. Scores are added coordinate by coordinate without fused operations, as in `dense.scores`:
+# a tie is exact equality.
+
+
+@compiled
+def _plain_score(query, key):
+    s = query[0] * key[0]
+    for k in range(1, len(query)):
+        s += query[k] * key[k]
+    return s
+
+
+@compiled
+def _top_row(query, keys, values, weights, slack, relative, mean):
+    best, leader = -np.inf, 0
+    for j in range(len(keys)):
+        if weights[j] > 0:
+            s = _plain_score(query, keys[j])
+            if s > best:
+                best, leader = s, j
+    threshold = best - slack - relative * abs(best)
+    mean[:] = 0.0
+    total = 0.0
+    for j in range(len(keys)):
+        if weights[j] > 0 and _plain_score(query, keys[j]) >= threshold:
+            total += weights[j]
+            for k in range(len(mean)):
+                mean[k] += weights[j] * (values[j, k] - values[leader, k])
+    for k in range(len(mean)):
+        mean[k] = values[leader, k] + mean[k] / total
+    return best, leader
+
+
+@in_parallel
+def top_parallel(queries, keys, values, weights, slack, relative, mean, best, leader):
+    for i in numba.prange(len(queries)):
+        best[i], leader[i] = _top_row(queries[i], keys, values, weights, slack[i], relative, mean[i])
+
+
+@compiled
+def _first_of_its_point(x, weights):
+    for j in range(len(x)):
+        weights[j] = 1.0
+        for i in range(j):
+            if weights[i] > 0 and (x[i] == x[j]).all():
+                weights[j] = 0.0
+                break
+
+
+@compiled
+def top_layers(x, forms, slacks, gammas, weights, points, first, states):
+    steps, n, d = states.shape
+    query, mean = np.empty(d), np.empty((n, d))
+    for s in range(steps):
+        form = forms[min(s, len(forms) - 1)]
+        if points:
+            _first_of_its_point(x, weights)
+        additive, normalized, relative = slacks[s]
+        for i in range(n):
+            for a in range(d):
+                query[a] = _plain_score(x[i], form[a])
+            slack = additive + normalized * math.sqrt(_plain_score(query, query))
+            _, leader = _top_row(query, x, x, weights, slack, relative, mean[i])
+            if first:
+                mean[i] = x[leader]
+        for i in range(n):
+            for k in range(d):
+                x[i, k] = mean[i, k] if gammas[s] == 1.0 else x[i, k] + gammas[s] * (mean[i, k] - x[i, k])
+                states[s, i, k] = x[i, k]
+
+
+@in_parallel
+def ball_parallel(queries, keys, values, weights, radius, mean):
+    for i in numba.prange(len(queries)):
+        total = 0.0
+        mean[i] = 0.0
+        for j in range(len(keys)):
+            distance = 0.0
+            for k in range(queries.shape[1]):
+                step = queries[i, k] - keys[j, k]
+                distance += step * step
+            if distance <= radius * radius:
+                total += weights[j]
+                for k in range(values.shape[1]):
+                    mean[i, k] += weights[j] * values[j, k]
+        mean[i] /= total

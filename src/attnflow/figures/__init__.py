@@ -1,0 +1,13 @@
+"""Pictures of runs: `plot`, `compare`, `animate`, `dashboard`, in one visual language, and `save`.
+
+Matplotlib is loaded when a picture is drawn, not before.
+"""
+
+from attnflow.figures.look import look
+from attnflow.figures.movie import animate
+from attnflow.figures.page import dashboard
+from attnflow.figures.portrait import plot
+from attnflow.figures.saving import save
+from attnflow.figures.side_by_side import compare
+
+__all__ = ["animate", "compare", "dashboard", "look", "plot", "save"]

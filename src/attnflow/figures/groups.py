@@ -1,0 +1,133 @@
+"""Who ends with whom: the clusters and leaders of a state, as figures colour and count them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow import measure
+from attnflow.inputs import Array, InputError
+from attnflow.laws import Heads
+from attnflow.motions import RescaledFlow, RescaledLayers
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+# Tokens are together when they are closer than this part of the picture, which cannot show them apart.
+TOGETHER = 1e-3
+# With more clusters than this the tokens have not gathered yet, and are coloured by leader instead.
+GATHERED = 24
+# Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
+LED = 3000
+COUNTED = 20_000
+# Scores are products of two tokens: beyond this factor they would leave the range of float64.
+LARGEST = 1e150
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Tokens of one state by colour: `labels` (n,), 0 for the largest group; the number of `clusters`; the `leaders`.
+
+    `leaders` holds one token for each place that leads; it is None where no law says who leads. `clusters` is None
+    where they were not counted.
+    """
+
+    labels: NDArray[np.int64]
+    clusters: int | None
+    leaders: NDArray[np.int64] | None
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many tokens each token's group has (n,)."""
+        found: NDArray[np.int64] = np.bincount(self.labels)[self.labels]
+        return found
+
+    def matched(self, other: Groups) -> Groups:
+        """Return these groups, renumbered so that they share as many tokens as can be with those of another state.
+
+        >>> old = Groups(np.array([0, 0, 0, 1, 1]), 2, None)
+        >>> Groups(np.array([1, 1, 0, 0, 0]), 2, None).matched(old).labels
+        array([0, 0, 1, 1, 1])
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        shared = np.zeros((self.labels.max() + 1, other.labels.max() + 1), dtype=np.int64)
+        np.add.at(shared, (self.labels, other.labels), 1)
+        new = np.full(len(shared), -1)
+        rows, columns = linear_sum_assignment(shared, maximize=True)
+        met = shared[rows, columns] > 0
+        new[rows[met]] = columns[met]
+        free = np.setdiff1d(np.arange(len(new) + shared.shape[1]), new)
+        new[new < 0] = free[: (new < 0).sum()]
+        return replace(self, labels=new[self.labels])
+
+    def __str__(self) -> str:
+        """Say what happened, as "4 clusters, 3 leaders"."""
+        counts = [(self.clusters, "cluster"), (None if self.leaders is None else len(self.leaders), "leader")]
+        said = [f"{k} {name}{'' if k == 1 else 's'}" for k, name in counts if k is not None]
+        return ", ".join(said) or f"{len(self.labels)} tokens"
+
+
+def together(run: Trajectory, x: Array) -> float:
+    """Return the distance below which tokens are one cluster: a thousandth of the extent of the start and of x."""
+    both = np.concatenate([run.tokens[0], x])
+    return TOGETHER * float(np.linalg.norm(np.ptp(both, axis=0)))
+
+
+def heard(run: Trajectory, x: Array, t: float) -> Array:
+    """Return the tokens whose scores the law compares: x itself, or e^{tV} x and R^t x in a moving frame.
+
+    Both grow without bound; beyond 1e150 only their direction is kept, where every law hears its top scores alone.
+    """
+    motion = run.motion
+    if not isinstance(motion, RescaledFlow | RescaledLayers):
+        return x
+    V = np.eye(x.shape[1]) if motion.V is None else np.asarray(motion.V, dtype=np.float64)
+    if isinstance(motion, RescaledFlow):
+        from scipy.linalg import expm
+
+        rate = float(np.linalg.eigvals(V).real.max())
+        frame, log_size = expm(t * (V - rate * np.eye(len(V)))), rate * t
+    else:
+        R = np.eye(len(V)) + motion.dt * V
+        radius = float(np.abs(np.linalg.eigvals(R)).max())
+        frame, log_size = np.linalg.matrix_power(R / radius, int(t)), np.log(radius) * t
+    seen: Array = x @ frame.T * np.exp(min(log_size, np.log(LARGEST)))
+    return seen
+
+
+def groups(run: Trajectory, x: Array, t: float) -> Groups:
+    """Return the clusters and leaders of a state of a run, the largest first."""
+    tol = together(run, x)
+    index = _leaders(run, x, t)
+    places = None if index is None else measure.clusters(x[index], tol).labels
+    first = None if index is None or places is None else index[np.unique(places, return_index=True)[1]]
+    if len(x) > COUNTED:
+        return Groups(np.zeros(len(x), dtype=np.int64), None, first)
+    clusters = measure.clusters(x, tol)
+    if clusters.count <= GATHERED:
+        return Groups(_ranked(clusters.labels), clusters.count, first)
+    labels = np.zeros(len(x), dtype=np.int64) if places is None else places
+    return Groups(_ranked(labels), clusters.count, first)
+
+
+def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:
+    """Whom each token follows, or None where nobody can tell."""
+    if run.law is None or isinstance(run.law, Heads) or len(x) > LED:
+        return None
+    try:
+        return measure.leaders(run.law, heard(run, x, t), t, run.masses).index
+    except InputError:
+        # A law may refuse: ties="error" does so at a tie.
+        return None
+
+
+def _ranked(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber labels by decreasing size, in order of first appearance among equals."""
+    order = np.argsort(-np.bincount(labels), kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[labels]

@@ -1,0 +1,104 @@
+"""The visual language of all figures: colours, type, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.inputs import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers tell apart, in an order whose greys alternate in lightness.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#F0E442")
+OTHERS = "#8C8C8C"
+INK = "#262626"
+PENCIL = "#8A8A8A"
+PAPER = "#FFFFFF"
+
+DPI = 150
+
+STYLE: dict[str, Any] = {
+    "animation.embed_limit": 20.0,
+    "axes.axisbelow": True,
+    "axes.edgecolor": PENCIL,
+    "axes.facecolor": PAPER,
+    "axes.grid": False,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 11,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 12.5,
+    "figure.dpi": DPI,
+    "figure.facecolor": PAPER,
+    # STIX comes with Matplotlib: figures are the same on every machine, and text agrees with the formulas.
+    "font.family": "STIXGeneral",
+    "font.size": 11,
+    "legend.fontsize": 10.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "mathtext.fontset": "stix",
+    "pdf.fonttype": 42,
+    "savefig.dpi": "figure",
+    "svg.hashsalt": "attnflow",
+    "text.color": INK,
+    "xtick.color": PENCIL,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 10,
+    "ytick.color": PENCIL,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 10,
+}
+
+
+def pyplot() -> Any:
+    """Return `matplotlib.pyplot`, or say how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise InputError("plotting needs matplotlib: pip install 'attnflow[plot]'") from None
+    return plt
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draw in the style of this library: colours, type and line widths, within the block only.
+
+    >>> import matplotlib.pyplot as plt
+    >>> with look():
+    ...     plt.rcParams["mathtext.fontset"]
+    'stix'
+    """
+    with pyplot().rc_context(STYLE):
+        yield
+
+
+def sheet(width: float, height: float) -> Figure:
+    """Return an empty figure of the given size in inches, its panels kept apart."""
+    figure: Figure = pyplot().figure(figsize=(width, height), layout="constrained")
+    return figure
+
+
+def colours(labels: Sequence[int] | NDArray[np.int64]) -> list[str]:
+    """Return the colour of each label: the palette in order, then one grey for all the rest.
+
+    >>> colours([0, 1, 0, 30])
+    ['#0072B2', '#D55E00', '#0072B2', '#8C8C8C']
+    """
+    return [PALETTE[k] if 0 <= k < len(PALETTE) else OTHERS for k in labels]
+
+
+def ramp() -> Colormap:
+    """Return the scale from paper to ink, through the first colour, for densities and matrices: dark is more."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("ramp", [PAPER, "#A6CDE6", PALETTE[0], "#06263B"])

@@ -1,0 +1,47 @@
+"""Figures to files, the same bytes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnflow.figures.look import look
+from attnflow.inputs import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# What each format would otherwise say of the day and of the software.
+_SILENT: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG, SVG or PDF, without dates or versions: equal figures give equal files.
+
+    >>> import tempfile, attnflow as af
+    >>> run = af.simulate([[2.0], [1.0], [-1.0]], af.Hardmax(), af.Layers(gamma=0.5), until=9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(run.plot().figure, f"{folder}/run.svg")
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close("all")
+    """
+    target = destination(path, tuple(_SILENT))
+    with look():
+        figure.savefig(target, metadata=_SILENT[target.suffix.lower()])
+
+
+def destination(path: str | Path, endings: Sequence[str]) -> Path:
+    """Check where a file is to be written: a known ending, in a folder that exists."""
+    target = Path(path)
+    if target.suffix.lower() not in endings:
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        given = f"ends in {target.suffix}" if target.suffix else "has no ending"
+        raise InputError(f"the file name {target.name!r} {given}, expected {known}: choose one of these")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {str(target.parent)!r} does not exist: create it, or give another path")
+    return target

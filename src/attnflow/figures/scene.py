@@ -1,0 +1,169 @@
+"""What there is to show of a run, before anything is drawn: paths in two or three coordinates, groups, an outline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnflow.figures.clock import Clock
+from attnflow.figures.groups import Groups, groups
+from attnflow.inputs import Array
+from attnflow.motions import SphereFlow, SphereLayers
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+# A picture holds about this many segments of trajectories: more are not seen, and only make its file heavy.
+SEGMENTS = 12_000
+# The pace of a run is read from this many of its tokens.
+PACERS = 64
+# Beyond this many tokens a cloud is shown as a density.
+CROWD = 3000
+
+
+@dataclass(frozen=True)
+class Projection:
+    """From token space to the picture: y = x A for a matrix A (d, k), and what to call the axes.
+
+    In dimension 1 the picture is the plane of time and space.
+    """
+
+    matrix: Array
+    names: tuple[str, ...]
+
+    def __call__(self, times: Array, states: Array) -> Array:
+        """Return states (T, n, d) at times (T,) as points of the picture (T, n, k)."""
+        points: Array = states @ self.matrix
+        if points.shape[-1] > 1:
+            return points
+        clock = np.broadcast_to(times[:, None, None], points.shape)
+        return np.concatenate([clock, points], axis=-1)
+
+
+def projection(states: Sequence[Array]) -> Projection:
+    """Return the identity in dimension 1 to 3, else the first two principal components of all states.
+
+    >>> projection([np.zeros((1, 4, 2))]).names
+    ('$x_1$', '$x_2$')
+    """
+    d = states[0].shape[-1]
+    if d <= 3:
+        names = ("$x$",) if d == 1 else tuple(f"$x_{k + 1}$" for k in range(d))
+        return Projection(np.eye(d), names)
+    cloud = np.concatenate([state.reshape(-1, d) for state in states])
+    variances, axes = np.linalg.eigh(np.cov(cloud.T))
+    matrix = axes[:, [-1, -2]]
+    # An axis has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
+    matrix = matrix * np.sign(matrix[np.abs(matrix).argmax(axis=0), [0, 1]])
+    parts = variances[[-1, -2]] / max(float(variances.sum()), np.finfo(float).tiny)
+    names = tuple(
+        f"{order} principal component ({part:.0%} of variance)"
+        for order, part in zip(("1st", "2nd"), parts, strict=True)
+    )
+    return Projection(matrix, names)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run as a picture shows it: `paths` (T, n, k) at `times` (T,), the groups of its last state, its surroundings.
+
+    `outline` (m, 2) is the boundary of the convex hull of the start, in the plane; `sphere` says that tokens live on
+    the unit sphere; `dimension` is that of the tokens, k that of the picture.
+    """
+
+    times: Array
+    paths: Array
+    groups: Groups
+    clock: Clock
+    names: tuple[str, ...]
+    outline: Array | None
+    sphere: bool
+    dimension: int
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many tokens to show one by one."""
+        return self.paths.shape[1] > CROWD
+
+    @property
+    def followed(self) -> slice:
+        """The tokens whose trajectories are drawn: all, or about a hundred of a crowd."""
+        return slice(None, None, max(1, self.paths.shape[1] // 100) if self.crowded else 1)
+
+
+def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None) -> Scene:
+    """Return the scene of some states of a run, the last of which is the one shown."""
+    clock, d = Clock.of(run), states.shape[-1]
+    paths = (onto or projection([states]))(times, states)
+    sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
+    names = onto.names if onto is not None else projection([states]).names
+    return Scene(
+        times,
+        paths,
+        groups(run, states[-1], float(times[-1])),
+        clock,
+        names,
+        None if sphere or d in (1, 3) else outline(paths[0]),
+        sphere,
+        d,
+    )
+
+
+def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
+    """Return times and states of a run up to t, or to its end, that are about equally far from each other.
+
+    Tokens move fast, then slowly: equal distances draw smooth trajectories from few states.
+    """
+    known = run.times.astype(np.float64)
+    last = len(known) if t is None else int(np.searchsorted(known, t, side="right"))
+    shown = run.final if t is None else run.at(t)
+    tokens, times = run.tokens[:last], known[:last]
+    chosen = _equally_far(tokens, most=int(np.clip(SEGMENTS // tokens.shape[1], 24, 240)))
+    times, states = times[chosen], tokens[chosen]
+    if t is None or times[-1] == t:
+        return times, states
+    return np.append(times, float(t)), np.concatenate([states, shown[None]])
+
+
+def _equally_far(tokens: Array, most: int) -> Array:
+    """Return the indices of at most about `most` states, first and last included."""
+    if len(tokens) <= most:
+        return np.arange(len(tokens))
+    followed = tokens[:, :: max(1, tokens.shape[1] // PACERS)]
+    steps = np.linalg.norm(np.diff(followed, axis=0), axis=-1).mean(axis=1)
+    # A little of plain counting, so that a run at rest is also covered.
+    way = np.cumsum(np.append(0.0, steps + 0.1 * steps.mean() + np.finfo(float).tiny))
+    return np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], most)).clip(0, len(tokens) - 1))
+
+
+def interpolated(run: Trajectory, times: Array) -> Array:
+    """Return the states (k, n, d) at given times on the straight segments between recorded ones."""
+    known = run.times.astype(np.float64)
+    after = np.clip(np.searchsorted(known, times), 1, max(1, len(known) - 1))
+    if len(known) == 1:
+        return np.repeat(run.tokens, len(times), axis=0)
+    part = ((times - known[after - 1]) / (known[after] - known[after - 1]))[:, None, None]
+    between: Array = (1 - part) * run.tokens[after - 1] + part * run.tokens[after]
+    return between
+
+
+def outline(points: Array) -> Array:
+    """Return the boundary (m, 2) of the convex hull of points in the plane, closed; a segment when they are on a line.
+
+    >>> outline(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+    array([[0., 0.],
+           [2., 2.]])
+    """
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        corners = ConvexHull(points).vertices
+    except QhullError:
+        centred = points - points.mean(axis=0)
+        along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+        return points[np.sort([along.argmin(), along.argmax()])]
+    boundary: Array = points[np.append(corners, corners[0])]
+    return boundary

@@ -1,0 +1,123 @@
+"""What users bring: arrays, masses, matrices and parameters of time, each checked once.
+
+Every refusal is an `InputError`: one sentence that says what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Scalar: TypeAlias = float | Callable[[float], float]
+Matrix: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
+
+MASS_RATIO = 1e140
+
+
+class InputError(ValueError):
+    """What was given cannot be used; the message says what was expected and what to do."""
+
+
+def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
+    """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
+    try:
+        x = np.array(tokens, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError(f"{name} are not an array of numbers: give n rows of d real numbers") from None
+    if np.iscomplexobj(tokens):
+        raise InputError(f"{name} are complex: give real coordinates (stack real and imaginary parts)")
+    if x.ndim == 1 and x.size:
+        raise InputError(f"{name} have shape {x.shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
+    if x.ndim != 2:
+        raise InputError(f"{name} have shape {x.shape}, expected (n, d): one row per token")
+    if x.size == 0:
+        raise InputError(f"{name} are empty, with shape {x.shape}: give at least one token in dimension 1 or more")
+    if not np.isfinite(x).all():
+        bad = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+        raise InputError(f"{name} hold a value that is not finite in row {bad}: remove or replace that row")
+    return x
+
+
+def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
+    """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other."""
+    if masses is None:
+        return None
+    try:
+        w = np.array(masses, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("masses are not numbers: give one positive number per token") from None
+    if w.shape != (n,):
+        raise InputError(f"masses have shape {w.shape}, expected ({n},): give one positive number per token")
+    if not (np.isfinite(w).all() and (w > 0).all()):
+        bad = int(np.flatnonzero(~(np.isfinite(w) & (w > 0)))[0])
+        raise InputError(f"mass {bad} is {w[bad]}, expected a positive finite number: leave out tokens without mass")
+    if w.max() / w.min() > MASS_RATIO:
+        raise InputError(f"masses span a factor of more than {MASS_RATIO:g}: leave out the negligible tokens")
+    return w
+
+
+def square(matrix: ArrayLike, name: str) -> Array:
+    """Check a square matrix of finite numbers."""
+    try:
+        m = np.array(matrix, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not a matrix of real numbers: give d rows of d numbers") from None
+    if m.ndim != 2 or m.shape[0] != m.shape[1] or m.size == 0:
+        raise InputError(f"{name} has shape {m.shape}, expected a square matrix (d, d)")
+    if not np.isfinite(m).all():
+        raise InputError(f"{name} holds a value that is not finite: give finite entries")
+    return m
+
+
+def constant_matrix(matrix: Matrix, name: str) -> Matrix:
+    """Check a matrix parameter when it is a value; leave None and functions of time as they are."""
+    return matrix if matrix is None or callable(matrix) else square(matrix, name)
+
+
+def matrix_at(matrix: Matrix, t: float, d: int, name: str) -> Array | None:
+    """Value at time t of a parameter that passed `constant_matrix`, for tokens in dimension d."""
+    if matrix is None:
+        return None
+    m = square(matrix(t), f"{name}({t:g})") if callable(matrix) else np.asarray(matrix, dtype=np.float64)
+    if m.shape[0] != d:
+        raise InputError(f"{name} has shape {m.shape}, but the tokens have dimension {d}: give a {d} by {d} matrix")
+    return m
+
+
+def number(
+    value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+) -> float:
+    """Check a finite real number in a range: above < value, least <= value <= most."""
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {value!r}, expected a number or a function of time") from None
+    if math.isfinite(real) and real > above and least <= real <= most:
+        return real
+    low = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else ""
+    high = f"at most {most:g}" if most < math.inf else ""
+    wanted = " and ".join(part for part in (low, high) if part)
+    raise InputError(f"{name} is {real:g}, expected a finite number{' ' + wanted if wanted else ''}")
+
+
+def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:
+    """Value at time t of a number or a function of time, checked against its bounds."""
+    return number(parameter(t), f"{name}({t:g})", **bounds) if callable(parameter) else float(parameter)
+
+
+def constant_number(parameter: Scalar, name: str, **bounds: float) -> Scalar:
+    """Check a parameter when it is a value; a function of time is checked whenever it is called."""
+    return parameter if callable(parameter) else number(parameter, name, **bounds)
+
+
+def one_of(value: str, names: Iterable[str], what: str) -> str:
+    """Check that a name is one of those known."""
+    known = tuple(names)
+    if value in known:
+        return value
+    raise InputError(f"{what} is {value!r}, expected one of {', '.join(known)}")

@@ -1,0 +1,11 @@
+"""Who listens to whom: each law is a small frozen object with `weights` and `attend`."""
+
+from attnflow.laws.heads import Heads
+from attnflow.laws.hegselmann_krause import HegselmannKrause
+from attnflow.laws.law import Heard, Hearing, Law
+from attnflow.laws.softmax import Softmax
+from attnflow.laws.top_scores import Hardmax, Localmax, TieError
+
+__all__ = [
+    "Hardmax", "Heads", "Heard", "Hearing", "HegselmannKrause", "Law", "Localmax", "Softmax", "TieError",
+]  # fmt: skip

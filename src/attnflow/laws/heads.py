@@ -1,0 +1,87 @@
+"""Several laws at once, each with its own value matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
+from attnflow.laws.law import Heard, Law
+
+
+@dataclass(frozen=True, eq=False)
+class Heads(Law):
+    """Multi-head attention: sum_h V_h sum_j P^h_ij x_j, heads h with laws P^h and value matrices V_h.
+
+    `attend` is that sum; `weights` stacks the matrices P^h, shape (heads, n, n). A head without a matrix (None)
+    has V_h = I; a matrix may be a function of time.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> law = af.Heads([af.Softmax(beta=0.0), af.Hardmax()], V=[[[2.0]], None])
+    >>> law.attend([[1.0], [3.0]])
+    array([[7.],
+           [7.]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
+    """
+
+    laws: Sequence[Law]
+    V: Sequence[Matrix] | None = None
+
+    def __post_init__(self) -> None:
+        laws = tuple(self.laws)
+        matrices = (None,) * len(laws) if self.V is None else tuple(self.V)
+        if not laws or not all(isinstance(law, Law) for law in laws):
+            raise InputError("heads need at least one law, each a law such as Softmax(beta=1.0)")
+        if any(isinstance(law, Heads) for law in laws):
+            raise InputError("a head is itself made of heads: give all laws in one flat list")
+        if len(matrices) != len(laws):
+            raise InputError(f"{len(laws)} heads came with {len(matrices)} matrices V: give one, or None, per head")
+        object.__setattr__(self, "laws", laws)
+        object.__setattr__(self, "V", tuple(constant_matrix(v, f"V of head {h}") for h, v in enumerate(matrices)))
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Whether every head is."""
+        return all(law.continuous for law in self.laws)
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        """Return the names of the engines that the heads would be served by."""
+        return ", ".join(sorted({law.uses(engine, n, d) for law in self.laws}))
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
+        return np.stack([law.log_weights(x, t, sources=sources, masses=masses) for law in self.laws])
+
+    def hear(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        masses: Array | None = None,
+        gain: float = 1.0,
+        engine: str = "auto",
+    ) -> Heard:
+        """Return sum_h V_h sum_j P^h_ij v_j."""
+        total: Array | None = None
+        for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True)):
+            mean = law.hear(x, t, sources=sources, values=values, masses=masses, gain=gain, engine=engine).mean
+            matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}")
+            part = mean if matrix is None else mean @ matrix.T
+            total = part if total is None else total + part
+        assert total is not None
+        return Heard(total, None)
+
+    def __repr__(self) -> str:
+        return f"Heads({', '.join(map(repr, self.laws))})"

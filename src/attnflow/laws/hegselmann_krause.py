@@ -1,0 +1,74 @@
+"""Bounded confidence, the opinion dynamics that localmax is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from attnflow import engines
+from attnflow.engines import dense
+from attnflow.inputs import Array, Scalar, constant_number, number_at
+from attnflow.laws.law import Heard, Law
+
+
+@dataclass(frozen=True, eq=False)
+class HegselmannKrause(Law):
+    """Bounded confidence: uniform weights on the tokens within a distance eps, {j : |x_i - x_j| <= eps}.
+
+    The influence graph is symmetric, unlike that of localmax.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> af.HegselmannKrause(eps=1.0).attend([[0.0], [1.0], [2.5]])
+    array([[0.5],
+           [0.5],
+           [2.5]])
+
+    References
+    ----------
+    Hegselmann, Krause, *Opinion dynamics and bounded confidence* (2002).
+    """
+
+    continuous: ClassVar[bool] = False
+
+    eps: Scalar = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", constant_number(self.eps, "eps", least=0.0))
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        """Return the name of the engine that n tokens in dimension d would be served by."""
+        return engines.choose(engine, "ball", n, n, d)
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij: the logarithm of w_j over the mass of the ball, -inf outside it."""
+        keys = x if sources is None else sources
+        radius = number_at(self.eps, t, "eps", least=0.0)
+        near = dense.squared_distances(x, keys) <= radius * radius
+        w = np.where(near, np.ones(len(keys)) if masses is None else masses, 0.0)
+        with np.errstate(divide="ignore"):
+            log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
+        return log_p
+
+    def hear(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        masses: Array | None = None,
+        gain: float = 1.0,
+        engine: str = "auto",
+    ) -> Heard:
+        """Average the values of the sources within the distance eps."""
+        keys = x if sources is None else sources
+        counts = np.ones(len(keys)) if masses is None else masses
+        radius = number_at(self.eps, t, "eps", least=0.0) / np.sqrt(gain)
+        chosen = engines.engine(engine, "ball", len(x), len(keys), x.shape[1])
+        return Heard(chosen.ball(x, keys, keys if values is None else values, counts, radius), None)

@@ -1,0 +1,114 @@
+"""The contract of a law: who listens to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow.inputs import Array, InputError, cloud, mass_vector
+
+# Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
+BLOCK = 1 << 22
+
+
+class Heard(NamedTuple):
+    """What each query hears: `mean` (m, k) = sum_j P_ij v_j and `log_total` (m,).
+
+    `log_total` is log sum_j w_j e^{g s_ij} for softmax, the top score for hardmax and localmax, and None for
+    laws without scores.
+    """
+
+    mean: Array
+    log_total: Array | None
+
+
+class Law:
+    """A row-stochastic matrix P(x, t) over tokens, and the averages it takes.
+
+    For developers. A law is a frozen dataclass that writes
+
+    ``log_weights(x, t, *, sources, masses) -> (m, n)``
+        the definition: log P_ij for queries x (m, d), sources (n, d) (default x) with masses (n,) (default 1).
+
+    Everything else then works, in blocks of rows. Speed is optional: override
+
+    ``hear(x, t, *, sources, values, masses, gain, engine) -> Heard``
+        averages of values (n, k) (default the sources). A gain g means that every token is multiplied by
+        sqrt(g), so that scores are multiplied by g; a law with scores applies it after subtracting the row
+        maximum. `hear` trusts its arguments; `weights` and `attend` check theirs.
+
+    Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused.
+    """
+
+    continuous: ClassVar[bool] = True
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij, shape (m, n)."""
+        raise InputError(f"{type(self).__name__} does not say its weights: a law must write log_weights")
+
+    def hear(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        masses: Array | None = None,
+        gain: float = 1.0,
+        engine: str = "auto",
+    ) -> Heard:
+        """Average the values of the sources with the weights of this law."""
+        y = x if sources is None else sources
+        v = y if values is None else values
+        scale = np.sqrt(gain)
+        rows = max(1, BLOCK // len(y))
+        blocks = [
+            np.exp(self.log_weights(scale * x[i : i + rows], t, sources=scale * y, masses=masses)) @ v
+            for i in range(0, len(x), rows)
+        ]
+        return Heard(np.concatenate(blocks), None)
+
+    def weights(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
+        """Return the matrix P_ij, shape (n, n), rows summing to one: for small n."""
+        tokens = cloud(x)
+        return np.exp(self.log_weights(tokens, t, masses=mass_vector(masses, len(tokens))))
+
+    def attend(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
+        """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an n-by-n array."""
+        tokens = cloud(x)
+        return self.hear(tokens, t, masses=mass_vector(masses, len(tokens))).mean
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        """Return the name of the engine that n tokens in dimension d would be served by."""
+        return "dense"
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """A law with the masses of the tokens and the engine of a run: what a motion listens through."""
+
+    law: Law
+    masses: Array | None = None
+    engine: str = "auto"
+
+    def __call__(
+        self,
+        x: Array,
+        t: float,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        gain: float = 1.0,
+    ) -> Heard:
+        """What tokens at x hear at time t."""
+        return self.law.hear(x, t, sources=sources, values=values, masses=self.masses, gain=gain, engine=self.engine)
+
+    @property
+    def total_mass(self) -> float | None:
+        """Sum of the masses, or None when each token has mass one."""
+        return None if self.masses is None else float(self.masses.sum())

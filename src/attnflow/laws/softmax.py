@@ -1,0 +1,91 @@
+"""Softmax attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnflow import engines
+from attnflow.engines import dense
+from attnflow.inputs import Array, Matrix, Scalar, constant_matrix, constant_number, matrix_at, number_at
+from attnflow.laws.law import Heard, Law
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(Law):
+    """Softmax attention: P_ij = w_j e^{beta <B x_i, x_j>} / sum_k w_k e^{beta <B x_i, x_k>}.
+
+    Parameters
+    ----------
+    beta
+        Inverse temperature: any real number, or a function of time. No beta is too large for the sums.
+    B
+        Any real matrix, symmetric or not (`B = K.T @ Q`), a function of time, or None for the identity.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> law = af.Softmax(beta=1e6)
+    >>> law.weights([[1.0, 0.0], [0.0, 1.0]])
+    array([[1., 0.],
+           [0., 1.]])
+    >>> law.attend([[2.0], [-1.0]])
+    array([[ 2.],
+           [-1.]])
+
+    References
+    ----------
+    Vaswani et al., *Attention is all you need* (2017). Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence
+    of clusters in self-attention dynamics* (arXiv 2305.05465).
+    """
+
+    beta: Scalar = 1.0
+    B: Matrix = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
+        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+
+    def form(self, t: float, d: int) -> tuple[Array | None, float]:
+        """Return (F, g) with beta B = g F and g >= 0; None for F stands for the identity.
+
+        The size of beta goes into the gain, which multiplies only after the row maximum has been subtracted.
+        """
+        beta = number_at(self.beta, t, "beta")
+        matrix = matrix_at(self.B, t, d, "B")
+        if beta < 0:
+            matrix = -np.eye(d) if matrix is None else -matrix
+        return matrix, abs(beta)
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        """Return the name of the engine that n tokens in dimension d would be served by."""
+        return engines.choose(engine, "softmax", n, n, d)
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij = beta <B x_i, x_j> + log w_j - log sum_k w_k e^{beta <B x_i, x_k>}."""
+        matrix, gain = self.form(t, x.shape[1])
+        queries = x if matrix is None else x @ matrix.T
+        log_masses = None if masses is None else np.log(masses)
+        return dense.log_softmax(queries, x if sources is None else sources, log_masses, gain)[0]
+
+    def hear(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        masses: Array | None = None,
+        gain: float = 1.0,
+        engine: str = "auto",
+    ) -> Heard:
+        """Average the values of the sources with the softmax weights."""
+        keys = x if sources is None else sources
+        matrix, own_gain = self.form(t, x.shape[1])
+        queries = x if matrix is None else x @ matrix.T
+        chosen = engines.engine(engine, "softmax", len(x), len(keys), x.shape[1])
+        log_masses = None if masses is None else np.log(masses)
+        return Heard(*chosen.softmax(queries, keys, keys if values is None else values, log_masses, own_gain * gain))

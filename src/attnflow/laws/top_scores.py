@@ -1,0 +1,210 @@
+"""Uniform attention over the sources of maximal, or nearly maximal, score: hardmax and localmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow import engines
+from attnflow.engines import dense
+from attnflow.inputs import (
+    Array,
+    InputError,
+    Matrix,
+    Scalar,
+    constant_matrix,
+    constant_number,
+    matrix_at,
+    number_at,
+    one_of,
+)
+from attnflow.laws.law import Heard, Law
+
+TIES = ("tokens", "points", "first", "error")
+THRESHOLDS = ("additive", "relative", "normalized")
+
+
+class TieError(InputError):
+    """Two distinct points tie for a token's attention and the law was told to refuse."""
+
+
+class Slack(NamedTuple):
+    """How far below its top score M_i a query q_i still listens: additive + normalized |q_i| + relative |M_i|."""
+
+    additive: float = 0.0
+    normalized: float = 0.0
+    relative: float = 0.0
+
+    def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
+        """Return the part that each query knows beforehand, for scores still to be multiplied by a gain."""
+        norms = np.sqrt(np.einsum("ik,ik->i", queries, queries))
+        return self.additive / gain + self.normalized / np.sqrt(gain) * norms, self.relative
+
+
+def distinct(points: Array) -> Array:
+    """Return 1 for the first token at each point and 0 for its copies.
+
+    >>> distinct(np.array([[1.0], [2.0], [1.0]]))
+    array([1., 1., 0.])
+    """
+    first = np.zeros(len(points))
+    first[np.unique(points + 0.0, axis=0, return_index=True)[1]] = 1.0
+    return first
+
+
+class TopScores(Law):
+    """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i, x_j>."""
+
+    continuous: ClassVar[bool] = False
+    B: Matrix
+
+    @property
+    def counting(self) -> str:
+        """How tied sources count: one of `TIES`."""
+        return "tokens"
+
+    def slack(self, t: float) -> Slack:
+        """How far below the top score a token still listens."""
+        return Slack()
+
+    def queries(self, x: Array, t: float) -> Array:
+        """Return B(t) x_i."""
+        matrix = matrix_at(self.B, t, x.shape[1], "B")
+        return x if matrix is None else dense.scores(x, matrix)
+
+    def counts(self, sources: Array, masses: Array | None) -> Array:
+        """How much each source counts: its mass, or one per distinct point."""
+        if self.counting in ("points", "error"):
+            return distinct(sources)
+        return np.ones(len(sources)) if masses is None else masses
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        """Return the name of the engine that n tokens in dimension d would be served by."""
+        return engines.choose(engine, "top", n, n, d)
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij: the logarithm of w_j over the mass of the neighbourhood, -inf outside it."""
+        keys = x if sources is None else sources
+        queries, counts = self.queries(x, t), self.counts(keys, masses)
+        near, _, leader = dense.neighbours(queries, keys, counts, *self.slack(t).at(queries))
+        if self.counting == "error":
+            self._refuse_ties(near.sum(axis=1) > 1, leader, t)
+        if self.counting == "first":
+            near = np.arange(len(keys)) == leader[:, None]
+        w = np.where(near, counts, 0.0)
+        with np.errstate(divide="ignore"):
+            log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
+        return log_p
+
+    def hear(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        values: Array | None = None,
+        masses: Array | None = None,
+        gain: float = 1.0,
+        engine: str = "auto",
+    ) -> Heard:
+        """Average the values of the sources over the neighbourhood of each query."""
+        keys = x if sources is None else sources
+        v = keys if values is None else values
+        queries, counts = self.queries(x, t), self.counts(keys, masses)
+        room, relative = self.slack(t).at(queries, gain)
+        top = engines.engine(engine, "top", len(x), len(keys), x.shape[1]).top
+        mean, best, leader = top(queries, keys, v, counts, room, relative)
+        if self.counting == "error":
+            backwards = top(queries, keys[::-1].copy(), v[::-1].copy(), counts[::-1].copy(), room, relative)
+            self._refuse_ties(leader != len(keys) - 1 - backwards[2], leader, t)
+        return Heard(v[leader] if self.counting == "first" else mean, gain * best)
+
+    def _refuse_ties(self, tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
+        if tied.any():
+            i = int(tied.argmax())
+            raise TieError(
+                f"token {i} ties between token {leader[i]} and another point at time {t:g}: "
+                "choose ties='tokens', 'points' or 'first', or move the tokens"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Hardmax(TopScores):
+    """Hardmax attention: uniform weights on the sources that maximise <B x_i, x_j>.
+
+    A tie is exact equality of computed scores. Several sources may tie:
+
+    - ``ties="tokens"``: every tied token counts, with its mass, as in the hardmax transformer;
+    - ``ties="points"``: every tied point counts once, however many tokens or masses sit there, as in Frank-Wolfe;
+    - ``ties="first"``: the token of lowest index alone;
+    - ``ties="error"``: a tie between distinct points is refused with its token and time.
+
+    With `B = -B_*` the leader of a token is the linear minimisation oracle of Frank-Wolfe for 1/2 <B_* x, x>.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x = [[1.0, 1.0], [1.0, -1.0], [1.0, -1.0], [0.5, 0.0]]
+    >>> af.Hardmax().attend(x)[3], af.Hardmax(ties="points").attend(x)[3]
+    (array([ 1.        , -0.33333333]), array([1., 0.]))
+
+    References
+    ----------
+    Alcalde, Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers and its role in sentiment
+    analysis* (arXiv 2407.01602). Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe*
+    (arXiv 2508.09628).
+    """
+
+    B: Matrix = None
+    ties: str = "tokens"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+        one_of(self.ties, TIES, "ties")
+
+    @property
+    def counting(self) -> str:
+        """How tied sources count."""
+        return self.ties
+
+
+@dataclass(frozen=True, eq=False)
+class Localmax(TopScores):
+    """Localmax attention: uniform weights on the sources whose score is within delta of the top score M_i.
+
+    N_i = {j : s_ij >= M_i - delta} with ``threshold="additive"``; the bound is M_i - delta |M_i| with
+    ``"relative"`` (that is (1 - delta) M_i where scores are positive) and M_i - delta |B x_i| with
+    ``"normalized"``. delta = 0 is hardmax; a delta beyond the spread of the scores is the uniform average.
+
+    The published abstract fixes this much: uniform weights over a neighbourhood of hardmax relaxed by an alignment
+    parameter that may vary in time. The formulas above are our reconstruction of it.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> af.Localmax(delta=0.5).weights([[1.0], [0.75], [-1.0]])[0]
+    array([0.5, 0.5, 0. ])
+
+    References
+    ----------
+    Cimetiere, Chiri, Gharesifard, *Localmax dynamics for attention in transformers and its asymptotic behavior*
+    (arXiv 2509.15958).
+    """
+
+    delta: Scalar = 0.0
+    B: Matrix = None
+    threshold: str = "additive"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))
+        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+        one_of(self.threshold, THRESHOLDS, "threshold")
+
+    def slack(self, t: float) -> Slack:
+        """Return delta(t) in the place that the threshold gives it."""
+        return Slack(**{self.threshold: number_at(self.delta, t, "delta", least=0.0)})

@@ -1,0 +1,45 @@
+"""What happened in a run, in one line of numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from attnflow.laws import Heads
+from attnflow.measure.attention import leaders, rank
+from attnflow.measure.configuration import clusters
+from attnflow.trajectory import Trajectory
+
+# The rank of attention needs the whole matrix.
+RANK_TOKENS = 1000
+
+
+class Summary(NamedTuple):
+    """The end of a run: clusters, distinct leaders and the rank of attention, None where they make no sense."""
+
+    clusters: int
+    leaders: int | None
+    rank: int | None
+    stopped: str
+
+
+def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
+    """Return the number of clusters, of distinct leaders, the rank of P, and why the run stopped.
+
+    Clusters are counted at tol times the extent of the initial cloud. A run under `Heads` has no single leader or
+    attention matrix, and the rank is left out beyond 1000 tokens.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.polygon(3)
+    >>> summary(af.simulate(x0, af.Hardmax(), af.Layers(gamma=0.5), until=5))
+    Summary(clusters=3, leaders=3, rank=3, stopped='reached step 5, as asked')
+    """
+    extent = float(np.linalg.norm(np.ptp(run.tokens[0], axis=0)))
+    count = clusters(run.final, tol * extent).count
+    if run.law is None or isinstance(run.law, Heads):
+        return Summary(count, None, None, run.stopped)
+    x, t = run.seen(), run.times[-1].item()
+    led = len(leaders(run.law, x, t, run.masses).distinct)
+    full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
+    return Summary(count, led, full, run.stopped)

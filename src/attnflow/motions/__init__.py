@@ -1,0 +1,11 @@
+"""How tokens move: each motion is a small frozen object that is given to `simulate`."""
+
+from attnflow.motions.feed_forward import FeedForward
+from attnflow.motions.flows import ContinuousMotion, Flow, RescaledFlow, SphereFlow
+from attnflow.motions.layers import Layers, RescaledLayers, Residual, SphereLayers
+from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch
+
+__all__ = [
+    "ContinuousMotion", "DiscreteMotion", "FeedForward", "Flow", "Layers", "Motion", "RescaledFlow", "RescaledLayers",
+    "Residual", "SphereFlow", "SphereLayers", "Stepper", "Stretch",
+]  # fmt: skip

@@ -1,0 +1,53 @@
+"""The feed-forward layer that may follow attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda y: np.maximum(y, 0.0),
+    "tanh": np.tanh,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FeedForward:
+    """One layer y -> W sigma(y), sigma acting on each coordinate: "relu" or "tanh".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> FeedForward(W=[[2.0]], activation="relu")(np.array([[-1.0], [3.0]]), t=0)
+    array([[0.],
+           [6.]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
+    """
+
+    W: Matrix = None
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "W", constant_matrix(self.W, "W"))
+        one_of(self.activation, ACTIVATIONS, "activation")
+
+    def __call__(self, y: Array, t: float) -> Array:
+        """Return W(t) sigma(y) for each row y."""
+        W = matrix_at(self.W, t, y.shape[1], "W")
+        activated = ACTIVATIONS[self.activation](y)
+        return activated if W is None else activated @ W.T
+
+
+def checked(layer: FeedForward | None) -> FeedForward | None:
+    """Check that a feed-forward layer is one."""
+    if layer is None or isinstance(layer, FeedForward):
+        return layer
+    raise InputError(f"feed_forward is {layer!r}, expected a FeedForward(W, activation) or None")

@@ -1,0 +1,201 @@
+"""Motions in continuous time: each writes its velocity, and SciPy integrates it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
+from attnflow.laws import Hearing
+from attnflow.motions.feed_forward import FeedForward, checked
+from attnflow.motions.layers import LARGEST_GAIN, constant, one_value_matrix
+from attnflow.motions.motion import Motion, Stepper, apply, on_sphere
+
+
+class ContinuousMotion(Motion):
+    """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so."""
+
+    discrete = False
+    retracts: ClassVar[bool] = False
+    rtol: float
+    hint: ClassVar[str] = "shorten the run"
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return x'."""
+        raise InputError(f"{type(self).__name__} does not say its velocity: a flow must write velocity")
+
+    def retract(self, x: Array) -> Array:
+        """Return the nearest point of the surface the tokens live on."""
+        return x
+
+    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
+        from attnflow.motions.integrate import Integration
+
+        return Integration(self, hearing, x, t, state)
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse laws that jump: an adaptive integrator would invent an answer."""
+        if not hearing.law.continuous:
+            raise InputError(
+                f"{type(self).__name__} integrates continuous laws, but {type(hearing.law).__name__} jumps as tokens "
+                "move: use Layers with a small gamma, or Softmax with a large beta"
+            )
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class Flow(ContinuousMotion):
+    """Self-attention flow x_i' = V sum_j P_ij x_j, or W sigma(V sum_j P_ij x_j) with a feed-forward layer.
+
+    Tokens usually grow like e^{lambda t}; `RescaledFlow` follows the same tokens in a frame where they do not.
+    With `Heads` as the law, the sum is sum_h V_h sum_j P^h_ij x_j and V is left out.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=1.0)
+    >>> run.at(0.5)
+    array([[ 1.50711166],
+           [-1.50711166]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
+    """
+
+    V: Matrix = None
+    feed_forward: FeedForward | None = None
+    rtol: float = 1e-9
+    hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        checked(self.feed_forward)
+        tolerance(self)
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return V m."""
+        v = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
+        return v if self.feed_forward is None else self.feed_forward(v, t)
+
+
+@dataclass(frozen=True, eq=False)
+class RescaledFlow(ContinuousMotion):
+    """The flow in the frame z_i = e^{-tV} x_i, V constant: z_i' = V sum_j P_ij (z_j - z_i).
+
+    The scores <B e^{tV} z_i, e^{tV} z_j> grow like e^{2 l t}, l the largest real part of an eigenvalue of V. With
+    E = e^{t(V - l I)} they are e^{2 l t} <B E z_i, E z_j>, and the factor is a gain that multiplies only after the row
+    maximum has left, so no time is too long. Beyond l t of about 28 the leaders of nearly tied tokens are rounding
+    noise. A feed-forward layer makes it z_i' = W sigma(V sum_j P_ij (z_j - z_i)).
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x0 = af.tokens.uniform(n=20, d=2, seed=0, low=-5, high=5)
+    >>> run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=12.0)
+    >>> bool(abs(run.final).max() <= abs(x0).max())
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
+    """
+
+    V: Matrix = None
+    feed_forward: FeedForward | None = None
+    rtol: float = 1e-9
+    _growth: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant(self.V, "RescaledFlow"))
+        checked(self.feed_forward)
+        tolerance(self)
+        growth = 1.0 if self.V is None else float(np.linalg.eigvals(np.asarray(self.V)).real.max())
+        object.__setattr__(self, "_growth", growth)
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse laws that jump, and heads, whose value matrices are not those of the frame."""
+        one_value_matrix(hearing, "RescaledFlow")
+        return super().prepare(x, hearing)
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return V (m - z)."""
+        y, gain = self.frame(x, t)
+        v = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(y, t, sources=y, values=x, gain=gain).mean - x)
+        return v if self.feed_forward is None else self.feed_forward(v, t)
+
+    def frame(self, x: Array, t: float) -> tuple[Array, float]:
+        """Return (y, g) with e^{tV} z = sqrt(g) y, where y does not grow exponentially."""
+        V = matrix_at(self.V, t, x.shape[1], "V")
+        gain = min(math.exp(min(2 * self._growth * t, 700.0)), LARGEST_GAIN)
+        if V is None:
+            return x, gain
+        from scipy.linalg import expm
+
+        return x @ expm(t * (V - self._growth * np.eye(len(V)))).T, gain
+
+    def seen(self, x: Array, t: float) -> Array:
+        """Return e^{tV} z."""
+        y, gain = self.frame(x, t)
+        return math.sqrt(gain) * y
+
+
+@dataclass(frozen=True, eq=False)
+class SphereFlow(ContinuousMotion):
+    """Self-attention on the unit sphere: x_i' = Proj_{x_i} V sum_j P_ij x_j (SA), Proj_x y = y - <x, y> x.
+
+    ``normalized=False`` is USA: the softmax sum is divided by n (by the total mass) instead of Z_i, so
+    x_i' = Proj_{x_i} V (1/n) sum_j e^{beta <x_i, x_j>} x_j. Tokens are put back on the sphere after every accepted
+    step; `run.report["norm defect"]` is the largest distance that ever took.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate(af.tokens.sphere(n=12, d=3, seed=0), af.Softmax(beta=1.0), af.SphereFlow(), until=60.0)
+    >>> af.measure.diameter(run.final) < 1e-6
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    """
+
+    V: Matrix = None
+    normalized: bool = True
+    rtol: float = 1e-9
+    retracts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        tolerance(self)
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""
+        x = on_sphere(super().prepare(x, hearing))
+        if not self.normalized and hearing(x[:1], 0, sources=x).log_total is None:
+            raise InputError(f"SphereFlow(normalized=False) needs softmax weights, not {type(hearing.law).__name__}")
+        return x
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return Proj_x V m for SA, Proj_x V m Z / n for USA."""
+        heard = hearing(x, t)
+        v = apply(matrix_at(self.V, t, x.shape[1], "V"), heard.mean)
+        if not self.normalized:
+            assert heard.log_total is not None
+            v = v * np.exp(heard.log_total - math.log(hearing.total_mass or len(x)))[:, None]
+        return v - (v * x).sum(axis=1, keepdims=True) * x
+
+    def retract(self, x: Array) -> Array:
+        """Return x / |x|."""
+        return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def tolerance(flow: ContinuousMotion) -> None:
+    """Check the relative tolerance of a flow."""
+    object.__setattr__(flow, "rtol", number(flow.rtol, "rtol", least=1e-13, most=1e-2))

@@ -1,0 +1,283 @@
+"""Motions in discrete layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from attnflow.inputs import (
+    Array,
+    InputError,
+    Matrix,
+    Scalar,
+    constant_matrix,
+    constant_number,
+    matrix_at,
+    number_at,
+    square,
+)
+from attnflow.laws import Hardmax, Heads, Hearing, Localmax, Softmax
+from attnflow.laws.top_scores import TopScores
+from attnflow.motions.feed_forward import FeedForward, checked
+from attnflow.motions.motion import DiscreteMotion, apply, on_sphere
+
+# Up to this many tokens a compiled loop over steps beats one call per step.
+COMPILED_TOKENS = 256
+# Beyond this gain every law hears only its top scores; it stays clear of overflow.
+LARGEST_GAIN = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Layers(DiscreteMotion):
+    """Averaging layers: x_i <- x_i + gamma (m_i - x_i), m_i the barycentre that token i hears.
+
+    Give one of
+
+    - ``gamma`` in (0, 1], the step size of Frank-Wolfe;
+    - ``alpha`` > 0, for gamma = alpha / (1 + alpha), as in the hardmax transformer;
+    - ``V``, for the matrix step P = (I + V)^{-1} V of the renormalised model; I + V must be invertible.
+
+    Each is a value or a function of the step t = 0, 1, 2...
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate([[3.0], [-1.0]], af.Hardmax(B=[[-1.0]]), af.Layers(gamma=lambda t: 2 / (t + 2)), until=2)
+    >>> run.tokens[:, :, 0]
+    array([[ 3.        , -1.        ],
+           [-1.        ,  3.        ],
+           [ 1.66666667,  0.33333333]])
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628). Alcalde,
+    Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
+    """
+
+    gamma: Scalar | None = None
+    alpha: Scalar | None = None
+    V: Matrix = None
+
+    def __post_init__(self) -> None:
+        if sum(given is not None for given in (self.gamma, self.alpha, self.V)) != 1:
+            raise InputError("Layers need exactly one of gamma, alpha and V: for example Layers(gamma=0.1)")
+        if self.gamma is not None:
+            object.__setattr__(self, "gamma", constant_number(self.gamma, "gamma", above=0.0, most=1.0))
+        if self.alpha is not None:
+            object.__setattr__(self, "alpha", constant_number(self.alpha, "alpha", above=0.0))
+        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        if self.V is not None and not callable(self.V):
+            _renormalised(np.asarray(self.V))
+
+    def step_size(self, t: int) -> float:
+        """Return gamma(t), for scalar steps."""
+        if self.gamma is not None:
+            return number_at(self.gamma, t, "gamma", above=0.0, most=1.0)
+        assert self.alpha is not None
+        alpha = number_at(self.alpha, t, "alpha", above=0.0)
+        return alpha / (1 + alpha)
+
+    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
+        """Return x + gamma (m - x), and m itself when gamma = 1."""
+        m = hearing(x, t).mean
+        if self.V is not None:
+            V = matrix_at(self.V, t, x.shape[1], "V")
+            assert V is not None
+            return x + (m - x) @ _renormalised(V).T
+        gamma = self.step_size(t)
+        return m if gamma == 1 else x + gamma * (m - x)
+
+    def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
+        """Return the states after each step, from a compiled loop for few tokens under the common laws."""
+        law, (n, d) = hearing.law, x.shape
+        common = type(law) in (Softmax, Hardmax, Localmax) and law.uses(hearing.engine, n, d) == "fused"
+        if self.V is not None or n > COMPILED_TOKENS or not common:
+            return super().steps(hearing, x, times)
+        from attnflow.engines import fused
+
+        varies = callable(self.gamma) or callable(self.alpha)
+        gammas = (
+            np.array([self.step_size(t) for t in times]) if varies else np.full(len(times), self.step_size(times[0]))
+        )
+        if isinstance(law, Softmax):
+            pairs = [law.form(t, d) for t in (times if callable(law.beta) or callable(law.B) else times[:1])]
+            gains = np.broadcast_to(np.array([gain for _, gain in pairs]), len(times)).copy()
+            log_masses = None if hearing.masses is None else np.log(hearing.masses)
+            identity = len(pairs) == 1 and pairs[0][0] is None
+            forms = np.empty((0, d, d)) if identity else _stack([form for form, _ in pairs], d)
+            return fused.softmax_layers(x, forms, gains, gammas, log_masses)
+        assert isinstance(law, TopScores)
+        if law.counting == "error":
+            return super().steps(hearing, x, times)
+        forms = _stack([matrix_at(law.B, t, d, "B") for t in (times if callable(law.B) else times[:1])], d)
+        slacks = np.array([law.slack(t) for t in times])
+        return fused.top_layers(x, forms, slacks, gammas, law.counts(x, hearing.masses), law.counting)
+
+
+def _stack(forms: list[Array | None], d: int) -> Array:
+    return np.stack([np.eye(d) if form is None else form for form in forms])
+
+
+def _renormalised(V: Array) -> Array:
+    """Return P = (I + V)^{-1} V."""
+    try:
+        P: Array = np.linalg.solve(np.eye(len(V)) + V, V).astype(np.float64)
+        return P
+    except np.linalg.LinAlgError:
+        raise InputError("I + V is singular, so (I + V)^{-1} V does not exist: give V without eigenvalue -1") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Residual(DiscreteMotion):
+    """Residual layers, as in a transformer: x_i <- x_i + dt V m_i; with a feed-forward layer, x_i + dt W sigma(V m_i).
+
+    With `Heads` as the law, m_i is already sum_h V_h sum_j P^h_ij x_j and V is left out.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> af.simulate([[1.0], [2.0]], af.Hardmax(), af.Residual(dt=0.5), until=1).final
+    array([[2.],
+           [3.]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
+    """
+
+    V: Matrix = None
+    dt: Scalar = 1.0
+    feed_forward: FeedForward | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
+        checked(self.feed_forward)
+
+    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
+        """Return x + dt V m."""
+        move = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
+        if self.feed_forward is not None:
+            move = self.feed_forward(move, t)
+        return x + number_at(self.dt, t, "dt", above=0.0) * move
+
+
+@dataclass(frozen=True, eq=False)
+class RescaledLayers(DiscreteMotion):
+    """Residual layers seen in the moving frame z^k = R^{-k} x^k, R = I + dt V invertible and constant.
+
+    z_i <- z_i + dt R^{-1} V (m_i - z_i), m_i = sum_j P_ij z_j with the scores <B R^k z_i, R^k z_j>. These grow like
+    rho^{2k}, rho the spectral radius of R; that factor is a gain, applied after the row maximum has left.
+    With dt = 1 this is the renormalised model of the Frank-Wolfe paper.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [2.0]], af.Softmax(), af.RescaledLayers(dt=0.5), until=2000)
+    >>> run.final[1]
+    array([2.])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), section on discrete time. Alcalde, Geshkovski, Ruiz-Balet (arXiv 2508.09628).
+    """
+
+    V: Matrix = None
+    dt: float = 1.0
+    _frame: ClassVar[tuple[Array, float, Array]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
+        if callable(self.dt):
+            raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
+        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
+        V = np.eye(1) if self.V is None else np.asarray(self.V)
+        R = np.eye(len(V)) + self.dt * V
+        if np.linalg.matrix_rank(R) < len(R):
+            raise InputError("I + dt V is singular, so the frame R^k has no inverse: change dt or V")
+        rho = float(np.abs(np.linalg.eigvals(R)).max())
+        object.__setattr__(self, "_frame", (R / rho, rho, np.linalg.solve(R, self.dt * V)))
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse heads, whose value matrices are not those of the frame."""
+        one_value_matrix(hearing, "RescaledLayers")
+        return x
+
+    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
+        """Return z + dt R^{-1} V (m - z)."""
+        y, gain = self.frame(x, t)
+        m = hearing(y, t, sources=y, values=x, gain=gain).mean
+        P = self._frame[2]
+        return x + (P[0, 0] * (m - x) if self.V is None else (m - x) @ P.T)
+
+    def frame(self, x: Array, t: int) -> tuple[Array, float]:
+        """Return (y, g) with R^t z = sqrt(g) y, where y does not grow."""
+        direction, rho, _ = self._frame
+        with np.errstate(over="ignore"):
+            gain = min(float(np.float64(rho) ** (2 * t)), LARGEST_GAIN)
+        if self.V is None:
+            return x, gain
+        matrix_at(self.V, t, x.shape[1], "V")
+        return x @ np.linalg.matrix_power(direction, t).T, gain
+
+    def seen(self, x: Array, t: float) -> Array:
+        """Return R^t z."""
+        y, gain = self.frame(x, int(t))
+        return np.sqrt(gain) * y
+
+
+@dataclass(frozen=True, eq=False)
+class SphereLayers(DiscreteMotion):
+    """Layers on the sphere, step then renormalise: x_i <- (x_i + dt V m_i) / |x_i + dt V m_i|.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x0 = af.tokens.sphere(n=8, d=3, seed=0)
+    >>> run = af.simulate(x0, af.Softmax(beta=1.0), af.SphereLayers(dt=0.1), until=2000)
+    >>> af.measure.diameter(run.final) < 1e-12
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    """
+
+    V: Matrix = None
+    dt: Scalar = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse tokens that are not on the unit sphere."""
+        return on_sphere(x)
+
+    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
+        """Return (x + dt V m) / |x + dt V m|."""
+        dt = number_at(self.dt, t, "dt", above=0.0)
+        y = x + dt * apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
+        norms = np.linalg.norm(y, axis=1, keepdims=True)
+        if not norms.all():
+            raise InputError(
+                f"token {int(norms.argmin())} met its antipode at step {t} and has no direction: change dt"
+            )
+        return y / norms
+
+
+def constant(V: Matrix, who: str) -> Array | None:
+    """Check the matrix of a moving frame, which cannot vary in time."""
+    if callable(V):
+        raise InputError(f"{who} take a constant V: the frame they move with is its power")
+    return None if V is None else square(V, "V")
+
+
+def one_value_matrix(hearing: Hearing, who: str) -> None:
+    """Refuse heads where a motion's own V defines the frame."""
+    if isinstance(hearing.law, Heads):
+        raise InputError(f"{who} move with one matrix V, but heads bring several: use Residual or Flow with heads")

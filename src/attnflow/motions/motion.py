@@ -1,0 +1,144 @@
+"""The contract of a motion: how tokens move once they have listened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.inputs import Array, InputError
+from attnflow.laws import Hearing
+
+# A stretch of discrete steps covers about this many pairs of tokens, and at most this many steps: a few
+# milliseconds of work between two looks of the watchers.
+STRETCH_PAIRS = 1 << 22
+STRETCH_STEPS = 2048
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A piece of a run: consecutive states after `before`, the state (t, x) where it starts.
+
+    `between(t)` gives the state inside a stretch of a flow. `ended` is a sentence when the motion cannot go on.
+    """
+
+    before: tuple[float, Array]
+    times: NDArray[Any]
+    tokens: Array
+    between: Callable[[float], Array] | None = None
+    ended: str | None = None
+
+    def cut(self, count: int, why: str) -> Stretch:
+        """Return the first `count` states, with the reason why the run ends there."""
+        return replace(self, times=self.times[:count], tokens=self.tokens[:count], ended=why)
+
+    @property
+    def after(self) -> tuple[Any, Array]:
+        """The last state of the stretch."""
+        return (self.times[-1], self.tokens[-1]) if len(self.times) else self.before
+
+
+class Stepper(Protocol):
+    """A motion under way."""
+
+    def advance(self, until: float) -> Stretch:
+        """Move on, at most to the given time, and return what happened."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit."""
+
+    def report(self) -> dict[str, Any]:
+        """Return what a user may want to know of the computation."""
+
+
+class Motion:
+    """How tokens move.
+
+    For developers. A motion is a frozen dataclass that writes
+
+    ``start(hearing, x, t, state=None) -> Stepper``
+        the motion under way from (t, x); `hearing(x, t, sources=, values=, gain=)` is what tokens hear. Two short
+        cuts exist: a subclass of `DiscreteMotion` writes only ``step(hearing, x, t)``, a subclass of
+        `ContinuousMotion` only ``velocity(hearing, x, t)`` and perhaps ``retract(x)``.
+    ``prepare(x, hearing)``, if it matters
+        refuses tokens that are not where the motion lives, and laws it cannot move under.
+    ``seen(x, t)``, in a moving frame
+        the tokens as the law sees them.
+
+    `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole.
+    """
+
+    discrete: ClassVar[bool]
+
+    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
+        raise InputError(f"{type(self).__name__} does not say how tokens move: a motion must write start")
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Return the tokens a run starts from, or refuse."""
+        return x
+
+    def seen(self, x: Array, t: float) -> Array:
+        """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
+        return x
+
+
+class DiscreteMotion(Motion):
+    """Motions in layers: subclasses write `step`, and `steps` if they know a compiled loop."""
+
+    discrete = True
+
+    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
+        """Return x^{t+1} from x^t."""
+        raise InputError(f"{type(self).__name__} does not say its step: a discrete motion must write step")
+
+    def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
+        """Return the states after the steps that start at each of the times, shape (len(times), n, d)."""
+        states = np.empty((len(times), *x.shape))
+        for state, t in zip(states, times, strict=True):
+            state[:] = x = self.step(hearing, x, t)
+        return states
+
+    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
+        return _Layerwise(self, hearing, x, int(t))
+
+
+class _Layerwise:
+    def __init__(self, motion: DiscreteMotion, hearing: Hearing, x: Array, t: int) -> None:
+        self.motion, self.hearing, self.x, self.t = motion, hearing, x, t
+        self.most = int(np.clip(STRETCH_PAIRS // len(x) ** 2, 1, STRETCH_STEPS))
+
+    def advance(self, until: float) -> Stretch:
+        times = range(self.t, min(int(until), self.t + self.most))
+        with np.errstate(over="ignore", invalid="ignore"):
+            states = self.motion.steps(self.hearing, self.x, times)
+        stretch = Stretch((self.t, self.x), np.arange(times.start + 1, times.stop + 1), states)
+        self.t, self.x = times.stop, states[-1]
+        return stretch
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
+
+def apply(matrix: Array | None, vectors: Array) -> Array:
+    """Return the matrix applied to each row; None is the identity."""
+    return vectors if matrix is None else vectors @ matrix.T
+
+
+def on_sphere(x: Array) -> Array:
+    """Return the tokens divided by their norms, refusing any whose norm is not 1 to begin with."""
+    norms = np.linalg.norm(x, axis=1)
+    away = np.abs(norms - 1)
+    if away.max() > 1e-6:
+        i = int(away.argmax())
+        raise InputError(
+            f"token {i} has norm {norms[i]:g}, expected 1: use af.tokens.sphere, or divide each token by its norm"
+        )
+    return x / norms[:, None]

@@ -1,0 +1,155 @@
+"""The one loop: tokens listen, tokens move, watchers look."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow import engines
+from attnflow.describe import describe, varying
+from attnflow.inputs import Array, InputError, cloud, mass_vector, number, one_of
+from attnflow.laws import Hearing, Law
+from attnflow.motions import Motion, Stretch
+from attnflow.storage import MemoryRecording, Store
+from attnflow.trajectory import Trajectory
+from attnflow.watch import Checkpoint, Record, Recorder, Start, Watcher, rule, when
+
+
+def simulate(
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    *,
+    masses: ArrayLike | None = None,
+    seed: int | None = None,
+    record: Record = None,
+    watch: Sequence[Watcher] = (),
+    store: str | Path | None = None,
+    engine: str = "auto",
+) -> Trajectory:
+    """Let tokens move under a law of attention until a time, or until a watcher stops them.
+
+    Parameters
+    ----------
+    tokens : (n, d)
+        Where the tokens start.
+    law
+        Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
+    motion
+        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps; `Flow`, `RescaledFlow`,
+        `SphereFlow` in continuous time.
+    until
+        A whole number of steps, or a time.
+    masses : (n,), optional
+        Positive masses: a token of mass m is heard like m tokens at its place.
+    seed
+        For motions that draw random numbers.
+    record
+        k for every k-th step, a list of times, or `watch.Geometric`. By default every step (flows: accepted step);
+        each time the recording has grown by 1 GiB the stride doubles. First and last state are always kept.
+    watch
+        Watchers: `watch.Progress`, `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
+    store
+        A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run,
+        unfinished, it goes on and ends bit for bit as if never interrupted; if finished, it is read back.
+    engine
+        "auto", or the name of an engine: "dense", "fused".
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x0 = af.tokens.gaussian(n=200, d=2, seed=0)
+    >>> run = af.simulate(x0, af.Softmax(beta=9.0), af.Layers(gamma=0.1), until=500)
+    >>> run.tokens.shape, run.stopped
+    ((501, 200, 2), 'reached step 500, as asked')
+    """
+    x, until, hearing = _checked(tokens, law, motion, until, masses, engine)
+    about: dict[str, Any] = {
+        "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
+        "record": repr(rule(record)), "start": _digest(x, hearing.masses, varying(law, 0) + varying(motion, 0)),
+    }  # fmt: skip
+    recording = MemoryRecording() if store is None else Store.open_or_create(Path(store), about, x, hearing.masses)
+
+    def trajectory(results: dict[str, Any]) -> Trajectory:
+        times, states = recording.arrays()
+        return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
+
+    if recording.finished is not None:
+        return trajectory(recording.finished)
+
+    t, state = (0 if motion.discrete else 0.0), None
+    notes: dict[str, Any] = {}
+    if (saved := recording.resume()) is not None:
+        t, x, state, notes = saved
+        if notes["varying"] != varying(law, t) + varying(motion, t):
+            raise InputError(
+                f"a function of time differs from that of the run in {store}: give the same, or a new store"
+            )
+    stepper = motion.start(hearing, x, t, state)
+    recorder = Recorder(record, recording, notes.get("recorder"))
+    checkpoint = next((w for w in watch if isinstance(w, Checkpoint)), Checkpoint())
+    watchers = [*watch, recorder, *([] if checkpoint in watch else [checkpoint])]
+    for watcher in watchers:
+        watcher.begin(Start(t, x, until, motion.discrete))
+
+    stopped = None
+    while stopped is None:
+        stretch = _cut(stepper.advance(until), watchers, motion)
+        for watcher in watchers:
+            watcher.see(stretch)
+        t, x = stretch.after
+        stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
+        if stopped is None and checkpoint.due():
+            now = {"recorder": recorder.state(), "varying": varying(law, t) + varying(motion, t)}
+            recording.checkpoint(t, x, stepper.state(), now)
+    for watcher in watchers:
+        watcher.end()
+
+    results: dict[str, Any] = {"stopped": stopped, "report": {"engine": law.uses(engine, *x.shape), **stepper.report()}}
+    recording.finish(**results)
+    return trajectory(results)
+
+
+def _checked(
+    tokens: ArrayLike, law: Law, motion: Motion, until: float, masses: ArrayLike | None, engine: str
+) -> tuple[Array, float, Hearing]:
+    if not isinstance(law, Law):
+        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
+    if not isinstance(motion, Motion):
+        raise InputError(f"motion is {motion!r}, expected a motion such as Layers(gamma=0.1)")
+    x = cloud(tokens)
+    hearing = Hearing(law, mass_vector(masses, len(x)), one_of(engine, engines.CHOICES, "engine"))
+    end = number(until, "until", above=0.0)
+    if motion.discrete and not end.is_integer():
+        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    return motion.prepare(x, hearing), int(end) if motion.discrete else end, hearing
+
+
+def _digest(x: Array, masses: Array | None, values: list[Any]) -> str:
+    """Fingerprint of the start: tokens, masses, and functions of time at 0."""
+    parts = (
+        x.tobytes(),
+        repr(x.shape).encode(),
+        b"" if masses is None else masses.tobytes(),
+        repr(values).encode(),
+    )
+    return hashlib.sha256(b"|".join(parts)).hexdigest()
+
+
+def _cut(stretch: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stretch:
+    """End the stretch where tokens leave the range of float64, or where a watcher says stop."""
+    if not np.isfinite(stretch.after[1]).all():
+        k = int(np.isfinite(stretch.tokens).all(axis=(1, 2)).argmin())
+        i = int((~np.isfinite(stretch.tokens[k]).all(axis=1)).argmax())
+        at = when(motion.discrete)(stretch.times[k])
+        return stretch.cut(k, f"token {i} left the range of float64 at {at}: use rescaled layers, or a shorter run")
+    for watcher in watchers:
+        if stretch.ended is None and (stop := watcher.stop(stretch)) is not None:
+            stretch = stretch.cut(*stop)
+    return stretch

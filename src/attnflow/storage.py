@@ -1,0 +1,296 @@
+"""Runs on disk: a Zarr store that grows while the run goes on and survives its death.
+
+A store holds ``time`` (T,), ``tokens`` (T, n, d) and, if given, ``masses`` (n,), with named dimensions, and says of
+itself what was run. Only whole chunks are written while the run goes on, each in one atomic replacement; everything
+since the last whole chunk, and all that the next step depends on, is in ``checkpoint.npz``, replaced atomically too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.describe import versions
+from attnflow.inputs import Array, InputError
+
+FORMAT = 1
+CHUNK_BYTES = 1 << 22
+CHUNK_RECORDS = 4096
+CHECKPOINT = "checkpoint.npz"
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise InputError("storing runs needs Zarr: pip install 'attnflow[store]'") from None
+    return zarr
+
+
+class MemoryRecording:
+    """Records kept in memory: nothing to go on from, nothing finished before."""
+
+    finished: dict[str, Any] | None = None
+
+    def __init__(self) -> None:
+        self.count, self.room = 0, 1
+        self.times: NDArray[Any] | None = None
+        self.tokens: Array | None = None
+
+    def reserve(self, count: int) -> None:
+        """Expect so many records; memory is taken only as they come."""
+        self.room = max(self.room, count)
+
+    def append(self, times: NDArray[Any], tokens: Array) -> None:
+        """Add records."""
+        end = self.count + len(times)
+        if self.times is None or self.tokens is None or end > len(self.times):
+            self._grow(max(end, self.room), times, tokens)
+            self.room = 2 * max(end, self.room)
+        assert self.times is not None
+        assert self.tokens is not None
+        self.times[self.count : end], self.tokens[self.count : end] = times, tokens
+        self.count = end
+
+    def _grow(self, capacity: int, times: NDArray[Any], tokens: Array) -> None:
+        old = self.arrays() if self.count else None
+        self.times, self.tokens = np.empty(capacity, times.dtype), np.empty((capacity, *tokens.shape[1:]))
+        if old is not None:
+            self.times[: self.count], self.tokens[: self.count] = old
+
+    def resume(self) -> None:
+        """Return nothing: the run starts anew."""
+
+    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
+        """Do nothing: memory does not outlive the process."""
+
+    def finish(self, **results: Any) -> None:
+        """Do nothing: all is there."""
+
+    def arrays(self) -> tuple[NDArray[Any], Array]:
+        """Return all times and tokens."""
+        assert self.times is not None
+        assert self.tokens is not None
+        return self.times[: self.count], self.tokens[: self.count]
+
+
+class Store:
+    """A run on disk, open for recording."""
+
+    def __init__(self, path: Path, group: Any) -> None:
+        self.path, self.group = path, group
+        self.time, self.tokens = group["time"], group["tokens"]
+        self.chunk = int(self.tokens.chunks[0])
+        self.pending: list[tuple[NDArray[Any], Array]] = []
+
+    @classmethod
+    def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
+        """Make an empty store; it appears under its name only when it is whole."""
+        zarr = _zarr()
+        if path.exists():
+            raise InputError(f"{path} exists already: choose another name, or remove it first")
+        if not path.parent.is_dir():
+            raise InputError(f"the folder {path.parent} does not exist: create it first")
+        records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
+        kind, fill = ("int64", -1) if isinstance(about["until"], int) else ("float64", np.nan)
+        building = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        try:
+            mine = {"attnflow": {"format": FORMAT, "run": about, "versions": versions()}}
+            group = zarr.create_group(building, attributes=mine)
+            _array(group, "time", kind, fill, (0,), (records,), ["time"])
+            _array(
+                group,
+                "tokens",
+                "float64",
+                np.nan,
+                (0, *x.shape),
+                (records, *x.shape),
+                ["time", "token", "coordinate"],
+            )
+            if masses is not None:
+                _array(group, "masses", "float64", np.nan, masses.shape, masses.shape, ["token"])
+                group["masses"][:] = masses
+            building.chmod(0o777 & ~_umask())
+            building.rename(path)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        return cls(path, zarr.open_group(path, mode="r+"))
+
+    @classmethod
+    def open_or_create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
+        """Open the store of this very run, or make it if nothing is there."""
+        if not path.exists():
+            return cls.create(path, about, x, masses)
+        store = cls(path, opened(path, "r+"))
+        theirs, ours = store.about["run"], json.loads(json.dumps(about))
+        different = [name for name in ours if theirs.get(name) != ours[name]]
+        if different:
+            raise InputError(f"{path} holds another run, with a different {different[0]}: choose another store")
+        return store
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the store says of itself."""
+        about: dict[str, Any] = self.group.attrs["attnflow"]
+        return about
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """The results of the run, if it is finished."""
+        return self.about.get("results")
+
+    def append(self, times: NDArray[Any], tokens: Array) -> None:
+        """Add records; whole chunks go to disk."""
+        self.pending.append((times.copy(), tokens.copy()))
+        while sum(len(t) for t, _ in self.pending) >= self.chunk:
+            self._write(self.chunk)
+
+    def reserve(self, count: int) -> None:
+        """Do nothing: the disk grows as it goes."""
+
+    def _unwritten(self) -> tuple[NDArray[Any], Array]:
+        none = np.empty(0, self.time.dtype), np.empty((0, *self.tokens.shape[1:]))
+        times, tokens = zip(none, *self.pending, strict=True)
+        return np.concatenate(times), np.concatenate(tokens)
+
+    def _write(self, count: int) -> None:
+        times, tokens = self._unwritten()
+        start = self.time.shape[0]
+        for array, data in ((self.time, times), (self.tokens, tokens)):
+            array.resize((start + count, *array.shape[1:]))
+            array[start : start + count] = data[:count]
+        self.pending = [(times[count:], tokens[count:])]
+
+    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
+        """Write all that is needed to go on from here: the stepper's numbers, and notes of plain data."""
+        times, tokens = self._unwritten()
+        memory = io.BytesIO()
+        np.savez(
+            memory, t=t, x=x, written=self.time.shape[0], times=times, tokens=tokens, notes=json.dumps(notes),
+            **{f"state:{name}": value for name, value in state.items()},
+        )  # fmt: skip
+        temporary = self.path / f".{CHECKPOINT}"
+        temporary.write_bytes(memory.getvalue())
+        os.replace(temporary, self.path / CHECKPOINT)
+
+    def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
+        """Return (t, x, state, notes) of the last checkpoint and forget what came after it; None to start anew."""
+        saved = _checkpoint(self.path)
+        written = 0 if saved is None else int(saved["written"])
+        for array in (self.time, self.tokens):
+            array.resize((written, *array.shape[1:]))
+        if saved is None:
+            return None
+        self.pending = [(saved["times"], saved["tokens"])]
+        state = {name.removeprefix("state:"): saved[name] for name in saved if name.startswith("state:")}
+        return saved["t"].item(), saved["x"], state, json.loads(str(saved["notes"]))
+
+    def finish(self, **results: Any) -> None:
+        """Write what is left, and how the run ended."""
+        left = sum(len(t) for t, _ in self.pending)
+        if left:
+            self._write(left)
+        self.annotate(results=results)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def annotate(self, **entries: Any) -> None:
+        """Add to what the store says of itself."""
+        self.group.attrs["attnflow"] = {**self.about, **entries}
+
+    def arrays(self) -> tuple[NDArray[Any], Callable[[], Array]]:
+        """Return the times, and how to read the tokens."""
+        return self.time[:], lambda: self.tokens[:]
+
+
+def _array(
+    group: Any,
+    name: str,
+    kind: str,
+    fill: float,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    names: list[str],
+) -> None:
+    codecs = _zarr().codecs
+    group.create_array(
+        name, shape=shape, chunks=chunks, dtype=kind, fill_value=fill, dimension_names=names,
+        compressors=[codecs.ZstdCodec(level=1), codecs.Crc32cCodec()],
+    )  # fmt: skip
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _checkpoint(path: Path) -> dict[str, NDArray[Any]] | None:
+    place = path / CHECKPOINT
+    if not place.exists():
+        return None
+    try:
+        with np.load(place, allow_pickle=False) as saved:
+            return dict(saved)
+    except Exception as error:
+        raise InputError(f"the checkpoint in {path} cannot be read ({error}): remove {path} and start anew") from None
+
+
+def opened(path: Path, mode: str) -> Any:
+    """Open one of our stores, or say what it is instead."""
+    zarr = _zarr()
+    if not path.exists():
+        raise InputError(f"{path} does not exist: give the path of a saved run")
+    try:
+        group = zarr.open_group(path, mode=mode)
+        about = group.attrs.get("attnflow")
+        ours = isinstance(about, dict) and "run" in about
+        shapes = (group["time"].shape, group["tokens"].shape) if ours else None
+    except Exception:
+        raise InputError(f"{path} is not a whole Zarr store: give the path of a run saved by attnflow") from None
+    if not ours or shapes is None:
+        raise InputError(
+            f"{path} is a Zarr store that attnflow did not write: give the path of a run saved by attnflow"
+        )
+    if about["format"] != FORMAT:
+        raise InputError(
+            f"{path} has format {about['format']}, this version reads {FORMAT}: use the version that wrote it"
+        )
+    if "results" in about and shapes[0][0] != shapes[1][0]:
+        raise InputError(
+            f"{path} is damaged: its times and tokens have different lengths; use another copy, or run again"
+        )
+    return group
+
+
+def read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]:
+    """Return what a store says of itself, and its times, tokens and masses."""
+    group = opened(path, "r")
+    about = group.attrs["attnflow"]
+    names = ["time", "tokens", *(["masses"] if "masses" in group else [])]
+    saved = None if "results" in about else _checkpoint(path)
+    written = None if "results" in about else 0 if saved is None else int(saved["written"])
+    data = []
+    for name in names:
+        array = group[name]
+        count = None if name == "masses" else written
+        chunks = array.nchunks if count is None else -(-count // array.chunks[0])
+        if array.nchunks_initialized < chunks:
+            raise InputError(f"{path} is damaged: parts of '{name}' are missing; use another copy, or run again")
+        try:
+            data.append(array[:count] if count is not None else array[...])
+        except Exception:
+            raise InputError(f"{path} is damaged: '{name}' cannot be read; use another copy, or run again") from None
+    times, tokens = data[:2]
+    if saved is not None:
+        times, tokens = np.concatenate([times, saved["times"]]), np.concatenate([tokens, saved["tokens"]])
+    return about, times, tokens, data[2] if len(data) > 2 else None

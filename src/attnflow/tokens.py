@@ -1,0 +1,89 @@
+"""Initial clouds of tokens: plain (n, d) arrays in float64, each random one from its seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnflow.inputs import Array, InputError, number
+
+
+def _count(value: int, name: str, least: int = 1) -> int:
+    if not number(value, name, least=least).is_integer():
+        raise InputError(f"{name} is {value}, expected a whole number")
+    return int(value)
+
+
+def _draw(n: int, d: int, seed: int) -> tuple[np.random.Generator, tuple[int, int]]:
+    return np.random.default_rng(_count(seed, "seed", least=0)), (_count(n, "n"), _count(d, "d"))
+
+
+def gaussian(n: int, d: int, seed: int = 0) -> Array:
+    """Return n independent standard normal tokens in dimension d.
+
+    >>> gaussian(n=3, d=2, seed=0).shape
+    (3, 2)
+    """
+    rng, shape = _draw(n, d, seed)
+    return rng.standard_normal(shape)
+
+
+def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> Array:
+    """Return n independent tokens, uniform in the cube [low, high]^d.
+
+    >>> bool(abs(uniform(n=50, d=3, seed=1, low=-5, high=5)).max() <= 5)
+    True
+    """
+    rng, shape = _draw(n, d, seed)
+    if not number(low, "low") < number(high, "high"):
+        raise InputError(f"low is {low:g} and high is {high:g}, expected low < high")
+    return rng.uniform(low, high, shape)
+
+
+def sphere(n: int, d: int, seed: int = 0) -> Array:
+    """Return n independent tokens, uniform on the unit sphere of R^d.
+
+    >>> import numpy as np
+    >>> bool(np.allclose(np.linalg.norm(sphere(n=9, d=3, seed=0), axis=1), 1))
+    True
+    """
+    x = gaussian(n, d, seed)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
+    """Return the vertices of the regular k-gon, the first at the given angle.
+
+    >>> polygon(4).round(12)
+    array([[ 1.,  0.],
+           [ 0.,  1.],
+           [-1.,  0.],
+           [-0., -1.]])
+    """
+    turns = angle + 2 * np.pi * np.arange(_count(k, "k")) / k
+    return number(radius, "radius", above=0.0) * np.column_stack([np.cos(turns), np.sin(turns)])
+
+
+def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
+    """Return the k^d points of a regular grid on the cube [low, high]^d.
+
+    >>> grid(2, 2)
+    array([[-1., -1.],
+           [-1.,  1.],
+           [ 1., -1.],
+           [ 1.,  1.]])
+    """
+    axis = np.linspace(number(low, "low"), number(high, "high"), _count(k, "k"))
+    return np.stack(np.meshgrid(*[axis] * _count(d, "d"), indexing="ij"), axis=-1).reshape(-1, d)
+
+
+def orthogonal(n: int, d: int | None = None) -> Array:
+    """Return n orthonormal tokens in dimension d >= n (default n): the start of `sphere/orthogonal-start`.
+
+    >>> orthogonal(2, 3)
+    array([[1., 0., 0.],
+           [0., 1., 0.]])
+    """
+    dimension = _count(n if d is None else d, "d")
+    if dimension < n:
+        raise InputError(f"{n} orthogonal tokens do not fit in dimension {dimension}: give d >= n")
+    return np.eye(_count(n, "n"), dimension)

@@ -1,0 +1,199 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.inputs import Array, InputError
+from attnflow.laws import Hearing, Law
+from attnflow.motions import Motion
+
+
+class Trajectory:
+    """The recorded states of a run, what was run, and why it ended.
+
+    Attributes
+    ----------
+    times : (T,)
+        Recorded times: step numbers for layers, real times for flows.
+    tokens : (T, n, d)
+        Recorded tokens.
+    stopped : str
+        A sentence that says why the run ended.
+    law, motion
+        What was run. After `load`, None where a parameter was a function of time, which is not stored.
+    masses : (n,) or None
+    seed : int or None
+    report : dict
+        What the computation says of itself: the engine, and for flows the number of evaluations of the velocity.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=2)
+    >>> run
+    <Trajectory: 3 states of 2 tokens in dimension 1; reached step 2, as asked>
+    >>> run.final
+    array([[0.625],
+           [0.375]])
+    """
+
+    def __init__(
+        self,
+        times: NDArray[Any],
+        tokens: Array | Callable[[], Array],
+        *,
+        law: Law | None,
+        motion: Motion | None,
+        masses: Array | None,
+        stopped: str,
+        about: dict[str, Any],
+        report: dict[str, Any],
+    ) -> None:
+        self.times, self._tokens = times, tokens
+        self.law, self.motion, self.masses = law, motion, masses
+        self.stopped, self.about, self.report = stopped, about, report
+
+    @property
+    def tokens(self) -> Array:
+        """Recorded tokens (T, n, d), read from disk at first use when the run was streamed there."""
+        if callable(self._tokens):
+            self._tokens = self._tokens()
+        return self._tokens
+
+    @property
+    def final(self) -> Array:
+        """The last state (n, d)."""
+        return self.tokens[-1]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run."""
+        seed: int | None = self.about["seed"]
+        return seed
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __repr__(self) -> str:
+        n, d = self.tokens.shape[1:]
+        return f"<Trajectory: {len(self)} states of {n} tokens in dimension {d}; {self.stopped}>"
+
+    def at(self, t: ArrayLike) -> Array:
+        """Return the state at one time (n, d), or at each of several (k, n, d).
+
+        The motion is replayed from the last recorded state before t: flows by the integrator's dense output, to its
+        tolerance, layers exactly.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=9, record=[0, 9])
+        >>> run.at(2)
+        array([[0.625],
+               [0.375]])
+        """
+        wanted = np.asarray(t, dtype=np.float64)
+        if wanted.ndim > 1 or not np.isfinite(wanted).all():
+            raise InputError(f"t has shape {wanted.shape}, expected one finite time or a list of them")
+        states = [self._at(float(moment)) for moment in wanted.ravel()]
+        return states[0] if wanted.ndim == 0 else np.stack(states)
+
+    def _at(self, t: float) -> Array:
+        if not self.times[0] <= t <= self.times[-1]:
+            raise InputError(f"t is {t:g}, expected a time of the run, {self.times[0]:g} to {self.times[-1]:g}")
+        k = int(np.searchsorted(self.times, t, side="right")) - 1
+        if self.times[k] == t:
+            return self.tokens[k].copy()
+        if self.law is None or self.motion is None:
+            raise InputError("this run was loaded without its functions of time, so it can only give recorded times")
+        if self.motion.discrete and not t.is_integer():
+            raise InputError(f"t is {t:g}, but layers are counted: give a whole number")
+        hearing = Hearing(self.law, self.masses, self.about["engine"])
+        step = None if self.motion.discrete else {"step_size": float(self.times[k + 1] - self.times[k])}
+        stepper = self.motion.start(hearing, self.tokens[k], self.times[k].item(), step)
+        while True:
+            stretch = stepper.advance(t if self.motion.discrete else float(self.times[-1]))
+            if stretch.after[0] >= t:
+                return stretch.between(t) if stretch.between is not None else stretch.after[1]
+            if stretch.ended is not None:
+                raise InputError(f"the state at t = {t:g} cannot be replayed: {stretch.ended}")
+
+    def seen(self, k: int = -1) -> Array:
+        """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
+        if self.motion is None:
+            raise InputError("this run was loaded without its functions of time: what its law sees is not known")
+        return self.motion.seen(self.tokens[k], self.times[k].item())
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`."""
+        from attnflow.storage import Store
+
+        store = Store.create(Path(path), self.about, self.tokens[0], self.masses)
+        store.append(self.times, self.tokens)
+        store.finish(stopped=self.stopped, report=self.report)
+
+    def to_xarray(self) -> Any:
+        """Return an `xarray.Dataset` with `tokens` over the dimensions time, token, coordinate.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> run.to_xarray().tokens.sel(time=2).dims
+        ('token', 'coordinate')
+        """
+        try:
+            import xarray
+        except ImportError:
+            raise InputError("to_xarray needs xarray: pip install 'attnflow[store]'") from None
+        data: dict[str, Any] = {"tokens": (("time", "token", "coordinate"), self.tokens)}
+        if self.masses is not None:
+            data["masses"] = ("token", self.masses)
+        attributes = {"stopped": self.stopped, "run": json.dumps(self.about)}
+        return xarray.Dataset(data, coords={"time": self.times}, attrs=attributes)
+
+    def plot(self, **options: Any) -> Any:
+        """Draw the run: see `attnflow.figures.plot`."""
+        from attnflow.figures import plot
+
+        return plot(self, **options)
+
+    def animate(self, path: str | Path, **options: Any) -> None:
+        """Write a movie, MP4 or GIF: see `attnflow.figures.animate`."""
+        from attnflow.figures import animate
+
+        animate(self, path, **options)
+
+    def dashboard(self, **options: Any) -> Any:
+        """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""
+        from attnflow.figures import dashboard
+
+        return dashboard(self, **options)
+
+
+def load(path: str | Path) -> Trajectory:
+    """Read a run that `Trajectory.save` or ``simulate(store=...)`` wrote.
+
+    A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
+    function of time, which is not stored.
+    """
+    from attnflow.describe import rebuild
+    from attnflow.storage import read
+
+    about, times, tokens, masses = read(Path(path))
+    if len(times) == 0:
+        raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
+    results = about.get("results", {"stopped": "not finished: this is its last checkpoint", "report": {}})
+    return Trajectory(
+        times,
+        tokens,
+        law=rebuild(about["run"]["law"]),
+        motion=rebuild(about["run"]["motion"]),
+        masses=masses,
+        stopped=results["stopped"],
+        about=about["run"],
+        report=results["report"],
+    )

@@ -1,0 +1,361 @@
+"""Watchers of the loop: recording, stopping, progress, checkpoints.
+
+Give them to `simulate` as ``watch=[...]``; recording has a keyword of its own, ``record=``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.geometry import single_linkage
+from attnflow.inputs import Array, InputError, number
+from attnflow.motions import Stretch
+
+# A recording of every step goes over to every second step, then every fourth, each time it has grown by this.
+RECORD_BYTES = 1 << 30
+
+
+class Start(NamedTuple):
+    """What a run tells its watchers at the beginning: where it starts, where it goes and in which kind of time."""
+
+    t: float
+    x: Array
+    until: float
+    discrete: bool
+
+
+class Watcher:
+    """Someone who looks at a run.
+
+    For developers. A run comes in stretches of consecutive states. Write any of
+
+    - ``begin(start)``: the run begins, or goes on after an interruption;
+    - ``stop(stretch) -> (count, why) | None``: the run ends after the first `count` states of this stretch;
+    - ``see(stretch)``: this stretch happened; stops have cut it already;
+    - ``end()``: no more stretches.
+    """
+
+    def begin(self, start: Start) -> None:
+        """The run begins."""
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Say after how many states of the stretch to stop, and why."""
+        return None
+
+    def see(self, stretch: Stretch) -> None:
+        """Look at a stretch that happened."""
+
+    def end(self) -> None:
+        """The run is over."""
+
+
+@dataclass
+class Converged(Watcher):
+    """Stop when no token moves faster than tol times the extent of the initial cloud, per step or unit of time.
+
+    A slow step is not a proof of convergence: attention is metastable, and a schedule of vanishing step sizes slows
+    every motion down.
+
+    >>> import attnflow as af
+    >>> run = af.simulate([[2.0], [1.0]], af.Hardmax(), af.Layers(gamma=0.5), 100, watch=[Converged(1e-6)])
+    >>> run.stopped
+    'converged at step 20: no token moved faster than 1e-06 of the extent of the initial cloud'
+    """
+
+    tol: float = 1e-10
+
+    def __post_init__(self) -> None:
+        number(self.tol, "tol", above=0.0)
+
+    def begin(self, start: Start) -> None:
+        """Measure the initial cloud."""
+        self.extent = float(np.linalg.norm(np.ptp(start.x, axis=0)))
+        self.when = when(start.discrete)
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop at the first state that was reached slowly."""
+        moves = np.diff(np.concatenate([stretch.before[1][None], stretch.tokens]), axis=0)
+        spans = np.diff(np.concatenate([[stretch.before[0]], stretch.times]))
+        slow = np.linalg.norm(moves, axis=2).max(axis=1) <= self.tol * self.extent * spans
+        if not slow.any():
+            return None
+        k = int(slow.argmax())
+        return k + 1, (
+            f"converged at {self.when(stretch.times[k])}: no token moved faster than {self.tol:g} of the extent of "
+            "the initial cloud"
+        )
+
+
+@dataclass
+class When(Watcher):
+    """Stop at the first state for which predicate(t, x) is true.
+
+    >>> import attnflow as af
+    >>> low = When(lambda t, x: x.max() < 0.1, "all tokens are below 0.1")
+    >>> af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), 100, watch=[low]).stopped
+    'reached step 100, as asked'
+    """
+
+    predicate: Callable[[Any, Array], bool]
+    why: str = "the predicate became true"
+
+    def begin(self, start: Start) -> None:
+        """Learn how to speak of time."""
+        self.when = when(start.discrete)
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop at the first state that satisfies the predicate."""
+        for k, (t, x) in enumerate(zip(stretch.times, stretch.tokens, strict=True)):
+            if self.predicate(t, x):
+                return k + 1, f"stopped at {self.when(t)}: {self.why}"
+        return None
+
+
+class Clustered(When):
+    """Stop when the tokens form at most `at_most` clusters, chains of steps of length at most tol.
+
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), 100, watch=[Clustered(tol=0.1)])
+    >>> run.stopped
+    'stopped at step 5: the number of clusters at tolerance 0.1 is at most 1'
+    """
+
+    def __init__(self, at_most: int = 1, tol: float = 1e-3) -> None:
+        number(tol, "tol", above=0.0)
+        number(at_most, "at_most", least=1)
+        super().__init__(
+            lambda t, x: bool(single_linkage(x, tol).max() < at_most),
+            f"the number of clusters at tolerance {tol:g} is at most {at_most}",
+        )
+
+
+@dataclass
+class WallClock(Watcher):
+    """Stop at the end of the stretch during which the given number of seconds has passed."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        number(self.seconds, "seconds", above=0.0)
+
+    def begin(self, start: Start) -> None:
+        """Look at the clock."""
+        self.deadline = time.monotonic() + self.seconds
+        self.when = when(start.discrete)
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop if time is up."""
+        if time.monotonic() < self.deadline:
+            return None
+        return len(stretch.times), f"stopped at {self.when(stretch.after[0])}: {self.seconds:g} s of wall clock passed"
+
+
+class Progress(Watcher):
+    """A progress bar, in a terminal or a notebook; silent elsewhere."""
+
+    def begin(self, start: Start) -> None:
+        """Draw the bar."""
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            raise InputError("Progress needs tqdm: pip install 'attnflow[progress]'") from None
+        unit = "step" if start.discrete else "t"
+        self.bar = tqdm(total=start.until, initial=start.t, unit=unit, disable=None, leave=False, mininterval=0.2)
+
+    def see(self, stretch: Stretch) -> None:
+        """Move the bar."""
+        self.bar.update(float(stretch.after[0]) - self.bar.n)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self.bar.close()
+
+
+@dataclass
+class Checkpoint(Watcher):
+    """Say how often a run with a store writes a checkpoint: at the first stretch after so many seconds.
+
+    Without one, a store has a checkpoint every five seconds.
+    """
+
+    seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        number(self.seconds, "seconds", least=0.0)
+
+    def begin(self, start: Start) -> None:
+        """Look at the clock."""
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        now = time.monotonic()
+        if now - self.last < self.seconds:
+            return False
+        self.last = now
+        return True
+
+
+# What is recorded
+
+
+@dataclass(frozen=True)
+class Every:
+    """Record every k-th step (layers) or accepted step (flows)."""
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        if not float(number(self.k, "record", least=1)).is_integer():
+            raise InputError(f"record is {self.k}, expected a whole number of steps, a list of times, or Geometric")
+
+
+@dataclass(frozen=True)
+class At:
+    """Record at the given times: whole numbers for layers, any times for flows, which interpolate."""
+
+    times: tuple[float, ...]
+
+    def chosen(self, until: float, discrete: bool) -> NDArray[Any]:
+        """Return the times, sorted and checked."""
+        times = np.unique(np.asarray(self.times, dtype=np.float64))
+        if not np.isfinite(times).all() or times.size == 0 or times[0] < 0 or times[-1] > until:
+            raise InputError(f"record holds a time outside [0, {until:g}]: give times of the run")
+        if discrete and not (times == np.floor(times)).all():
+            raise InputError("record holds a time that is not whole: layers are counted, give whole numbers")
+        return times
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Record at times growing geometrically from `first`, so many per decade; whole numbers for layers."""
+
+    first: float = 1.0
+    per_decade: int = 20
+
+    def __post_init__(self) -> None:
+        number(self.first, "first", above=0.0)
+        number(self.per_decade, "per_decade", least=1)
+
+    def chosen(self, until: float, discrete: bool) -> NDArray[Any]:
+        """Return the times up to `until`."""
+        decades = math.log10(until / self.first)
+        times = self.first * 10 ** (np.arange(max(0, math.floor(decades * self.per_decade) + 1)) / self.per_decade)
+        return np.unique(np.clip(np.round(times) if discrete else times, 0, until))
+
+
+Rule = Every | At | Geometric
+Record = int | Sequence[float] | NDArray[Any] | Rule | None
+
+
+def rule(record: Record) -> Rule | None:
+    """Return the rule that the keyword `record` of `simulate` stands for; None for every step within a budget."""
+    if record is None or isinstance(record, Every | At | Geometric):
+        return record
+    if isinstance(record, int | np.integer):
+        return Every(int(record))
+    try:
+        return At(tuple(float(t) for t in np.asarray(record, dtype=np.float64).ravel()))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"record is {record!r}, expected a whole number of steps, a list of times, or Geometric(first, per_decade)"
+        ) from None
+
+
+class Recording(Protocol):
+    """Where records go."""
+
+    def reserve(self, count: int) -> None:
+        """Expect so many records."""
+
+    def append(self, times: NDArray[Any], tokens: Array) -> None:
+        """Add records."""
+
+
+class Recorder(Watcher):
+    """Choose what is recorded and pass it on; the first and the last state always are."""
+
+    def __init__(self, record: Record, recording: Recording, state: dict[str, Any] | None = None) -> None:
+        self.rule, self.recording = rule(record), recording
+        known = state or {}
+        self.stride = int(known.get("stride", self.rule.k if isinstance(self.rule, Every) else 1))
+        self.seen = int(known.get("seen", 0))
+        self.room = int(known.get("room", 0))
+        self.last = known.get("last")
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold to go on recording."""
+        return {"stride": self.stride, "seen": self.seen, "room": self.room, "last": self.last}
+
+    def begin(self, start: Start) -> None:
+        """Record the first state, unless the run goes on after an interruption."""
+        self.budget = max(2, RECORD_BYTES // start.x.nbytes)
+        if self.room == 0:
+            self.room = self.budget
+        self.times = self.rule.chosen(start.until, start.discrete) if isinstance(self.rule, At | Geometric) else None
+        if self.times is not None or start.discrete:
+            expected = int(start.until) // self.stride if self.times is None else len(self.times)
+            self.recording.reserve(2 + min(expected, self.budget))
+        if self.last is None:
+            self._add(np.array([start.t]), start.x[None])
+        self.newest = (start.t, start.x)
+
+    def see(self, stretch: Stretch) -> None:
+        """Record what the rule picks from this stretch."""
+        self.newest = stretch.after
+        if len(stretch.times) == 0:
+            return
+        if self.times is None:
+            self._strided(stretch)
+        else:
+            t0, t1 = stretch.before[0], stretch.times[-1]
+            inside = self.times[(self.times > t0) & (self.times <= t1)]
+            if stretch.between is None:
+                at = np.searchsorted(stretch.times, inside)
+                self._add(stretch.times[at], stretch.tokens[at])
+            elif len(inside):
+                self._add(inside, np.stack([stretch.between(float(t)) for t in inside]))
+
+    def end(self) -> None:
+        """Record the last state."""
+        t, x = self.newest
+        if self.last != t:
+            self._add(np.array([t]), x[None])
+
+    def _strided(self, stretch: Stretch) -> None:
+        position, count = 0, len(stretch.times)
+        while position < count:
+            ahead = self.seen + 1 + np.arange(count - position)
+            picks = np.flatnonzero(ahead % self.stride == 0)
+            if self.rule is None:
+                picks = picks[: self.room]
+            used = count - position if self.rule is not None or len(picks) < self.room else int(picks[-1]) + 1
+            kept = slice(position, position + used) if self.stride == 1 else position + picks
+            self._add(stretch.times[kept], stretch.tokens[kept])
+            position += used
+            self.seen += used
+            if self.rule is None:
+                self.room -= len(picks)
+                if self.room == 0:
+                    self.stride, self.room = 2 * self.stride, self.budget
+
+    def _add(self, times: NDArray[Any], tokens: Array) -> None:
+        if len(times):
+            self.recording.append(times, tokens)
+            self.last = times[-1].item()
+
+
+def when(discrete: bool) -> Callable[[Any], str]:
+    """Return how to speak of a time in this run.
+
+    >>> when(True)(12), when(False)(0.25)
+    ('step 12', 't = 0.25')
+    """
+    return (lambda t: f"step {int(t)}") if discrete else (lambda t: f"t = {float(t):g}")
