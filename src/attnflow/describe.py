@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from importlib import metadata
 from typing import Any
 
@@ -80,7 +81,7 @@ def _functions(value: Any) -> Iterator[Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
 
 
 def versions() -> dict[str, str]:

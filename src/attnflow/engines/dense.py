@@ -33,9 +33,9 @@ def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: flo
 
     The row maximum leaves before the gain g multiplies, so no gain is too large.
     """
-    s = queries @ keys.T
-    top = s.max(axis=1, keepdims=True)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = queries @ keys.T
+        top = s.max(axis=1, keepdims=True)
         exponents = gain * (s - top)
         shift = gain * top[:, 0]
     if log_masses is not None:

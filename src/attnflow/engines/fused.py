@@ -72,7 +72,7 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
         kernels.softmax_rows(q, k, v, n, scaled, gain, (0, q.shape[1]), mean, total, top, tile)
     else:
         kernels.softmax_parallel(q, k, v, n, scaled, gain, mean, total, top)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_total = gain * top[:m] + np.log(total[:m]) + largest
     return np.ascontiguousarray(mean[:, :m].T), log_total
 

@@ -146,21 +146,23 @@ _DEGREE = 10
 _POLYNOMIAL = (
     chebyshev.cheb2poly(chebyshev.chebinterpolate(lambda u: 2.0 ** (u / 2), _DEGREE)) * 2.0 ** np.arange(_DEGREE + 1)
 ).tolist()
-SMALLEST_EXPONENT = -1000.0
+_SMALLEST = -1000.0
 
 
 @intrinsic
 def exp2(typing, y):
-    """Return 2^y for y <= 1000; below -1000 the result is 2^-1000, which every sum of ours rounds away."""
+    """Return 2^y for y <= 1000, and 0 below -1000."""
 
     def generate(context, builder, signature, args):
-        exponent = _maximum(builder, args[0], _constant(SMALLEST_EXPONENT))
+        exponent = args[0]
         shifted = builder.fadd(exponent, _constant(_ROUND))
         fraction = builder.fsub(exponent, builder.fsub(shifted, _constant(_ROUND)))
         power = _constant(_POLYNOMIAL[-1])
         for coefficient in reversed(_POLYNOMIAL[:-1]):
             power = _muladd(builder, power, fraction, _constant(coefficient))
         whole = builder.shl(builder.bitcast(shifted, _integers), _constant(52, _integers))
-        return builder.bitcast(builder.add(builder.bitcast(power, _integers), whole), _vector)
+        scaled = builder.bitcast(builder.add(builder.bitcast(power, _integers), whole), _vector)
+        large_enough = builder.fcmp_ordered(">", exponent, _constant(_SMALLEST), flags=_no_nan)
+        return builder.select(large_enough, scaled, _constant(0.0))
 
     return lanes(lanes), generate

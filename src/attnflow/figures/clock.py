@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.figures.look import figure_of
 from attnflow.inputs import Array
 from attnflow.watch import when
 
@@ -80,5 +81,8 @@ class Clock:
         ax.set_xlabel("step" if self.discrete else "time $t$")
         if self.logarithmic:
             ax.set_xscale("symlog", linthresh=1.0, linscale=0.35)
-        pad = 0.0 if self.logarithmic else 0.02 * (self.last - self.first)
-        ax.set_xlim(self.first - pad, (self.last + pad) * (1.2 if self.logarithmic else 1.0))
+            ax.xaxis.set_major_formatter(figure_of)
+            ax.set_xlim(self.first - 0.15, 1.25 * self.last)
+        else:
+            pad = 0.025 * (self.last - self.first) or 1.0
+            ax.set_xlim(self.first - pad, self.last + pad)

@@ -29,27 +29,22 @@ LARGEST = 1e150
 
 @dataclass(frozen=True)
 class Groups:
-    """Tokens of one state by colour: `labels` (n,), 0 for the largest group; the number of `clusters`; the `leaders`.
+    """Tokens of one state by colour: `labels` (n,), 0 for the largest group.
 
-    `leaders` holds one token for each place that leads; it is None where no law says who leads. `clusters` is None
-    where they were not counted.
+    `clusters` is their number, None where they were not counted, and `met` (n,) how many tokens are where a token is.
+    `leaders` holds one token for each place that leads; it is None where no law says who leads.
     """
 
     labels: NDArray[np.int64]
-    clusters: int | None
-    leaders: NDArray[np.int64] | None
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """How many tokens each token's group has (n,)."""
-        found: NDArray[np.int64] = np.bincount(self.labels)[self.labels]
-        return found
+    met: NDArray[np.int64]
+    clusters: int | None = None
+    leaders: NDArray[np.int64] | None = None
 
     def matched(self, other: Groups) -> Groups:
         """Return these groups, renumbered so that they share as many tokens as can be with those of another state.
 
-        >>> old = Groups(np.array([0, 0, 0, 1, 1]), 2, None)
-        >>> Groups(np.array([1, 1, 0, 0, 0]), 2, None).matched(old).labels
+        >>> old, new = (Groups(np.array(labels), np.ones(5, dtype=int)) for labels in ([0, 0, 0, 1, 1], [1, 1, 0, 0, 0]))
+        >>> new.matched(old).labels
         array([0, 0, 1, 1, 1])
         """
         from scipy.optimize import linear_sum_assignment
@@ -64,11 +59,29 @@ class Groups:
         new[new < 0] = free[: (new < 0).sum()]
         return replace(self, labels=new[self.labels])
 
+    @property
+    def gathered(self) -> bool:
+        """Whether the tokens have gathered in few clusters."""
+        return self.clusters is not None and self.clusters <= GATHERED
+
     def __str__(self) -> str:
         """Say what happened, as "4 clusters, 3 leaders"."""
-        counts = [(self.clusters, "cluster"), (None if self.leaders is None else len(self.leaders), "leader")]
-        said = [f"{k} {name}{'' if k == 1 else 's'}" for k, name in counts if k is not None]
-        return ", ".join(said) or f"{len(self.labels)} tokens"
+        said = []
+        if self.clusters is not None:
+            apart = not self.gathered and 2 * self.clusters > len(self.labels)
+            said.append("no clusters yet" if apart else counted(self.clusters, "cluster"))
+        if self.leaders is not None:
+            said.append(counted(len(self.leaders), "leader"))
+        return ", ".join(said) or counted(len(self.labels), "token")
+
+
+def counted(k: int, name: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "leader"), counted(3, "leader")
+    ('1 leader', '3 leaders')
+    """
+    return f"{k} {name}{'' if k == 1 else 's'}"
 
 
 def together(run: Trajectory, x: Array) -> float:
@@ -101,17 +114,15 @@ def heard(run: Trajectory, x: Array, t: float) -> Array:
 
 def groups(run: Trajectory, x: Array, t: float) -> Groups:
     """Return the clusters and leaders of a state of a run, the largest first."""
-    tol = together(run, x)
+    tol, alike = together(run, x), np.zeros(len(x), dtype=np.int64)
     index = _leaders(run, x, t)
-    places = None if index is None else measure.clusters(x[index], tol).labels
-    first = None if index is None or places is None else index[np.unique(places, return_index=True)[1]]
+    led = alike if index is None else measure.clusters(x[index], tol).labels
+    first = None if index is None else index[np.unique(led, return_index=True)[1]]
     if len(x) > COUNTED:
-        return Groups(np.zeros(len(x), dtype=np.int64), None, first)
+        return Groups(alike, alike + 1, None, first)
     clusters = measure.clusters(x, tol)
-    if clusters.count <= GATHERED:
-        return Groups(_ranked(clusters.labels), clusters.count, first)
-    labels = np.zeros(len(x), dtype=np.int64) if places is None else places
-    return Groups(_ranked(labels), clusters.count, first)
+    labels = clusters.labels if clusters.count <= GATHERED else led
+    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first)
 
 
 def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:

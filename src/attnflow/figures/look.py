@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, in an order whose greys alternate in lightness.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#F0E442")
+# The colours of Okabe and Ito, which colour-blind readers tell apart, less their yellow, too pale for a thin line.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
 OTHERS = "#8C8C8C"
 INK = "#262626"
+QUIET = "#5C5C5C"
 PENCIL = "#8A8A8A"
 PAPER = "#FFFFFF"
 
@@ -37,11 +38,15 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlesize": 12.5,
+    "figure.constrained_layout.h_pad": 0.04,
+    "figure.constrained_layout.w_pad": 0.05,
     "figure.dpi": DPI,
     "figure.facecolor": PAPER,
     # STIX comes with Matplotlib: figures are the same on every machine, and text agrees with the formulas.
     "font.family": "STIXGeneral",
     "font.size": 11,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.5,
     "legend.fontsize": 10.5,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
@@ -95,6 +100,19 @@ def colours(labels: Sequence[int] | NDArray[np.int64]) -> list[str]:
     ['#0072B2', '#D55E00', '#0072B2', '#8C8C8C']
     """
     return [PALETTE[k] if 0 <= k < len(PALETTE) else OTHERS for k in labels]
+
+
+def figure_of(value: float, _: Any = None) -> str:
+    """Return the number at a tick: plain up to a few digits, else with a power of ten.
+
+    >>> figure_of(0.5), figure_of(1000), figure_of(2e6), figure_of(1e-9)
+    ('0.5', '1000', '$2\\\\times 10^{6}$', '$10^{-9}$')
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:g}".replace("-", "\N{MINUS SIGN}")
+    digits, power = f"{value:.2e}".split("e")
+    lead = "" if float(digits) == 1 else f"{float(digits):g}\\times "
+    return f"${lead}10^{{{int(power)}}}$"
 
 
 def ramp() -> Colormap:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A picture holds about this many segments of trajectories: more are not seen, and only make its file heavy.
 SEGMENTS = 12_000
+# No picture needs more coordinates than this.
+NUMBERS = 20_000_000
 # The pace of a run is read from this many of its tokens.
 PACERS = 64
 # Beyond this many tokens a cloud is shown as a density.
@@ -54,7 +56,8 @@ def projection(states: Sequence[Array]) -> Projection:
         names = ("$x$",) if d == 1 else tuple(f"$x_{k + 1}$" for k in range(d))
         return Projection(np.eye(d), names)
     cloud = np.concatenate([state.reshape(-1, d) for state in states])
-    variances, axes = np.linalg.eigh(np.cov(cloud.T))
+    centred = cloud - cloud.mean(axis=0)
+    variances, axes = np.linalg.eigh(centred.T @ centred)
     matrix = axes[:, [-1, -2]]
     # An axis has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
     matrix = matrix * np.sign(matrix[np.abs(matrix).argmax(axis=0), [0, 1]])
@@ -90,22 +93,22 @@ class Scene:
 
     @property
     def followed(self) -> slice:
-        """The tokens whose trajectories are drawn: all, or about a hundred of a crowd."""
-        return slice(None, None, max(1, self.paths.shape[1] // 100) if self.crowded else 1)
+        """The tokens whose trajectories are drawn."""
+        return _followed(self.paths.shape[1])
 
 
 def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None) -> Scene:
     """Return the scene of some states of a run, the last of which is the one shown."""
     clock, d = Clock.of(run), states.shape[-1]
-    paths = (onto or projection([states]))(times, states)
+    onto = onto or projection([states])
+    paths = onto(times, states)
     sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
-    names = onto.names if onto is not None else projection([states]).names
     return Scene(
         times,
         paths,
         groups(run, states[-1], float(times[-1])),
         clock,
-        names,
+        onto.names,
         None if sphere or d in (1, 3) else outline(paths[0]),
         sphere,
         d,
@@ -121,11 +124,22 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
     last = len(known) if t is None else int(np.searchsorted(known, t, side="right"))
     shown = run.final if t is None else run.at(t)
     tokens, times = run.tokens[:last], known[:last]
-    chosen = _equally_far(tokens, most=int(np.clip(SEGMENTS // tokens.shape[1], 24, 240)))
+    chosen = _equally_far(tokens, most=_room(*tokens.shape[1:]))
     times, states = times[chosen], tokens[chosen]
     if t is None or times[-1] == t:
         return times, states
     return np.append(times, float(t)), np.concatenate([states, shown[None]])
+
+
+def _room(n: int, d: int) -> int:
+    """Return how many states to show: for smooth trajectories, but not more than memory holds."""
+    smooth = np.clip(SEGMENTS // len(range(n)[_followed(n)]), 24, 240)
+    return int(min(smooth, max(2, NUMBERS // (n * d))))
+
+
+def _followed(n: int) -> slice:
+    """The tokens whose trajectories are drawn: all, or about sixty of a crowd."""
+    return slice(None, None, n // 60 if n > CROWD else 1)
 
 
 def _equally_far(tokens: Array, most: int) -> Array:
@@ -142,9 +156,9 @@ def _equally_far(tokens: Array, most: int) -> Array:
 def interpolated(run: Trajectory, times: Array) -> Array:
     """Return the states (k, n, d) at given times on the straight segments between recorded ones."""
     known = run.times.astype(np.float64)
-    after = np.clip(np.searchsorted(known, times), 1, max(1, len(known) - 1))
     if len(known) == 1:
         return np.repeat(run.tokens, len(times), axis=0)
+    after = np.clip(np.searchsorted(known, times), 1, len(known) - 1)
     part = ((times - known[after - 1]) / (known[after] - known[after - 1]))[:, None, None]
     between: Array = (1 - part) * run.tokens[after - 1] + part * run.tokens[after]
     return between

@@ -76,16 +76,27 @@ class Law:
     def weights(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
         """Return the matrix P_ij, shape (n, n), rows summing to one: for small n."""
         tokens = cloud(x)
-        return np.exp(self.log_weights(tokens, t, masses=mass_vector(masses, len(tokens))))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite(np.exp(self.log_weights(tokens, t, masses=mass_vector(masses, len(tokens)))), tokens)
 
     def attend(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
         """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an n-by-n array."""
         tokens = cloud(x)
-        return self.hear(tokens, t, masses=mass_vector(masses, len(tokens))).mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite(self.hear(tokens, t, masses=mass_vector(masses, len(tokens))).mean, tokens)
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
         return "dense"
+
+
+def _finite(result: Array, tokens: Array) -> Array:
+    if np.isfinite(result).all():
+        return result
+    raise InputError(
+        f"the scores of tokens as large as {np.abs(tokens).max():.3g} leave the range of float64: "
+        "divide the tokens by a constant, and multiply beta by its square"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,120 @@
+"""A run as a movie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow import measure
+from attnflow.figures.clock import Clock
+from attnflow.figures.groups import together
+from attnflow.figures.look import DPI, look, pyplot, sheet
+from attnflow.figures.portrait import dots, ground, panel, size, stars, title, trails
+from attnflow.figures.saving import destination
+from attnflow.figures.scene import Scene, interpolated, scene
+from attnflow.inputs import Array, InputError, number
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+# Frames a second. The last part of the movie, this fraction of it, holds the final state.
+RATE = 25
+HELD = 0.15
+# Up to this many tokens dots grow as tokens meet: clusters are looked for in every frame.
+MEETING = 500
+# How many frames of the past a token trails behind it.
+TRAIL = 18
+
+
+def animate(run: Trajectory, path: str | Path, seconds: float = 6) -> None:
+    """Write a run as a movie, MP4 or GIF by the ending of its path; a file that is there is replaced.
+
+    Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
+    time, on; the title tells it. Between recorded states tokens move on straight lines. At the end come the leaders.
+
+    >>> import tempfile, attnflow as af
+    >>> run = af.simulate([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.animate(f"{folder}/run.gif", seconds=0.1)
+    """
+    target = destination(path, (".mp4", ".gif"))
+    frames = max(2, round(number(seconds, "seconds", above=0.0, most=600.0) * RATE))
+    held = round(HELD * frames)
+    with look():
+        settings = _ffmpeg(target)
+        times = Clock.of(run).even(frames - held)
+        states = interpolated(run, times)
+        shown = scene(run, times, states)
+        figure = sheet(*size(shown))
+        try:
+            with pyplot().rc_context(settings):
+                _film(figure, shown, _meetings(run, states), target, held)
+        finally:
+            pyplot().close(figure)
+
+
+def _meetings(run: Trajectory, states: Array) -> list[NDArray[np.int64] | None]:
+    """Return how many tokens are where each token is, at each time, while that is quick to say."""
+    if states.shape[1] > MEETING:
+        return [None] * len(states)
+    tol = together(run, run.final)
+    found = [measure.clusters(state, tol) for state in states]
+    return [clusters.sizes[clusters.labels] for clusters in found]
+
+
+def _film(figure: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int) -> None:
+    """Draw and write one frame after the other, and the last one `held` times more."""
+    ax = panel(figure, 111, shown)
+    ground(ax, shown)
+    ax.set_title(title(shown))
+    # Places are settled once: a layout made anew for each frame would make the picture tremble.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    writer, resolution = _writer(target)
+    with writer.saving(figure, str(target), resolution):
+        for k in range(len(shown.times) - 1):
+            ax.set_title(shown.clock.says(shown.times[k]))
+            moving = _moving(ax, shown, k, met[k])
+            writer.grab_frame()
+            for artist in moving:
+                artist.remove()
+        ax.set_title(title(shown))
+        _moving(ax, shown, len(shown.times) - 1, met[-1])
+        stars(ax, shown)
+        for _ in range(1 + held):
+            writer.grab_frame()
+
+
+def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None) -> list[Any]:
+    """Draw the tokens of the k-th state and the way they came; on the line, where that is the picture, all of it."""
+    first = 0 if shown.dimension == 1 else max(0, k - TRAIL)
+    return trails(ax, shown, first, k) + dots(ax, shown, k, met)
+
+
+def _ffmpeg(target: Path) -> dict[str, str]:
+    """Return the setting that tells Matplotlib where ffmpeg is, if the movie needs it."""
+    if target.suffix.lower() == ".gif":
+        return {}
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ImportError:
+        raise InputError("MP4 movies need imageio-ffmpeg: pip install 'attnflow[plot]', or ask for a .gif") from None
+    try:
+        return {"animation.ffmpeg_path": get_ffmpeg_exe()}
+    except RuntimeError:
+        raise InputError("no ffmpeg program was found: install ffmpeg, or ask for a .gif") from None
+
+
+def _writer(target: Path) -> tuple[Any, float]:
+    """Return who writes the frames, and how many dots an inch has."""
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    if target.suffix.lower() == ".gif":
+        return PillowWriter(fps=RATE), 2 / 3 * DPI
+    # No dates or versions in the file, and its index in front, so that browsers play it while it loads.
+    exact = ["-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", "-movflags", "+faststart"]
+    return FFMpegWriter(fps=RATE, codec="h264", extra_args=[*exact, "-crf", "20"]), DPI

@@ -1,0 +1,210 @@
+"""A run on one page: where tokens are, whom they hear, and four measurements over time."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnflow import measure
+from attnflow.figures.groups import counted, heard, together
+from attnflow.figures.look import PALETTE, QUIET, colours, figure_of, look, ramp, sheet
+from attnflow.figures.portrait import draw, key, panel
+from attnflow.figures.scene import Scene, history, scene
+from attnflow.inputs import Array, InputError
+from attnflow.laws import Heads, Softmax
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnflow.trajectory import Trajectory
+
+# What is still quick to compute: attention matrices and distances of all pairs, and singular values at each time.
+MATRIX = 1000
+RANKED = 200
+PAIRS = 5000
+TIMES, RANK_TIMES = 60, 40
+# Counts that vary by more than this factor are shown on a logarithmic scale.
+WIDE = 12
+
+
+class Panel(NamedTuple):
+    """A measurement over time: of the state x of a run at time t, at no more than `most` times.
+
+    `measurement` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain".
+    """
+
+    title: str
+    measurement: Callable[[Trajectory, Array, float], float]
+    most: int
+    scale: str
+
+
+def dashboard(run: Trajectory) -> Figure:
+    """Draw a run on one page.
+
+    The final tokens as by `plot`; the attention matrix P of the final state, tokens in the order of their clusters;
+    the number of clusters, the rank of P, the diameter and the interaction energy over time, at no more than 60
+    recorded times. A panel that does not apply to the run says why.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.gaussian(n=20, d=2, seed=0)
+    >>> run = af.simulate(x0, af.Softmax(beta=2.0), af.Layers(gamma=0.5), until=30)
+    >>> figure = run.dashboard()
+    >>> [ax.get_title() for ax in figure.axes if ax.get_title()]
+    ['tokens', 'attention', 'clusters', 'rank of attention', 'diameter', 'interaction energy']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    with look():
+        shown = scene(run, *history(run))
+        figure = sheet(11.0, 6.8)
+        grid = figure.add_gridspec(2, 3)
+        tokens = panel(figure, grid[0, 0], shown)
+        draw(tokens, shown)
+        tokens.set_title("tokens")
+        _attention(figure.add_subplot(grid[0, 1]), run, shown)
+        for place, shown_there in zip((grid[0, 2], grid[1, 0], grid[1, 1], grid[1, 2]), PANELS, strict=True):
+            ax = figure.add_subplot(place)
+            ax.set_title(shown_there.title)
+            _over_time(ax, run, shown, shown_there)
+        figure.suptitle(_headline(run, shown))
+        key(figure)
+    return figure
+
+
+def _clusters(run: Trajectory, x: Array, t: float) -> float:
+    return measure.clusters(x, together(run, run.final)).count
+
+
+def _rank(run: Trajectory, x: Array, t: float) -> float:
+    return measure.rank(_weights(run, x, t, RANKED)).value
+
+
+def _diameter(run: Trajectory, x: Array, t: float) -> float:
+    _at_most(PAIRS, x, "distances")
+    return measure.diameter(x)
+
+
+def _energy(run: Trajectory, x: Array, t: float) -> float:
+    law = run.law
+    if not isinstance(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
+        raise InputError("defined for softmax with a constant $\\beta \\neq 0$")
+    _at_most(PAIRS, x, "energies")
+    return measure.energy(heard(run, x, t), law.beta, law.B, run.masses)
+
+
+PANELS = (
+    Panel("clusters", _clusters, TIMES, "count"),
+    Panel("rank of attention", _rank, RANK_TIMES, "count"),
+    Panel("diameter", _diameter, TIMES, "log"),
+    Panel("interaction energy", _energy, TIMES, "plain"),
+)
+
+
+def _weights(run: Trajectory, x: Array, t: float, most: int) -> Array:
+    """Return the attention matrix of a state, or say why there is none to show."""
+    if run.law is None:
+        raise InputError("the law of this run was not stored")
+    if isinstance(run.law, Heads):
+        raise InputError("each head has a matrix of its own")
+    _at_most(most, x, "matrices")
+    return run.law.weights(heard(run, x, t), t, run.masses)
+
+
+def _at_most(most: int, x: Array, what: str) -> None:
+    if len(x) > most:
+        raise InputError(f"{what} are shown for at most {most} tokens")
+
+
+def _over_time(ax: Any, run: Trajectory, shown: Scene, panel: Panel) -> None:
+    chosen = shown.clock.recorded(run.times, panel.most)
+    times = run.times[chosen].astype(np.float64)
+    try:
+        values = np.array([panel.measurement(run, run.tokens[k], t) for k, t in zip(chosen, times, strict=True)])
+    except InputError as reason:
+        _say(ax, str(reason))
+        return
+    if panel.scale == "log" and not values.all():
+        if not values.any():
+            _say(ax, "0 at all times: the tokens coincide")
+            return
+        values = np.where(values > 0, values, np.nan)
+    ax.plot(times, values, color=PALETTE[0], marker="o", ms=2.6)
+    shown.clock.axis(ax)
+    _scale(ax, values, panel.scale)
+
+
+def _scale(ax: Any, values: Array, scale: str) -> None:
+    """Make counts whole numbers, and spread what spans orders of magnitude."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    wide = high >= WIDE * low
+    if scale == "count" and not wide:
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        ax.set_ylim(0, 1.08 * high + 0.2)
+    elif scale != "plain":
+        ax.set_yscale("log")
+        # On less than a decade a logarithmic axis has room for more numbers, and needs them.
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
+        ax.yaxis.set_major_formatter(figure_of)
+        ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.set_ylim((0.9, 1.3 * high) if scale == "count" else (low / 1.6, high * 1.6))
+
+
+def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
+    """Draw P, tokens in the order of their groups, whose colours run along its sides."""
+    ax.set_title("attention")
+    try:
+        P = _weights(run, run.final, shown.times[-1], MATRIX)
+    except InputError as reason:
+        _say(ax, str(reason))
+        return
+    order = np.argsort(shown.groups.labels, kind="stable")
+    image = ax.imshow(P[np.ix_(order, order)], cmap=ramp(), vmin=0.0, interpolation="nearest", rasterized=True)
+    ax.figure.colorbar(image, ax=ax, shrink=0.75, pad=0.02, aspect=24).outline.set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    ax.set_xlabel("token heard $j$", labelpad=9)
+    ax.set_ylabel("token $i$", labelpad=9)
+    ax.spines[:].set_visible(False)
+    across, along, n = np.full(len(P), -0.03), (np.arange(len(P)) + 0.5) / len(P), len(P)
+    tints = colours(shown.groups.labels[order])
+    ax.bar(along, 0.02, 1 / n, across, color=tints, transform=ax.transAxes, clip_on=False)
+    ax.barh(1 - along, 0.02, 1 / n, across, color=tints, transform=ax.transAxes, clip_on=False)
+    ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
+
+
+def _say(ax: Any, sentence: str) -> None:
+    """Put a sentence where a picture would have been."""
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    options = {"ha": "center", "va": "center", "color": QUIET, "transform": ax.transAxes}
+    ax.text(0.5, 0.5, textwrap.fill(sentence, 34), **options)
+
+
+def _headline(run: Trajectory, shown: Scene) -> str:
+    n, d = run.final.shape
+    what = [_called(part) for part in (run.law, run.motion) if part is not None]
+    return f"{counted(n, 'token')} in dimension {d}  ·  {'  ·  '.join([*what, run.stopped])}"
+
+
+def _called(part: Any) -> str:
+    """Return the name of a law or a motion with the parameters that were given, in short.
+
+    >>> import attnflow as af
+    >>> _called(af.Softmax(beta=9.0, B=[[1.0]])), _called(af.Layers(gamma=lambda t: 2 / (t + 2)))
+    ('Softmax(beta=9, B)', 'Layers(gamma)')
+    """
+    if isinstance(part, Heads):
+        return f"{len(part.laws)} heads"
+    given = [(f.name, getattr(part, f.name)) for f in fields(part) if not _same(getattr(part, f.name), f.default)]
+    said = [f"{name}={value:g}" if isinstance(value, int | float) else name for name, value in given]
+    return f"{type(part).__name__}({', '.join(said)})" if said else type(part).__name__
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (np.isscalar(value) and bool(value == default))

@@ -1,0 +1,92 @@
+"""Runs side by side, on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnflow.figures.look import look, sheet
+from attnflow.figures.portrait import draw, frame, key, panel
+from attnflow.figures.scene import Scene, history, projection, scene
+from attnflow.inputs import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnflow.trajectory import Trajectory
+
+COLUMNS = 3
+
+
+def compare(runs: Mapping[str, Trajectory]) -> Figure:
+    """Draw several runs of one cloud side by side on one scale, each under its name and over what happened to it.
+
+    Each panel is drawn as by `plot`. Clusters of different runs that share their tokens share their colour.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.gaussian(n=40, d=2, seed=0)
+    >>> laws = {"softmax": af.Softmax(beta=9.0), "hardmax": af.Hardmax()}
+    >>> figure = compare({name: af.simulate(x0, law, af.Layers(alpha=0.5), until=50) for name, law in laws.items()})
+    >>> [ax.get_title() for ax in figure.axes]
+    ['softmax', 'hardmax']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    _check(runs)
+    with look():
+        scenes = _scenes(runs)
+        columns = min(len(runs), COLUMNS)
+        rows = -(-len(runs) // columns)
+        figure = sheet(10 / 3 * columns, 52 / 15 * rows)
+        grid = figure.add_gridspec(rows, columns)
+        everything = np.concatenate([shown.paths.reshape(-1, shown.paths.shape[-1]) for shown in scenes])
+        for k, (name, shown) in enumerate(zip(runs, scenes, strict=True)):
+            ax = panel(figure, grid[k // columns, k % columns], shown)
+            draw(ax, shown)
+            frame(ax, everything[:, 1:] if shown.dimension == 1 else everything, equal=shown.dimension > 1)
+            ax.set_title(name)
+            _caption(ax, shown)
+            if k % columns and shown.dimension != 3:
+                _share_scale(ax)
+        key(figure)
+    return figure
+
+
+def _caption(ax: Any, shown: Scene) -> None:
+    """Say what happened under a panel; in the plane and in space coordinates need no names."""
+    if shown.dimension in (2, 3):
+        for name in "xyz"[: shown.dimension]:
+            getattr(ax, f"set_{name}label")("")
+        ax.set_xlabel(str(shown.groups), labelpad=3)
+    else:
+        ax.set_xlabel(f"{ax.get_xlabel()}\n{shown.groups}")
+
+
+def _share_scale(ax: Any) -> None:
+    """Leave the vertical scale to the panel on the left."""
+    ax.set_ylabel("")
+    ax.tick_params(left=False, labelleft=False)
+    ax.spines["left"].set_visible(False)
+
+
+def _check(runs: Mapping[str, Trajectory]) -> None:
+    if not runs:
+        raise InputError("no runs were given: give a dictionary such as {'softmax': run}")
+    dimensions = {run.tokens.shape[-1] for run in runs.values()}
+    if len(dimensions) > 1:
+        raise InputError(f"the runs have tokens in dimensions {sorted(dimensions)}: compare runs of one cloud")
+
+
+def _scenes(runs: Mapping[str, Trajectory]) -> list[Scene]:
+    """Return one scene per run, seen from one side and with one choice of colours."""
+    pasts = [history(run) for run in runs.values()]
+    onto = projection([states for _, states in pasts])
+    scenes = [scene(run, *past, onto=onto) for run, past in zip(runs.values(), pasts, strict=True)]
+    first = scenes[0].groups
+    return [
+        replace(shown, groups=shown.groups.matched(first)) if len(shown.groups.labels) == len(first.labels) else shown
+        for shown in scenes
+    ]

@@ -1,0 +1,186 @@
+"""Flows against exact solutions, order of accuracy and theorems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+import attnflow as af
+
+Array = NDArray[np.float64]
+
+
+def scalar(rhs: Any, u0: float, t: float) -> float:
+    """Reference solution of a scalar equation by an independent method."""
+    return float(solve_ivp(rhs, (0, t), [u0], method="LSODA", rtol=1e-13, atol=1e-14).y[0, -1])
+
+
+def pair(t: float, u: Array) -> Array:
+    return u * np.tanh(u * u)
+
+
+@pytest.mark.parametrize("u0", [0.3, 1.0, 1.7])
+def test_two_tokens_on_the_line(engine: str, u0: float) -> None:
+    """(-u, u) with unit parameters: u' = u tanh(u^2)."""
+    run = af.simulate([[-u0], [u0]], af.Softmax(), af.Flow(), until=1.5, engine=engine)
+    u = scalar(pair, u0, 1.5)
+    np.testing.assert_allclose(run.final.ravel(), [-u, u], rtol=1e-8)
+
+
+def test_two_tokens_rescaled_listen_to_themselves() -> None:
+    """P -> I in the rescaled flow, and e^{-t} u(t) agrees with the scalar equation."""
+    run = af.simulate([[-0.5], [0.5]], af.Softmax(), af.RescaledFlow(), until=12.0)
+    z = scalar(lambda t, z: z * (np.tanh(np.exp(2 * t) * z * z) - 1), 0.5, 12.0)
+    np.testing.assert_allclose(run.final[1, 0], z, rtol=1e-7)
+    np.testing.assert_allclose(af.Softmax().weights(run.seen()), np.eye(2), atol=1e-8)
+
+
+def test_three_tokens_on_the_line() -> None:
+    """(-u, 0, u): u' = 2u sinh(u^2) / (1 + 2 cosh u^2), and the middle row is (1/3, 1/3, 1/3)."""
+    run = af.simulate([[-1.0], [0.0], [1.0]], af.Softmax(), af.Flow(), until=1.0)
+    u = scalar(lambda t, u: 2 * u * np.sinh(u * u) / (1 + 2 * np.cosh(u * u)), 1.0, 1.0)
+    np.testing.assert_allclose(run.final.ravel(), [-u, 0, u], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(af.Softmax().weights(run.final)[1], 1 / 3, rtol=1e-12)
+
+
+def test_pair_in_the_plane_does_not_collapse() -> None:
+    """From (1, 1) and (1, -1) the second rescaled coordinate tends to c(1) = .9483, not to 0."""
+    run = af.simulate([[1.0, 1.0], [1.0, -1.0]], af.Softmax(), af.RescaledFlow(), until=15.0)
+    np.testing.assert_allclose(run.final[:, 1], [0.9483, -0.9483], atol=5e-5)
+
+
+def test_flow_has_its_order_of_accuracy() -> None:
+    """The error falls like the eighth power of the number of evaluations as the tolerance is tightened."""
+    exact = scalar(pair, 0.5, 2.0)
+    errors, work = [], []
+    for rtol in 10.0 ** -np.arange(3.0, 11.0):
+        run = af.simulate([[-0.5], [0.5]], af.Softmax(), af.Flow(rtol=float(rtol)), until=2.0)
+        errors.append(abs(run.final[1, 0] - exact))
+        work.append(run.report["evaluations"])
+    keep = np.array(errors) > 1e-12
+    slope = np.polyfit(np.log(np.array(work)[keep]), np.log(np.array(errors)[keep]), 1)[0]
+    assert keep.sum() >= 4
+    assert -12 < slope < -6
+
+
+def test_flow_and_rescaled_flow_follow_the_same_tokens(engine: str) -> None:
+    """x = e^{tV} z, for a V that is not normal and a B that is not symmetric."""
+    rng = np.random.default_rng(0)
+    V, B = np.array([[0.5, 1.0], [0.0, -0.3]]), rng.standard_normal((2, 2)) / 2
+    x0 = rng.standard_normal((10, 2)) / 2
+    x = af.simulate(x0, af.Softmax(B=B), af.Flow(V=V), until=2.0, engine=engine)
+    z = af.simulate(x0, af.Softmax(B=B), af.RescaledFlow(V=V), until=2.0, engine=engine)
+    np.testing.assert_allclose(z.seen(), x.final, rtol=0, atol=1e-7)
+    assert np.abs(z.final - x.final).max() > 0.1
+
+
+def test_one_dimension_reduces_to_unit_parameters() -> None:
+    """V = v, QK = c: y_i(s) = sqrt(c) x_i(s / v) solves the unit case."""
+    x0, v, c = np.array([[0.4], [-0.2], [0.9]]), 1.7, 0.6
+    run = af.simulate(x0, af.Softmax(B=[[c]]), af.Flow(V=[[v]]), until=1.0)
+    unit = af.simulate(np.sqrt(c) * x0, af.Softmax(), af.Flow(), until=v)
+    np.testing.assert_allclose(np.sqrt(c) * run.final, unit.final, rtol=1e-7)
+
+
+@pytest.mark.parametrize("until", [40.0, 400.0])
+def test_rescaled_flow_survives_any_temperature(until: float) -> None:
+    x0 = af.tokens.uniform(n=15, d=2, seed=0, low=-5, high=5)
+    run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=until)
+    assert run.stopped == f"reached t = {until:g}, as asked"
+    assert np.isfinite(run.tokens).all()
+    angles = np.linspace(0, 2 * np.pi, 360)
+    support = (run.tokens @ np.stack([np.cos(angles), np.sin(angles)])).max(axis=1)
+    assert (np.diff(support, axis=0) <= 1e-8 * 5).all()
+
+
+def test_distances_never_decrease_when_all_are_identities() -> None:
+    run = af.simulate(af.tokens.gaussian(n=8, d=2, seed=0), af.Softmax(), af.Flow(), until=1.0)
+    distances = np.linalg.norm(run.tokens[:, :, None] - run.tokens[:, None], axis=3)
+    assert (np.diff(distances, axis=0) >= -1e-9 * np.abs(run.tokens).max()).all()
+
+
+def test_feed_forward_row() -> None:
+    """z' = W sigma(V sum_j P_ij (z_j - z_i)): the velocity at t = 0 against the formula written out."""
+    from attnflow.laws import Hearing
+
+    x = af.tokens.gaussian(n=5, d=2, seed=0)
+    W, V = np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[1.0, -1.0], [0.5, 1.0]])
+    flow = af.RescaledFlow(V=V, feed_forward=af.FeedForward(W=W, activation="relu"))
+    P = af.Softmax().weights(x)
+    expected = np.array(
+        [W @ np.maximum(V @ sum(P[i, j] * (x[j] - x[i]) for j in range(5)), 0) for i in range(5)]
+    )
+    np.testing.assert_allclose(flow.velocity(Hearing(af.Softmax()), x, 0.0), expected, atol=1e-14)
+
+
+def equiangular(beta: float, n: int, normalized: bool) -> Any:
+    def rhs(t: float, g: Array) -> Array:
+        common = 2 * np.exp(beta * g) * (1 - g) * ((n - 1) * g + 1)
+        return common / (np.exp(beta) + (n - 1) * np.exp(beta * g)) if normalized else common / n
+
+    return rhs
+
+
+@pytest.mark.parametrize(
+    ("normalized", "beta", "time"), [(True, 1.0, 5.909), (True, 3.0, 6.148), (False, 1.0, 3.558), (False, 3.0, 2.005)]
+)
+def test_orthogonal_start_on_the_sphere(normalized: bool, beta: float, time: float) -> None:
+    """sphere/orthogonal-start: tokens stay equiangular and follow the scalar equation; n = 128."""
+    n, until = 128, time + 0.5
+    run = af.simulate(af.tokens.orthogonal(n), af.Softmax(beta=beta), af.SphereFlow(normalized=normalized), until)
+    exact = solve_ivp(equiangular(beta, n, normalized), (0, until), [0.0], rtol=1e-12, atol=1e-13, dense_output=True)
+    for t in np.linspace(0.1, until, 7):
+        gram = run.at(t) @ run.at(t).T
+        np.testing.assert_allclose(gram[~np.eye(n, dtype=bool)], exact.sol(t)[0], rtol=0, atol=1e-8)
+    before, after = (run.at(time + shift) for shift in (-1e-3, 1e-3))
+    assert before[0] @ before[1] < 0.999 < after[0] @ after[1]
+    assert run.report["norm defect"] < 1e-8
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_energy_identity_on_the_sphere(normalized: bool) -> None:
+    """sphere/energy, integrated along the run: E(T) - E(0) is the integral of the weighted squared speeds."""
+    beta, n = 2.0, 10
+    law, x0 = af.Softmax(beta=beta), af.tokens.sphere(n=10, d=3, seed=2)
+    run = af.simulate(x0, law, af.SphereFlow(normalized=normalized, rtol=1e-11), until=3.0)
+    times = np.linspace(0, 3, 601)
+    states = run.at(times)
+    rates = []
+    for x in states:
+        e = np.exp(beta * x @ x.T)
+        v = e @ x / (e.sum(axis=1, keepdims=True) if normalized else n)
+        v -= (v * x).sum(axis=1, keepdims=True) * x
+        weight = e.sum(axis=1) / n**2 if normalized else np.full(n, 1 / n)
+        rates.append(weight @ (v**2).sum(axis=1))
+    from scipy.integrate import simpson
+
+    energies = [af.measure.energy(x, beta=beta) for x in states]
+    np.testing.assert_allclose(energies[-1] - energies[0], simpson(rates, x=times), rtol=1e-7)
+    assert (np.diff(energies) > 0).all()
+
+
+def test_unnormalized_masses_are_repeated_tokens() -> None:
+    x, copies = af.tokens.sphere(n=5, d=3, seed=0), np.array([1, 3, 2, 1, 4])
+    motion = af.SphereFlow(normalized=False)
+    by_mass = af.simulate(x, af.Softmax(), motion, until=0.7, masses=copies).final
+    repeated = af.simulate(np.repeat(x, copies, axis=0), af.Softmax(), motion, until=0.7).final
+    np.testing.assert_allclose(np.repeat(by_mass, copies, axis=0), repeated, rtol=0, atol=1e-8)
+
+
+def test_growth_beyond_float64_ends_with_a_sentence() -> None:
+    run = af.simulate([[1.0], [2.0]], af.Softmax(), af.Flow(), until=1e4)
+    assert "use RescaledFlow" in run.stopped
+    assert np.isfinite(run.tokens).all()
+    run = af.simulate(af.tokens.sphere(4, 3), af.Softmax(beta=800.0), af.SphereFlow(normalized=False), until=1.0)
+    assert "range of float64" in run.stopped
+    assert len(run) == 1
+
+
+@pytest.mark.parametrize("law", [af.Hardmax(), af.Localmax(delta=0.1), af.HegselmannKrause(), af.Heads([af.Hardmax()])])
+def test_laws_that_jump_are_refused(law: af.Law) -> None:
+    with pytest.raises(af.InputError, match="jumps as tokens move"):
+        af.simulate([[1.0], [2.0]], law, af.Flow(), until=1.0)

@@ -1,0 +1,118 @@
+"""Bad input gets one sentence: what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+
+LAYERS = af.Layers(gamma=0.5)
+X = [[1.0, 0.0], [0.0, 1.0]]
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "nan tokens": (lambda: af.Softmax().attend([[np.nan, 1.0]]), "not finite in row 0"),
+    "infinite tokens": (lambda: af.simulate([[1.0], [np.inf]], af.Softmax(), LAYERS, 1), "not finite in row 1"),
+    "empty tokens": (lambda: af.simulate(np.empty((0, 2)), af.Softmax(), LAYERS, 1), "empty"),
+    "no dimension": (lambda: af.simulate(np.empty((3, 0)), af.Softmax(), LAYERS, 1), "empty"),
+    "one axis": (lambda: af.simulate([1.0, 2.0], af.Softmax(), LAYERS, 1), r"x.reshape\(-1, 1\)"),
+    "three axes": (lambda: af.simulate(np.zeros((2, 2, 2)), af.Softmax(), LAYERS, 1), r"shape \(2, 2, 2\)"),
+    "words": (lambda: af.Hardmax().attend([["a", "b"]]), "not an array of numbers"),
+    "ragged": (lambda: af.Hardmax().attend([[1.0], [1.0, 2.0]]), "not an array of numbers"),
+    "complex": (lambda: af.Hardmax().attend(np.array([[1j]])), "complex"),
+    "non-square B": (lambda: af.Softmax(B=[[1.0, 0.0]]), r"B has shape \(1, 2\), expected a square"),
+    "wrong size of B": (lambda: af.Hardmax(B=np.eye(3)).attend(X), "give a 2 by 2 matrix"),
+    "nan in B": (lambda: af.Hardmax(B=[[np.nan]]), "B holds a value that is not finite"),
+    "bad B in time": (lambda: af.Softmax(B=lambda t: [[1.0, 2.0]]).attend(X), r"B\(0\) has shape"),
+    "non-square V": (lambda: af.Flow(V=np.ones((2, 3))), "V has shape"),
+    "wrong size of V": (lambda: af.simulate(X, af.Softmax(), af.Flow(V=np.eye(3)), 1.0), "give a 2 by 2 matrix"),
+    "V of rescaled flow in time": (lambda: af.RescaledFlow(V=lambda t: np.eye(2)), "constant V"),
+    "singular matrix step": (lambda: af.Layers(V=-np.eye(2)), "I \\+ V is singular"),
+    "singular frame": (lambda: af.RescaledLayers(V=-np.eye(2), dt=1.0), "singular"),
+    "gamma 0": (lambda: af.Layers(gamma=0.0), "gamma is 0, expected a finite number above 0 and at most 1"),
+    "gamma 1.5": (lambda: af.Layers(gamma=1.5), "gamma is 1.5"),
+    "gamma in time": (
+        lambda: af.simulate(X, af.Softmax(), af.Layers(gamma=lambda t: 1 - t), 9),
+        r"gamma\(1\) is 0",
+    ),
+    "gamma a word": (lambda: af.Layers(gamma="fast"), "expected a number or a function of time"),  # type: ignore[arg-type]
+    "gamma and alpha": (lambda: af.Layers(gamma=0.1, alpha=1.0), "exactly one of gamma, alpha and V"),
+    "nothing": (lambda: af.Layers(), "exactly one of gamma, alpha and V"),
+    "negative delta": (lambda: af.Localmax(delta=-1.0), "delta is -1, expected a finite number at least 0"),
+    "infinite beta": (lambda: af.Softmax(beta=np.inf), "beta is inf"),
+    "nan beta": (lambda: af.Softmax(beta=float("nan")), "beta is nan"),
+    "unknown ties": (lambda: af.Hardmax(ties="all"), "expected one of tokens, points, first, error"),
+    "unknown threshold": (lambda: af.Localmax(threshold="soft"), "expected one of additive"),
+    "until 0": (lambda: af.simulate(X, af.Softmax(), LAYERS, 0), "until is 0, expected a finite number above 0"),
+    "until negative": (lambda: af.simulate(X, af.Softmax(), af.Flow(), -1.0), "until is -1"),
+    "until half a step": (lambda: af.simulate(X, af.Softmax(), LAYERS, 2.5), "give a whole number"),
+    "until nan": (lambda: af.simulate(X, af.Softmax(), LAYERS, np.nan), "until is nan"),
+    "law is not a law": (lambda: af.simulate(X, "softmax", LAYERS, 1), "expected a law"),  # type: ignore[arg-type]
+    "motion is not one": (lambda: af.simulate(X, af.Softmax(), 0.1, 1), "expected a motion"),  # type: ignore[arg-type]
+    "unknown engine": (lambda: af.simulate(X, af.Softmax(), LAYERS, 1, engine="gpu"), "expected one of auto"),
+    "masses too few": (lambda: af.Softmax().attend(X, masses=[1.0]), r"masses have shape \(1,\), expected \(2,\)"),
+    "negative mass": (lambda: af.Softmax().attend(X, masses=[1.0, -2.0]), "mass 1 is -2.0"),
+    "zero mass": (lambda: af.Softmax().attend(X, masses=[0.0, 1.0]), "mass 0 is 0.0"),
+    "masses too far apart": (lambda: af.Softmax().attend(X, masses=[1e-200, 1.0]), "span a factor"),
+    "record outside": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record=[0, 9]), r"outside \[0, 5\]"),
+    "record between layers": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record=[0.5]), "not whole"),
+    "record zero": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record=0), "record is 0"),
+    "record a word": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record="all"), "record is 'all'"),  # type: ignore[arg-type]
+    "off the sphere": (lambda: af.simulate([[2.0, 0.0]], af.Softmax(), af.SphereFlow(), 1.0), "token 0 has norm 2"),
+    "antipodes": (
+        lambda: af.simulate([[1.0, 0.0], [-1.0, 0.0]], af.Softmax(beta=-100.0), af.SphereLayers(), 1),
+        "met its antipode",
+    ),
+    "USA of heads": (
+        lambda: af.simulate([[1.0, 0.0]], af.Heads([af.Softmax()]), af.SphereFlow(normalized=False), 1.0),
+        "needs softmax weights",
+    ),
+    "rescaled heads": (
+        lambda: af.simulate(X, af.Heads([af.Softmax()]), af.RescaledFlow(), 1.0),
+        "heads bring several",
+    ),
+    "heads without laws": (lambda: af.Heads([]), "at least one law"),
+    "heads with fewer matrices": (lambda: af.Heads([af.Softmax(), af.Softmax()], V=[None]), "2 heads came with 1"),
+    "unknown activation": (lambda: af.FeedForward(activation="gelu"), "expected one of relu, tanh"),
+    "feed-forward is not one": (lambda: af.Flow(feed_forward="relu"), "expected a FeedForward"),  # type: ignore[arg-type]
+    "rtol 0": (lambda: af.Flow(rtol=0.0), "rtol is 0"),
+    "no such time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(7), "t is 7, expected a time of the run, 0 to 5"),
+    "half a layer": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(2.5), "give a whole number"),
+    "scores overflow": (lambda: af.Softmax().attend([[1e200], [1.0]]), "leave the range of float64"),
+    "seed of a cloud": (lambda: af.tokens.gaussian(3, 2, seed=-1), "seed is -1"),
+    "fraction of a token": (lambda: af.tokens.gaussian(2.5, 2), "expected a whole number"),  # type: ignore[arg-type]
+    "empty cube": (lambda: af.tokens.uniform(2, 2, low=1.0, high=1.0), "expected low < high"),
+    "too many orthogonal": (lambda: af.tokens.orthogonal(3, 2), "do not fit"),
+    "schedule is not arithmetic": (lambda: af.Schedule("__import__('os')"), "not arithmetic in t"),
+    "schedule is not Python": (lambda: af.Schedule("2 +"), "not a formula in t"),
+    "schedule without value": (lambda: af.Schedule("1/t")(0), "no real value at t = 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_sentence(name: str) -> None:
+    call, message = CASES[name]
+    with pytest.raises(af.InputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_large_beta_is_handled_not_refused() -> None:
+    x = af.tokens.gaussian(n=30, d=2, seed=0)
+    for beta in (1e5, 1e300, -1e300):
+        m = af.Softmax(beta=beta).attend(x)
+        np.testing.assert_allclose(m, af.Hardmax(B=np.sign(beta) * np.eye(2)).attend(x), rtol=0, atol=1e-12)
+    run = af.simulate(x, af.Softmax(beta=1e300), af.Layers(gamma=0.1), until=100)
+    assert np.isfinite(run.tokens).all()
+
+
+def test_the_caller_keeps_his_array() -> None:
+    x = af.tokens.gaussian(n=5, d=2, seed=0)
+    before = x.copy()
+    run = af.simulate(x, af.Softmax(), LAYERS, until=3)
+    run.tokens[0] += 1
+    np.testing.assert_array_equal(x, before)

@@ -1,0 +1,178 @@
+"""The loop, its watchers and what it leaves behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.motions import Stretch
+from attnflow.watch import Start, Watcher
+
+X = af.tokens.gaussian(n=12, d=2, seed=0)
+SOFT = af.Softmax(beta=2.0)
+LAYERS = af.Layers(gamma=0.2)
+
+
+def test_default_records_every_step() -> None:
+    run = af.simulate(X, SOFT, LAYERS, until=5000)
+    np.testing.assert_array_equal(run.times, np.arange(5001))
+    assert run.times.dtype == np.int64
+    assert run.tokens.dtype == np.float64
+    assert run.stopped == "reached step 5000, as asked"
+
+
+@pytest.mark.parametrize(
+    ("record", "times"),
+    [
+        (7, [0, 7, 14, 21, 28, 35, 42, 49, 50]),
+        ([3, 10], [0, 3, 10, 50]),
+        (af.watch.Geometric(first=1, per_decade=2), [0, 1, 3, 10, 32, 50]),
+    ],
+)
+def test_recording_of_layers(record: af.watch.Record, times: list[int]) -> None:
+    everything = af.simulate(X, SOFT, LAYERS, until=50)
+    run = af.simulate(X, SOFT, LAYERS, until=50, record=record)
+    np.testing.assert_array_equal(run.times, times)
+    np.testing.assert_array_equal(run.tokens, everything.tokens[times])
+
+
+def test_recording_of_flows_interpolates() -> None:
+    times = [0.1, 0.25, 1.0, 1.7]
+    run = af.simulate(X, SOFT, af.Flow(), until=2.0, record=times)
+    np.testing.assert_array_equal(run.times, [0.0, *times, 2.0])
+    exact = [af.simulate(X, SOFT, af.Flow(rtol=1e-12), until=t).final for t in times]
+    np.testing.assert_allclose(run.tokens[1:-1], exact, rtol=1e-7)
+    every = af.simulate(X, SOFT, af.Flow(), until=2.0)
+    third = af.simulate(X, SOFT, af.Flow(), until=2.0, record=3)
+    np.testing.assert_array_equal(third.times, np.unique([*every.times[::3], 2.0]))
+
+
+def test_a_large_recording_thins_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each full budget the stride doubles; first and last stay."""
+    monkeypatch.setattr(af.watch, "RECORD_BYTES", 10 * X.nbytes)
+    run = af.simulate(X, SOFT, LAYERS, until=100)
+    expected = [*range(11), *range(12, 31, 2), *range(32, 69, 4), *range(72, 100, 8), 100]
+    np.testing.assert_array_equal(run.times, expected)
+
+
+def test_state_at_any_time_of_a_flow() -> None:
+    run = af.simulate(X, SOFT, af.RescaledFlow(V=[[1.0, 0.3], [0.0, 0.4]]), until=3.0)
+    sparse = af.simulate(X, SOFT, af.RescaledFlow(V=[[1.0, 0.3], [0.0, 0.4]]), until=3.0, record=[0, 3])
+    for t in (0.0, 0.3, 1.111, 2.9, 3.0):
+        exact = X if t == 0 else af.simulate(X, SOFT, af.RescaledFlow(V=[[1.0, 0.3], [0.0, 0.4]], rtol=1e-12), t).final
+        np.testing.assert_allclose(run.at(t), exact, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(sparse.at(t), exact, rtol=0, atol=1e-8)
+    assert run.at([0.3, 0.4]).shape == (2, 12, 2)
+
+
+def test_state_at_any_layer() -> None:
+    everything = af.simulate(X, SOFT, LAYERS, until=3000)
+    run = af.simulate(X, SOFT, LAYERS, until=3000, record=[0, 100, 3000])
+    for t in (0, 1, 99, 100, 101, 2500, 3000):
+        np.testing.assert_array_equal(run.at(t), everything.tokens[t])
+
+
+def test_converged_stops_at_the_first_slow_step() -> None:
+    run = af.simulate(X, af.Hardmax(), LAYERS, until=10**6, watch=[af.watch.Converged(1e-8)])
+    extent = np.linalg.norm(np.ptp(X, axis=0))
+    moves = np.linalg.norm(np.diff(run.tokens, axis=0), axis=2).max(axis=1) / extent
+    assert moves[-1] <= 1e-8 < moves[-2]
+    assert run.stopped.startswith(f"converged at step {run.times[-1]}")
+    flow = af.simulate(X, SOFT, af.RescaledFlow(), until=1e3, watch=[af.watch.Converged(1e-6)])
+    assert flow.times[-1] < 100
+    assert flow.stopped.startswith("converged at t = ")
+
+
+def test_clustered_and_predicate_stop_at_the_first_such_state() -> None:
+    run = af.simulate(X, af.Softmax(beta=0.1), LAYERS, until=10**5, watch=[af.watch.Clustered(at_most=1, tol=1e-3)])
+    counts = [af.measure.clusters(x, 1e-3).count for x in run.tokens]
+    assert counts[-1] == 1
+    assert 1 not in counts[:-1]
+    run = af.simulate(X, SOFT, LAYERS, until=10**5, watch=[af.watch.When(lambda t, x: t == 4321, "enough")])
+    assert run.stopped == "stopped at step 4321: enough"
+    assert run.times[-1] == 4321
+
+
+def test_wall_clock_stops_a_long_run() -> None:
+    start = time.monotonic()
+    run = af.simulate(X, SOFT, LAYERS, until=10**12, record=10**9, watch=[af.watch.WallClock(0.3)])
+    assert time.monotonic() - start < 20
+    assert "wall clock" in run.stopped
+    assert run.times[-1] < 10**12
+
+
+def test_a_watcher_sees_each_state_once_and_in_order() -> None:
+    class Notes(Watcher):
+        def begin(self, start: Start) -> None:
+            self.times = [start.t]
+
+        def see(self, stretch: Stretch) -> None:
+            assert stretch.before[0] == self.times[-1]
+            self.times += stretch.times.tolist()
+
+    notes = Notes()
+    run = af.simulate(X, SOFT, LAYERS, until=5000, watch=[notes])
+    assert notes.times == run.times.tolist()
+    run = af.simulate(X, SOFT, af.Flow(), until=1.0, watch=[notes])
+    assert notes.times == run.times.tolist()
+
+
+def test_overflow_ends_the_run_with_a_sentence() -> None:
+    run = af.simulate([[1.0], [2.0]], af.Softmax(), af.Residual(dt=10.0), until=10**4)
+    assert "left the range of float64 at step" in run.stopped
+    assert np.isfinite(run.tokens).all()
+    assert len(run) > 100
+
+
+def test_progress_is_silent_without_a_terminal() -> None:
+    code = (
+        "import attnflow as af; af.simulate([[1.0],[2.0]], af.Softmax(), af.Layers(gamma=.1), 5000, "
+        "watch=[af.watch.Progress()])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "step" not in done.stderr
+
+
+def test_progress_draws_a_bar_in_a_terminal() -> None:
+    pty = pytest.importorskip("pty")
+    import os
+
+    code = (
+        "import attnflow as af; af.simulate([[1.0],[2.0]], af.Softmax(), af.Layers(gamma=.1), 400_000, "
+        "watch=[af.watch.Progress()], record=10**6)"
+    )
+    main, side = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stderr=side, stdout=side) as process:
+        assert process.wait(60) == 0
+    os.close(side)
+    shown = os.read(main, 10**6).decode()
+    os.close(main)
+    assert "%|" in shown
+    assert "/400000" in shown
+
+
+def test_import_loads_numpy_only() -> None:
+    code = (
+        "import sys, attnflow; "
+        "print([m for m in ('scipy', 'numba', 'matplotlib', 'zarr', 'xarray', 'tqdm', 'llvmlite') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_same_seed_same_cloud() -> None:
+    for make in (af.tokens.gaussian, af.tokens.uniform, af.tokens.sphere):
+        np.testing.assert_array_equal(make(5, 3, seed=7), make(5, 3, seed=7))
+        assert not np.array_equal(make(5, 3, seed=7), make(5, 3, seed=8))
+
+
+def test_engine_is_reported() -> None:
+    assert af.simulate(X, SOFT, LAYERS, until=1).report["engine"] == "fused"
+    assert af.simulate(X, SOFT, LAYERS, until=1, engine="dense").report["engine"] == "dense"
+    assert af.simulate(X, af.Heads([SOFT, af.Hardmax()]), LAYERS, until=1).report["engine"] == "fused"

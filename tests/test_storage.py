@@ -1,0 +1,256 @@
+"""Runs on disk: streaming, damage, and death at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow import storage
+from attnflow.watch import Watcher
+
+xr = pytest.importorskip("xarray")
+zarr = pytest.importorskip("zarr")
+
+X = af.tokens.gaussian(n=12, d=2, seed=0)
+SOFT = af.Softmax(beta=2.0, B=[[1.0, 0.2], [0.0, 1.0]])
+LAYERS = af.Layers(gamma=0.2)
+
+
+def same(a: af.Trajectory, b: af.Trajectory) -> None:
+    assert a.times.dtype == b.times.dtype
+    assert a.times.tobytes() == b.times.tobytes()
+    assert a.tokens.tobytes() == b.tokens.tobytes()
+    assert a.stopped == b.stopped
+    assert a.report == b.report
+
+
+@pytest.mark.parametrize("motion", [LAYERS, af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]])])
+def test_save_and_load(tmp_path: Path, motion: af.Motion) -> None:
+    masses = np.arange(1.0, 13.0)
+    run = af.simulate(X, SOFT, motion, until=5, masses=masses, seed=3)
+    run.save(tmp_path / "run.zarr")
+    back = af.load(tmp_path / "run.zarr")
+    same(run, back)
+    assert back.masses is not None
+    np.testing.assert_array_equal(back.masses, masses)
+    assert back.seed == 3
+    np.testing.assert_array_equal(back.at(3), run.at(3))
+
+
+def test_laws_and_motions_come_back(tmp_path: Path) -> None:
+    law = af.Heads([af.Softmax(beta=af.Schedule("1 + t")), af.Softmax(beta=-1.0)], V=[[[1.0, 2.0], [0.0, 1.0]], None])
+    motion = af.Flow(V=[[0.1, 0.0], [0.0, 0.2]], feed_forward=af.FeedForward(W=[[1.0, 0.0], [0.0, 2.0]]))
+    af.simulate(X, law, motion, until=0.5).save(tmp_path / "run.zarr")
+    back = af.load(tmp_path / "run.zarr")
+    assert back.law is not None
+    np.testing.assert_array_equal(back.law.weights(X, t=2), law.weights(X, t=2))
+    again = af.simulate(X, back.law, back.motion, until=0.5)  # type: ignore[arg-type]
+    same(again, back)
+
+
+def test_functions_are_not_stored(tmp_path: Path) -> None:
+    run = af.simulate(X, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2)), until=5, record=[0, 5])
+    run.save(tmp_path / "run.zarr")
+    back = af.load(tmp_path / "run.zarr")
+    assert back.motion is None
+    np.testing.assert_array_equal(back.at(5), run.final)
+    with pytest.raises(af.InputError, match="without its functions of time"):
+        back.at(3)
+
+
+def test_xarray_names_its_dimensions(tmp_path: Path) -> None:
+    run = af.simulate(X, SOFT, LAYERS, until=6, masses=np.ones(12))
+    data = run.to_xarray()
+    assert data.tokens.dims == ("time", "token", "coordinate")
+    assert data.masses.dims == ("token",)
+    np.testing.assert_array_equal(data.tokens.sel(time=4).values, run.tokens[4])
+    run.save(tmp_path / "run.zarr")
+    opened = xr.open_zarr(tmp_path / "run.zarr", consolidated=False)
+    assert opened.tokens.dims == data.tokens.dims
+    np.testing.assert_array_equal(opened.tokens.sel(time=4).values, run.tokens[4])
+
+
+def test_streaming_equals_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "CHUNK_RECORDS", 64)
+    run = af.simulate(X, SOFT, LAYERS, until=1000)
+    stored = af.simulate(X, SOFT, LAYERS, until=1000, store=tmp_path / "run.zarr")
+    same(run, stored)
+    same(run, af.load(tmp_path / "run.zarr"))
+    assert not (tmp_path / "run.zarr" / storage.CHECKPOINT).exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
+    first = af.simulate(X, SOFT, LAYERS, until=10, store=tmp_path / "run.zarr")
+    second = af.simulate(X, SOFT, LAYERS, until=10, store=tmp_path / "run.zarr", watch=[af.watch.When(lambda t, x: True)])
+    same(first, second)
+
+
+class Killed(Exception):
+    """Stands for the death of the process."""
+
+
+class Dies(Watcher):
+    """Raise after a number of stretches, as if the process were killed between two of them."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def see(self, stretch: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 9])
+@pytest.mark.parametrize(
+    ("motion", "until", "record"),
+    [
+        (LAYERS, 30_000, None),
+        (LAYERS, 30_000, 17),
+        (af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6), 30_000, af.watch.Geometric()),
+        (af.SphereLayers(dt=0.1), 30_000, None),
+        (af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]]), 8.0, None),
+        (af.RescaledFlow(), 8.0, [0.5, 1.5, 3.3]),
+        (af.SphereFlow(), 9.0, 2),
+        (af.Flow(V=lambda t: [[-1.0, t], [0.0, -1.0]]), 3.0, None),
+    ],
+)
+def test_an_interrupted_run_ends_bit_for_bit_the_same(
+    tmp_path: Path, motion: af.Motion, until: float, record: af.watch.Record, after: int
+) -> None:
+    x = af.tokens.sphere(n=12, d=2, seed=0)
+    whole = af.simulate(x, SOFT, motion, until, record=record)
+    path, often = tmp_path / "run.zarr", af.watch.Checkpoint(seconds=0)
+    with pytest.raises(Killed):
+        af.simulate(x, SOFT, motion, until, record=record, store=path, watch=[often, Dies(after)])
+    with pytest.raises(Killed):
+        af.simulate(x, SOFT, motion, until, record=record, store=path, watch=[often, Dies(1)])
+    resumed = af.simulate(x, SOFT, motion, until, record=record, store=path)
+    same(whole, resumed)
+    same(whole, af.load(path))
+
+
+SCRIPT = """
+import sys, attnflow as af
+x = af.tokens.gaussian(n=40, d=2, seed=1)
+law = af.Softmax(beta=3.0)
+motion = af.RescaledFlow(rtol=1e-12) if sys.argv[2] == "flow" else af.Layers(gamma=0.01)
+until = 40.0 if sys.argv[2] == "flow" else 60_000
+print("started", flush=True)
+af.simulate(x, law, motion, until, record=7, store=sys.argv[1], watch=[af.watch.Checkpoint(seconds=0.02)])
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["layers", "flow"])
+def test_sigkill_at_any_moment(tmp_path: Path, kind: str) -> None:
+    """Kill the process at random moments until it finishes; the result is that of a run in peace."""
+    peace, war = tmp_path / "peace.zarr", tmp_path / "war.zarr"
+    command = [sys.executable, "-c", SCRIPT]
+    begin = time.monotonic()
+    subprocess.run([*command, str(peace), kind], check=True, capture_output=True)
+    rng, kills = np.random.default_rng(0), 0
+    for attempt in range(60):
+        with subprocess.Popen([*command, str(war), kind], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "started\n"
+            try:
+                process.wait(timeout=rng.uniform(0.0, 0.25 + 0.05 * attempt))
+            except subprocess.TimeoutExpired:
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+            if "finished" in process.stdout.read():
+                break
+    assert kills >= 2, f"the run took {time.monotonic() - begin:.1f} s and was hardly ever killed"
+    same(af.load(peace), af.load(war))
+    leftovers = [p.name for p in tmp_path.iterdir() if p.name not in ("peace.zarr", "war.zarr")]
+    assert all(name.startswith(".war.zarr-") for name in leftovers)
+
+
+def test_an_unfinished_run_can_be_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    with pytest.raises(Killed):
+        af.simulate(X, SOFT, LAYERS, until=30_000, store=path, watch=[af.watch.Checkpoint(seconds=0), Dies(3)])
+    run, whole = af.load(path), af.simulate(X, SOFT, LAYERS, until=30_000)
+    assert run.stopped.startswith("not finished")
+    assert 1 < len(run) < len(whole)
+    np.testing.assert_array_equal(run.tokens, whole.tokens[: len(run)])
+
+
+def refused(message: str) -> Any:
+    return pytest.raises(af.InputError, match=message)
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    with pytest.raises(Killed):
+        af.simulate(X, SOFT, LAYERS, until=30_000, store=path, watch=[af.watch.Checkpoint(seconds=0), Dies(1)])
+    with refused("different law"):
+        af.simulate(X, af.Softmax(beta=3.0), LAYERS, until=30_000, store=path)
+    with refused("different until"):
+        af.simulate(X, SOFT, LAYERS, until=20_000, store=path)
+    with refused("different start"):
+        af.simulate(X + 1e-15, SOFT, LAYERS, until=30_000, store=path)
+
+
+def test_another_function_of_time_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    with pytest.raises(Killed):
+        af.simulate(
+            X, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2)), 30_000, store=path,
+            watch=[af.watch.Checkpoint(seconds=0), Dies(2)],
+        )  # fmt: skip
+    with refused("a function of time differs"):
+        af.simulate(X, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2) ** (1 if t == 0 else 2)), 30_000, store=path)
+    with refused("different start"):
+        af.simulate(X, SOFT, af.Layers(gamma=lambda t: 0.1), 30_000, store=path)
+
+
+def test_bad_places(tmp_path: Path) -> None:
+    run = af.simulate(X, SOFT, LAYERS, until=5)
+    with refused("does not exist: create it first"):
+        run.save(tmp_path / "no" / "run.zarr")
+    (tmp_path / "there").mkdir()
+    with refused("exists already"):
+        run.save(tmp_path / "there")
+    with refused("not a whole Zarr store"):
+        af.load(tmp_path / "there")
+    with refused("does not exist"):
+        af.load(tmp_path / "nowhere.zarr")
+    zarr.create_group(tmp_path / "foreign.zarr")
+    with refused("attnflow did not write"):
+        af.load(tmp_path / "foreign.zarr")
+    with refused("attnflow did not write"):
+        af.simulate(X, SOFT, LAYERS, until=5, store=tmp_path / "foreign.zarr")
+
+
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    run = af.simulate(X, SOFT, LAYERS, until=5)
+    run.save(path)
+    chunk = next(p for p in (path / "tokens").rglob("0") if p.is_file())
+    data = chunk.read_bytes()
+    chunk.write_bytes(data[:-7])
+    with refused("damaged: 'tokens' cannot be read"):
+        af.load(path)
+    flipped = bytearray(data)
+    flipped[len(flipped) // 2] ^= 1
+    chunk.write_bytes(flipped)
+    with refused("damaged: 'tokens' cannot be read"):
+        af.load(path)
+    chunk.unlink()
+    with refused("damaged: parts of 'tokens' are missing"):
+        af.load(path)
+    (path / "tokens" / "zarr.json").write_text("{")
+    with refused("not a whole Zarr store"):
+        af.load(path)
