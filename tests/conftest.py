@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,7 +13,7 @@ settings.register_profile(
     "attnflow",
     deadline=None,
     derandomize=True,
-    max_examples=40,
+    max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "40")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # fixtures here choose laws and engines only
 )
 settings.load_profile("attnflow")

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "unknown activation": (lambda: af.FeedForward(activation="gelu"), "expected one of relu, tanh"),
     "feed-forward is not one": (lambda: af.Flow(feed_forward="relu"), "expected a FeedForward"),  # type: ignore[arg-type]
     "rtol 0": (lambda: af.Flow(rtol=0.0), "rtol is 0"),
-    "no such time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(7), "t is 7, expected a time of the run, 0 to 5"),
+    "no such time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(7), "expected a time of the run, 0 to 5"),
     "half a layer": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(2.5), "give a whole number"),
     "scores overflow": (lambda: af.Softmax().attend([[1e200], [1.0]]), "leave the range of float64"),
     "seed of a cloud": (lambda: af.tokens.gaussian(3, 2, seed=-1), "seed is -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -127,6 +128,8 @@ def test_overflow_ends_the_run_with_a_sentence() -> None:
     assert "left the range of float64 at step" in run.stopped
     assert np.isfinite(run.tokens).all()
     assert len(run) > 100
+    run = af.simulate(X, af.Hardmax(), af.Residual(), until=5000)
+    assert "left the range of float64 at step" in run.stopped
 
 
 def test_progress_is_silent_without_a_terminal() -> None:
@@ -140,18 +143,19 @@ def test_progress_is_silent_without_a_terminal() -> None:
 
 
 def test_progress_draws_a_bar_in_a_terminal() -> None:
-    pty = pytest.importorskip("pty")
-    import os
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
 
     code = (
         "import attnflow as af; af.simulate([[1.0],[2.0]], af.Softmax(), af.Layers(gamma=.1), 400_000, "
         "watch=[af.watch.Progress()], record=10**6)"
     )
     main, side = pty.openpty()
+    termios.tcsetwinsize(side, (24, 80))
     with subprocess.Popen([sys.executable, "-c", code], stderr=side, stdout=side) as process:
         assert process.wait(60) == 0
-    os.close(side)
+    os.set_blocking(main, False)
     shown = os.read(main, 10**6).decode()
+    os.close(side)
     os.close(main)
     assert "%|" in shown
     assert "/400000" in shown

@@ -91,7 +91,9 @@ def test_streaming_equals_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
     first = af.simulate(X, SOFT, LAYERS, until=10, store=tmp_path / "run.zarr")
-    second = af.simulate(X, SOFT, LAYERS, until=10, store=tmp_path / "run.zarr", watch=[af.watch.When(lambda t, x: True)])
+    second = af.simulate(
+        X, SOFT, LAYERS, until=10, store=tmp_path / "run.zarr", watch=[af.watch.When(lambda t, x: True)]
+    )
     same(first, second)
 
 

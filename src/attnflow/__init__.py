@@ -7,7 +7,7 @@
 'reached step 100, as asked'
 """
 
-from attnflow import geometry, measure, tokens, watch
+from attnflow import figures, geometry, measure, tokens, watch
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
@@ -30,5 +30,5 @@ __version__ = "0.1.0"
 __all__ = [
     "FeedForward", "Flow", "Hardmax", "Heads", "HegselmannKrause", "InputError", "Law", "Layers", "Localmax", "Motion",
     "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
-    "geometry", "load", "measure", "simulate", "tokens", "watch",
+    "figures", "geometry", "load", "measure", "simulate", "tokens", "watch",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +139,8 @@ class Config:
 
     def _built(self, kind: type[Any], table: dict[str, Any], where: str) -> Any:
         given = {k: v for k, v in table.items() if k != "name"}
-        fields = kind.__dataclass_fields__
-        _known(
-            given,
-            [name for name in fields if not name.startswith("_")],
-            f"{where} {table.get('name', '')}".strip(),
-        )
+        where = f"{where} {table.get('name', '')}".strip()
+        _known(given, [field.name for field in fields(kind)], where)
         return kind(**{k: self._parameter(k, v) for k, v in given.items()})
 
     def _parameter(self, name: str, value: Any) -> Any:

@@ -26,11 +26,14 @@ class InputError(ValueError):
 def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
     try:
-        x = np.array(tokens, dtype=np.float64, order="C")
+        given = np.asarray(tokens)
+        if np.iscomplexobj(given):
+            raise InputError(f"{name} are complex: give real coordinates (stack real and imaginary parts)")
+        x = np.array(given, dtype=np.float64, order="C")
+    except InputError:
+        raise
     except (TypeError, ValueError):
         raise InputError(f"{name} are not an array of numbers: give n rows of d real numbers") from None
-    if np.iscomplexobj(tokens):
-        raise InputError(f"{name} are complex: give real coordinates (stack real and imaginary parts)")
     if x.ndim == 1 and x.size:
         raise InputError(f"{name} have shape {x.shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
     if x.ndim != 2:

@@ -66,7 +66,7 @@ class Converged(Watcher):
     >>> import attnflow as af
     >>> run = af.simulate([[2.0], [1.0]], af.Hardmax(), af.Layers(gamma=0.5), 100, watch=[Converged(1e-6)])
     >>> run.stopped
-    'converged at step 20: no token moved faster than 1e-06 of the extent of the initial cloud'
+    "converged at step 20: no token moved faster than 1e-06 of the cloud's extent"
     """
 
     tol: float = 1e-10
@@ -88,8 +88,7 @@ class Converged(Watcher):
             return None
         k = int(slow.argmax())
         return k + 1, (
-            f"converged at {self.when(stretch.times[k])}: no token moved faster than {self.tol:g} of the extent of "
-            "the initial cloud"
+            f"converged at {self.when(stretch.times[k])}: no token moved faster than {self.tol:g} of the cloud's extent"
         )
 
 
@@ -124,7 +123,7 @@ class Clustered(When):
     >>> import attnflow as af
     >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), 100, watch=[Clustered(tol=0.1)])
     >>> run.stopped
-    'stopped at step 5: the number of clusters at tolerance 0.1 is at most 1'
+    'stopped at step 4: the number of clusters at tolerance 0.1 is at most 1'
     """
 
     def __init__(self, at_most: int = 1, tol: float = 1e-3) -> None:

@@ -34,7 +34,9 @@ def plain_softmax(q: Array, k: Array, v: Array, w: Array, gain: float) -> tuple[
     return means, totals
 
 
-@pytest.mark.parametrize(("m", "n", "d", "k"), [(1, 1, 1, 1), (3, 5, 2, 2), (9, 65, 2, 3), (17, 130, 5, 4), (8, 8, 40, 1)])
+@pytest.mark.parametrize(
+    ("m", "n", "d", "k"), [(1, 1, 1, 1), (3, 5, 2, 2), (9, 65, 2, 3), (17, 130, 5, 4), (8, 8, 40, 1)]
+)
 @pytest.mark.parametrize("gain", [0.0, 0.7, 30.0])
 def test_softmax_against_plain_python(sums: Any, m: int, n: int, d: int, k: int, gain: float) -> None:
     rng = np.random.default_rng(m + n)
@@ -133,10 +135,11 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 
     x = np.random.default_rng(0).standard_normal((900, 2))
     results = []
-    for threads in (1, numba.config.NUMBA_NUM_THREADS):
+    most = numba.get_num_threads()
+    for threads in (1, most):
         numba.set_num_threads(threads)
         results.append([fused.softmax(x, x, x, None, 3.0)[0], fused.top(x, x, x, np.ones(900), np.zeros(900), 0.0)[0]])
-    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    numba.set_num_threads(most)
     for one, many in zip(*results, strict=True):
         assert one.tobytes() == many.tobytes()
 

@@ -85,9 +85,7 @@ def test_masses_agree_with_repeated_tokens(make: Make, engine: str, instance: tu
 
 
 @given(instances(), st.floats(0.05, 0.95))
-def test_splitting_a_mass_changes_nothing(
-    make: Make, engine: str, instance: tuple[Array, Array], share: float
-) -> None:
+def test_splitting_a_mass_changes_nothing(make: Make, engine: str, instance: tuple[Array, Array], share: float) -> None:
     x, B = instance
     law, w = make(B), np.arange(1.0, len(x) + 1)
     split = np.concatenate([x, x[:1]]), np.concatenate([w, [w[0] * (1 - share)]])
@@ -131,18 +129,19 @@ def test_gain_is_a_scaling_of_the_tokens(make: Make, engine: str, instance: tupl
     x, B = instance
     law, root = make(B), np.sqrt(gain)
     expected = attend(law, root * x, engine) / root
-    np.testing.assert_allclose(law.hear(x, gain=gain, engine=engine).mean, expected, rtol=0, atol=1e-9 * np.abs(x).max())
+    np.testing.assert_allclose(
+        law.hear(x, gain=gain, engine=engine).mean, expected, rtol=0, atol=1e-9 * np.abs(x).max()
+    )
 
 
 def test_score_is_B_on_the_left(make_with_form: Make) -> None:
     """s_ij = <B x_i, x_j>: with B = [[0, 1], [0, 0]] token (0, 1) listens along the first axis, (1, 0) to nobody."""
     B = np.array([[0.0, 1.0], [0.0, 0.0]])
     x = np.array([[1.0, 0.0], [0.0, 1.0], [-3.0, 0.5]])
-    for law in (af.Softmax(beta=100.0, B=B), af.Hardmax(B=B), af.Localmax(B=B)):
-        np.testing.assert_allclose(law.weights(x)[1], [1.0, 0.0, 0.0], atol=1e-12)
-        np.testing.assert_allclose(law.weights(x)[0], 1 / 3)
-    law = make_with_form(B)
-    np.testing.assert_allclose(law.weights(x)[0], make_with_form(np.zeros((2, 2))).weights(x)[0])
+    for sharp in (af.Softmax(beta=100.0, B=B), af.Hardmax(B=B), af.Localmax(B=B)):
+        np.testing.assert_allclose(sharp.weights(x)[1], [1.0, 0.0, 0.0], atol=1e-12)
+        np.testing.assert_allclose(sharp.weights(x)[0], 1 / 3)
+    np.testing.assert_allclose(make_with_form(B).weights(x)[0], make_with_form(np.zeros((2, 2))).weights(x)[0])
 
 
 def test_parameters_may_be_functions_of_time() -> None:
@@ -203,7 +202,7 @@ def test_delta_scales_with_the_threshold(engine: str, threshold: str, power: int
 def test_localmax_has_the_support_of_truncated_softmax() -> None:
     x, beta, tau = af.tokens.gaussian(n=25, d=3, seed=0), 2.0, 0.05
     P = af.Softmax(beta=beta).weights(x)
-    support = P >= tau * P.max(axis=1, keepdims=True)
+    support = tau * P.max(axis=1, keepdims=True) <= P
     np.testing.assert_array_equal(af.Localmax(delta=np.log(1 / tau) / beta).weights(x) > 0, support)
 
 

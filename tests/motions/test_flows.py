@@ -68,7 +68,7 @@ def test_flow_has_its_order_of_accuracy() -> None:
 
 
 def test_flow_and_rescaled_flow_follow_the_same_tokens(engine: str) -> None:
-    """x = e^{tV} z, for a V that is not normal and a B that is not symmetric."""
+    """X = e^{tV} z, for a V that is not normal and a B that is not symmetric."""
     rng = np.random.default_rng(0)
     V, B = np.array([[0.5, 1.0], [0.0, -0.3]]), rng.standard_normal((2, 2)) / 2
     x0 = rng.standard_normal((10, 2)) / 2
@@ -104,16 +104,14 @@ def test_distances_never_decrease_when_all_are_identities() -> None:
 
 
 def test_feed_forward_row() -> None:
-    """z' = W sigma(V sum_j P_ij (z_j - z_i)): the velocity at t = 0 against the formula written out."""
+    """Z' = W sigma(V sum_j P_ij (z_j - z_i)): the velocity at t = 0 against the formula written out."""
     from attnflow.laws import Hearing
 
     x = af.tokens.gaussian(n=5, d=2, seed=0)
     W, V = np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[1.0, -1.0], [0.5, 1.0]])
     flow = af.RescaledFlow(V=V, feed_forward=af.FeedForward(W=W, activation="relu"))
     P = af.Softmax().weights(x)
-    expected = np.array(
-        [W @ np.maximum(V @ sum(P[i, j] * (x[j] - x[i]) for j in range(5)), 0) for i in range(5)]
-    )
+    expected = np.array([W @ np.maximum(V @ sum(P[i, j] * (x[j] - x[i]) for j in range(5)), 0) for i in range(5)])
     np.testing.assert_allclose(flow.velocity(Hearing(af.Softmax()), x, 0.0), expected, atol=1e-14)
 
 

@@ -59,7 +59,11 @@ def test_argmax_and_frank_wolfe_forms_agree(engine: str) -> None:
     M = np.random.default_rng(0).standard_normal((3, 3))
     B = M @ M.T
     run = af.simulate(
-        af.tokens.gaussian(n=30, d=3, seed=1), af.Hardmax(B=-B), af.Layers(gamma=lambda t: 2 / (t + 2)), 50, engine=engine
+        af.tokens.gaussian(n=30, d=3, seed=1),
+        af.Hardmax(B=-B),
+        af.Layers(gamma=lambda t: 2 / (t + 2)),
+        50,
+        engine=engine,
     )
     for t in range(50):
         x = run.tokens[t]
@@ -131,7 +135,9 @@ def test_softmax_contracts_as_proved(engine: str) -> None:
         assert af.measure.diameter(y) <= factor * af.measure.diameter(x) + 1e-14
 
 
-@pytest.mark.parametrize("law", [af.Softmax(beta=2.0), af.Hardmax(), af.Localmax(delta=0.2), af.HegselmannKrause(eps=0.5)])
+@pytest.mark.parametrize(
+    "law", [af.Softmax(beta=2.0), af.Hardmax(), af.Localmax(delta=0.2), af.HegselmannKrause(eps=0.5)]
+)
 def test_hulls_shrink(law: af.Law, engine: str) -> None:
     run = af.simulate(af.tokens.gaussian(n=30, d=2, seed=0), law, af.Layers(gamma=0.4), until=40, engine=engine)
     angles = np.linspace(0, 2 * np.pi, 720)
@@ -150,7 +156,10 @@ def test_compiled_loop_is_the_same_as_single_steps(law: af.Law) -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.standard_normal((20, 2)), rng.integers(-1, 2, (10, 2))])
     w = rng.uniform(0.5, 2.0, 30)
-    gamma = lambda t: 1.0 if t == 3 else 1 / (t + 2)  # noqa: E731
+
+    def gamma(t: float) -> float:
+        return 1.0 if t == 3 else 1 / (t + 2)
+
     run = af.simulate(x, law, af.Layers(gamma=gamma), until=12, masses=w, engine="fused")
     slow = x
     for t in range(12):
@@ -222,7 +231,9 @@ def test_hemisphere_in_discrete_time(engine: str) -> None:
 def test_hegselmann_krause_freezes() -> None:
     """With step 1 the model freezes in finite time, and its pair energy drops by at least 4 sum |Delta|^2."""
     eps = 0.4
-    run = af.simulate(af.tokens.uniform(n=60, d=2, seed=0), af.HegselmannKrause(eps=eps), af.Layers(gamma=1.0), until=100)
+    run = af.simulate(
+        af.tokens.uniform(n=60, d=2, seed=0), af.HegselmannKrause(eps=eps), af.Layers(gamma=1.0), until=100
+    )
     assert np.abs(run.tokens[-1] - run.tokens[-2]).max() <= 1e-15
 
     def energy(x: Array) -> float:

@@ -67,11 +67,12 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     v = k if values is keys else _columns(values)
     scaled, largest = _log2_masses(log_masses, k.shape[1])
     mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
-    tile = np.empty(WIDTH * kernels.TILE)
+    scratch = np.empty(WIDTH * kernels.TILE)
+    within = kernels.bounded(q, k, gain, scratch)
     if m * n < PARALLEL_PAIRS:
-        kernels.softmax_rows(q, k, v, n, scaled, gain, (0, q.shape[1]), mean, total, top, tile)
+        kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)
     else:
-        kernels.softmax_parallel(q, k, v, n, scaled, gain, mean, total, top)
+        kernels.softmax_parallel(q, k, v, n, scaled, gain, within, mean, total, top)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_total = gain * top[:m] + np.log(total[:m]) + largest
     return np.ascontiguousarray(mean[:, :m].T), log_total

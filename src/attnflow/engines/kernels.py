@@ -12,16 +12,20 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, spread, store
+from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 LOG2E = math.log2(math.e)
 TILE = 64
 ROWS_PER_TASK = 64
 # Larger gains leave only the top score; this one cannot overflow when it meets a zero difference.
 LARGEST_GAIN = 1e300
+# Binary exponents up to this size need no shift by the row maximum: with masses they stay within 1000 of 0, and their
+# rounding errs no more than that of the scores.
+UNSHIFTED = 500.0
 
-compiled = numba.njit(cache=True, nogil=True)
-in_parallel = numba.njit(cache=True, nogil=True, parallel=True)
+# Overflow gives NaN, as in NumPy; whoever calls looks for it.
+compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+in_parallel = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=True)
 
 
 # Softmax sums
@@ -35,6 +39,47 @@ def _score(queries, i, keys, j):
     for k in range(1, d):
         s = muladd(load(queries, k * m + i), spread(keys, k * n + j), s)
     return s
+
+
+@compiled
+def _largest(columns, scratch):
+    """Return the largest norm of a column."""
+    d, m = columns.shape
+    largest = splat(0.0)
+    for i in range(0, m, WIDTH):
+        square = load(columns, i) * load(columns, i)
+        for k in range(1, d):
+            square = muladd(load(columns, k * m + i), load(columns, k * m + i), square)
+        largest = maximum(largest, square)
+    store(scratch, 0, largest)
+    widest = 0.0
+    for lane in range(WIDTH):
+        widest = max(widest, scratch[lane])
+    return math.sqrt(widest)
+
+
+@compiled
+def bounded(queries, keys, gain, scratch):
+    """Whether all exponents are within `UNSHIFTED` of 0, by the Cauchy-Schwarz inequality."""
+    return gain * LOG2E * _largest(queries, scratch) * _largest(keys, scratch) <= UNSHIFTED
+
+
+@compiled
+def _softmax_plane_bounded(queries, i, keys, values, n, log2_masses, gain, mean, top):
+    """Eight queries in the plane whose exponents need no shift and no floor: a quarter fewer operations."""
+    m, stride = queries.shape[1], keys.shape[1]
+    q0, q1 = gain * load(queries, i), gain * load(queries, m + i)
+    total = splat(0.0)
+    sum0, sum1 = total, total
+    for j in range(n):
+        w = exp2_within(muladd(q1, spread(keys, stride + j), muladd(q0, spread(keys, j), spread(log2_masses, j))))
+        total = total + w
+        sum0 = muladd(w, spread(values, j), sum0)
+        sum1 = muladd(w, spread(values, stride + j), sum1)
+    store(mean, i, sum0 / total)
+    store(mean, m + i, sum1 / total)
+    store(top, i, splat(0.0))
+    return total
 
 
 @compiled
@@ -87,24 +132,29 @@ def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, ti
 
 
 @compiled
-def softmax_rows(queries, keys, values, n, log2_masses, gain, rows, mean, total, top, tile):
-    """Fill the columns of mean, total and top from rows[0] to rows[1], a whole number of vectors."""
+def softmax_rows(queries, keys, values, n, log2_masses, gain, within, rows, mean, total, top, scratch):
+    """Fill the columns of mean, total and top from rows[0] to rows[1], a whole number of vectors.
+
+    `within` says that `bounded` holds.
+    """
     plane = queries.shape[0] == 2 and values.shape[0] == 2
     gain2 = splat(min(gain * LOG2E, LARGEST_GAIN))
     for i in range(rows[0], rows[1], WIDTH):
-        if plane:
+        if plane and within:
+            store(total, i, _softmax_plane_bounded(queries, i, keys, values, n, log2_masses, gain2, mean, top))
+        elif plane:
             store(total, i, _softmax_plane(queries, i, keys, values, n, log2_masses, gain2, mean, top))
         else:
-            store(total, i, _softmax_space(queries, i, keys, values, n, log2_masses, gain2, mean, top, tile))
+            store(total, i, _softmax_space(queries, i, keys, values, n, log2_masses, gain2, mean, top, scratch))
 
 
 @in_parallel
-def softmax_parallel(queries, keys, values, n, log2_masses, gain, mean, total, top):
+def softmax_parallel(queries, keys, values, n, log2_masses, gain, within, mean, total, top):
     m = queries.shape[1]
     for task in numba.prange((m + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         rows = (task * ROWS_PER_TASK, min(m, (task + 1) * ROWS_PER_TASK))
-        tile = np.empty(WIDTH * TILE)
-        softmax_rows(queries, keys, values, n, log2_masses, gain, rows, mean, total, top, tile)
+        scratch = np.empty(WIDTH * TILE)
+        softmax_rows(queries, keys, values, n, log2_masses, gain, within, rows, mean, total, top, scratch)
 
 
 @compiled
@@ -112,13 +162,17 @@ def softmax_layers(x, forms, gains, gammas, log2_masses, states):
     steps, n, d = states.shape
     padded = x.shape[1]
     queries, mean = x, np.empty((d, padded))
-    total, top, tile = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
+    total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
     if len(forms):
         queries = np.empty((d, padded))
+    within = False
     for s in range(steps):
         if len(forms):
             _apply(forms[min(s, len(forms) - 1)], x, queries)
-        softmax_rows(queries, x, x, n, log2_masses, gains[s], (0, padded), mean, total, top, tile)
+        if s == 0 or len(forms) > 1:
+            # The hull of the tokens never grows, so under one form the bound of the first step holds for all.
+            within = bounded(queries, x, gains.max(), scratch)
+        softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
         _average(x, mean, gammas[s])
         for i in range(n):
             for k in range(d):

@@ -149,20 +149,28 @@ _POLYNOMIAL = (
 _SMALLEST = -1000.0
 
 
+def _exp2(builder, exponent):
+    shifted = builder.fadd(exponent, _constant(_ROUND))
+    fraction = builder.fsub(exponent, builder.fsub(shifted, _constant(_ROUND)))
+    power = _constant(_POLYNOMIAL[-1])
+    for coefficient in reversed(_POLYNOMIAL[:-1]):
+        power = _muladd(builder, power, fraction, _constant(coefficient))
+    whole = builder.shl(builder.bitcast(shifted, _integers), _constant(52, _integers))
+    return builder.bitcast(builder.add(builder.bitcast(power, _integers), whole), _vector)
+
+
 @intrinsic
 def exp2(typing, y):
     """Return 2^y for y <= 1000, and 0 below -1000."""
 
     def generate(context, builder, signature, args):
-        exponent = args[0]
-        shifted = builder.fadd(exponent, _constant(_ROUND))
-        fraction = builder.fsub(exponent, builder.fsub(shifted, _constant(_ROUND)))
-        power = _constant(_POLYNOMIAL[-1])
-        for coefficient in reversed(_POLYNOMIAL[:-1]):
-            power = _muladd(builder, power, fraction, _constant(coefficient))
-        whole = builder.shl(builder.bitcast(shifted, _integers), _constant(52, _integers))
-        scaled = builder.bitcast(builder.add(builder.bitcast(power, _integers), whole), _vector)
-        large_enough = builder.fcmp_ordered(">", exponent, _constant(_SMALLEST), flags=_no_nan)
-        return builder.select(large_enough, scaled, _constant(0.0))
+        large_enough = builder.fcmp_ordered(">", args[0], _constant(_SMALLEST), flags=_no_nan)
+        return builder.select(large_enough, _exp2(builder, args[0]), _constant(0.0))
 
     return lanes(lanes), generate
+
+
+@intrinsic
+def exp2_within(typing, y):
+    """Return 2^y for |y| <= 1000."""
+    return lanes(lanes), lambda context, builder, signature, args: _exp2(builder, args[0])

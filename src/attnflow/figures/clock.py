@@ -81,8 +81,16 @@ class Clock:
         ax.set_xlabel("step" if self.discrete else "time $t$")
         if self.logarithmic:
             ax.set_xscale("symlog", linthresh=1.0, linscale=0.35)
+            ax.set_xticks(self._decades())
             ax.xaxis.set_major_formatter(figure_of)
             ax.set_xlim(self.first - 0.15, 1.25 * self.last)
         else:
             pad = 0.025 * (self.last - self.first) or 1.0
             ax.set_xlim(self.first - pad, self.last + pad)
+            ax.xaxis.get_major_locator().set_params(integer=self.discrete)
+
+    def _decades(self) -> Array:
+        """Return 0, 1, 10, 100... up to the last time, or every so many of them, at most eight."""
+        most = int(np.floor(np.log10(self.last)))
+        powers = np.arange(0, most + 1, 1 + most // 8)
+        return np.append(0.0, 10.0**powers)

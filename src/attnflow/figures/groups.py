@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from attnflow import measure
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads
-from attnflow.motions import RescaledFlow, RescaledLayers
 
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
@@ -23,7 +22,7 @@ GATHERED = 24
 # Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
 LED = 3000
 COUNTED = 20_000
-# Scores are products of two tokens: beyond this factor they would leave the range of float64.
+# Scores are products of two tokens: with larger ones they would leave the range of float64.
 LARGEST = 1e150
 
 
@@ -43,8 +42,8 @@ class Groups:
     def matched(self, other: Groups) -> Groups:
         """Return these groups, renumbered so that they share as many tokens as can be with those of another state.
 
-        >>> old, new = (Groups(np.array(labels), np.ones(5, dtype=int)) for labels in ([0, 0, 0, 1, 1], [1, 1, 0, 0, 0]))
-        >>> new.matched(old).labels
+        >>> old, new = np.array([0, 0, 0, 1, 1]), np.array([1, 1, 0, 0, 0])
+        >>> Groups(new, met=old).matched(Groups(old, met=old)).labels
         array([0, 0, 1, 1, 1])
         """
         from scipy.optimize import linear_sum_assignment
@@ -91,25 +90,8 @@ def together(run: Trajectory, x: Array) -> float:
 
 
 def heard(run: Trajectory, x: Array, t: float) -> Array:
-    """Return the tokens whose scores the law compares: x itself, or e^{tV} x and R^t x in a moving frame.
-
-    Both grow without bound; beyond 1e150 only their direction is kept, where every law hears its top scores alone.
-    """
-    motion = run.motion
-    if not isinstance(motion, RescaledFlow | RescaledLayers):
-        return x
-    V = np.eye(x.shape[1]) if motion.V is None else np.asarray(motion.V, dtype=np.float64)
-    if isinstance(motion, RescaledFlow):
-        from scipy.linalg import expm
-
-        rate = float(np.linalg.eigvals(V).real.max())
-        frame, log_size = expm(t * (V - rate * np.eye(len(V)))), rate * t
-    else:
-        R = np.eye(len(V)) + motion.dt * V
-        radius = float(np.abs(np.linalg.eigvals(R)).max())
-        frame, log_size = np.linalg.matrix_power(R / radius, int(t)), np.log(radius) * t
-    seen: Array = x @ frame.T * np.exp(min(log_size, np.log(LARGEST)))
-    return seen
+    """Return the tokens whose scores the law compares; without the motion, x itself."""
+    return x if run.motion is None else run.motion.seen(x, t)
 
 
 def groups(run: Trajectory, x: Array, t: float) -> Groups:

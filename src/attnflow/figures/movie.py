@@ -13,9 +13,11 @@ from attnflow import measure
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import together
 from attnflow.figures.look import DPI, look, pyplot, sheet
-from attnflow.figures.portrait import dots, ground, panel, size, stars, title, trails
+from attnflow.figures.marks import dots, stars, starts, trails
+from attnflow.figures.portrait import size, title
 from attnflow.figures.saving import destination
 from attnflow.figures.scene import Scene, interpolated, scene
+from attnflow.figures.stage import ground, panel
 from attnflow.inputs import Array, InputError, number
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def _film(figure: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], ta
     """Draw and write one frame after the other, and the last one `held` times more."""
     ax = panel(figure, 111, shown)
     ground(ax, shown)
+    starts(ax, shown)
     ax.set_title(title(shown))
     # Places are settled once: a layout made anew for each frame would make the picture tremble.
     figure.draw_without_rendering()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnflow import measure
+from attnflow.figures.clock import Clock
 from attnflow.figures.groups import counted, heard, together
 from attnflow.figures.look import PALETTE, QUIET, colours, figure_of, look, ramp, sheet
-from attnflow.figures.portrait import draw, key, panel
+from attnflow.figures.marks import key
+from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.stage import panel
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads, Softmax
 
@@ -31,14 +34,14 @@ TIMES, RANK_TIMES = 60, 40
 WIDE = 12
 
 
-class Panel(NamedTuple):
-    """A measurement over time: of the state x of a run at time t, at no more than `most` times.
+class Measured(NamedTuple):
+    """What a panel shows over time: `of(run, x, t)` for states x of a run, at no more than `most` times.
 
-    `measurement` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain".
+    `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain".
     """
 
     title: str
-    measurement: Callable[[Trajectory, Array, float], float]
+    of: Callable[[Trajectory, Array, float], float]
     most: int
     scale: str
 
@@ -67,16 +70,15 @@ def dashboard(run: Trajectory) -> Figure:
         draw(tokens, shown)
         tokens.set_title("tokens")
         _attention(figure.add_subplot(grid[0, 1]), run, shown)
-        for place, shown_there in zip((grid[0, 2], grid[1, 0], grid[1, 1], grid[1, 2]), PANELS, strict=True):
-            ax = figure.add_subplot(place)
-            ax.set_title(shown_there.title)
-            _over_time(ax, run, shown, shown_there)
-        figure.suptitle(_headline(run, shown))
+        for place, what in zip((grid[0, 2], grid[1, 0], grid[1, 1], grid[1, 2]), MEASURED, strict=True):
+            _over_time(figure.add_subplot(place), run, shown.clock, what)
+        figure.suptitle(_headline(run))
         key(figure)
     return figure
 
 
 def _clusters(run: Trajectory, x: Array, t: float) -> float:
+    _at_most(PAIRS, x, "numbers of clusters")
     return measure.clusters(x, together(run, run.final)).count
 
 
@@ -92,16 +94,16 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
     if not isinstance(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
-        raise InputError("defined for softmax with a constant $\\beta \\neq 0$")
+        raise InputError("defined for softmax with a constant $\\beta\\neq0$")
     _at_most(PAIRS, x, "energies")
     return measure.energy(heard(run, x, t), law.beta, law.B, run.masses)
 
 
-PANELS = (
-    Panel("clusters", _clusters, TIMES, "count"),
-    Panel("rank of attention", _rank, RANK_TIMES, "count"),
-    Panel("diameter", _diameter, TIMES, "log"),
-    Panel("interaction energy", _energy, TIMES, "plain"),
+MEASURED = (
+    Measured("clusters", _clusters, TIMES, "count"),
+    Measured("rank of attention", _rank, RANK_TIMES, "count"),
+    Measured("diameter", _diameter, TIMES, "log"),
+    Measured("interaction energy", _energy, TIMES, "plain"),
 )
 
 
@@ -120,22 +122,24 @@ def _at_most(most: int, x: Array, what: str) -> None:
         raise InputError(f"{what} are shown for at most {most} tokens")
 
 
-def _over_time(ax: Any, run: Trajectory, shown: Scene, panel: Panel) -> None:
-    chosen = shown.clock.recorded(run.times, panel.most)
+def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
+    ax.set_title(what.title)
+    chosen = clock.recorded(run.times, what.most)
     times = run.times[chosen].astype(np.float64)
     try:
-        values = np.array([panel.measurement(run, run.tokens[k], t) for k, t in zip(chosen, times, strict=True)])
+        values = np.array(
+            [what.of(run, run.tokens[k], t) for k, t in zip(chosen, times, strict=True)], dtype=np.float64
+        )
+        if what.scale == "log" and not values.any():
+            raise InputError("0 at all times: the tokens coincide")
     except InputError as reason:
         _say(ax, str(reason))
         return
-    if panel.scale == "log" and not values.all():
-        if not values.any():
-            _say(ax, "0 at all times: the tokens coincide")
-            return
-        values = np.where(values > 0, values, np.nan)
+    if what.scale == "log":
+        values[values == 0] = np.nan
     ax.plot(times, values, color=PALETTE[0], marker="o", ms=2.6)
-    shown.clock.axis(ax)
-    _scale(ax, values, panel.scale)
+    clock.axis(ax)
+    _scale(ax, values, what.scale)
 
 
 def _scale(ax: Any, values: Array, scale: str) -> None:
@@ -171,10 +175,11 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
     ax.set_xlabel("token heard $j$", labelpad=9)
     ax.set_ylabel("token $i$", labelpad=9)
     ax.spines[:].set_visible(False)
-    across, along, n = np.full(len(P), -0.03), (np.arange(len(P)) + 0.5) / len(P), len(P)
-    tints = colours(shown.groups.labels[order])
-    ax.bar(along, 0.02, 1 / n, across, color=tints, transform=ax.transAxes, clip_on=False)
-    ax.barh(1 - along, 0.02, 1 / n, across, color=tints, transform=ax.transAxes, clip_on=False)
+    n = len(P)
+    along, tints = (np.arange(n) + 0.5) / n, colours(shown.groups.labels[order])
+    for strip, places in ((ax.bar, along), (ax.barh, 1 - along)):
+        strip(places, 0.02, 1 / n, np.full(n, -0.03), color=tints, transform=ax.transAxes, clip_on=False)
+    # The strips are placed in parts of the panel, yet they have moved its limits.
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
 
 
@@ -186,25 +191,30 @@ def _say(ax: Any, sentence: str) -> None:
     ax.text(0.5, 0.5, textwrap.fill(sentence, 34), **options)
 
 
-def _headline(run: Trajectory, shown: Scene) -> str:
+def _headline(run: Trajectory) -> str:
     n, d = run.final.shape
     what = [_called(part) for part in (run.law, run.motion) if part is not None]
-    return f"{counted(n, 'token')} in dimension {d}  ·  {'  ·  '.join([*what, run.stopped])}"
+    return "  ·  ".join([f"{counted(n, 'token')} in dimension {d}", *what]) + "\n" + textwrap.fill(run.stopped, 120)
 
 
 def _called(part: Any) -> str:
     """Return the name of a law or a motion with the parameters that were given, in short.
 
     >>> import attnflow as af
-    >>> _called(af.Softmax(beta=9.0, B=[[1.0]])), _called(af.Layers(gamma=lambda t: 2 / (t + 2)))
-    ('Softmax(beta=9, B)', 'Layers(gamma)')
+    >>> _called(af.Softmax(beta=9.0, B=[[1.0]])), _called(af.Hardmax(ties="first")), _called(af.Layers(gamma=np.cos))
+    ('Softmax(beta=9, B)', "Hardmax(ties='first')", 'Layers(gamma)')
     """
     if isinstance(part, Heads):
-        return f"{len(part.laws)} heads"
-    given = [(f.name, getattr(part, f.name)) for f in fields(part) if not _same(getattr(part, f.name), f.default)]
-    said = [f"{name}={value:g}" if isinstance(value, int | float) else name for name, value in given]
+        return counted(len(part.laws), "head")
+    said = []
+    for field in fields(part) if is_dataclass(part) else ():
+        value = getattr(part, field.name)
+        plain = isinstance(value, bool | int | float | str)
+        if not (value is field.default or (plain and value == field.default)):
+            # Matrices and functions of time are named, not written out.
+            said.append(f"{field.name}={_short(value)}" if plain else field.name)
     return f"{type(part).__name__}({', '.join(said)})" if said else type(part).__name__
 
 
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (np.isscalar(value) and bool(value == default))
+def _short(value: bool | float | str) -> str:
+    return repr(value) if isinstance(value, bool | str) else f"{value:g}"

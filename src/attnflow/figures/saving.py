@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnflow.figures.look import look
 from attnflow.inputs import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 # What each format would otherwise say of the day and of the software.
 _SILENT: dict[str, dict[str, None]] = {
@@ -20,17 +21,21 @@ _SILENT: dict[str, dict[str, None]] = {
 }
 
 
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG, SVG or PDF, without dates or versions: equal figures give equal files.
+def save(picture: Figure | SubFigure | Axes, path: str | Path) -> None:
+    """Write a figure, or the figure that axes belong to, as PNG, SVG or PDF; equal figures give equal files.
+
+    Dates and versions are left out.
 
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[2.0], [1.0], [-1.0]], af.Hardmax(), af.Layers(gamma=0.5), until=9)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(run.plot().figure, f"{folder}/run.svg")
+    ...     save(run.plot(), f"{folder}/run.svg")
     >>> import matplotlib.pyplot as plt
     >>> plt.close("all")
     """
     target = destination(path, tuple(_SILENT))
+    # The figure of axes may be a part of a figure; the figure of a figure is itself.
+    figure: Any = picture.figure.figure
     with look():
         figure.savefig(target, metadata=_SILENT[target.suffix.lower()])
 

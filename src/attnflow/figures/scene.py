@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
-from attnflow.inputs import Array
+from attnflow.inputs import Array, InputError
 from attnflow.motions import SphereFlow, SphereLayers
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ SEGMENTS = 12_000
 NUMBERS = 20_000_000
 # The pace of a run is read from this many of its tokens.
 PACERS = 64
+# Squares and differences of larger coordinates leave the range of float64 on their way to the picture.
+FARTHEST = 1e100
 # Beyond this many tokens a cloud is shown as a density.
 CROWD = 3000
 
@@ -87,6 +90,13 @@ class Scene:
     dimension: int
 
     @property
+    def extent(self) -> Array:
+        """The corners (2, k) of the box that the picture has to hold; on the line, of the interval."""
+        points = self.paths[..., 1:] if self.dimension == 1 else self.paths
+        low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
+        return np.stack([np.minimum(low, -1.0), np.maximum(high, 1.0)] if self.sphere else [low, high])
+
+    @property
     def crowded(self) -> bool:
         """Whether there are too many tokens to show one by one."""
         return self.paths.shape[1] > CROWD
@@ -100,18 +110,20 @@ class Scene:
 def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None) -> Scene:
     """Return the scene of some states of a run, the last of which is the one shown."""
     clock, d = Clock.of(run), states.shape[-1]
+    if (size := float(np.abs(states).max())) > FARTHEST:
+        raise InputError(f"tokens are as large as {size:.0e}, too large to draw: give an earlier t, or rescale the run")
     onto = onto or projection([states])
     paths = onto(times, states)
     sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
     return Scene(
-        times,
-        paths,
-        groups(run, states[-1], float(times[-1])),
-        clock,
-        onto.names,
-        None if sphere or d in (1, 3) else outline(paths[0]),
-        sphere,
-        d,
+        times=times,
+        paths=paths,
+        groups=groups(run, states[-1], float(times[-1])),
+        clock=clock,
+        names=onto.names,
+        outline=None if sphere or d in (1, 3) else outline(paths[0]),
+        sphere=sphere,
+        dimension=d,
     )
 
 
@@ -120,15 +132,13 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
 
     Tokens move fast, then slowly: equal distances draw smooth trajectories from few states.
     """
-    known = run.times.astype(np.float64)
-    last = len(known) if t is None else int(np.searchsorted(known, t, side="right"))
-    shown = run.final if t is None else run.at(t)
-    tokens, times = run.tokens[:last], known[:last]
-    chosen = _equally_far(tokens, most=_room(*tokens.shape[1:]))
-    times, states = times[chosen], tokens[chosen]
-    if t is None or times[-1] == t:
-        return times, states
-    return np.append(times, float(t)), np.concatenate([states, shown[None]])
+    times, states = run.times.astype(np.float64), run.tokens
+    if t is not None:
+        shown = run.at(t)
+        past = times < t
+        times, states = np.append(times[past], t), np.concatenate([states[past], shown[None]])
+    chosen = _equally_far(states, most=_room(*states.shape[1:]))
+    return times[chosen], states[chosen]
 
 
 def _room(n: int, d: int) -> int:
@@ -142,7 +152,7 @@ def _followed(n: int) -> slice:
     return slice(None, None, n // 60 if n > CROWD else 1)
 
 
-def _equally_far(tokens: Array, most: int) -> Array:
+def _equally_far(tokens: Array, most: int) -> NDArray[np.int64]:
     """Return the indices of at most about `most` states, first and last included."""
     if len(tokens) <= most:
         return np.arange(len(tokens))
@@ -173,10 +183,11 @@ def outline(points: Array) -> Array:
     """
     from scipy.spatial import ConvexHull, QhullError
 
+    centred = points - points.mean(axis=0)
     try:
-        corners = ConvexHull(points).vertices
+        # Qhull measures flatness in absolute terms: it gets a cloud of size one.
+        corners = ConvexHull(centred / (np.abs(centred).max() or 1.0)).vertices
     except QhullError:
-        centred = points - points.mean(axis=0)
         along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
         return points[np.sort([along.argmin(), along.argmax()])]
     boundary: Array = points[np.append(corners, corners[0])]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.figures.look import look, sheet
-from attnflow.figures.portrait import draw, frame, key, panel
+from attnflow.figures.marks import key
+from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, history, projection, scene
+from attnflow.figures.stage import frame, panel
 from attnflow.inputs import InputError
 
 if TYPE_CHECKING:
@@ -42,11 +44,11 @@ def compare(runs: Mapping[str, Trajectory]) -> Figure:
         rows = -(-len(runs) // columns)
         figure = sheet(10 / 3 * columns, 52 / 15 * rows)
         grid = figure.add_gridspec(rows, columns)
-        everything = np.concatenate([shown.paths.reshape(-1, shown.paths.shape[-1]) for shown in scenes])
+        everything = np.concatenate([shown.extent for shown in scenes])
         for k, (name, shown) in enumerate(zip(runs, scenes, strict=True)):
             ax = panel(figure, grid[k // columns, k % columns], shown)
             draw(ax, shown)
-            frame(ax, everything[:, 1:] if shown.dimension == 1 else everything, equal=shown.dimension > 1)
+            frame(ax, everything)
             ax.set_title(name)
             _caption(ax, shown)
             if k % columns and shown.dimension != 3:
@@ -85,8 +87,12 @@ def _scenes(runs: Mapping[str, Trajectory]) -> list[Scene]:
     pasts = [history(run) for run in runs.values()]
     onto = projection([states for _, states in pasts])
     scenes = [scene(run, *past, onto=onto) for run, past in zip(runs.values(), pasts, strict=True)]
-    first = scenes[0].groups
-    return [
-        replace(shown, groups=shown.groups.matched(first)) if len(shown.groups.labels) == len(first.labels) else shown
-        for shown in scenes
-    ]
+    last = max(shown.clock.last for shown in scenes)
+    return [_alike(shown, scenes[0], last) for shown in scenes]
+
+
+def _alike(shown: Scene, first: Scene, last: float) -> Scene:
+    """Return a scene with the colours of the first one, if it has the same tokens, and a clock that runs as long."""
+    same = shown.paths.shape[1] == first.paths.shape[1]
+    groups = shown.groups.matched(first.groups) if same else shown.groups
+    return replace(shown, groups=groups, clock=replace(shown.clock, last=last))

@@ -71,7 +71,7 @@ def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike 
     """Return the interaction energy E = (2 beta n^2)^{-1} sum_ij e^{beta <B x_i, x_j>}, n the total mass.
 
     >>> import math
-    >>> energy([[1.0, 0.0], [1.0, 0.0]], beta=1.0) == math.e / 2
+    >>> math.isclose(energy([[1.0, 0.0], [1.0, 0.0]], beta=1.0), math.e / 2)
     True
 
     References
@@ -87,7 +87,7 @@ def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike 
     assert log_total is not None
     mass = np.ones(len(tokens)) if w is None else w
     with np.errstate(over="ignore"):
-        total = float((mass * np.exp(log_total)).sum()) / (2 * beta * mass.sum() ** 2)
+        total = float((mass * np.exp(log_total)).sum() / (2 * beta * mass.sum() ** 2))
     if not np.isfinite(total):
         raise InputError(f"the energy at beta = {beta:g} leaves the range of float64: rescale the tokens or lower beta")
     return total

@@ -16,7 +16,7 @@ RANK_TOKENS = 1000
 
 
 class Summary(NamedTuple):
-    """The end of a run: clusters, distinct leaders and the rank of attention, None where they make no sense."""
+    """The end of a run: clusters, clusters that lead, the rank of attention; None where they make no sense."""
 
     clusters: int
     leaders: int | None
@@ -25,10 +25,11 @@ class Summary(NamedTuple):
 
 
 def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
-    """Return the number of clusters, of distinct leaders, the rank of P, and why the run stopped.
+    """Return the number of clusters, of clusters that lead, the rank of P, and why the run stopped.
 
-    Clusters are counted at tol times the extent of the initial cloud. A run under `Heads` has no single leader or
-    attention matrix, and the rank is left out beyond 1000 tokens.
+    Clusters are counted at tol times the extent of the initial cloud; one leads if it holds the leader of some token
+    (which of its merged tokens that is, is rounding). A run under `Heads` has no single leader or attention matrix, and
+    the rank is left out beyond 1000 tokens.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.polygon(3)
@@ -36,10 +37,10 @@ def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
     Summary(clusters=3, leaders=3, rank=3, stopped='reached step 5, as asked')
     """
     extent = float(np.linalg.norm(np.ptp(run.tokens[0], axis=0)))
-    count = clusters(run.final, tol * extent).count
+    found = clusters(run.final, tol * extent)
     if run.law is None or isinstance(run.law, Heads):
-        return Summary(count, None, None, run.stopped)
+        return Summary(found.count, None, None, run.stopped)
     x, t = run.seen(), run.times[-1].item()
-    led = len(leaders(run.law, x, t, run.masses).distinct)
+    leading = np.unique(found.labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
-    return Summary(count, led, full, run.stopped)
+    return Summary(found.count, len(leading), full, run.stopped)

@@ -12,7 +12,7 @@ from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_a
 from attnflow.laws import Hearing
 from attnflow.motions.feed_forward import FeedForward, checked
 from attnflow.motions.layers import LARGEST_GAIN, constant, one_value_matrix
-from attnflow.motions.motion import Motion, Stepper, apply, on_sphere
+from attnflow.motions.motion import Motion, Stepper, apply, grown, on_sphere
 
 
 class ContinuousMotion(Motion):
@@ -58,9 +58,9 @@ class Flow(ContinuousMotion):
     --------
     >>> import attnflow as af
     >>> run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=1.0)
-    >>> run.at(0.5)
-    array([[ 1.50711166],
-           [-1.50711166]])
+    >>> run.at(0.5).round(6)
+    array([[ 1.56551],
+           [-1.56551]])
 
     References
     ----------
@@ -142,8 +142,7 @@ class RescaledFlow(ContinuousMotion):
 
     def seen(self, x: Array, t: float) -> Array:
         """Return e^{tV} z."""
-        y, gain = self.frame(x, t)
-        return math.sqrt(gain) * y
+        return grown(*self.frame(x, t))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +172,8 @@ class SphereFlow(ContinuousMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        if not isinstance(self.normalized, bool):
+            raise InputError(f"normalized is {self.normalized!r}, expected True for SA or False for USA")
         tolerance(self)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -130,6 +131,15 @@ class _Layerwise:
 def apply(matrix: Array | None, vectors: Array) -> Array:
     """Return the matrix applied to each row; None is the identity."""
     return vectors if matrix is None else vectors @ matrix.T
+
+
+def grown(y: Array, gain: float) -> Array:
+    """Return sqrt(gain) y; beyond 1e150 only the direction is kept, where every law hears its top scores alone.
+
+    >>> grown(np.array([[3.0]]), 4.0)
+    array([[6.]])
+    """
+    return y * min(math.sqrt(gain), 1e150 / max(1.0, float(np.abs(y).max())))
 
 
 def on_sphere(x: Array) -> Array:

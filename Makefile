@@ -1,0 +1,42 @@
+# Two commands matter: `make demo` and `make test`. Both set up everything they need in .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test test-all lint bench clean
+
+help:
+	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
+	@echo "make test      style, types and all tests"
+	@echo "make test-all  the same with ten times as many examples of each property"
+	@echo "make bench     attnflow against NumPy, in ratios"
+	@echo "make clean     remove .venv, out/ and caches"
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "attnflow needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@touch $@
+
+demo: .venv/ready
+	@rm -rf out
+	@$(BIN)/python examples/three_laws.py out
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-all: lint
+	ATTNFLOW_EXAMPLES=400 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/against_numpy.py
+
+clean:
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

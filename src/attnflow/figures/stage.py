@@ -1,0 +1,84 @@
+"""Where a scene is drawn: axes that fit it, their limits, the hull of the start, the sphere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnflow.figures.look import PAPER, PENCIL
+from attnflow.figures.scene import Scene
+from attnflow.inputs import Array
+
+HULL = "hull of the start"
+WIRE = "#D0D0D0"
+
+
+def panel(figure: Any, place: Any, shown: Scene) -> Any:
+    """Return new axes of a figure that fit a scene."""
+    return figure.add_subplot(place, projection="3d" if shown.dimension == 3 else None)
+
+
+def ground(ax: Any, shown: Scene) -> None:
+    """Draw what does not move: axes and their names, and the hull of the start or the sphere."""
+    if shown.dimension == 1:
+        shown.clock.axis(ax)
+        ax.set_ylabel(shown.names[0])
+    else:
+        for axis, name in zip("xyz", shown.names, strict=False):
+            getattr(ax, f"set_{axis}label")(name)
+    frame(ax, shown.extent)
+    if shown.dimension == 3:
+        _room(ax, empty=shown.sphere)
+    if shown.sphere:
+        _sphere(ax, shown.dimension)
+    if shown.outline is not None:
+        ax.plot(*shown.outline.T, ls=(0, (4, 3)), lw=0.8, color=PENCIL, zorder=1, label=HULL)
+
+
+def frame(ax: Any, points: Array) -> None:
+    """Set limits that hold the points, also when they coincide: of the vertical axis, or of all, with one scale."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    spans = np.where(high > low, high - low, max(1.0, float(np.abs(points).max()) * 1e-3))
+    # A cloud on a line, or nearly so, still gets a picture of some width; space is a cube.
+    spans = np.maximum(spans, spans.max() * (1.0 if len(spans) == 3 else 0.5))
+    middle, half = (low + high) / 2, 0.56 * spans
+    for k, axis in enumerate("y" if len(spans) == 1 else "xyz"[: len(spans)]):
+        getattr(ax, f"set_{axis}lim")(middle[k] - half[k], middle[k] + half[k])
+        getattr(ax, f"{axis}axis").set_major_locator(_ticks(float(spans.max())))
+    if len(spans) == 2:
+        ax.set_aspect("equal", adjustable="box")
+
+
+def _ticks(span: float) -> Any:
+    """Return ticks at a round distance, the same on all axes: about six on one of the given length."""
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+    round_values = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(0.0, span)
+    return MultipleLocator(float(round_values[1] - round_values[0]))
+
+
+def _room(ax: Any, *, empty: bool) -> None:
+    """Furnish space: bare walls, marks in front of lines; nothing at all when empty."""
+    ax.computed_zorder = False
+    ax.set_box_aspect((1, 1, 1), zoom=1.35 if empty else 0.92)
+    if empty:
+        ax.set_axis_off()
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_pane_color(PAPER)
+        axis.line.set_color(PENCIL)
+
+
+def _sphere(ax: Any, d: int) -> None:
+    """Draw the unit circle, or meridians and parallels of the unit sphere."""
+    angles = np.linspace(0.0, 2 * np.pi, 181)
+    cos, sin = np.cos(angles), np.sin(angles)
+    if d == 2:
+        ax.plot(cos, sin, lw=0.8, color=PENCIL, zorder=1)
+        return
+    # Turned a little, so that no meridian is seen from its edge.
+    for turn in 0.1 + np.linspace(0.0, np.pi, 6, endpoint=False):
+        ax.plot(np.cos(turn) * cos, np.sin(turn) * cos, sin, lw=0.4, color=WIRE, zorder=1)
+    for height in np.linspace(-1.0, 1.0, 7)[1:-1]:
+        radius = np.sqrt(1 - height**2)
+        ax.plot(radius * cos, radius * sin, height, lw=0.4, color=WIRE, zorder=1)

@@ -1,0 +1,450 @@
+"""What figures show: panels, marks, places and colours, not pixels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import attnflow as af
+from attnflow import figures
+from attnflow.figures.groups import groups, heard
+from attnflow.figures.look import OTHERS, PALETTE, colours
+from attnflow.figures.marks import LEADER, START
+from attnflow.figures.scene import history, outline, projection
+from attnflow.figures.stage import HULL
+from attnflow.inputs import Array
+from attnflow.trajectory import Trajectory
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def hardmax() -> Trajectory:
+    return af.simulate(af.tokens.gaussian(n=60, d=2, seed=0), af.Hardmax(), af.Layers(alpha=0.5), until=80)
+
+
+def short(x: Any, law: af.Law | None = None, until: int = 12) -> Trajectory:
+    return af.simulate(x, law or af.Softmax(beta=3.0), af.Layers(gamma=0.3), until=until)
+
+
+def unsaid(times: Any, tokens: Array) -> Trajectory:
+    """A run of which only the states are known, as when its functions of time were not stored."""
+    parts: dict[str, Any] = {"law": None, "motion": None, "masses": None, "about": {"seed": None}, "report": {}}
+    return Trajectory(np.asarray(times), tokens, stopped="given", **parts)
+
+
+def marks(ax: Any, label: str) -> Any:
+    """The one artist of that name."""
+    (found,) = [artist for artist in ax.get_children() if artist.get_label() == label]
+    return found
+
+
+def kind(ax: Any, name: str) -> Any:
+    """The one collection of that kind."""
+    (found,) = [collection for collection in ax.collections if type(collection).__name__ == name]
+    return found
+
+
+def tokens_drawn(ax: Any) -> tuple[Array, list[str]]:
+    """Places and colours of the dots that are tokens of the last state."""
+    drawn = dots(ax)
+    return np.asarray(drawn.get_offsets()), [to_hex(colour) for colour in drawn.get_facecolors()]
+
+
+def dots(ax: Any) -> Any:
+    """The dots that are tokens of the last state."""
+    scattered = [c for c in ax.collections if type(c).__name__ == "PathCollection"]
+    (found,) = [c for c in scattered if c.get_label() not in (START, LEADER)]
+    return found
+
+
+def as_set(points: Array) -> set[tuple[float, ...]]:
+    return {tuple(point) for point in np.asarray(points).round(9) + 0.0}
+
+
+class TestPlane:
+    def test_shows_start_and_end(self, hardmax: Trajectory) -> None:
+        ax = figures.plot(hardmax)
+        np.testing.assert_array_equal(marks(ax, START).get_offsets(), hardmax.tokens[0])
+        np.testing.assert_array_equal(tokens_drawn(ax)[0], hardmax.final)
+        assert ax.get_aspect() == 1.0
+
+    def test_stars_are_the_leaders(self, hardmax: Trajectory) -> None:
+        assert hardmax.law is not None
+        for t in (0, 2, 80):
+            state = hardmax.at(t)
+            leaders = af.measure.leaders(hardmax.law, state, t).distinct
+            ax = figures.plot(hardmax, t=t)
+            stars = as_set(marks(ax, LEADER).get_offsets())
+            assert stars == as_set(state[leaders])
+            assert ax.get_title().endswith(f"{len(stars)} leaders at step {t}")
+
+    def test_leaders_at_one_place_wear_one_star(self) -> None:
+        run = short([[2.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.5, 0.0]], af.Hardmax(ties="first"))
+        assert len(marks(figures.plot(run), LEADER).get_offsets()) == 2
+
+    def test_colours_are_clusters(self, hardmax: Trajectory) -> None:
+        drawn = tokens_drawn(figures.plot(hardmax))[1]
+        labels = af.measure.clusters(hardmax.final, 1e-3).labels
+        assert len(set(zip(labels.tolist(), drawn, strict=True))) == len(set(labels)) == len(set(drawn)) > 2
+        assert drawn == [to_hex(c) for c in marks(figures.plot(hardmax), START).get_edgecolors()]
+
+    def test_colours_are_leaders_before_there_are_clusters(self, hardmax: Trajectory) -> None:
+        assert hardmax.law is not None
+        drawn = tokens_drawn(figures.plot(hardmax, t=2))[1]
+        leaders = af.measure.leaders(hardmax.law, hardmax.at(2), 2).index
+        assert len(set(zip(leaders.tolist(), drawn, strict=True))) == len(set(leaders)) == len(set(drawn))
+
+    def test_larger_clusters_have_larger_dots(self) -> None:
+        run = short([[3.0, 0.0]] * 6 + [[-3.0, 0.0]] * 2 + [[0.0, 9.0]])
+        sizes = dots(figures.plot(run)).get_sizes()
+        assert sizes[0] > sizes[6] > sizes[8]
+
+    def test_hull_is_that_of_the_start(self) -> None:
+        run = short([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.2, 0.3]])
+        hull = marks(figures.plot(run), HULL)
+        assert hull.get_linestyle() == "--"
+        assert as_set(np.column_stack(hull.get_data())) == as_set(run.tokens[0][:4])
+
+    def test_draws_on_given_axes(self, hardmax: Trajectory) -> None:
+        import matplotlib.pyplot as plt
+
+        figure, ax = plt.subplots()
+        assert hardmax.plot(ax=ax) is ax
+        assert figure.axes == [ax]
+
+    def test_without_a_law_there_are_no_stars(self, hardmax: Trajectory) -> None:
+        ax = figures.plot(unsaid(hardmax.times, hardmax.tokens))
+        assert LEADER not in [artist.get_label() for artist in ax.get_children()]
+        assert ax.get_title() == "8 clusters at step 80"
+
+    def test_refuses_times_outside_the_run(self, hardmax: Trajectory) -> None:
+        with pytest.raises(af.InputError, match="expected a time of the run, 0 to 80"):
+            figures.plot(hardmax, t=81)
+
+
+class TestOtherDimensions:
+    def test_line_is_time_and_space(self) -> None:
+        run = short(np.linspace(-2.0, 3.0, 9)[:, None], until=20)
+        ax = figures.plot(run)
+        (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+        assert left <= 0 < 20 <= right < 22
+        assert -3 < low < -2 < 3 < high < 4
+        assert ax.get_xscale() == "linear"
+        np.testing.assert_array_equal(tokens_drawn(ax)[0], np.column_stack([np.full(9, 20.0), run.final]))
+
+    def test_long_runs_have_logarithmic_time(self) -> None:
+        ax = figures.plot(short([[1.0], [-1.0]], until=3000))
+        assert ax.get_xscale() == "symlog"
+        assert ax.get_xlim()[1] >= 3000
+        assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "10", "100", "1000"]
+
+    def test_times_of_a_chain_are_python_integers(self) -> None:
+        tokens = np.random.default_rng(0).normal(size=(3, 4, 1))
+        run = unsaid(np.array([0, 10**12, 10**25], dtype=object), tokens)
+        ax = figures.plot(run)
+        assert "step 1e+25" in ax.get_title()
+        assert len(ax.get_xticks()) <= 9
+
+    def test_space(self) -> None:
+        assert figures.plot(short(af.tokens.gaussian(n=9, d=3, seed=0))).name == "3d"
+
+    def test_flat_axes_are_refused_for_space_and_the_other_way_round(self, hardmax: Trajectory) -> None:
+        import matplotlib.pyplot as plt
+
+        with pytest.raises(af.InputError, match="ax is flat, but tokens in dimension 3 need 3-D axes"):
+            figures.plot(short(np.eye(3)), ax=plt.figure().add_subplot())
+        with pytest.raises(af.InputError, match="ax is 3-D, but tokens in dimension 2 need flat axes"):
+            figures.plot(hardmax, ax=plt.figure().add_subplot(projection="3d"))
+
+    def test_sphere_is_whole(self) -> None:
+        x0 = af.tokens.sphere(n=6, d=2, seed=0)
+        run = af.simulate(x0, af.Softmax(), af.SphereFlow(), until=1.0)
+        ax = figures.plot(run)
+        assert ax.get_xlim()[0] < -1 < 1 < ax.get_xlim()[1]
+        assert HULL not in [artist.get_label() for artist in ax.get_children()]
+
+    def test_principal_components(self) -> None:
+        rng = np.random.default_rng(0)
+        run = short(rng.normal(size=(30, 5)) * [1.0, 9.0, 1.0, 4.0, 1.0], af.Softmax(beta=0.0), until=2)
+        onto = projection([run.tokens])
+        assert np.abs(onto.matrix).argmax(axis=0).tolist() == [1, 3]
+        ax = figures.plot(run)
+        assert ax.get_xlabel().startswith("1st principal component (")
+        np.testing.assert_allclose(tokens_drawn(ax)[0], run.final @ onto.matrix)
+
+    def test_crowds_are_densities(self) -> None:
+        run = short(af.tokens.gaussian(n=3500, d=2, seed=0), until=2)
+        ax = figures.plot(run)
+        kinds = [type(c).__name__ for c in ax.collections]
+        assert "PathCollection" not in kinds
+        assert kind(ax, "PolyCollection").get_array().sum() == 3500
+        line = figures.plot(short(af.tokens.gaussian(n=3500, d=1, seed=0), until=2))
+        np.testing.assert_array_equal(kind(line, "QuadMesh").get_array().sum(axis=0), [3500] * 3)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        np.array([[1.0, 2.0]]),
+        np.ones((4, 2)),
+        np.linspace(-1, 1, 7)[:, None] * [1.0, 2.0],
+        np.array([[0.0, 0.0], [1.0, 0.0]]),
+        np.ones((3, 1)),
+        np.array([[4.0]]),
+        np.ones((3, 3)),
+        np.ones((3, 5)),
+        np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]),
+        1e9 + np.eye(2),
+    ],
+)
+def test_degenerate_clouds_are_drawn(start: Array) -> None:
+    run = short(start, until=3)
+    for t in (0, None):
+        figures.plot(run, t=t).figure.canvas.draw()
+    run.dashboard().canvas.draw()
+
+
+def test_too_large_tokens_are_refused() -> None:
+    run = af.simulate([[1.0, 0.0]], af.Softmax(), af.Residual(dt=9.0), until=140)
+    with pytest.raises(af.InputError, match="too large to draw"):
+        figures.plot(run)
+    figures.plot(run, t=20)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Trajectory]:
+    x0 = af.tokens.gaussian(n=60, d=2, seed=0)
+    laws = {"softmax": af.Softmax(beta=9.0), "localmax": af.Localmax(delta=0.5), "hardmax": af.Hardmax()}
+    return {name: af.simulate(x0, law, af.Layers(alpha=0.5), until=100) for name, law in laws.items()}
+
+
+class TestCompare:
+    def test_one_panel_each_on_one_scale(self, runs: dict[str, Trajectory]) -> None:
+        figure = figures.compare(runs)
+        assert [ax.get_title() for ax in figure.axes] == list(runs)
+        assert len({(ax.get_xlim(), ax.get_ylim()) for ax in figure.axes}) == 1
+        width, height = figure.get_size_inches() * figure.dpi
+        assert (round(width), round(height)) == (1500, 520)
+
+    def test_says_what_happened(self, runs: dict[str, Trajectory]) -> None:
+        said = [ax.get_xlabel() for ax in figures.compare(runs).axes]
+        counts = [af.measure.clusters(run.final, 1e-2).count for run in runs.values()]
+        assert [text.split()[0] for text in said] == [str(count) for count in counts]
+        assert all(text.endswith("leaders") for text in said)
+
+    def test_clusters_with_the_same_tokens_have_the_same_colour(self, runs: dict[str, Trajectory]) -> None:
+        """No other pairing of the clusters of two runs would let more tokens keep their colour."""
+        soft, _, hard = (np.array(tokens_drawn(ax)[1]) for ax in figures.compare(runs).axes)
+        shared = np.array([[((soft == a) & (hard == b)).sum() for b in np.unique(hard)] for a in np.unique(soft)])
+        rows = np.arange(len(shared))
+        best = max(shared[rows, list(chosen)].sum() for chosen in permutations(range(shared.shape[1]), len(shared)))
+        assert (soft == hard).sum() == best
+
+    def test_runs_of_different_lengths_share_their_time(self) -> None:
+        axes = figures.compare({"a": short([[1.0], [0.0]], until=5), "b": short([[1.0], [0.0]], until=9)}).axes
+        assert axes[0].get_xlim() == axes[1].get_xlim()
+
+    def test_fourth_panel_starts_a_row(self) -> None:
+        run = short(np.eye(3))
+        place: Any = figures.compare(dict.fromkeys("abcd", run)).axes[3].get_subplotspec()
+        assert place.rowspan.start == 1
+
+    def test_refusals(self, runs: dict[str, Trajectory]) -> None:
+        with pytest.raises(af.InputError, match="no runs were given"):
+            figures.compare({})
+        with pytest.raises(af.InputError, match=r"dimensions \[1, 2\]"):
+            figures.compare({"plane": runs["hardmax"], "line": short([[1.0]])})
+
+
+class TestAnimate:
+    def test_mp4(self, hardmax: Trajectory, tmp_path: Path) -> None:
+        hardmax.animate(tmp_path / "run.mp4", seconds=0.4)
+        assert (tmp_path / "run.mp4").read_bytes()[4:8] == b"ftyp"
+
+    @pytest.mark.parametrize("d", [1, 2, 3, 4])
+    def test_gif_of_as_many_frames_as_asked(self, d: int, tmp_path: Path) -> None:
+        from PIL import Image
+
+        path = tmp_path / "run.gif"
+        path.write_bytes(b"an older movie")
+        short(af.tokens.gaussian(n=8, d=d, seed=0)).animate(path, seconds=0.4)
+        with Image.open(path) as movie:
+            # Equal frames are stored once, for longer: those that hold the end.
+            assert 7 <= getattr(movie, "n_frames", 1) <= 10
+
+    def test_movies_are_reproducible(self, tmp_path: Path) -> None:
+        run = short([[1.0, 0.0], [0.0, 1.0]], until=3)
+        for ending in ("gif", "mp4"):
+            paths = [tmp_path / f"{k}.{ending}" for k in range(2)]
+            for path in paths:
+                figures.animate(run, path, seconds=0.1)
+            assert paths[0].read_bytes() == paths[1].read_bytes()
+
+    def test_leaves_no_figure_and_no_setting_behind(self, tmp_path: Path) -> None:
+        import matplotlib.pyplot as plt
+
+        before = dict(matplotlib.rcParams)
+        figures.animate(short([[1.0], [0.0]]), tmp_path / "run.gif", seconds=0.1)
+        assert plt.get_fignums() == []
+        assert dict(matplotlib.rcParams) == before
+
+    def test_other_endings_are_refused(self, hardmax: Trajectory, tmp_path: Path) -> None:
+        with pytest.raises(af.InputError, match=r"'run.avi' ends in .avi, expected .mp4 or .gif: choose one of these"):
+            hardmax.animate(tmp_path / "run.avi")
+        with pytest.raises(af.InputError, match=r"'run' has no ending, expected .mp4 or .gif"):
+            hardmax.animate(tmp_path / "run")
+
+    def test_missing_folders_and_times_are_refused(self, hardmax: Trajectory, tmp_path: Path) -> None:
+        with pytest.raises(af.InputError, match="does not exist: create it"):
+            hardmax.animate(tmp_path / "nowhere" / "run.gif")
+        with pytest.raises(af.InputError, match="seconds is 0"):
+            hardmax.animate(tmp_path / "run.gif", seconds=0)
+
+
+class TestDashboard:
+    def titles(self, run: Trajectory) -> dict[str, Any]:
+        return {ax.get_title(): ax for ax in figures.dashboard(run).axes if ax.get_title()}
+
+    def sentence(self, ax: Any) -> str:
+        (text,) = ax.texts
+        return " ".join(text.get_text().split())
+
+    def test_panels_show_the_measurements(self) -> None:
+        run = short(af.tokens.gaussian(n=30, d=2, seed=1), af.Softmax(beta=4.0), until=150)
+        axes = self.titles(run)
+        assert list(axes) == ["tokens", "attention", "clusters", "rank of attention", "diameter", "interaction energy"]
+        law, final = af.Softmax(beta=4.0), run.final
+        last = {name: ax.lines[0].get_ydata()[-1] for name, ax in axes.items() if ax.lines and name != "tokens"}
+        assert last == {
+            "clusters": af.measure.clusters(final, 1e-3).count,
+            "rank of attention": af.measure.rank(law.weights(final)).value,
+            "diameter": af.measure.diameter(final),
+            "interaction energy": af.measure.energy(final, 4.0),
+        }
+        times = axes["clusters"].lines[0].get_xdata()
+        assert len(times) <= 60
+        assert times[[0, -1]].tolist() == [0, 150]
+        assert len(axes["rank of attention"].lines[0].get_xdata()) <= 40
+        assert axes["diameter"].get_yscale() == "log"
+
+    def test_attention_is_in_the_order_of_clusters(self) -> None:
+        run = short([[3.0, 0.0], [-3.0, 0.0], [3.0, 0.1], [-3.0, 0.1], [3.0, 0.2]])
+        image = self.titles(run)["attention"].images[0].get_array()
+        order = [0, 2, 4, 1, 3]
+        np.testing.assert_array_equal(image, af.Softmax(beta=3.0).weights(run.final)[np.ix_(order, order)])
+
+    def test_panels_say_why_they_are_empty(self) -> None:
+        heads = af.Heads([af.Softmax(), af.Hardmax()])
+        axes = self.titles(af.simulate(np.eye(2), heads, af.Residual(dt=0.1), until=3))
+        assert self.sentence(axes["attention"]) == "each head has a matrix of its own"
+        assert self.sentence(axes["interaction energy"]).startswith("defined for softmax")
+        unknown = self.titles(unsaid([0, 1], np.zeros((2, 3, 2)) + np.eye(3, 2)))
+        assert self.sentence(unknown["rank of attention"]) == "the law of this run was not stored"
+        many = self.titles(short(af.tokens.gaussian(n=1001, d=2, seed=0), until=1))
+        assert self.sentence(many["attention"]) == "matrices are shown for at most 1000 tokens"
+        assert self.sentence(many["rank of attention"]) == "matrices are shown for at most 200 tokens"
+        huge = self.titles(short([[99.0, 0.0]], until=1))
+        assert "leaves the range of float64" in self.sentence(huge["interaction energy"])
+        assert self.sentence(huge["diameter"]) == "0 at all times: the tokens coincide"
+
+    def test_headline_says_what_was_run(self) -> None:
+        run = short([[1.0], [0.0]], af.Softmax(beta=3.0, B=[[2.0]]))
+        headline = figures.dashboard(run).get_suptitle()
+        what, ending = headline.split("\n")
+        assert what.split("  ·  ") == ["2 tokens in dimension 1", "Softmax(beta=3, B)", "Layers(gamma=0.3)"]
+        assert ending == "reached step 12, as asked"
+
+
+class TestScene:
+    def test_history_keeps_both_ends_and_the_fast_part(self) -> None:
+        run = short(af.tokens.gaussian(n=600, d=2, seed=0), until=400)
+        times, states = history(run)
+        assert times[0] == 0
+        assert times[-1] == 400
+        assert len(times) <= 24
+        assert np.median(times) < 100
+        np.testing.assert_array_equal(states, run.tokens[times.astype(int)])
+
+    def test_history_up_to_a_time_between_records(self) -> None:
+        run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Flow(), until=1.0)
+        times, states = history(run, 0.77)
+        assert times[-1] == 0.77
+        np.testing.assert_array_equal(states[-1], run.at(0.77))
+
+    def test_leaders_are_those_of_the_tokens_that_move(self) -> None:
+        """In a moving frame scores are those of e^{tV} z, not of z."""
+        V = np.array([[1.0, 0.5], [0.0, 0.25]])
+        x0 = af.tokens.gaussian(n=20, d=2, seed=3)
+        flow = af.simulate(x0, af.Softmax(), af.Flow(V=V), until=1.5)
+        rescaled = af.simulate(x0, af.Softmax(), af.RescaledFlow(V=V), until=1.5)
+        np.testing.assert_allclose(heard(rescaled, rescaled.final, 1.5), flow.final, rtol=1e-6)
+        layers = af.simulate(x0, af.Hardmax(), af.Residual(V=V, dt=0.5), until=4)
+        frame = af.simulate(x0, af.Hardmax(), af.RescaledLayers(V=V, dt=0.5), until=4)
+        np.testing.assert_allclose(heard(frame, frame.final, 4), layers.final, rtol=1e-9)
+
+    def test_frames_that_outgrow_float64_keep_their_direction(self) -> None:
+        run = af.simulate([[3e5, 1.0], [1.0, 2.0]], af.Hardmax(), af.RescaledLayers(), until=1200)
+        far = heard(run, run.final, 1200)
+        assert np.isfinite(far @ far.T).all()
+        np.testing.assert_allclose(far / far.max(), run.final / run.final.max())
+
+    def test_laws_that_refuse_ties_have_no_leaders(self) -> None:
+        run = af.simulate([[3.0, 2.0], [-1.0, 0.5]], af.Hardmax(ties="error"), af.Layers(gamma=0.5), until=2)
+        tied = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0]])
+        assert groups(run, tied, 0).leaders is None
+
+    def test_outlines(self) -> None:
+        square = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [1.0, 1.0]])
+        closed = outline(1e-200 * square)
+        assert len(closed) == 5
+        np.testing.assert_array_equal(closed[0], closed[-1])
+        assert outline(np.ones((3, 2))).shape == (2, 2)
+
+
+def test_small_groups_are_grey() -> None:
+    assert colours(range(9)) == [*PALETTE, OTHERS, OTHERS]
+    assert len({*PALETTE, OTHERS}) == len(PALETTE) + 1
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_files_are_the_same_each_time(ending: str, tmp_path: Path, hardmax: Trajectory) -> None:
+    paths = [tmp_path / f"{k}.{ending}" for k in range(2)]
+    for path in paths:
+        figures.save(figures.plot(hardmax), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    with pytest.raises(af.InputError, match=r"expected .png, .svg or .pdf"):
+        figures.save(figures.dashboard(hardmax), tmp_path / "run.bmp")
+
+
+def test_plotting_is_loaded_only_to_plot() -> None:
+    code = "import sys, attnflow.figures; assert not {'matplotlib', 'imageio_ffmpeg', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_says_what_is_missing(hardmax: Trajectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(af.InputError, match=r"need imageio-ffmpeg: pip install 'attnflow\[plot\]'"):
+        figures.animate(hardmax, tmp_path / "run.mp4")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    draws = (figures.plot, figures.dashboard, lambda run: figures.compare({"run": run}))
+    for draw in (*draws, lambda run: figures.animate(run, tmp_path / "run.gif")):
+        with pytest.raises(af.InputError, match=r"plotting needs matplotlib: pip install 'attnflow\[plot\]'"):
+            draw(hardmax)

@@ -1,0 +1,219 @@
+"""The command line: flags, TOML, sentences instead of tracebacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.cli import main
+from attnflow.config import read
+from attnflow.storage import opened
+
+BASE = ["--cloud", "gaussian", "--n", "30", "--d", "2", "--seed", "1", "--until", "40"]
+SPHERE = [*BASE, "--cloud", "sphere", "--law", "softmax", "--motion", "sphere-flow"]
+SOFT = [*BASE, "--law", "softmax", "--beta", "4", "--motion", "layers", "--gamma", "0.1"]
+
+TOML = """
+until = 40
+seed = 1
+
+[tokens]
+cloud = "gaussian"
+n = 30
+d = 2
+
+[law]
+name = "softmax"
+beta = 4
+
+[motion]
+name = "layers"
+gamma = 0.1
+"""
+
+
+def simulate(*arguments: str | Path) -> int:
+    return main(["simulate", *map(str, arguments)])
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text(TOML)
+    return path
+
+
+def test_flags_and_file_and_python_are_the_same_run(toml: Path, tmp_path: Path) -> None:
+    assert simulate(*SOFT, "--store", tmp_path / "flags.zarr") == 0
+    assert simulate(toml, "--store", tmp_path / "file.zarr") == 0
+    run = af.simulate(af.tokens.gaussian(30, 2, seed=1), af.Softmax(beta=4), af.Layers(gamma=0.1), until=40)
+    for name in ("flags.zarr", "file.zarr"):
+        np.testing.assert_array_equal(af.load(tmp_path / name).tokens, run.tokens)
+
+
+def test_the_store_holds_configuration_versions_and_seed(toml: Path, tmp_path: Path) -> None:
+    store = tmp_path / "run.zarr"
+    assert simulate(toml, "--beta", "5 + t", "--store", store) == 0
+    about = opened(store, "r").attrs["attnflow"]
+    again = tmp_path / "again.toml"
+    again.write_text(about["config"])
+    stored = tomllib.loads(about["config"])
+    assert stored["law"] == {"name": "softmax", "beta": "5 + t"}
+    assert stored["seed"] == about["run"]["seed"] == 1
+    assert about["versions"]["numpy"] == np.__version__
+    assert {"python", "attnflow", "scipy", "numba"} <= about["versions"].keys()
+    stored["output"]["store"] = str(tmp_path / "second.zarr")
+    assert simulate(again, "--store", tmp_path / "second.zarr") == 0
+    np.testing.assert_array_equal(af.load(store).tokens, af.load(tmp_path / "second.zarr").tokens)
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(*BASE, "--law", "hardmax", "--motion", "layers", "--alpha", "0.5", "--converged", "1e-3") == 0
+    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    run = af.simulate(
+        af.tokens.gaussian(30, 2, seed=1), af.Hardmax(), af.Layers(alpha=0.5), 40, watch=[af.watch.Converged(1e-3)]
+    )
+    end = af.measure.summary(run)
+    assert printed["clusters"] == str(end.clusters)
+    assert printed["leaders"] == str(end.leaders)
+    assert printed["rank"] == str(end.rank)
+    assert printed["stopped"] == run.stopped
+    assert run.stopped.startswith("converged")
+    assert printed["engine"] == "fused"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--law", "localmax", "--delta", "1/(t+1)", "--threshold", "relative", "--motion", "layers", "--alpha", "1"],
+        ["--law", "hegselmann-krause", "--eps", "0.5", "--motion", "layers", "--gamma", "1"],
+        ["--law", "softmax", "--B", "[[1, 0], [1, 1]]", "--motion", "rescaled-flow", "--V", "[[1, 0], [0, 0.5]]"],
+        ["--law", "softmax", "--motion", "flow", "--rtol", "1e-6", "--until", "0.5", "--record", "[0.1, 0.2]"],
+        ["--law", "softmax", "--motion", "residual", "--dt", "0.01", "--engine", "dense"],
+        ["--law", "softmax", "--motion", "rescaled-layers", "--dt", "0.01"],
+        ["--cloud", "sphere", "--law", "softmax", "--motion", "sphere-flow", "--normalized", "false"],
+        ["--cloud", "sphere", "--law", "softmax", "--motion", "sphere-layers", "--dt", "0.1"],
+        ["--law", "hardmax", "--ties", "points", "--motion", "layers", "--gamma", "2/(t+2)", "--seconds", "60"],
+        ["--law", "softmax", "--motion", "layers", "--gamma", "0.1", "--clusters", "1", "--tol", "0.5"],
+    ],
+)
+def test_every_law_and_motion(flags: list[str]) -> None:
+    assert simulate(*BASE, *flags) == 0
+
+
+def test_tokens_masses_and_matrices_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savetxt(tmp_path / "x.csv", af.tokens.gaussian(5, 2), delimiter=",")
+    np.save(tmp_path / "B.npy", np.diag([1.0, 2.0]))
+    np.savetxt(tmp_path / "w.csv", np.arange(1.0, 6.0))
+    (tmp_path / "run.toml").write_text(
+        'until = 3\nmasses = "w.csv"\nrecord = {first = 1, per_decade = 5}\n[tokens]\nfile = "x.csv"\n'
+        '[law]\nname = "heads"\nheads = [{name = "softmax", B = "B.npy", V = [[0, 1], [1, 0]]}, {name = "softmax"}]\n'
+        '[motion]\nname = "residual"\ndt = 0.1\nfeed_forward = {activation = "tanh"}\n'
+    )
+    assert simulate(tmp_path / "run.toml", "--store", tmp_path / "out.zarr") == 0
+    run = af.load(tmp_path / "out.zarr")
+    assert run.masses is not None
+    np.testing.assert_array_equal(run.masses, np.arange(1.0, 6.0))
+    assert isinstance(run.law, af.Heads)
+    again = tmp_path / "again.toml"
+    again.write_text(opened(tmp_path / "out.zarr", "r").attrs["attnflow"]["config"])
+    assert read(again).data["law"]["heads"][0]["V"] == [[0, 1], [1, 0]]
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "nothing": ([], "does not say 'tokens'"),
+    "no law": ([*BASE], "does not say 'law'"),
+    "unknown law": ([*BASE, "--law", "maxsoft", "--motion", "layers"], "expected one of softmax"),
+    "unknown motion": ([*BASE, "--law", "softmax", "--motion", "walk"], "expected one of layers"),
+    "unknown cloud": ([*SOFT, "--cloud", "ring"], "expected one of gaussian"),
+    "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
+    "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
+    "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "lacks some of its keys"),
+    "gamma too large": ([*SOFT, "--gamma", "2"], "gamma is 2"),
+    "until 0": ([*SOFT, "--until", "0"], "until is 0"),
+    "until a word": ([*SOFT, "--until", "dawn"], "until is 'dawn'"),
+    "beta a word": ([*SOFT, "--beta", "hot"], "not arithmetic in t"),
+    "beta nan": ([*SOFT, "--beta", "NaN"], "beta is nan"),
+    "B not square": ([*SOFT, "--B", "[[1, 2]]"], "B has shape (1, 2)"),
+    "B a missing file": ([*SOFT, "--B", "B.npy"], "which is not a file"),
+    "seed a fraction": ([*SOFT, "--seed", "1.5"], "seed is 1.5"),
+    "record a word": ([*SOFT, "--record", "all"], "record is 'all'"),
+    "missing tokens": (["--tokens", "none.csv", "--until", "3", *SOFT[10:]], "which is not a file"),
+    "missing file": (["none.toml"], "cannot be read"),
+    "n a word": ([*SOFT, "--n", "many"], "n is 'many'"),
+    "normalized a word": ([*SPHERE, "--normalized", "no"], "normalized is 'no'"),
+    "seconds a word": ([*SOFT, "--seconds", "long"], "seconds is 'long'"),
+    "plot of unknown kind": ([*SOFT, "--plot", "run.xyz"], "xyz"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD[name]
+    assert simulate(*arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("attnflow: ")
+    assert message in shown
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TOML.replace("beta", "betta"), "[law] softmax has an unknown key 'betta', expected some of beta, B"),
+        (TOML.replace("until", "untill"), "unknown key 'untill'"),
+        (TOML + "[colour]\nred = 1\n", "unknown key 'colour'"),
+        (TOML + "[output]\nfolder = 'x'\n", "[output] has an unknown key 'folder'"),
+        (TOML + "[stop]\nnever = true\n", "[stop] has an unknown key 'never'"),
+        (TOML.replace("[law]\n", "[law\n"), "is not TOML"),
+        ("law = 3\nmotion = 1\ntokens = 2\nuntil = 1\n", "expected a table [tokens]"),
+    ],
+)
+def test_bad_toml_is_one_sentence(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    assert simulate(tmp_path / "run.toml") == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+
+
+def test_existing_and_foreign_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "run.zarr"
+    assert simulate(*SOFT, "--store", store) == 0
+    assert simulate(*SOFT, "--store", store) == 2
+    assert "holds a finished run" in capsys.readouterr().err
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert simulate(*SOFT, "--store", folder) == 2
+    assert "not a whole Zarr store" in capsys.readouterr().err
+    assert simulate(*SOFT, "--store", tmp_path / "no" / "run.zarr") == 2
+    assert "does not exist: create it first" in capsys.readouterr().err
+
+
+def python(*arguments: str) -> str:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_help_teaches_and_loads_nothing_heavy() -> None:
+    assert "simulate" in python("-m", "attnflow", "--help")
+    shown = python("-m", "attnflow", "simulate", "--help")
+    assert "attnflow simulate --cloud gaussian" in shown
+    assert "[motion]" in shown
+    loaded = python(
+        "-c", "import sys, attnflow.cli as c; c._parser(); print({'scipy', 'numba', 'zarr'} & set(sys.modules))"
+    )
+    assert loaded == "set()\n"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"attnflow {af.__version__}\n"
