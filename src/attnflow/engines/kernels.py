@@ -65,8 +65,8 @@ def bounded(queries, keys, gain, scratch):
 
 
 @compiled
-def _softmax_plane_bounded(queries, i, keys, values, n, log2_masses, gain, mean, top):
-    """Eight queries in the plane whose exponents need no shift and no floor: a quarter fewer operations."""
+def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
+    """Eight queries in the plane, exponents `bounded`: no shift, no floor, and the sums stay in registers."""
     m, stride = queries.shape[1], keys.shape[1]
     q0, q1 = gain * load(queries, i), gain * load(queries, m + i)
     total = splat(0.0)
@@ -83,30 +83,8 @@ def _softmax_plane_bounded(queries, i, keys, values, n, log2_masses, gain, mean,
 
 
 @compiled
-def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
-    """Eight queries in the plane: the sums stay in registers."""
-    m, stride = queries.shape[1], keys.shape[1]
-    q0, q1 = load(queries, i), load(queries, m + i)
-    highest = muladd(q1, spread(keys, stride), q0 * spread(keys, 0))
-    for j in range(1, n):
-        highest = maximum(highest, muladd(q1, spread(keys, stride + j), q0 * spread(keys, j)))
-    total = splat(0.0)
-    sum0, sum1 = total, total
-    for j in range(n):
-        s = muladd(q1, spread(keys, stride + j), q0 * spread(keys, j))
-        w = exp2(muladd(gain, s - highest, spread(log2_masses, j)))
-        total = total + w
-        sum0 = muladd(w, spread(values, j), sum0)
-        sum1 = muladd(w, spread(values, stride + j), sum1)
-    store(mean, i, sum0 / total)
-    store(mean, m + i, sum1 / total)
-    store(top, i, highest)
-    return total
-
-
-@compiled
 def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, tile):
-    """Eight queries in any dimension: weights of a tile of sources first, then one coordinate after the other."""
+    """Eight queries in any dimension, any exponents: weights of a tile of sources, then one coordinate after the other."""
     m, stride = queries.shape[1], keys.shape[1]
     highest = _score(queries, i, keys, 0)
     for j in range(1, n):
@@ -141,8 +119,6 @@ def softmax_rows(queries, keys, values, n, log2_masses, gain, within, rows, mean
     gain2 = splat(min(gain * LOG2E, LARGEST_GAIN))
     for i in range(rows[0], rows[1], WIDTH):
         if plane and within:
-            store(total, i, _softmax_plane_bounded(queries, i, keys, values, n, log2_masses, gain2, mean, top))
-        elif plane:
             store(total, i, _softmax_plane(queries, i, keys, values, n, log2_masses, gain2, mean, top))
         else:
             store(total, i, _softmax_space(queries, i, keys, values, n, log2_masses, gain2, mean, top, scratch))

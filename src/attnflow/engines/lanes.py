@@ -19,7 +19,6 @@ WIDTH = 8
 
 _vector = ir.VectorType(ir.DoubleType(), WIDTH)
 _integers = ir.VectorType(ir.IntType(64), WIDTH)
-_no_nan = ("nnan", "nsz")
 
 
 class Lanes(types.Type):
@@ -61,7 +60,7 @@ def _muladd(builder, x, y, z):
 
 
 def _maximum(builder, x, y):
-    return builder.select(builder.fcmp_ordered(">", x, y, flags=_no_nan), x, y)
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)
 
 
 @intrinsic
@@ -119,7 +118,7 @@ def _arithmetic(symbol, instruction):
     @intrinsic
     def operation(typing, x, y):
         def generate(context, builder, signature, args):
-            return getattr(builder, instruction)(*args, flags=("contract", *_no_nan))
+            return getattr(builder, instruction)(*args, flags=("contract",))
 
         return lanes(lanes, lanes), generate
 
@@ -164,7 +163,7 @@ def exp2(typing, y):
     """Return 2^y for y <= 1000, and 0 below -1000."""
 
     def generate(context, builder, signature, args):
-        large_enough = builder.fcmp_ordered(">", args[0], _constant(_SMALLEST), flags=_no_nan)
+        large_enough = builder.fcmp_ordered(">", args[0], _constant(_SMALLEST))
         return builder.select(large_enough, _exp2(builder, args[0]), _constant(0.0))
 
     return lanes(lanes), generate
