@@ -84,7 +84,7 @@ def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
 
 @compiled
 def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, tile):
-    """Eight queries in any dimension, any exponents: weights of a tile of sources, then one coordinate after the other."""
+    """Eight queries in any dimension, any exponents: weights of a tile of sources, then coordinate by coordinate."""
     m, stride = queries.shape[1], keys.shape[1]
     highest = _score(queries, i, keys, 0)
     for j in range(1, n):
