@@ -92,6 +92,12 @@ def matrix_at(matrix: Matrix, t: float, d: int, name: str) -> Array | None:
     return m
 
 
+def matrices_at(matrix: Matrix, times: range, d: int, name: str) -> Array:
+    """Values at several times, stacked: one matrix per time, one for all if it is constant, none for the identity."""
+    values = [matrix_at(matrix, t, d, name) for t in (times if callable(matrix) else times[:1])]
+    return np.array([value for value in values if value is not None]).reshape(-1, d, d)
+
+
 def number(
     value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:
@@ -111,6 +117,13 @@ def number(
 def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:
     """Value at time t of a number or a function of time, checked against its bounds."""
     return number(parameter(t), f"{name}({t:g})", **bounds) if callable(parameter) else float(parameter)
+
+
+def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> Array:
+    """Values at several times of a number or a function of time."""
+    if callable(parameter):
+        return np.array([number_at(parameter, t, name, **bounds) for t in times])
+    return np.full(len(times), float(parameter))
 
 
 def constant_number(parameter: Scalar, name: str, **bounds: float) -> Scalar:

@@ -72,33 +72,33 @@ def simulate(
     x, until, hearing = _checked(tokens, law, motion, until, masses, engine)
     about: dict[str, Any] = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
-        "record": repr(rule(record)), "start": _digest(x, hearing.masses, varying(law, 0) + varying(motion, 0)),
+        "record": repr(rule(record)), "start": _digest(x, hearing.masses, _varying(hearing, motion, 0)),
     }  # fmt: skip
     recording = MemoryRecording() if store is None else Store.open_or_create(Path(store), about, x, hearing.masses)
+    results = recording.finished
+    if results is None:
+        results = _run(x, hearing, motion, until, Recorder(record, recording), watch)
+        recording.finish(**results)
+    times, states = recording.arrays()
+    return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
 
-    def trajectory(results: dict[str, Any]) -> Trajectory:
-        times, states = recording.arrays()
-        return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
 
-    if recording.finished is not None:
-        return trajectory(recording.finished)
-
-    t, state = (0 if motion.discrete else 0.0), None
-    notes: dict[str, Any] = {}
+def _run(
+    x: Array, hearing: Hearing, motion: Motion, until: float, recorder: Recorder, watch: Sequence[Watcher]
+) -> dict[str, Any]:
+    """The loop, from the start or from the last checkpoint; return how it ended."""
+    t, state, recording = (0 if motion.discrete else 0.0), None, recorder.recording
     if (saved := recording.resume()) is not None:
         t, x, state, notes = saved
-        if notes["varying"] != varying(law, t) + varying(motion, t):
-            raise InputError(
-                f"a function of time differs from that of the run in {store}: give the same, or a new store"
-            )
-    stepper = motion.start(hearing, x, t, state)
-    recorder = Recorder(record, recording, notes.get("recorder"))
-    checkpoint = next((w for w in watch if isinstance(w, Checkpoint)), Checkpoint())
+        recorder.resume(notes["recorder"])
+        if notes["varying"] != _varying(hearing, motion, t):
+            raise InputError("a function of time differs from that of the stored run: give the same, or a new store")
+    checkpoint = next((watcher for watcher in watch if isinstance(watcher, Checkpoint)), Checkpoint())
     watchers = [*watch, recorder, *([] if checkpoint in watch else [checkpoint])]
     for watcher in watchers:
         watcher.begin(Start(t, x, until, motion.discrete))
 
-    stopped = None
+    stepper, stopped = motion.start(hearing, x, t, state), None
     while stopped is None:
         stretch = _cut(stepper.advance(until), watchers, motion)
         for watcher in watchers:
@@ -106,14 +106,11 @@ def simulate(
         t, x = stretch.after
         stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
         if stopped is None and checkpoint.due():
-            now = {"recorder": recorder.state(), "varying": varying(law, t) + varying(motion, t)}
-            recording.checkpoint(t, x, stepper.state(), now)
+            notes = {"recorder": recorder.state(), "varying": _varying(hearing, motion, t)}
+            recording.checkpoint(t, x, stepper.state(), notes)
     for watcher in watchers:
         watcher.end()
-
-    results: dict[str, Any] = {"stopped": stopped, "report": {"engine": law.uses(engine, *x.shape), **stepper.report()}}
-    recording.finish(**results)
-    return trajectory(results)
+    return {"stopped": stopped, "report": {"engine": hearing.law.uses(hearing.engine, *x.shape), **stepper.report()}}
 
 
 def _checked(
@@ -129,6 +126,11 @@ def _checked(
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
     return motion.prepare(x, hearing), int(end) if motion.discrete else end, hearing
+
+
+def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:
+    """Return the values at time t of all functions of time, which a store cannot hold."""
+    return varying(hearing.law, t) + varying(motion, t)
 
 
 def _digest(x: Array, masses: Array | None, values: list[Any]) -> str:

@@ -269,7 +269,7 @@ def rule(record: Record) -> Rule | None:
 
 
 class Recording(Protocol):
-    """Where records go."""
+    """Where records go, and where an interrupted run goes on from: memory or a store."""
 
     def reserve(self, count: int) -> None:
         """Expect so many records."""
@@ -277,17 +277,25 @@ class Recording(Protocol):
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records."""
 
+    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
+        """Keep all that is needed to go on from here."""
+
+    def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
+        """Return (t, x, state, notes) of the last checkpoint, None to start anew."""
+
 
 class Recorder(Watcher):
     """Choose what is recorded and pass it on; the first and the last state always are."""
 
-    def __init__(self, record: Record, recording: Recording, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, record: Record, recording: Recording) -> None:
         self.rule, self.recording = rule(record), recording
-        known = state or {}
-        self.stride = int(known.get("stride", self.rule.k if isinstance(self.rule, Every) else 1))
-        self.seen = int(known.get("seen", 0))
-        self.room = int(known.get("room", 0))
-        self.last = known.get("last")
+        self.stride = self.rule.k if isinstance(self.rule, Every) else 1
+        self.seen, self.room = 0, 0
+        self.last: float | None = None
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from the state of a checkpoint."""
+        self.stride, self.seen, self.room, self.last = (state[k] for k in ("stride", "seen", "room", "last"))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold to go on recording."""

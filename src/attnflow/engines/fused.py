@@ -106,7 +106,8 @@ def top(
 def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Array, ties: str) -> Array:
     """States after each of the steps x_i <- x_i + gamma (m_i - x_i), m_i the mean over the neighbours of i.
 
-    `slacks` holds per step the three numbers (a, b, c) of the threshold M_i - a - b |F x_i| - c |M_i|.
+    `slacks` holds per step the three numbers (a, b, c) of the threshold M_i - a - b |F x_i| - c |M_i|; `gammas` and
+    `forms` are as in `softmax_layers`.
     """
     states = np.empty((len(gammas), *x.shape))
     kernels.top_layers(x.copy(), forms, slacks, gammas, weights.copy(), ties == "points", ties == "first", states)

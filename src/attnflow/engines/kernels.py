@@ -231,13 +231,14 @@ def top_layers(x, forms, slacks, gammas, weights, points, first, states):
     steps, n, d = states.shape
     query, mean = np.empty(d), np.empty((n, d))
     for s in range(steps):
-        form = forms[min(s, len(forms) - 1)]
         if points:
             _first_of_its_point(x, weights)
         additive, normalized, relative = slacks[s]
         for i in range(n):
-            for a in range(d):
-                query[a] = _plain_score(x[i], form[a])
+            query[:] = x[i]
+            if len(forms):
+                for a in range(d):
+                    query[a] = _plain_score(x[i], forms[min(s, len(forms) - 1), a])
             slack = additive + normalized * math.sqrt(_plain_score(query, query))
             _, leader = _top_row(query, x, x, weights, slack, relative, mean[i])
             if first:

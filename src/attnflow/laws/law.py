@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from attnflow.inputs import Array, InputError, cloud, mass_vector
 
+# Up to this many tokens a compiled loop over layers beats one call per layer.
+COMPILED_TOKENS = 256
 # Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
 BLOCK = 1 << 22
 
@@ -84,6 +86,15 @@ class Law:
         tokens = cloud(x)
         with np.errstate(over="ignore", invalid="ignore"):
             return _finite(self.hear(tokens, t, masses=mass_vector(masses, len(tokens))).mean, tokens)
+
+    def layers(
+        self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
+    ) -> Array | None:
+        """Return the states after each step x <- x + gamma (m - x) at these times, from a compiled loop.
+
+        None where there is no such loop: the caller then takes one step after the other.
+        """
+        return None
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""

@@ -8,8 +8,18 @@ import numpy as np
 
 from attnflow import engines
 from attnflow.engines import dense
-from attnflow.inputs import Array, Matrix, Scalar, constant_matrix, constant_number, matrix_at, number_at
-from attnflow.laws.law import Heard, Law
+from attnflow.inputs import (
+    Array,
+    Matrix,
+    Scalar,
+    constant_matrix,
+    constant_number,
+    matrices_at,
+    matrix_at,
+    number_at,
+    numbers_at,
+)
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +99,18 @@ class Softmax(Law):
         chosen = engines.engine(engine, "softmax", len(x), len(keys), x.shape[1])
         log_masses = None if masses is None else np.log(masses)
         return Heard(*chosen.softmax(queries, keys, keys if values is None else values, log_masses, own_gain * gain))
+
+    def layers(
+        self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
+    ) -> Array | None:
+        """Return the states after each averaging step, from the fused engine for few tokens."""
+        n, d = x.shape
+        if type(self) is not Softmax or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
+            return None
+        from attnflow.engines import fused
+
+        betas, forms = numbers_at(self.beta, times, "beta"), matrices_at(self.B, times, d, "B")
+        if (betas < 0).any():
+            forms = np.sign(betas)[:, None, None] * (forms if len(forms) else np.eye(d))
+        log_masses = None if masses is None else np.log(masses)
+        return fused.softmax_layers(x, forms, np.abs(betas), gammas, log_masses)

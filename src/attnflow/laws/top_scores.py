@@ -17,11 +17,12 @@ from attnflow.inputs import (
     Scalar,
     constant_matrix,
     constant_number,
+    matrices_at,
     matrix_at,
     number_at,
     one_of,
 )
-from attnflow.laws.law import Heard, Law
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -123,6 +124,19 @@ class TopScores(Law):
             backwards = top(queries, keys[::-1].copy(), v[::-1].copy(), counts[::-1].copy(), room, relative)
             self._refuse_ties(leader != len(keys) - 1 - backwards[2], leader, t)
         return Heard(v[leader] if self.counting == "first" else mean, gain * best)
+
+    def layers(
+        self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
+    ) -> Array | None:
+        """Return the states after each averaging step, from the fused engine for few tokens."""
+        n, d = x.shape
+        compiled = type(self) in (Hardmax, Localmax) and self.counting != "error"
+        if not compiled or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
+            return None
+        from attnflow.engines import fused
+
+        slacks, forms = np.array([self.slack(t) for t in times]), matrices_at(self.B, times, d, "B")
+        return fused.top_layers(x, forms, slacks, gammas, self.counts(x, masses), self.counting)
 
     def _refuse_ties(self, tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
         if tied.any():

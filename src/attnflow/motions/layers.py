@@ -16,15 +16,13 @@ from attnflow.inputs import (
     constant_number,
     matrix_at,
     number_at,
+    numbers_at,
     square,
 )
-from attnflow.laws import Hardmax, Heads, Hearing, Localmax, Softmax
-from attnflow.laws.top_scores import TopScores
+from attnflow.laws import Heads, Hearing
 from attnflow.motions.feed_forward import FeedForward, checked
 from attnflow.motions.motion import DiscreteMotion, apply, grown, on_sphere
 
-# Up to this many tokens a compiled loop over steps beats one call per step.
-COMPILED_TOKENS = 256
 # Beyond this gain every law hears only its top scores; it stays clear of overflow.
 LARGEST_GAIN = 1e300
 
@@ -71,12 +69,12 @@ class Layers(DiscreteMotion):
         if self.V is not None and not callable(self.V):
             _renormalised(np.asarray(self.V))
 
-    def step_size(self, t: int) -> float:
-        """Return gamma(t), for scalar steps."""
+    def step_sizes(self, times: range) -> Array:
+        """Return gamma at each of the times, for scalar steps."""
         if self.gamma is not None:
-            return number_at(self.gamma, t, "gamma", above=0.0, most=1.0)
+            return numbers_at(self.gamma, times, "gamma", above=0.0, most=1.0)
         assert self.alpha is not None
-        alpha = number_at(self.alpha, t, "alpha", above=0.0)
+        alpha = numbers_at(self.alpha, times, "alpha", above=0.0)
         return alpha / (1 + alpha)
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
@@ -86,38 +84,16 @@ class Layers(DiscreteMotion):
             V = matrix_at(self.V, t, x.shape[1], "V")
             assert V is not None
             return x + (m - x) @ _renormalised(V).T
-        gamma = self.step_size(t)
+        gamma = self.step_sizes(range(t, t + 1))[0]
         return m if gamma == 1 else x + gamma * (m - x)
 
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
-        """Return the states after each step, from a compiled loop for few tokens under the common laws."""
-        law, (n, d) = hearing.law, x.shape
-        common = type(law) in (Softmax, Hardmax, Localmax) and law.uses(hearing.engine, n, d) == "fused"
-        if self.V is not None or n > COMPILED_TOKENS or not common:
-            return super().steps(hearing, x, times)
-        from attnflow.engines import fused
-
-        varies = callable(self.gamma) or callable(self.alpha)
-        gammas = (
-            np.array([self.step_size(t) for t in times]) if varies else np.full(len(times), self.step_size(times[0]))
-        )
-        if isinstance(law, Softmax):
-            pairs = [law.form(t, d) for t in (times if callable(law.beta) or callable(law.B) else times[:1])]
-            gains = np.broadcast_to(np.array([gain for _, gain in pairs]), len(times)).copy()
-            log_masses = None if hearing.masses is None else np.log(hearing.masses)
-            identity = len(pairs) == 1 and pairs[0][0] is None
-            forms = np.empty((0, d, d)) if identity else _stack([form for form, _ in pairs], d)
-            return fused.softmax_layers(x, forms, gains, gammas, log_masses)
-        assert isinstance(law, TopScores)
-        if law.counting == "error":
-            return super().steps(hearing, x, times)
-        forms = _stack([matrix_at(law.B, t, d, "B") for t in (times if callable(law.B) else times[:1])], d)
-        slacks = np.array([law.slack(t) for t in times])
-        return fused.top_layers(x, forms, slacks, gammas, law.counts(x, hearing.masses), law.counting)
-
-
-def _stack(forms: list[Array | None], d: int) -> Array:
-    return np.stack([np.eye(d) if form is None else form for form in forms])
+        """Return the states after each step, from a compiled loop where the law has one."""
+        states = None
+        if self.V is None:
+            gammas = self.step_sizes(times)
+            states = hearing.law.layers(x, times, gammas, masses=hearing.masses, engine=hearing.engine)
+        return super().steps(hearing, x, times) if states is None else states
 
 
 def _renormalised(V: Array) -> Array:
