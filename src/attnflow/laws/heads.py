@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
-from attnflow.laws.law import Heard, Law
+from attnflow.laws.law import Heard, Law, Sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,26 +62,14 @@ class Heads(Law):
         """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
         return np.stack([law.log_weights(x, t, sources=sources, masses=masses) for law in self.laws])
 
-    def hear(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        values: Array | None = None,
-        masses: Array | None = None,
-        gain: float = 1.0,
-        engine: str = "auto",
-    ) -> Heard:
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Return sum_h V_h sum_j P^h_ij v_j."""
-        total: Array | None = None
+        parts = []
         for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True)):
-            mean = law.hear(x, t, sources=sources, values=values, masses=masses, gain=gain, engine=engine).mean
+            mean = law.listen(x, t, sources).mean
             matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}")
-            part = mean if matrix is None else mean @ matrix.T
-            total = part if total is None else total + part
-        assert total is not None
-        return Heard(total, None)
+            parts.append(mean if matrix is None else mean @ matrix.T)
+        return Heard(np.sum(parts, axis=0), None)
 
     def __repr__(self) -> str:
         return f"Heads({', '.join(map(repr, self.laws))})"

@@ -10,7 +10,7 @@ import numpy as np
 from attnflow import engines
 from attnflow.engines import dense
 from attnflow.inputs import Array, Scalar, constant_number, number_at
-from attnflow.laws.law import Heard, Law
+from attnflow.laws.law import Heard, Law, Sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +55,8 @@ class HegselmannKrause(Law):
             log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
         return log_p
 
-    def hear(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        values: Array | None = None,
-        masses: Array | None = None,
-        gain: float = 1.0,
-        engine: str = "auto",
-    ) -> Heard:
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources within the distance eps."""
-        keys = x if sources is None else sources
-        counts = np.ones(len(keys)) if masses is None else masses
-        radius = number_at(self.eps, t, "eps", least=0.0) / np.sqrt(gain)
-        chosen = engines.engine(engine, "ball", len(x), len(keys), x.shape[1])
-        return Heard(chosen.ball(x, keys, keys if values is None else values, counts, radius), None)
+        radius = number_at(self.eps, t, "eps", least=0.0) / np.sqrt(sources.gain)
+        chosen = engines.engine(sources.engine, "ball", len(x), len(sources.places), x.shape[1])
+        return Heard(chosen.ball(x, sources.places, sources.values, sources.weights, radius), None)

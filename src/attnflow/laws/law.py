@@ -27,6 +27,25 @@ class Heard(NamedTuple):
     log_total: Array | None
 
 
+class Sources(NamedTuple):
+    """What queries listen to: places (n, d) with values (n, k) and masses (n,), and by which engine.
+
+    A gain g means that every token is multiplied by sqrt(g), so that scores are multiplied by g; a law with scores
+    applies it after subtracting the row maximum.
+    """
+
+    places: Array
+    values: Array
+    masses: Array | None
+    gain: float
+    engine: str
+
+    @property
+    def weights(self) -> Array:
+        """The masses, one for each source unless given."""
+        return np.ones(len(self.places)) if self.masses is None else self.masses
+
+
 class Law:
     """A row-stochastic matrix P(x, t) over tokens, and the averages it takes.
 
@@ -37,10 +56,12 @@ class Law:
 
     Everything else then works, in blocks of rows. Speed is optional: override
 
-    ``hear(x, t, *, sources, values, masses, gain, engine) -> Heard``
-        averages of values (n, k) (default the sources). A gain g means that every token is multiplied by
-        sqrt(g), so that scores are multiplied by g; a law with scores applies it after subtracting the row
-        maximum. `hear` trusts its arguments; `weights` and `attend` check theirs.
+    ``listen(x, t, sources) -> Heard``
+        averages of the values of the `Sources`;
+    ``layers(x, times, gammas, *, masses, engine) -> (steps, n, d)``
+        many averaging steps in one compiled loop;
+    ``uses(engine, n, d) -> str``
+        the name of the engine that does it.
 
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused.
     """
@@ -64,13 +85,17 @@ class Law:
         gain: float = 1.0,
         engine: str = "auto",
     ) -> Heard:
-        """Average the values of the sources with the weights of this law."""
-        y = x if sources is None else sources
-        v = y if values is None else values
-        scale = np.sqrt(gain)
+        """Average the values of the sources (default: their places) with these weights; trusts its arguments."""
+        places = x if sources is None else sources
+        return self.listen(x, t, Sources(places, places if values is None else values, masses, gain, engine))
+
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
+        """Do the work of `hear`: here in blocks of rows of `log_weights`."""
+        scale = np.sqrt(sources.gain)
+        y = scale * sources.places
         rows = max(1, BLOCK // len(y))
         blocks = [
-            np.exp(self.log_weights(scale * x[i : i + rows], t, sources=scale * y, masses=masses)) @ v
+            np.exp(self.log_weights(scale * x[i : i + rows], t, sources=y, masses=sources.masses)) @ sources.values
             for i in range(0, len(x), rows)
         ]
         return Heard(np.concatenate(blocks), None)

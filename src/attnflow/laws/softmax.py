@@ -19,7 +19,7 @@ from attnflow.inputs import (
     number_at,
     numbers_at,
 )
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,24 +81,14 @@ class Softmax(Law):
         log_masses = None if masses is None else np.log(masses)
         return dense.log_softmax(queries, x if sources is None else sources, log_masses, gain)[0]
 
-    def hear(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        values: Array | None = None,
-        masses: Array | None = None,
-        gain: float = 1.0,
-        engine: str = "auto",
-    ) -> Heard:
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources with the softmax weights."""
-        keys = x if sources is None else sources
-        matrix, own_gain = self.form(t, x.shape[1])
+        d = x.shape[1]
+        matrix, gain = self.form(t, d)
         queries = x if matrix is None else x @ matrix.T
-        chosen = engines.engine(engine, "softmax", len(x), len(keys), x.shape[1])
-        log_masses = None if masses is None else np.log(masses)
-        return Heard(*chosen.softmax(queries, keys, keys if values is None else values, log_masses, own_gain * gain))
+        chosen = engines.engine(sources.engine, "softmax", len(x), len(sources.places), d)
+        log_masses = None if sources.masses is None else np.log(sources.masses)
+        return Heard(*chosen.softmax(queries, sources.places, sources.values, log_masses, gain * sources.gain))
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"

@@ -22,7 +22,7 @@ from attnflow.inputs import (
     number_at,
     one_of,
 )
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -102,28 +102,17 @@ class TopScores(Law):
             log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
         return log_p
 
-    def hear(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        values: Array | None = None,
-        masses: Array | None = None,
-        gain: float = 1.0,
-        engine: str = "auto",
-    ) -> Heard:
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources over the neighbourhood of each query."""
-        keys = x if sources is None else sources
-        v = keys if values is None else values
-        queries, counts = self.queries(x, t), self.counts(keys, masses)
-        room, relative = self.slack(t).at(queries, gain)
-        top = engines.engine(engine, "top", len(x), len(keys), x.shape[1]).top
-        mean, best, leader = top(queries, keys, v, counts, room, relative)
+        places, values = sources.places, sources.values
+        queries, counts = self.queries(x, t), self.counts(places, sources.masses)
+        room, relative = self.slack(t).at(queries, sources.gain)
+        top = engines.engine(sources.engine, "top", len(x), len(places), x.shape[1]).top
+        mean, best, leader = top(queries, places, values, counts, room, relative)
         if self.counting == "error":
-            backwards = top(queries, keys[::-1].copy(), v[::-1].copy(), counts[::-1].copy(), room, relative)
-            self._refuse_ties(leader != len(keys) - 1 - backwards[2], leader, t)
-        return Heard(v[leader] if self.counting == "first" else mean, gain * best)
+            backwards = top(queries, places[::-1].copy(), values[::-1].copy(), counts[::-1].copy(), room, relative)
+            self._refuse_ties(leader != len(places) - 1 - backwards[2], leader, t)
+        return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
