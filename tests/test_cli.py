@@ -126,6 +126,29 @@ def test_tokens_masses_and_matrices_from_files(tmp_path: Path, capsys: pytest.Ca
     assert read(again).data["law"]["heads"][0]["V"] == [[0, 1], [1, 0]]
 
 
+def test_values_that_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ("-3e0", "-t", "-2"):
+        assert simulate(*SOFT, "--beta", value) == 0
+    assert "beta=-2" in capsys.readouterr().out
+
+
+def test_flags_replace_a_law_and_a_motion(toml: Path, tmp_path: Path) -> None:
+    assert (
+        simulate(toml, "--law", "hardmax", "--motion", "layers", "--alpha", "0.5", "--store", tmp_path / "a.zarr") == 0
+    )
+    run = af.load(tmp_path / "a.zarr")
+    assert isinstance(run.law, af.Hardmax)
+    assert isinstance(run.motion, af.Layers)
+    assert (run.motion.gamma, run.motion.alpha) == (None, 0.5)
+    np.savetxt(tmp_path / "x.csv", np.eye(2), delimiter=",")
+    assert simulate(toml, "--tokens", tmp_path / "x.csv") == 0
+
+
+def test_a_bad_plot_is_refused_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(*SOFT, "--store", tmp_path / "run.zarr", "--plot", tmp_path / "run.doc") == 2
+    assert not (tmp_path / "run.zarr").exists()
+
+
 BAD: dict[str, tuple[list[str], str]] = {
     "nothing": ([], "does not say 'tokens'"),
     "no law": ([*BASE], "does not say 'law'"),
@@ -149,6 +172,11 @@ BAD: dict[str, tuple[list[str], str]] = {
     "n a word": ([*SOFT, "--n", "many"], "n is 'many'"),
     "normalized a word": ([*SPHERE, "--normalized", "no"], "normalized is 'no'"),
     "seconds a word": ([*SOFT, "--seconds", "long"], "seconds is 'long'"),
+    "until beyond float64": ([*SOFT, "--until", "1" + 400 * "0"], "beyond the range of float64"),
+    "store where none can be": ([*SOFT, "--store", "/proc/run.zarr"], "cannot be made"),
+    "tol without clusters": ([*SOFT, "--tol", "1"], "add clusters"),
+    "too many tokens": ([*SOFT, "--n", "99999999999"], "not enough memory"),
+    "an empty path": ([*SOFT, "--store", ""], "expected a path"),
     "plot of unknown kind": ([*SOFT, "--plot", "run.xyz"], "xyz"),
 }  # fmt: skip
 
@@ -176,6 +204,11 @@ def test_bad_input_is_one_sentence(
         (TOML + "[stop]\nnever = true\n", "[stop] has an unknown key 'never'"),
         (TOML.replace("[law]\n", "[law\n"), "is not TOML"),
         ("law = 3\nmotion = 1\ntokens = 2\nuntil = 1\n", "expected a table [tokens]"),
+        (TOML + "[output]\nstore = 5\n", "store is 5, expected a path"),
+        (
+            TOML.replace("gamma = 0.1", "V = [[1, 0], [0, 1]]\nfeed_forward = 3").replace("layers", "flow"),
+            "feed_forward is 3",
+        ),
     ],
 )
 def test_bad_toml_is_one_sentence(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,6 +217,23 @@ def test_bad_toml_is_one_sentence(text: str, message: str, tmp_path: Path, capsy
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
+
+
+def test_unknown_flags_and_commands_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["simulate", "--bogus", "1"], ["frobnicate"]):
+        with pytest.raises(SystemExit) as left:
+            main(arguments)
+        assert left.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_complex_and_empty_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "c.npy", np.ones((2, 2)) * 1j)
+    (tmp_path / "e.csv").write_text("")
+    (tmp_path / "h.csv").write_text("x,y\n1,2\n")
+    for name, message in (("c.npy", "tokens are complex"), ("e.csv", "empty"), ("h.csv", "without a header")):
+        assert simulate("--tokens", tmp_path / name, "--until", "3", *SOFT[10:]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_existing_and_foreign_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,11 @@ import attnflow as af
 LAYERS = af.Layers(gamma=0.5)
 X = [[1.0, 0.0], [0.0, 1.0]]
 
+
+def run(**keywords: Any) -> Any:
+    return af.simulate(X, af.Softmax(), LAYERS, 5, **keywords)
+
+
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "nan tokens": (lambda: af.Softmax().attend([[np.nan, 1.0]]), "not finite in row 0"),
     "infinite tokens": (lambda: af.simulate([[1.0], [np.inf]], af.Softmax(), LAYERS, 1), "not finite in row 1"),
@@ -38,7 +43,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: af.simulate(X, af.Softmax(), af.Layers(gamma=lambda t: 1 - t), 9),
         r"gamma\(1\) is 0",
     ),
-    "gamma a word": (lambda: af.Layers(gamma="fast"), "expected a number or a function of time"),  # type: ignore[arg-type]
+    "gamma a word": (lambda: af.Layers(gamma="fast"), "gamma is 'fast', expected a number"),  # type: ignore[arg-type]
     "gamma and alpha": (lambda: af.Layers(gamma=0.1, alpha=1.0), "exactly one of gamma, alpha and V"),
     "nothing": (lambda: af.Layers(), "exactly one of gamma, alpha and V"),
     "negative delta": (lambda: af.Localmax(delta=-1.0), "delta is -1, expected a finite number at least 0"),
@@ -81,7 +86,26 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "rtol 0": (lambda: af.Flow(rtol=0.0), "rtol is 0"),
     "no such time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(7), "expected a time of the run, 0 to 5"),
     "half a layer": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(2.5), "give a whole number"),
-    "scores overflow": (lambda: af.Softmax().attend([[1e200], [1.0]]), "leave the range of float64"),
+    "tokens too large": (lambda: af.Softmax().attend([[1e200], [1.0]]), "of size 1e\\+200"),
+    "tokens too small": (lambda: af.Hardmax().attend([[1e-170], [-1e-170]]), "of size 1e-170"),
+    "scores overflow": (lambda: af.Softmax(B=[[1e100]]).attend([[1e140], [1.0]]), "leave the range of float64"),
+    "top scores overflow": (lambda: af.Hardmax(B=[[1e100]]).attend([[1e140], [1.0]]), "leave the range of float64"),
+    "tokens as strings": (lambda: af.Hardmax().attend([["1"], ["2"]]), "not an array of numbers"),
+    "complex B": (lambda: af.Softmax(B=np.array([[1 + 2j]])), "B is complex"),
+    "complex masses": (lambda: af.Softmax().attend(X, masses=[1j, 1.0]), "masses are complex"),
+    "gamma true": (lambda: af.Layers(gamma=True), "gamma is True"),
+    "beta beyond float64": (lambda: af.Softmax(beta=10**400), "beyond the range of float64"),
+    "until a string": (lambda: af.simulate(X, af.Softmax(), LAYERS, "5"), "until is '5'"),  # type: ignore[arg-type]
+    "record nested": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record=[[1, 2]]), "record is"),  # type: ignore[list-item]
+    "record half a step": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, record=1.5), "record is 1.5"),
+    "seed a word": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5, seed="x"), "seed is 'x'"),  # type: ignore[arg-type]
+    "a watcher alone": (lambda: run(watch=af.watch.Converged()), "expected a list of watchers"),
+    "a watcher's class": (lambda: run(watch=[af.watch.Converged]), "expected a list of watchers"),
+    "a function that fails": (lambda: af.Softmax(beta=lambda t: 1 / t).attend(X), "beta, a function of time, failed"),
+    "a store that is a number": (lambda: run(store=5), "store is 5, expected a path"),
+    "load a number": (lambda: af.load(5), "path is 5, expected a path"),  # type: ignore[arg-type]
+    "not-a-number time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(np.nan), "finite times"),
+    "normalized a word": (lambda: af.SphereFlow(normalized="no"), "normalized is 'no'"),  # type: ignore[arg-type]
     "seed of a cloud": (lambda: af.tokens.gaussian(3, 2, seed=-1), "seed is -1"),
     "fraction of a token": (lambda: af.tokens.gaussian(2.5, 2), "expected a whole number"),  # type: ignore[arg-type]
     "empty cube": (lambda: af.tokens.uniform(2, 2, low=1.0, high=1.0), "expected low < high"),

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 SIMULATE = """\
 Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
@@ -83,16 +83,26 @@ FLAGS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose refusals are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and leave."""
+        print(f"attnflow: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="attnflow",
         description="The laboratory for self-attention dynamics: tokens as interacting particles.",
+        epilog="attnflow simulate --help has examples and a configuration file to start from.",
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     simulate = commands.add_parser(
         "simulate",
-        help="let tokens move under a law of attention",
+        help="let tokens move under a law of attention, from flags or a TOML file",
         description=SIMULATE,
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -103,10 +113,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Join flags to values that begin with a minus, which argparse would take for flags: --beta -3e2."""
+    joined: list[str] = []
+    for argument in arguments:
+        flag = joined[-1].removeprefix("--") if joined else ""
+        if flag in FLAGS and argument.startswith("-") and argument.removeprefix("--").split("=")[0] not in FLAGS:
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, or 2 after one sentence on standard error."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     from attnflow import InputError, __version__
 
     if given.version:
@@ -118,42 +140,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _simulate(vars(given))
     except InputError as error:
-        print(f"attnflow: {error}", file=sys.stderr)
-        return 2
+        sentence = str(error)
+    except MemoryError:
+        sentence = "not enough memory for so many tokens or records: ask for fewer"
+    except OSError as error:
+        sentence = f"{error.filename or 'the output'} cannot be used ({error.strerror}): choose another place"
     except KeyboardInterrupt:
-        print("attnflow: interrupted; a run with a store goes on when the command is repeated", file=sys.stderr)
-        return 130
+        sentence = "interrupted; a run with a store goes on from its last checkpoint when the command is repeated"
+    print(f"attnflow: {sentence}", file=sys.stderr)
+    return 2
 
 
 def _simulate(given: dict[str, Any]) -> int:
-    from attnflow import config, measure, watch
+    from attnflow import config, figures, measure, watch
+    from attnflow.inputs import InputError
     from attnflow.simulate import simulate
-    from attnflow.storage import Store, opened
+    from attnflow.storage import opened
 
     settings = config.read(given["config"]) if given["config"] else config.Config({}, Path())
     for flag, (table, key, _) in FLAGS.items():
         if given[flag] is not None:
-            place = settings.data if table is None else settings.data.setdefault(table, {})
-            place[key] = _value(given[flag])
-    arguments, output = settings.arguments, settings.output
+            settings.set(table, key, _value(given[flag]))
+    arguments, output = settings.arguments(), settings.output
+    if "plot" in output:
+        figures.destination(output["plot"])
     store = Path(output["store"]) if "store" in output else None
-    if store is not None and store.exists() and "results" in opened(store, "r").attrs["attnflow"]:
-        print(
-            f"attnflow: {store} holds a finished run: choose another name, or remove it first",
-            file=sys.stderr,
-        )
-        return 2
+    if store is not None:
+        if store.exists() and "results" in opened(store, "r").attrs["attnflow"]:
+            raise InputError(f"{store} holds a finished run: choose another name, or remove it first")
+        arguments["watch"].append(config.Remembered(store, settings.text()))
     if sys.stderr.isatty():
         arguments["watch"].append(watch.Progress())
     begin = time.perf_counter()
     run = simulate(**arguments, store=store)
     seconds = time.perf_counter() - begin
-    if store is not None:
-        Store(store, opened(store, "r+")).annotate(config=settings.text())
     if "plot" in output:
-        from attnflow.figures import save
-
-        save(run.plot(), output["plot"])
+        figures.save(run.plot(), output["plot"])
     end = measure.summary(run)
     rows = {
         "tokens": f"{run.tokens.shape[1]} in dimension {run.tokens.shape[2]}",
@@ -169,7 +191,7 @@ def _simulate(given: dict[str, Any]) -> int:
         **output,
     }
     for name, value in rows.items():
-        print(f"{name:<10}{value}")
+        print(f"{name:<10}{value}", flush=True)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -65,7 +66,20 @@ class Config:
     data: dict[str, Any]
     folder: Path
 
-    @property
+    def __post_init__(self) -> None:
+        for name in TABLES:
+            if not isinstance(self.data.get(name, {}), dict):
+                raise InputError(f"'{name}' is {self.data[name]!r}, expected a table [{name}]")
+
+    def set(self, table: str | None, key: str, value: Any) -> None:
+        """Put a value over what the file says; another law, motion or cloud takes the parameters of the first away."""
+        place = self.data if table is None else self.data.setdefault(table, {})
+        if key in ("name", "cloud", "file") and place.get(key) != value:
+            place.clear()
+        for other in {"gamma", "alpha"} - {key} if key in ("gamma", "alpha") else ():
+            place.pop(other, None)
+        place[key] = value
+
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `simulate`, the store left out."""
         data = self.data
@@ -73,9 +87,6 @@ class Config:
         for name in ("tokens", "law", "motion", "until"):
             if name not in data:
                 raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
-        for name in TABLES:
-            if not isinstance(data.get(name, {}), dict):
-                raise InputError(f"'{name}' is {data[name]!r}, expected a table [{name}]")
         optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine") if name in data}
         if "seed" in data and (type(data["seed"]) is not int or data["seed"] < 0):
             raise InputError(f"seed is {data['seed']!r}, expected a whole number, at least 0")
@@ -95,6 +106,9 @@ class Config:
         """Return where to store and to plot."""
         output: dict[str, str] = self.data.get("output", {})
         _known(output, ("store", "plot"), "[output]")
+        for name, path in output.items():
+            if not isinstance(path, str) or not path:
+                raise InputError(f"{name} is {path!r}, expected a path")
         return output
 
     def text(self) -> str:
@@ -140,7 +154,7 @@ class Config:
     def _built(self, kind: type[Any], table: dict[str, Any], where: str) -> Any:
         given = {k: v for k, v in table.items() if k != "name"}
         where = f"{where} {table.get('name', '')}".strip()
-        _known(given, [field.name for field in fields(kind)], where)
+        _known(given, [field.name for field in fields(kind) if field.init], where)
         return kind(**{k: self._parameter(k, v) for k, v in given.items()})
 
     def _parameter(self, name: str, value: Any) -> Any:
@@ -149,6 +163,8 @@ class Config:
         if name in SCHEDULES and isinstance(value, str):
             return Schedule(value)
         if name == "feed_forward":
+            if not isinstance(value, dict):
+                raise InputError(f"feed_forward is {value!r}, expected a table such as {{activation = 'tanh'}}")
             return self._built(FeedForward, value, "feed_forward")
         return value
 
@@ -162,13 +178,28 @@ class Config:
             raise InputError(f"{what} should come from {value}, which is not a file: give a .csv or .npy file")
         try:
             if path.suffix == ".npy":
-                return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-            table = np.loadtxt(path, delimiter=",", ndmin=2)
+                return np.asarray(np.load(path, allow_pickle=False))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an empty file is refused below, as an empty cloud
+                table = np.loadtxt(path, delimiter=",", ndmin=2)
             return table.ravel() if what == "masses" else table
-        except (ValueError, OSError, EOFError) as error:
-            raise InputError(
-                f"{value} cannot be read as numbers for {what} ({error}): give a .csv or .npy file"
-            ) from None
+        except (ValueError, OSError, EOFError):
+            expected = "a .csv file of numbers separated by commas, without a header, or a .npy file"
+            raise InputError(f"{value} cannot be read as numbers for {what}: give {expected}") from None
+
+
+@dataclass
+class Remembered(watch.Watcher):
+    """Write the configuration to the store as soon as there is one."""
+
+    store: Path
+    text: str
+
+    def begin(self, start: watch.Start) -> None:
+        """Write it."""
+        from attnflow.storage import Store, opened
+
+        Store(self.store, opened(self.store, "r+")).annotate(config=self.text)
 
 
 def read(path: Path) -> Config:
@@ -199,6 +230,8 @@ def _record(value: Any) -> watch.Record:
 
 def _stops(table: dict[str, Any]) -> list[watch.Watcher]:
     _known(table, ("converged", "clusters", "tol", "seconds"), "[stop]")
+    if "tol" in table and "clusters" not in table:
+        raise InputError("tol joins tokens to clusters, but no number of clusters to stop at was given: add clusters")
     stops: list[watch.Watcher] = []
     if "converged" in table:
         stops.append(watch.Converged(table["converged"]))

@@ -81,7 +81,9 @@ def _functions(value: Any) -> Iterator[Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
+    return (
+        {field.name: getattr(value, field.name) for field in fields(value) if field.init} if is_dataclass(value) else {}
+    )
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,23 +18,29 @@ Scalar: TypeAlias = float | Callable[[float], float]
 Matrix: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
 
 MASS_RATIO = 1e140
+SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
 
 
 class InputError(ValueError):
     """What was given cannot be used; the message says what was expected and what to do."""
 
 
+def _real(value: ArrayLike, what: str, wanted: str) -> Array:
+    """Return a float64 array of real numbers."""
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} not an array of numbers: give {wanted}") from None
+    if given.dtype.kind == "c":
+        raise InputError(f"{what} complex: give {wanted}, all real")
+    if given.dtype.kind not in "biuf" and given.size:
+        raise InputError(f"{what} not an array of numbers: give {wanted}")
+    return np.array(given, dtype=np.float64, order="C")
+
+
 def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
-    try:
-        given = np.asarray(tokens)
-        if np.iscomplexobj(given):
-            raise InputError(f"{name} are complex: give real coordinates (stack real and imaginary parts)")
-        x = np.array(given, dtype=np.float64, order="C")
-    except InputError:
-        raise
-    except (TypeError, ValueError):
-        raise InputError(f"{name} are not an array of numbers: give n rows of d real numbers") from None
+    x = _real(tokens, f"{name} are", "n rows of d numbers")
     if x.ndim == 1 and x.size:
         raise InputError(f"{name} have shape {x.shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
     if x.ndim != 2:
@@ -43,6 +50,9 @@ def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     if not np.isfinite(x).all():
         bad = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         raise InputError(f"{name} hold a value that is not finite in row {bad}: remove or replace that row")
+    largest = float(np.abs(x).max())
+    if 0 < largest < SMALLEST_CLOUD or largest > LARGEST_CLOUD:
+        raise InputError(f"{name} are of size {largest:.3g}, where scores leave float64: multiply them by a constant")
     return x
 
 
@@ -50,10 +60,7 @@ def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
     """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other."""
     if masses is None:
         return None
-    try:
-        w = np.array(masses, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("masses are not numbers: give one positive number per token") from None
+    w = _real(masses, "masses are", "one positive number per token")
     if w.shape != (n,):
         raise InputError(f"masses have shape {w.shape}, expected ({n},): give one positive number per token")
     if not (np.isfinite(w).all() and (w > 0).all()):
@@ -66,15 +73,24 @@ def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
 
 def square(matrix: ArrayLike, name: str) -> Array:
     """Check a square matrix of finite numbers."""
-    try:
-        m = np.array(matrix, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is not a matrix of real numbers: give d rows of d numbers") from None
+    m = _real(matrix, f"{name} is", "d rows of d numbers")
     if m.ndim != 2 or m.shape[0] != m.shape[1] or m.size == 0:
         raise InputError(f"{name} has shape {m.shape}, expected a square matrix (d, d)")
     if not np.isfinite(m).all():
         raise InputError(f"{name} holds a value that is not finite: give finite entries")
     return m
+
+
+def called(function: Callable[[float], Any], t: float, name: str) -> Any:
+    """Return the value at time t of a parameter that is a function; say so if it fails."""
+    try:
+        return function(t)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{name}, a function of time, failed at t = {t:g} ({error}): give one defined there"
+        ) from error
 
 
 def constant_matrix(matrix: Matrix, name: str) -> Matrix:
@@ -86,7 +102,7 @@ def matrix_at(matrix: Matrix, t: float, d: int, name: str) -> Array | None:
     """Value at time t of a parameter that passed `constant_matrix`, for tokens in dimension d."""
     if matrix is None:
         return None
-    m = square(matrix(t), f"{name}({t:g})") if callable(matrix) else np.asarray(matrix, dtype=np.float64)
+    m = square(called(matrix, t, name), f"{name}({t:g})") if callable(matrix) else np.asarray(matrix, dtype=np.float64)
     if m.shape[0] != d:
         raise InputError(f"{name} has shape {m.shape}, but the tokens have dimension {d}: give a {d} by {d} matrix")
     return m
@@ -102,10 +118,14 @@ def number(
     value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:
     """Check a finite real number in a range: above < value, least <= value <= most."""
+    if isinstance(value, str | bool | np.bool_):
+        raise InputError(f"{name} is {value!r}, expected a number")
     try:
         real = float(value)
+    except OverflowError:
+        raise InputError(f"{name} is beyond the range of float64: give a smaller number") from None
     except (TypeError, ValueError):
-        raise InputError(f"{name} is {value!r}, expected a number or a function of time") from None
+        raise InputError(f"{name} is {value!r}, expected a number") from None
     if math.isfinite(real) and real > above and least <= real <= most:
         return real
     low = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else ""
@@ -114,9 +134,16 @@ def number(
     raise InputError(f"{name} is {real:g}, expected a finite number{' ' + wanted if wanted else ''}")
 
 
+def whole(value: Any, name: str, least: int) -> int:
+    """Check a whole number, at least `least`."""
+    if not number(value, name, least=least).is_integer():
+        raise InputError(f"{name} is {value}, expected a whole number")
+    return int(value)
+
+
 def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:
     """Value at time t of a number or a function of time, checked against its bounds."""
-    return number(parameter(t), f"{name}({t:g})", **bounds) if callable(parameter) else float(parameter)
+    return number(called(parameter, t, name), f"{name}({t:g})", **bounds) if callable(parameter) else float(parameter)
 
 
 def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> Array:
@@ -129,6 +156,14 @@ def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> A
 def constant_number(parameter: Scalar, name: str, **bounds: float) -> Scalar:
     """Check a parameter when it is a value; a function of time is checked whenever it is called."""
     return parameter if callable(parameter) else number(parameter, name, **bounds)
+
+
+def location(path: Any, name: str) -> Path:
+    """Check that a path is one."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(f"{name} is {path!r}, expected a path such as 'run.zarr'") from None
 
 
 def one_of(value: str, names: Iterable[str], what: str) -> str:

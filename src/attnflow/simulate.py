@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from attnflow import engines
 from attnflow.describe import describe, varying
-from attnflow.inputs import Array, InputError, cloud, mass_vector, number, one_of
+from attnflow.inputs import Array, InputError, cloud, location, mass_vector, number, one_of, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion, Stretch
 from attnflow.storage import MemoryRecording, Store
@@ -69,12 +70,18 @@ def simulate(
     >>> run.tokens.shape, run.stopped
     ((501, 200, 2), 'reached step 500, as asked')
     """
-    x, until, hearing = _checked(tokens, law, motion, until, masses, engine)
+    x, until, hearing = _checked(tokens, law, motion, until, masses, engine, watch)
+    seed = None if seed is None else whole(seed, "seed", least=0)
+    if store is not None and not all(map(is_dataclass, (law, motion))):
+        raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
     about: dict[str, Any] = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
-        "record": repr(rule(record)), "start": _digest(x, hearing.masses, _varying(hearing, motion, 0)),
+        "record": repr(rule(record)), "tokens": _digest(x), "masses": _digest(hearing.masses),
+        "functions of time": _varying(hearing, motion, 0),
     }  # fmt: skip
-    recording = MemoryRecording() if store is None else Store.open_or_create(Path(store), about, x, hearing.masses)
+    recording = (
+        MemoryRecording() if store is None else Store.open_or_create(location(store, "store"), about, x, hearing.masses)
+    )
     results = recording.finished
     if results is None:
         results = _run(x, hearing, motion, until, Recorder(record, recording), watch)
@@ -87,7 +94,7 @@ def _run(
     x: Array, hearing: Hearing, motion: Motion, until: float, recorder: Recorder, watch: Sequence[Watcher]
 ) -> dict[str, Any]:
     """The loop, from the start or from the last checkpoint; return how it ended."""
-    t, state, recording = (0 if motion.discrete else 0.0), None, recorder.recording
+    t, state, origin, recording = (0 if motion.discrete else 0.0), None, x, recorder.recording
     if (saved := recording.resume()) is not None:
         t, x, state, notes = saved
         recorder.resume(notes["recorder"])
@@ -96,7 +103,7 @@ def _run(
     checkpoint = next((watcher for watcher in watch if isinstance(watcher, Checkpoint)), Checkpoint())
     watchers = [*watch, recorder, *([] if checkpoint in watch else [checkpoint])]
     for watcher in watchers:
-        watcher.begin(Start(t, x, until, motion.discrete))
+        watcher.begin(Start(t, x, until, motion.discrete, origin))
 
     stepper, stopped = motion.start(hearing, x, t, state), None
     while stopped is None:
@@ -114,12 +121,20 @@ def _run(
 
 
 def _checked(
-    tokens: ArrayLike, law: Law, motion: Motion, until: float, masses: ArrayLike | None, engine: str
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    masses: ArrayLike | None,
+    engine: str,
+    watch: Sequence[Watcher],
 ) -> tuple[Array, float, Hearing]:
     if not isinstance(law, Law):
         raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
     if not isinstance(motion, Motion):
         raise InputError(f"motion is {motion!r}, expected a motion such as Layers(gamma=0.1)")
+    if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
+        raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")
     x = cloud(tokens)
     hearing = Hearing(law, mass_vector(masses, len(x)), one_of(engine, engines.CHOICES, "engine"))
     end = number(until, "until", above=0.0)
@@ -133,25 +148,19 @@ def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:
     return varying(hearing.law, t) + varying(motion, t)
 
 
-def _digest(x: Array, masses: Array | None, values: list[Any]) -> str:
-    """Fingerprint of the start: tokens, masses, and functions of time at 0."""
-    parts = (
-        x.tobytes(),
-        repr(x.shape).encode(),
-        b"" if masses is None else masses.tobytes(),
-        repr(values).encode(),
-    )
-    return hashlib.sha256(b"|".join(parts)).hexdigest()
+def _digest(array: Array | None) -> str | None:
+    """Fingerprint of an array, to tell runs apart."""
+    return None if array is None else hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
 
 
 def _cut(stretch: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stretch:
-    """End the stretch where tokens leave the range of float64, or where a watcher says stop."""
+    """End the stretch where tokens leave the range of float64, or where the first watcher says stop."""
     if not np.isfinite(stretch.after[1]).all():
         k = int(np.isfinite(stretch.tokens).all(axis=(1, 2)).argmin())
         i = int((~np.isfinite(stretch.tokens[k]).all(axis=1)).argmax())
         at = when(motion.discrete)(stretch.times[k])
-        return stretch.cut(k, f"token {i} left the range of float64 at {at}: use rescaled layers, or a shorter run")
-    for watcher in watchers:
-        if stretch.ended is None and (stop := watcher.stop(stretch)) is not None:
-            stretch = stretch.cut(*stop)
-    return stretch
+        return stretch.cut(k, f"token {i} left the range of float64 at {at}; {motion.hint}")
+    if stretch.ended is not None:
+        return stretch
+    stops = [stop for watcher in watchers if (stop := watcher.stop(stretch)) is not None]
+    return stretch.cut(*min(stops, key=lambda stop: stop[0])) if stops else stretch

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,9 @@ class Store:
             raise InputError(f"the folder {path.parent} does not exist: create it first")
         records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
         kind, fill = ("int64", -1) if isinstance(about["until"], int) else ("float64", np.nan)
-        building = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        building = path.parent
         try:
+            building = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
             mine = {"attnflow": {"format": FORMAT, "run": about, "versions": versions()}}
             group = zarr.create_group(building, attributes=mine)
             _array(group, "time", kind, fill, (0,), (records,), ["time"])
@@ -121,8 +123,11 @@ class Store:
                 group["masses"][:] = masses
             building.chmod(0o777 & ~_umask())
             building.rename(path)
+        except OSError as error:
+            _remove(building, path)
+            raise InputError(f"{path} cannot be made ({error.strerror}): choose another place") from None
         except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
+            _remove(building, path)
             raise
         return cls(path, zarr.open_group(path, mode="r+"))
 
@@ -135,7 +140,7 @@ class Store:
         theirs, ours = store.about["run"], json.loads(json.dumps(about))
         different = [name for name in ours if theirs.get(name) != ours[name]]
         if different:
-            raise InputError(f"{path} holds another run, with a different {different[0]}: choose another store")
+            raise InputError(f"{path} holds another run (compare {different[0]}): choose another store")
         return store
 
     @property
@@ -151,9 +156,13 @@ class Store:
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records; whole chunks go to disk."""
-        self.pending.append((times.copy(), tokens.copy()))
-        while sum(len(t) for t, _ in self.pending) >= self.chunk:
-            self._write(self.chunk)
+        while len(times):
+            waiting = sum(len(t) for t, _ in self.pending)
+            taken = min(self.chunk - waiting, len(times))
+            self.pending.append((times[:taken].copy(), tokens[:taken].copy()))
+            times, tokens = times[taken:], tokens[taken:]
+            if waiting + taken == self.chunk:
+                self._write()
 
     def reserve(self, count: int) -> None:
         """Do nothing: the disk grows as it goes."""
@@ -163,13 +172,13 @@ class Store:
         times, tokens = zip(none, *self.pending, strict=True)
         return np.concatenate(times), np.concatenate(tokens)
 
-    def _write(self, count: int) -> None:
+    def _write(self) -> None:
         times, tokens = self._unwritten()
-        start = self.time.shape[0]
+        start, end = self.time.shape[0], self.time.shape[0] + len(times)
         for array, data in ((self.time, times), (self.tokens, tokens)):
-            array.resize((start + count, *array.shape[1:]))
-            array[start : start + count] = data[:count]
-        self.pending = [(times[count:], tokens[count:])]
+            array.resize((end, *array.shape[1:]))
+            array[start:end] = data
+        self.pending = []
 
     def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
         """Write all that is needed to go on from here: the stepper's numbers, and notes of plain data."""
@@ -197,19 +206,22 @@ class Store:
 
     def finish(self, **results: Any) -> None:
         """Write what is left, and how the run ended."""
-        left = sum(len(t) for t, _ in self.pending)
-        if left:
-            self._write(left)
+        if self.pending:
+            self._write()
         self.annotate(results=results)
         (self.path / CHECKPOINT).unlink(missing_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Zarr warns that this convenience for xarray is not in its standard yet
+            _zarr().consolidate_metadata(self.path)
 
     def annotate(self, **entries: Any) -> None:
         """Add to what the store says of itself."""
+        self.group = _zarr().open_group(self.path, mode="r+")
         self.group.attrs["attnflow"] = {**self.about, **entries}
 
     def arrays(self) -> tuple[NDArray[Any], Callable[[], Array]]:
         """Return the times, and how to read the tokens."""
-        return self.time[:], lambda: self.tokens[:]
+        return read_array(self.path, self.time), lambda: read_array(self.path, self.tokens)
 
 
 def _array(
@@ -226,6 +238,12 @@ def _array(
         name, shape=shape, chunks=chunks, dtype=kind, fill_value=fill, dimension_names=names,
         compressors=[codecs.ZstdCodec(level=1), codecs.Crc32cCodec()],
     )  # fmt: skip
+
+
+def _remove(building: Path, path: Path) -> None:
+    """Remove a store that was being built, which is not yet at its path."""
+    if building != path.parent:
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def _umask() -> int:
@@ -272,6 +290,18 @@ def opened(path: Path, mode: str) -> Any:
     return group
 
 
+def read_array(path: Path, array: Any, count: int | None = None) -> NDArray[Any]:
+    """Read an array of a store, or its first entries, refusing silent gaps and damaged chunks."""
+    name, chunks = array.basename, array.nchunks if count is None else -(-count // array.chunks[0])
+    if array.nchunks_initialized < chunks:
+        raise InputError(f"{path} is damaged: parts of '{name}' are missing; use another copy, or run again")
+    try:
+        data: NDArray[Any] = array[...] if count is None else array[:count]
+    except Exception:
+        raise InputError(f"{path} is damaged: '{name}' cannot be read; use another copy, or run again") from None
+    return data
+
+
 def read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]:
     """Return what a store says of itself, and its times, tokens and masses."""
     group = opened(path, "r")
@@ -279,17 +309,7 @@ def read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]
     names = ["time", "tokens", *(["masses"] if "masses" in group else [])]
     saved = None if "results" in about else _checkpoint(path)
     written = None if "results" in about else 0 if saved is None else int(saved["written"])
-    data = []
-    for name in names:
-        array = group[name]
-        count = None if name == "masses" else written
-        chunks = array.nchunks if count is None else -(-count // array.chunks[0])
-        if array.nchunks_initialized < chunks:
-            raise InputError(f"{path} is damaged: parts of '{name}' are missing; use another copy, or run again")
-        try:
-            data.append(array[:count] if count is not None else array[...])
-        except Exception:
-            raise InputError(f"{path} is damaged: '{name}' cannot be read; use another copy, or run again") from None
+    data = [read_array(path, group[name], None if name == "masses" else written) for name in names]
     times, tokens = data[:2]
     if saved is not None:
         times, tokens = np.concatenate([times, saved["times"]]), np.concatenate([tokens, saved["tokens"]])

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnflow.inputs import Array, InputError, number
-
-
-def _count(value: int, name: str, least: int = 1) -> int:
-    if not number(value, name, least=least).is_integer():
-        raise InputError(f"{name} is {value}, expected a whole number")
-    return int(value)
+from attnflow.inputs import Array, InputError, number, whole
 
 
 def _draw(n: int, d: int, seed: int) -> tuple[np.random.Generator, tuple[int, int]]:
-    return np.random.default_rng(_count(seed, "seed", least=0)), (_count(n, "n"), _count(d, "d"))
+    return np.random.default_rng(whole(seed, "seed", least=0)), (whole(n, "n", least=1), whole(d, "d", least=1))
 
 
 def gaussian(n: int, d: int, seed: int = 0) -> Array:
@@ -59,7 +53,7 @@ def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
            [-1.,  0.],
            [-0., -1.]])
     """
-    turns = angle + 2 * np.pi * np.arange(_count(k, "k")) / k
+    turns = angle + 2 * np.pi * np.arange(whole(k, "k", least=1)) / k
     return number(radius, "radius", above=0.0) * np.column_stack([np.cos(turns), np.sin(turns)])
 
 
@@ -72,8 +66,8 @@ def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
            [ 1., -1.],
            [ 1.,  1.]])
     """
-    axis = np.linspace(number(low, "low"), number(high, "high"), _count(k, "k"))
-    return np.stack(np.meshgrid(*[axis] * _count(d, "d"), indexing="ij"), axis=-1).reshape(-1, d)
+    axis = np.linspace(number(low, "low"), number(high, "high"), whole(k, "k", least=1))
+    return np.stack(np.meshgrid(*[axis] * whole(d, "d", least=1), indexing="ij"), axis=-1).reshape(-1, d)
 
 
 def orthogonal(n: int, d: int | None = None) -> Array:
@@ -83,7 +77,7 @@ def orthogonal(n: int, d: int | None = None) -> Array:
     array([[1., 0., 0.],
            [0., 1., 0.]])
     """
-    dimension = _count(n if d is None else d, "d")
+    dimension = whole(n if d is None else d, "d", least=1)
     if dimension < n:
         raise InputError(f"{n} orthogonal tokens do not fit in dimension {dimension}: give d >= n")
-    return np.eye(_count(n, "n"), dimension)
+    return np.eye(whole(n, "n", least=1), dimension)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError
+from attnflow.inputs import Array, InputError, location
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
+
+UNFINISHED = "not finished: this is its last checkpoint"
 
 
 class Trajectory:
@@ -99,7 +101,7 @@ class Trajectory:
         """
         wanted = np.asarray(t, dtype=np.float64)
         if wanted.ndim > 1 or not np.isfinite(wanted).all():
-            raise InputError(f"t has shape {wanted.shape}, expected one finite time or a list of them")
+            raise InputError("t holds more than a list of finite times: give one time, or a list of them")
         states = [self._at(float(moment)) for moment in wanted.ravel()]
         return states[0] if wanted.ndim == 0 else np.stack(states)
 
@@ -110,7 +112,7 @@ class Trajectory:
         if self.times[k] == t:
             return self.tokens[k].copy()
         if self.law is None or self.motion is None:
-            raise InputError("this run was loaded without its functions of time, so it can only give recorded times")
+            raise InputError("this run was loaded without its law or motion, so it can only give recorded times")
         if self.motion.discrete and not t.is_integer():
             raise InputError(f"t is {t:g}, but layers are counted: give a whole number")
         hearing = Hearing(self.law, self.masses, self.about["engine"])
@@ -126,14 +128,16 @@ class Trajectory:
     def seen(self, k: int = -1) -> Array:
         """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
         if self.motion is None:
-            raise InputError("this run was loaded without its functions of time: what its law sees is not known")
+            raise InputError("this run was loaded without its motion: what its law sees is not known")
         return self.motion.seen(self.tokens[k], self.times[k].item())
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`."""
         from attnflow.storage import Store
 
-        store = Store.create(Path(path), self.about, self.tokens[0], self.masses)
+        if self.stopped == UNFINISHED:
+            raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
+        store = Store.create(location(path, "path"), self.about, self.tokens[0], self.masses)
         store.append(self.times, self.tokens)
         store.finish(stopped=self.stopped, report=self.report)
 
@@ -179,14 +183,21 @@ def load(path: str | Path) -> Trajectory:
 
     A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
     function of time, which is not stored.
+
+    >>> import tempfile, attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run.zarr")
+    ...     load(f"{folder}/run.zarr").law
+    Softmax(beta=1.0, B=None)
     """
     from attnflow.describe import rebuild
     from attnflow.storage import read
 
-    about, times, tokens, masses = read(Path(path))
+    about, times, tokens, masses = read(location(path, "path"))
     if len(times) == 0:
         raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
-    results = about.get("results", {"stopped": "not finished: this is its last checkpoint", "report": {}})
+    results = about.get("results", {"stopped": UNFINISHED, "report": {}})
     return Trajectory(
         times,
         tokens,

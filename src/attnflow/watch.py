@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.geometry import single_linkage
-from attnflow.inputs import Array, InputError, number
+from attnflow.inputs import Array, InputError, number, whole
 from attnflow.motions import Stretch
 
 # A recording of every step goes over to every second step, then every fourth, each time it has grown by this.
@@ -23,12 +23,16 @@ RECORD_BYTES = 1 << 30
 
 
 class Start(NamedTuple):
-    """What a run tells its watchers at the beginning: where it starts, where it goes and in which kind of time."""
+    """What a run tells its watchers at the beginning: where it is, where it goes, in which kind of time.
+
+    After an interruption (t, x) is the last checkpoint; `origin` is the initial cloud in any case.
+    """
 
     t: float
     x: Array
     until: float
     discrete: bool
+    origin: Array
 
 
 class Watcher:
@@ -76,7 +80,7 @@ class Converged(Watcher):
 
     def begin(self, start: Start) -> None:
         """Measure the initial cloud."""
-        self.extent = float(np.linalg.norm(np.ptp(start.x, axis=0)))
+        self.extent = float(np.linalg.norm(np.ptp(start.origin, axis=0)))
         self.when = when(start.discrete)
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
@@ -165,8 +169,11 @@ class Progress(Watcher):
             from tqdm.auto import tqdm
         except ImportError:
             raise InputError("Progress needs tqdm: pip install 'attnflow[progress]'") from None
-        unit = "step" if start.discrete else "t"
-        self.bar = tqdm(total=start.until, initial=start.t, unit=unit, disable=None, leave=False, mininterval=0.2)
+        unit = "step" if start.discrete else "t ="
+        shown = "{percentage:3.0f}%|{bar}| " + unit + " {n:.4g} of {total:.4g} [{elapsed}<{remaining}]"
+        self.bar = tqdm(
+            total=start.until, initial=start.t, disable=None, leave=False, mininterval=0.2, bar_format=shown
+        )
 
     def see(self, stretch: Stretch) -> None:
         """Move the bar."""
@@ -181,10 +188,10 @@ class Progress(Watcher):
 class Checkpoint(Watcher):
     """Say how often a run with a store writes a checkpoint: at the first stretch after so many seconds.
 
-    Without one, a store has a checkpoint every five seconds.
+    Without one, a store has a checkpoint every two seconds.
     """
 
-    seconds: float = 5.0
+    seconds: float = 2.0
 
     def __post_init__(self) -> None:
         number(self.seconds, "seconds", least=0.0)
@@ -212,8 +219,7 @@ class Every:
     k: int = 1
 
     def __post_init__(self) -> None:
-        if not float(number(self.k, "record", least=1)).is_integer():
-            raise InputError(f"record is {self.k}, expected a whole number of steps, a list of times, or Geometric")
+        whole(self.k, "record", least=1)
 
 
 @dataclass(frozen=True)
@@ -251,17 +257,20 @@ class Geometric:
 
 
 Rule = Every | At | Geometric
-Record = int | Sequence[float] | NDArray[Any] | Rule | None
+Record = int | float | Sequence[float] | NDArray[Any] | Rule | None
 
 
 def rule(record: Record) -> Rule | None:
     """Return the rule that the keyword `record` of `simulate` stands for; None for every step within a budget."""
     if record is None or isinstance(record, Every | At | Geometric):
         return record
-    if isinstance(record, int | np.integer):
-        return Every(int(record))
+    if isinstance(record, int | float | np.number):
+        return Every(whole(record, "record", least=1))
     try:
-        return At(tuple(float(t) for t in np.asarray(record, dtype=np.float64).ravel()))
+        times = np.asarray(record, dtype=np.float64)
+        if times.ndim != 1:
+            raise ValueError
+        return At(tuple(times.tolist()))
     except (TypeError, ValueError):
         raise InputError(
             f"record is {record!r}, expected a whole number of steps, a list of times, or Geometric(first, per_decade)"

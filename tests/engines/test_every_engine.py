@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,7 @@ def test_softmax_of_many_rows_uses_the_parallel_path_and_agrees(sums: Any, d: in
     np.testing.assert_allclose(log_total, expected[1], rtol=1e-13)
 
 
-@pytest.mark.parametrize("gain", [1e6, 1e200, 1e308])
+@pytest.mark.parametrize("gain", [1e6, 1e200, 1e308, math.inf])
 def test_huge_gains_leave_the_mean_of_the_top_scores(sums: Any, gain: float) -> None:
     q = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     keys = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
@@ -163,3 +165,21 @@ def test_choice_of_engine_is_a_function_of_the_inputs() -> None:
     assert choose("auto", "top", 50, 50, 128) == "fused"
     for name in ENGINES:
         assert choose(name, "softmax", 50, 50, 2) == name
+
+
+def test_a_score_that_overflows_makes_its_row_nan(sums: Any) -> None:
+    """Finite but wrong would be worse: whoever calls looks for NaN."""
+    q = np.array([[1e200, 1e200, 0.0], [1.0, 1.0, 0.0]])
+    keys = np.array([[1.0, 1.0, 0.0], [1e200, -1e200, 5.0]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, _, _ = sums.top(q, keys, keys, np.ones(2), np.zeros(2), 0.0)
+    assert np.isnan(mean[0]).all()
+    np.testing.assert_array_equal(mean[1], keys[0])
+
+
+def test_compiled_code_is_renewed_with_its_vectors() -> None:
+    """Numba keeps compiled kernels until kernels.py changes: it must change whenever lanes.py does."""
+    from attnflow.engines import kernels, lanes
+
+    digest = hashlib.sha256(Path(lanes.__file__).read_bytes()).hexdigest()
+    assert digest[:16] == kernels.LANES

@@ -100,3 +100,29 @@ def test_summary_of_a_rescaled_flow_looks_at_the_tokens_of_the_flow() -> None:
 def test_summary_without_a_single_law() -> None:
     run = af.simulate([[1.0], [2.0]], af.Heads([af.Softmax()]), af.Layers(gamma=0.5), until=2)
     assert af.measure.summary(run)[1:3] == (None, None)
+
+
+@given(st.integers(0, 10**6), st.integers(20, 120), st.floats(0.02, 0.5))
+def test_clusters_of_uniform_clouds(seed: int, n: int, tol: float) -> None:
+    """Clouds without clumps, where chains pass from blob to blob."""
+    x = np.random.default_rng(seed).uniform(size=(n, 2))
+    expected = fcluster(linkage(x, "single"), tol, "distance")
+    assert partition(single_linkage(x, tol)) == partition(expected)
+
+
+def test_leaders_with_masses_are_those_of_repeated_tokens() -> None:
+    x, copies = np.array([[0.6], [0.5], [-0.2]]), np.array([1, 7, 2])
+    law = af.Softmax(beta=2.0)
+    by_mass = af.measure.leaders(law, x, masses=copies)
+    repeated = af.measure.leaders(law, np.repeat(x, copies, axis=0))
+    owner = np.repeat(np.arange(3), copies)
+    np.testing.assert_allclose(by_mass.heard, np.bincount(owner, weights=repeated.heard), rtol=1e-12)
+    np.testing.assert_array_equal(by_mass.index, [1, 1, 1])
+    assert af.measure.leaders(law, x).index.tolist() == [0, 0, 2]
+
+
+def test_summary_hears_the_masses() -> None:
+    x = [[0.6], [0.5], [-0.2]]
+    for masses, leading in ((None, 2), ([1, 7, 2], 1)):
+        run = af.simulate(x, af.Softmax(beta=2.0), af.Layers(gamma=1e-9), until=1, masses=masses)
+        assert af.measure.summary(run).leaders == leading

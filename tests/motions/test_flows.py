@@ -182,3 +182,49 @@ def test_growth_beyond_float64_ends_with_a_sentence() -> None:
 def test_laws_that_jump_are_refused(law: af.Law) -> None:
     with pytest.raises(af.InputError, match="jumps as tokens move"):
         af.simulate([[1.0], [2.0]], law, af.Flow(), until=1.0)
+
+
+def test_feed_forward_of_the_flow_and_value_matrix_on_the_sphere() -> None:
+    from attnflow.laws import Hearing
+
+    W, V = np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[1.0, -1.0], [0.5, 1.0]])
+    x, hearing = af.tokens.sphere(n=5, d=2, seed=0), Hearing(af.Softmax())
+    m = af.Softmax().weights(x) @ x
+    flow = af.Flow(V=V, feed_forward=af.FeedForward(W=W, activation="tanh"))
+    np.testing.assert_allclose(flow.velocity(hearing, x, 0.0), np.tanh(m @ V.T) @ W.T, atol=1e-14)
+    v = m @ V.T
+    expected = v - (v * x).sum(axis=1, keepdims=True) * x
+    np.testing.assert_allclose(af.SphereFlow(V=V).velocity(hearing, x, 0.0), expected, atol=1e-14)
+
+
+def test_tokens_stay_on_the_sphere_and_between_steps_too() -> None:
+    x0, law = af.tokens.sphere(n=8, d=3, seed=1), af.Softmax(beta=2.0)
+    run = af.simulate(x0, law, af.SphereFlow(rtol=1e-4), until=5.0)
+    np.testing.assert_allclose(np.linalg.norm(run.tokens, axis=2), 1, rtol=0, atol=4e-16)
+    assert run.report["norm defect"] > 1e-9
+    fine = af.simulate(x0, law, af.SphereFlow(), until=5.0)
+    exact = af.simulate(x0, law, af.SphereFlow(rtol=1e-12), until=5.0)
+    times = np.linspace(0.1, 4.9, 33)
+    np.testing.assert_allclose(np.linalg.norm(fine.at(times), axis=2), 1, rtol=0, atol=4e-16)
+    np.testing.assert_allclose(fine.at(times), exact.at(times), rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("t", [0.3, 5.0])
+def test_frames_of_complex_and_defective_matrices(t: float) -> None:
+    """e^{tV} from eigenvectors or, where these do not span, from the matrix exponential, against closed forms."""
+    x = af.tokens.gaussian(n=4, d=2, seed=0)
+    turn = np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]])
+    spiral = af.RescaledFlow(V=[[1.0, -1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(spiral.seen(x, t), np.exp(t) * x @ turn.T, rtol=1e-12)
+    R = np.array([[0.6, -0.8], [0.8, 0.6]])
+    shear = af.RescaledFlow(V=R @ np.array([[1.0, 1.0], [0.0, 1.0]]) @ R.T)
+    exact = np.exp(t) * R @ np.array([[1.0, t], [0.0, 1.0]]) @ R.T
+    np.testing.assert_allclose(shear.seen(x, t), x @ exact.T, rtol=0, atol=1e-6 * np.exp(t))
+
+
+def test_what_the_law_sees_stays_within_float64() -> None:
+    x = np.array([[1.0], [2.0]])
+    for motion in (af.RescaledFlow(), af.RescaledLayers()):
+        seen = motion.seen(x, 2000)
+        assert 1e139 < seen.max() < 1e141
+        np.testing.assert_allclose(af.Softmax().weights(seen)[1], [0.0, 1.0])

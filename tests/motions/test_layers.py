@@ -241,3 +241,56 @@ def test_hegselmann_krause_freezes() -> None:
 
     for x, y in zip(run.tokens, run.tokens[1:], strict=False):
         assert energy(x) - energy(y) >= 4 * ((y - x) ** 2).sum() - 1e-12
+
+
+@pytest.mark.parametrize("law", [af.Softmax(), af.Hardmax(), af.Localmax(delta=0.1), af.HegselmannKrause()])
+def test_a_contracting_frame_survives_too(law: af.Law) -> None:
+    run = af.simulate([[1.0], [2.0]], law, af.RescaledLayers(V=[[-0.5]]), until=1000)
+    assert np.isfinite(run.tokens).all()
+    assert run.stopped == "reached step 1000, as asked"
+
+
+def test_matrix_step_with_a_matrix_that_is_not_symmetric() -> None:
+    x, V = af.tokens.gaussian(n=6, d=2, seed=0), np.array([[0.5, 1.0], [-0.3, 0.2]])
+    P = np.linalg.inv(np.eye(2) + V) @ V
+    m = af.Softmax(beta=2.0).weights(x) @ x
+    expected = np.array([a + P @ (b - a) for a, b in zip(x, m, strict=True)])
+    for value in (V, lambda t: V):
+        run = af.simulate(x, af.Softmax(beta=2.0), af.Layers(V=value), until=1)
+        np.testing.assert_allclose(run.final, expected, atol=1e-14)
+
+
+def test_value_matrix_on_the_sphere_in_layers() -> None:
+    x, V = af.tokens.sphere(n=6, d=3, seed=0), np.diag([1.0, -2.0, 0.5]) + np.eye(3, k=1)
+    y = x + 0.3 * af.Softmax().weights(x) @ x @ V.T
+    run = af.simulate(x, af.Softmax(), af.SphereLayers(V=V, dt=0.3), until=1)
+    np.testing.assert_allclose(run.final, y / np.linalg.norm(y, axis=1, keepdims=True), atol=1e-14)
+
+
+def test_softmax_with_gamma_one_forgets_where_it_was(engine: str) -> None:
+    """X + 1 (m - x) would leave the rounding of large tokens in the small barycentre."""
+    x = np.array([[1e8 + 0.1, 1.0], [-1e8, 2.0]])
+    run = af.simulate(x, af.Softmax(beta=0.0), af.Layers(gamma=1.0), until=1, engine=engine)
+    np.testing.assert_array_equal(run.final, np.tile([(x[0, 0] + x[1, 0]) / 2, 1.5], (2, 1)))
+
+
+def test_points_that_merge_on_the_way_count_once() -> None:
+    """After one step of gamma = 1 tokens sit on top of each other; each point must count once from then on."""
+    rng = np.random.default_rng(0)
+    law = af.Hardmax(ties="points")
+    for _ in range(20):
+        x = rng.integers(-2, 3, (9, 2)).astype(float)
+        fused = af.simulate(x, law, af.Layers(gamma=lambda t: 1.0 if t == 0 else 0.5), until=4, engine="fused")
+        dense = af.simulate(x, law, af.Layers(gamma=lambda t: 1.0 if t == 0 else 0.5), until=4, engine="dense")
+        np.testing.assert_allclose(fused.tokens, dense.tokens, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [af.Softmax(beta=lambda t: 10.0 ** (t - 2)), af.Softmax(B=lambda t: 10.0 ** (t - 2) * np.array([[1, 0.2], [0, 1]])),
+     af.Softmax(beta=-3.0), af.Softmax(beta=lambda t: (-2.0) ** t)],
+)  # fmt: skip
+def test_exponents_that_outgrow_every_bound(law: af.Law) -> None:
+    x = af.tokens.gaussian(n=12, d=2, seed=0)
+    fused, dense = (af.simulate(x, law, af.Layers(gamma=0.3), until=9, engine=e).tokens for e in ("fused", "dense"))
+    np.testing.assert_allclose(fused, dense, rtol=0, atol=1e-9)

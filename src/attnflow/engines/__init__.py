@@ -18,6 +18,9 @@ from types import ModuleType
 
 from attnflow.inputs import one_of
 
+# Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
+LARGEST_GAIN = 1e300
+
 ENGINES = ("dense", "fused")
 CHOICES = ("auto", *ENGINES)
 # Beyond this dimension matrix products outrun the fused softmax, as long as the n-by-n array stays small.

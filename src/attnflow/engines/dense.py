@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.engines import LARGEST_GAIN
 from attnflow.inputs import Array
 
 
@@ -36,7 +37,7 @@ def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: flo
     with np.errstate(over="ignore", invalid="ignore"):
         s = queries @ keys.T
         top = s.max(axis=1, keepdims=True)
-        exponents = gain * (s - top)
+        exponents = min(gain, LARGEST_GAIN) * (s - top)
         shift = gain * top[:, 0]
     if log_masses is not None:
         exponents += log_masses
@@ -69,16 +70,15 @@ def top(
 ) -> tuple[Array, Array, NDArray[np.int64]]:
     """Return the weighted mean over each row's neighbours, its top score and its leader."""
     near, best, leader = neighbours(queries, keys, weights, slack, relative)
-    return average(near, weights, values), best, leader
+    return shares(near, weights) @ values, best, leader
 
 
 def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
     """Return the weighted mean of the values of the sources within a distance of each query."""
-    return average(squared_distances(queries, keys) <= radius * radius, weights, values)
+    return shares(squared_distances(queries, keys) <= radius * radius, weights) @ values
 
 
-def average(near: NDArray[np.bool_], weights: Array, values: Array) -> Array:
-    """Return the weighted mean of the values over the true entries of each row."""
+def shares(near: NDArray[np.bool_], weights: Array) -> Array:
+    """Return P_ij: the weights of the true entries of each row, divided by their sum."""
     w = np.where(near, weights, 0.0)
-    mean: Array = (w / w.sum(axis=1, keepdims=True)) @ values
-    return mean
+    return w / w.sum(axis=1, keepdims=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from numba.core import event
 from numpy.typing import NDArray
 
 from attnflow.engines import kernels
@@ -18,27 +16,22 @@ from attnflow.inputs import Array
 # Fewer pairs are done by one core before others could be woken.
 PARALLEL_PAIRS = 1 << 14
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+
+class _Announcement(event.Listener):
+    """Say on standard error, once in a process, that kernels are being compiled."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said and event.data["dispatcher"].py_func.__module__ == kernels.__name__:
+            print("attnflow: compiling attention kernels, once per installation (a few seconds)", file=sys.stderr)
+            self.said = True
+
+    def on_end(self, event: Any) -> None:
+        """Do nothing."""
 
 
-def announced(function: Function) -> Function:
-    """Say on standard error that kernels are being compiled if the first call takes more than a second."""
-    called = threading.Event()
-
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        if called.is_set():
-            return function(*args)
-        note = "attnflow: compiling attention kernels, once per installation (a few seconds)"
-        timer = threading.Timer(1.0, lambda: print(note, file=sys.stderr))
-        timer.start()
-        try:
-            return function(*args)
-        finally:
-            timer.cancel()
-            called.set()
-
-    return call  # type: ignore[return-value]
+event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
 
 
 def _columns(rows: Array) -> Array:
@@ -59,7 +52,6 @@ def _log2_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
     return scaled, largest
 
 
-@announced
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
     m, n = len(queries), len(keys)
@@ -78,7 +70,6 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     return np.ascontiguousarray(mean[:, :m].T), log_total
 
 
-@announced
 def softmax_layers(x: Array, forms: Array, gains: Array, gammas: Array, log_masses: Array | None) -> Array:
     """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i, x_j>.
 
@@ -91,7 +82,6 @@ def softmax_layers(x: Array, forms: Array, gains: Array, gammas: Array, log_mass
     return states
 
 
-@announced
 def top(
     queries: Array, keys: Array, values: Array, weights: Array, slack: Array, relative: float
 ) -> tuple[Array, Array, NDArray[np.int64]]:
@@ -102,7 +92,6 @@ def top(
     return mean, best, leader
 
 
-@announced
 def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Array, ties: str) -> Array:
     """States after each of the steps x_i <- x_i + gamma (m_i - x_i), m_i the mean over the neighbours of i.
 
@@ -114,7 +103,6 @@ def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Ar
     return states
 
 
-@announced
 def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
     """Return the weighted mean of the values of the sources within a distance of each query."""
     mean = np.empty((len(queries), values.shape[1]))

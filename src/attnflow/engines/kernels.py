@@ -8,17 +8,24 @@ number of threads. The `*_layers` kernels take many steps of x <- x + gamma (m -
 from __future__ import annotations
 
 import math
+import os
+
+# OpenMP's threads spin for milliseconds after each loop, and starve every other process; a few microseconds do.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numba
 import numpy as np
 
+from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
+
+# Compiled code is kept on disk until this file changes. It holds code of lanes.py too, so this digest, which a test
+# compares, must change with that file.
+LANES = "c20a1d91acce76be"
 
 LOG2E = math.log2(math.e)
 TILE = 64
 ROWS_PER_TASK = 64
-# Larger gains leave only the top score; this one cannot overflow when it meets a zero difference.
-LARGEST_GAIN = 1e300
 # Binary exponents up to this size need no shift by the row maximum: with masses they stay within 1000 of 0, and their
 # rounding errs no more than that of the scores.
 UNSHIFTED = 500.0
@@ -52,8 +59,8 @@ def _largest(columns, scratch):
             square = muladd(load(columns, k * m + i), load(columns, k * m + i), square)
         largest = maximum(largest, square)
     store(scratch, 0, largest)
-    widest = 0.0
-    for lane in range(WIDTH):
+    widest = scratch[0]
+    for lane in range(1, WIDTH):
         widest = max(widest, scratch[lane])
     return math.sqrt(widest)
 
@@ -61,7 +68,9 @@ def _largest(columns, scratch):
 @compiled
 def bounded(queries, keys, gain, scratch):
     """Whether all exponents are within `UNSHIFTED` of 0, by the Cauchy-Schwarz inequality."""
-    return gain * LOG2E * _largest(queries, scratch) * _largest(keys, scratch) <= UNSHIFTED
+    largest = _largest(keys, scratch)
+    product = largest * (largest if queries is keys else _largest(queries, scratch))
+    return gain * LOG2E * product <= UNSHIFTED
 
 
 @compiled
@@ -141,13 +150,10 @@ def softmax_layers(x, forms, gains, gammas, log2_masses, states):
     total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
     if len(forms):
         queries = np.empty((d, padded))
-    within = False
     for s in range(steps):
         if len(forms):
             _apply(forms[min(s, len(forms) - 1)], x, queries)
-        if s == 0 or len(forms) > 1:
-            # The hull of the tokens never grows, so under one form the bound of the first step holds for all.
-            within = bounded(queries, x, gains.max(), scratch)
+        within = bounded(queries, x, gains[s], scratch)
         softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
         _average(x, mean, gammas[s])
         for i in range(n):
@@ -195,7 +201,7 @@ def _top_row(query, keys, values, weights, slack, relative, mean):
     for j in range(len(keys)):
         if weights[j] > 0:
             s = _plain_score(query, keys[j])
-            if s > best:
+            if s > best or s != s:  # a score that overflowed to NaN stays, and makes the mean NaN
                 best, leader = s, j
     threshold = best - slack - relative * abs(best)
     mean[:] = 0.0

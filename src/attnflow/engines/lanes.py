@@ -145,6 +145,7 @@ _DEGREE = 10
 _POLYNOMIAL = (
     chebyshev.cheb2poly(chebyshev.chebinterpolate(lambda u: 2.0 ** (u / 2), _DEGREE)) * 2.0 ** np.arange(_DEGREE + 1)
 ).tolist()
+_POLYNOMIAL[0] = 1.0  # equal scores get exactly equal, whole weights
 _SMALLEST = -1000.0
 
 

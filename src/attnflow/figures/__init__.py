@@ -7,7 +7,7 @@ from attnflow.figures.look import look
 from attnflow.figures.movie import animate
 from attnflow.figures.page import dashboard
 from attnflow.figures.portrait import plot
-from attnflow.figures.saving import save
+from attnflow.figures.saving import destination, save
 from attnflow.figures.side_by_side import compare
 
-__all__ = ["animate", "compare", "dashboard", "look", "plot", "save"]
+__all__ = ["animate", "compare", "dashboard", "destination", "look", "plot", "save"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnflow.figures.look import look
-from attnflow.inputs import InputError
+from attnflow.inputs import InputError, location
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,20 +34,22 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path) -> None:
     >>> import matplotlib.pyplot as plt
     >>> plt.close("all")
     """
-    target = destination(path, tuple(_SILENT))
+    target = destination(path)
     # The figure of axes may be a part of a figure; the figure of a figure is itself.
     figure: Any = picture.figure.figure
     with look():
         figure.savefig(target, metadata=_SILENT[target.suffix.lower()])
 
 
-def destination(path: str | Path, endings: Sequence[str]) -> Path:
-    """Check where a file is to be written: a known ending, in a folder that exists."""
-    target = Path(path)
+def destination(path: str | Path, endings: Sequence[str] = tuple(_SILENT)) -> Path:
+    """Check where a file is to be written: a known ending, in a folder that exists and may be written to."""
+    target = location(path, "path")
     if target.suffix.lower() not in endings:
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"
         given = f"ends in {target.suffix}" if target.suffix else "has no ending"
         raise InputError(f"the file name {target.name!r} {given}, expected {known}: choose one of these")
     if not target.parent.is_dir():
         raise InputError(f"the folder {str(target.parent)!r} does not exist: create it, or give another path")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"the folder {str(target.parent)!r} may not be written to: give another path")
     return target

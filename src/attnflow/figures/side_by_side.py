@@ -62,7 +62,10 @@ def _caption(ax: Any, shown: Scene) -> None:
     if shown.dimension in (2, 3):
         for name in "xyz"[: shown.dimension]:
             getattr(ax, f"set_{name}label")("")
-        ax.set_xlabel(str(shown.groups), labelpad=3)
+        if shown.dimension == 3:
+            ax.text2D(0.5, -0.04, str(shown.groups), transform=ax.transAxes, ha="center", va="top")
+        else:
+            ax.set_xlabel(str(shown.groups), labelpad=3)
     else:
         ax.set_xlabel(f"{ax.get_xlabel()}\n{shown.groups}")
 
@@ -75,7 +78,7 @@ def _share_scale(ax: Any) -> None:
 
 
 def _check(runs: Mapping[str, Trajectory]) -> None:
-    if not runs:
+    if not runs or not isinstance(runs, Mapping):
         raise InputError("no runs were given: give a dictionary such as {'softmax': run}")
     dimensions = {run.tokens.shape[-1] for run in runs.values()}
     if len(dimensions) > 1:

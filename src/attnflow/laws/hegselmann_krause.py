@@ -50,10 +50,8 @@ class HegselmannKrause(Law):
         keys = x if sources is None else sources
         radius = number_at(self.eps, t, "eps", least=0.0)
         near = dense.squared_distances(x, keys) <= radius * radius
-        w = np.where(near, np.ones(len(keys)) if masses is None else masses, 0.0)
         with np.errstate(divide="ignore"):
-            log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
-        return log_p
+            return np.log(dense.shares(near, np.ones(len(keys)) if masses is None else masses))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources within the distance eps."""

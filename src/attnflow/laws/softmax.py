@@ -95,12 +95,13 @@ class Softmax(Law):
     ) -> Array | None:
         """Return the states after each averaging step, from the fused engine for few tokens."""
         n, d = x.shape
-        if type(self) is not Softmax or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
+        if n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
             return None
         from attnflow.engines import fused
 
         betas, forms = numbers_at(self.beta, times, "beta"), matrices_at(self.B, times, d, "B")
         if (betas < 0).any():
-            forms = np.sign(betas)[:, None, None] * (forms if len(forms) else np.eye(d))
+            signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])
+            forms = signs[:, None, None] * (forms if len(forms) else np.eye(d))
         log_masses = None if masses is None else np.log(masses)
         return fused.softmax_layers(x, forms, np.abs(betas), gammas, log_masses)

@@ -97,10 +97,8 @@ class TopScores(Law):
             self._refuse_ties(near.sum(axis=1) > 1, leader, t)
         if self.counting == "first":
             near = np.arange(len(keys)) == leader[:, None]
-        w = np.where(near, counts, 0.0)
         with np.errstate(divide="ignore"):
-            log_p: Array = np.log(w / w.sum(axis=1, keepdims=True))
-        return log_p
+            return np.log(dense.shares(near, counts))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources over the neighbourhood of each query."""
@@ -119,8 +117,7 @@ class TopScores(Law):
     ) -> Array | None:
         """Return the states after each averaging step, from the fused engine for few tokens."""
         n, d = x.shape
-        compiled = type(self) in (Hardmax, Localmax) and self.counting != "error"
-        if not compiled or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
+        if self.counting == "error" or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
             return None
         from attnflow.engines import fused
 

@@ -17,7 +17,7 @@ class Leaders:
     """Leaders of a configuration.
 
     `index` (n,) is the source each token weighs most, the first one if several; `distinct` lists those sources;
-    `heard` (n,) is the column mass sum_i P_ij / n, how much each token is listened to.
+    `heard` (n,) is how much each token is listened to, the column mass sum_i w_i P_ij / sum_i w_i.
     """
 
     index: NDArray[np.int64]
@@ -31,19 +31,25 @@ def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = Non
     >>> import attnflow as af
     >>> leaders(af.Hardmax(), [[2.0], [1.0], [-1.0]]).index
     array([0, 0, 2])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
     """
     if isinstance(law, Heads):
         raise InputError("heads have leaders one by one: ask for the leaders of each law of the heads")
     tokens = cloud(x)
     w = mass_vector(masses, len(tokens))
+    listeners = np.ones(len(tokens)) if w is None else w
     rows = max(1, BLOCK // len(tokens))
     index, heard = [], np.zeros(len(tokens))
     for i in range(0, len(tokens), rows):
         log_p = law.log_weights(tokens[i : i + rows], t, sources=tokens, masses=w)
         index.append(log_p.argmax(axis=1))
-        heard += np.exp(log_p).sum(axis=0)
+        heard += listeners[i : i + rows] @ np.exp(log_p)
     found = np.concatenate(index)
-    return Leaders(found, np.unique(found), heard / len(tokens))
+    return Leaders(found, np.unique(found), heard / listeners.sum())
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ def rank(P: ArrayLike, tol: float = 1e-8) -> Rank:
 
     >>> rank([[0.5, 0.5], [0.5, 0.5]]).value
     1
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), on the limiting low-rank attention matrix.
     """
     matrix = cloud(P, "P")
     values: Array = np.linalg.svd(matrix, compute_uv=False).astype(np.float64)

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry import single_linkage
 from attnflow.inputs import Array, cloud, number
-
-BLOCK = 1 << 22
+from attnflow.laws.law import BLOCK
 
 
 @dataclass(frozen=True)

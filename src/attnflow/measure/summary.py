@@ -11,7 +11,8 @@ from attnflow.measure.attention import leaders, rank
 from attnflow.measure.configuration import clusters
 from attnflow.trajectory import Trajectory
 
-# The rank of attention needs the whole matrix.
+# Leaders need every weight once, the rank needs the whole matrix.
+LEADER_TOKENS = 5000
 RANK_TOKENS = 1000
 
 
@@ -28,8 +29,8 @@ def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
     """Return the number of clusters, of clusters that lead, the rank of P, and why the run stopped.
 
     Clusters are counted at tol times the extent of the initial cloud; one leads if it holds the leader of some token
-    (which of its merged tokens that is, is rounding). A run under `Heads` has no single leader or attention matrix, and
-    the rank is left out beyond 1000 tokens.
+    (which of its merged tokens that is, is rounding). A run under `Heads`, or loaded without its law or motion, has no
+    leaders and no rank here; leaders are left out beyond 5000 tokens, the rank beyond 1000.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.polygon(3)
@@ -38,8 +39,10 @@ def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
     """
     extent = float(np.linalg.norm(np.ptp(run.tokens[0], axis=0)))
     found = clusters(run.final, tol * extent)
-    if run.law is None or isinstance(run.law, Heads):
+    known = run.law is not None and run.motion is not None and not isinstance(run.law, Heads)
+    if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped)
+    assert run.law is not None
     x, t = run.seen(), run.times[-1].item()
     leading = np.unique(found.labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None

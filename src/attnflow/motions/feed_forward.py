@@ -46,8 +46,8 @@ class FeedForward:
         return activated if W is None else activated @ W.T
 
 
-def checked(layer: FeedForward | None) -> FeedForward | None:
-    """Check that a feed-forward layer is one."""
+def check(layer: FeedForward | None) -> None:
+    """Refuse what is not a feed-forward layer."""
     if layer is None or isinstance(layer, FeedForward):
-        return layer
+        return
     raise InputError(f"feed_forward is {layer!r}, expected a FeedForward(W, activation) or None")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
 from attnflow.laws import Hearing
-from attnflow.motions.feed_forward import FeedForward, checked
-from attnflow.motions.layers import LARGEST_GAIN, constant, one_value_matrix
-from attnflow.motions.motion import Motion, Stepper, apply, grown, on_sphere
+from attnflow.motions.feed_forward import FeedForward, check
+from attnflow.motions.layers import constant, one_value_matrix
+from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_sphere
+
+# Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
+WELL_CONDITIONED = 1e3
 
 
 class ContinuousMotion(Motion):
@@ -21,7 +24,6 @@ class ContinuousMotion(Motion):
     discrete = False
     retracts: ClassVar[bool] = False
     rtol: float
-    hint: ClassVar[str] = "shorten the run"
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return x'."""
@@ -52,7 +54,7 @@ class Flow(ContinuousMotion):
     """Self-attention flow x_i' = V sum_j P_ij x_j, or W sigma(V sum_j P_ij x_j) with a feed-forward layer.
 
     Tokens usually grow like e^{lambda t}; `RescaledFlow` follows the same tokens in a frame where they do not.
-    With `Heads` as the law, the sum is sum_h V_h sum_j P^h_ij x_j and V is left out.
+    With `Heads` as the law, the sum is sum_h V_h sum_j P^h_ij x_j, and V, usually left out, multiplies it.
 
     Examples
     --------
@@ -75,7 +77,7 @@ class Flow(ContinuousMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        checked(self.feed_forward)
+        check(self.feed_forward)
         tolerance(self)
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
@@ -110,14 +112,18 @@ class RescaledFlow(ContinuousMotion):
     V: Matrix = None
     feed_forward: FeedForward | None = None
     rtol: float = 1e-9
-    _growth: ClassVar[float]
+    _growth: float = field(init=False, repr=False)
+    _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledFlow"))
-        checked(self.feed_forward)
+        check(self.feed_forward)
         tolerance(self)
-        growth = 1.0 if self.V is None else float(np.linalg.eigvals(np.asarray(self.V)).real.max())
-        object.__setattr__(self, "_growth", growth)
+        V = np.eye(1) if self.V is None else np.asarray(self.V)
+        values, vectors = np.linalg.eig(V)
+        good = np.linalg.cond(vectors) <= WELL_CONDITIONED
+        object.__setattr__(self, "_growth", float(values.real.max()))
+        object.__setattr__(self, "_modes", (values, vectors, np.linalg.inv(vectors)) if good else None)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, and heads, whose value matrices are not those of the frame."""
@@ -133,9 +139,12 @@ class RescaledFlow(ContinuousMotion):
     def frame(self, x: Array, t: float) -> tuple[Array, float]:
         """Return (y, g) with e^{tV} z = sqrt(g) y, where y does not grow exponentially."""
         V = matrix_at(self.V, t, x.shape[1], "V")
-        gain = min(math.exp(min(2 * self._growth * t, 700.0)), LARGEST_GAIN)
+        gain = gain_of(2 * self._growth * t)
         if V is None:
             return x, gain
+        if self._modes is not None:
+            values, vectors, inverse = self._modes
+            return x @ ((vectors * np.exp(t * (values - self._growth))) @ inverse).real.T, gain
         from scipy.linalg import expm
 
         return x @ expm(t * (V - self._growth * np.eye(len(V)))).T, gain

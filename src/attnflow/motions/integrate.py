@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.integrate import DOP853
 
-from attnflow.inputs import Array
+from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing
 from attnflow.motions.motion import Stretch
 
@@ -77,8 +77,10 @@ class Integration:
         inside: list[Any] = []
 
         def between(t: float) -> Array:
-            # The interpolant costs three evaluations, so it waits until somebody asks, before the next step.
+            # The interpolant costs three evaluations, so it waits until somebody asks.
             if not inside:
+                if self.t != stretch.times[0]:
+                    raise InputError("this stretch is over: ask for states between its ends while it is being watched")
                 retracted = solver.y, solver.f
                 solver.y, solver.f = reached, velocity
                 inside.append(solver.dense_output())

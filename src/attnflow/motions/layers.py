@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -20,11 +21,8 @@ from attnflow.inputs import (
     square,
 )
 from attnflow.laws import Heads, Hearing
-from attnflow.motions.feed_forward import FeedForward, checked
-from attnflow.motions.motion import DiscreteMotion, apply, grown, on_sphere
-
-# Beyond this gain every law hears only its top scores; it stays clear of overflow.
-LARGEST_GAIN = 1e300
+from attnflow.motions.feed_forward import FeedForward, check
+from attnflow.motions.motion import DiscreteMotion, apply, gain_of, grown, on_sphere
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +87,16 @@ class Layers(DiscreteMotion):
 
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
         """Return the states after each step, from a compiled loop where the law has one."""
-        states = None
-        if self.V is None:
+        if self.V is not None:
+            return super().steps(hearing, x, times)
+        try:
             gammas = self.step_sizes(times)
             states = hearing.law.layers(x, times, gammas, masses=hearing.masses, engine=hearing.engine)
+        except Exception:
+            # A function of time may end before the run is stopped: fewer steps at once show where.
+            if len(times) == 1:
+                raise
+            return self.steps(hearing, x, times[: len(times) // 2])
         return super().steps(hearing, x, times) if states is None else states
 
 
@@ -109,7 +113,7 @@ def _renormalised(V: Array) -> Array:
 class Residual(DiscreteMotion):
     """Residual layers, as in a transformer: x_i <- x_i + dt V m_i; with a feed-forward layer, x_i + dt W sigma(V m_i).
 
-    With `Heads` as the law, m_i is already sum_h V_h sum_j P^h_ij x_j and V is left out.
+    With `Heads` as the law, m_i is already sum_h V_h sum_j P^h_ij x_j, and V, usually left out, multiplies that sum.
 
     Examples
     --------
@@ -127,11 +131,12 @@ class Residual(DiscreteMotion):
     V: Matrix = None
     dt: Scalar = 1.0
     feed_forward: FeedForward | None = None
+    hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
         object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
-        checked(self.feed_forward)
+        check(self.feed_forward)
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt V m."""
@@ -164,7 +169,7 @@ class RescaledLayers(DiscreteMotion):
 
     V: Matrix = None
     dt: float = 1.0
-    _frame: ClassVar[tuple[Array, float, Array]]
+    _moving: tuple[Array, float, Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
@@ -176,7 +181,7 @@ class RescaledLayers(DiscreteMotion):
         if np.linalg.matrix_rank(R) < len(R):
             raise InputError("I + dt V is singular, so the frame R^k has no inverse: change dt or V")
         rho = float(np.abs(np.linalg.eigvals(R)).max())
-        object.__setattr__(self, "_frame", (R / rho, rho, np.linalg.solve(R, self.dt * V)))
+        object.__setattr__(self, "_moving", (R / rho, rho, np.linalg.solve(R, self.dt * V)))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse heads, whose value matrices are not those of the frame."""
@@ -187,14 +192,13 @@ class RescaledLayers(DiscreteMotion):
         """Return z + dt R^{-1} V (m - z)."""
         y, gain = self.frame(x, t)
         m = hearing(y, t, sources=y, values=x, gain=gain).mean
-        P = self._frame[2]
+        P = self._moving[2]
         return x + (P[0, 0] * (m - x) if self.V is None else (m - x) @ P.T)
 
     def frame(self, x: Array, t: int) -> tuple[Array, float]:
         """Return (y, g) with R^t z = sqrt(g) y, where y does not grow."""
-        direction, rho, _ = self._frame
-        with np.errstate(over="ignore"):
-            gain = min(float(np.float64(rho) ** (2 * t)), LARGEST_GAIN)
+        direction, rho, _ = self._moving
+        gain = gain_of(2 * t * math.log(rho))
         if self.V is None:
             return x, gain
         matrix_at(self.V, t, x.shape[1], "V")

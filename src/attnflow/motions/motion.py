@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.engines import LARGEST_GAIN
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing
 
@@ -32,6 +33,10 @@ class Stretch:
     between: Callable[[float], Array] | None = None
     ended: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", _read_only(self.tokens))
+        object.__setattr__(self, "before", (self.before[0], _read_only(self.before[1])))
+
     def cut(self, count: int, why: str) -> Stretch:
         """Return the first `count` states, with the reason why the run ends there."""
         return replace(self, times=self.times[:count], tokens=self.tokens[:count], ended=why)
@@ -40,6 +45,12 @@ class Stretch:
     def after(self) -> tuple[Any, Array]:
         """The last state of the stretch."""
         return (self.times[-1], self.tokens[-1]) if len(self.times) else self.before
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 class Stepper(Protocol):
@@ -69,10 +80,12 @@ class Motion:
     ``seen(x, t)``, in a moving frame
         the tokens as the law sees them.
 
-    `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole.
+    `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
+    what to do when tokens leave the range of float64.
     """
 
     discrete: ClassVar[bool]
+    hint: ClassVar[str] = "shorten the run"
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
@@ -97,7 +110,7 @@ class DiscreteMotion(Motion):
         raise InputError(f"{type(self).__name__} does not say its step: a discrete motion must write step")
 
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
-        """Return the states after the steps that start at each of the times, shape (len(times), n, d)."""
+        """Return the states after the steps that start at the first k >= 1 of the times, shape (k, n, d)."""
         states = np.empty((len(times), *x.shape))
         for state, t in zip(states, times, strict=True):
             state[:] = x = self.step(hearing, x, t)
@@ -117,8 +130,8 @@ class _Layerwise:
         times = range(self.t, min(int(until), self.t + self.most))
         with np.errstate(over="ignore", invalid="ignore"):
             states = self.motion.steps(self.hearing, self.x, times)
-        stretch = Stretch((self.t, self.x), np.arange(times.start + 1, times.stop + 1), states)
-        self.t, self.x = times.stop, states[-1]
+        stretch = Stretch((self.t, self.x), np.arange(self.t + 1, self.t + 1 + len(states)), states)
+        self.t, self.x = self.t + len(states), states[-1]
         return stretch
 
     def state(self) -> dict[str, Any]:
@@ -133,13 +146,22 @@ def apply(matrix: Array | None, vectors: Array) -> Array:
     return vectors if matrix is None else vectors @ matrix.T
 
 
+def gain_of(exponent: float) -> float:
+    """Return e^exponent, kept clear of overflow and underflow.
+
+    >>> gain_of(0.0), gain_of(1e4), gain_of(-1e4)
+    (1.0, 1e+300, 1e-300)
+    """
+    return min(max(math.exp(min(max(exponent, -700.0), 700.0)), 1 / LARGEST_GAIN), LARGEST_GAIN)
+
+
 def grown(y: Array, gain: float) -> Array:
-    """Return sqrt(gain) y; beyond 1e150 only the direction is kept, where every law hears its top scores alone.
+    """Return sqrt(gain) y; beyond 1e140 only the direction is kept, where every law hears its top scores alone.
 
     >>> grown(np.array([[3.0]]), 4.0)
     array([[6.]])
     """
-    return y * min(math.sqrt(gain), 1e150 / max(1.0, float(np.abs(y).max())))
+    return y * min(math.sqrt(gain), 1e140 / max(1.0, float(np.abs(y).max())))
 
 
 def on_sphere(x: Array) -> Array:
