@@ -60,7 +60,7 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     scaled, largest = _log2_masses(log_masses, k.shape[1])
     mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
     scratch = np.empty(WIDTH * kernels.TILE)
-    within = kernels.bounded(q, k, gain, scratch)
+    within = kernels.exponent_bound(q, k, gain, scratch) <= kernels.UNSHIFTED
     if m * n < PARALLEL_PAIRS:
         kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)
     else:

@@ -50,7 +50,7 @@ def _score(queries, i, keys, j):
 
 @compiled
 def _largest(columns, scratch):
-    """Return the largest norm of a column."""
+    """Return the largest squared norm of a column."""
     d, m = columns.shape
     largest = splat(0.0)
     for i in range(0, m, WIDTH):
@@ -62,20 +62,20 @@ def _largest(columns, scratch):
     widest = scratch[0]
     for lane in range(1, WIDTH):
         widest = max(widest, scratch[lane])
-    return math.sqrt(widest)
+    return widest
 
 
 @compiled
-def bounded(queries, keys, gain, scratch):
-    """Whether all exponents are within `UNSHIFTED` of 0, by the Cauchy-Schwarz inequality."""
+def exponent_bound(queries, keys, gain, scratch):
+    """Return a bound on the absolute value of all binary exponents, by the Cauchy-Schwarz inequality."""
     largest = _largest(keys, scratch)
     product = largest * (largest if queries is keys else _largest(queries, scratch))
-    return gain * LOG2E * product <= UNSHIFTED
+    return gain * LOG2E * math.sqrt(product)
 
 
 @compiled
 def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
-    """Eight queries in the plane, exponents `bounded`: no shift, no floor, and the sums stay in registers."""
+    """Eight queries in the plane, exponents within `UNSHIFTED`: no shift, no floor, and the sums stay in registers."""
     m, stride = queries.shape[1], keys.shape[1]
     q0, q1 = gain * load(queries, i), gain * load(queries, m + i)
     total = splat(0.0)
@@ -122,7 +122,7 @@ def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, ti
 def softmax_rows(queries, keys, values, n, log2_masses, gain, within, rows, mean, total, top, scratch):
     """Fill the columns of mean, total and top from rows[0] to rows[1], a whole number of vectors.
 
-    `within` says that `bounded` holds.
+    `within` says that all exponents are within `UNSHIFTED` of 0.
     """
     plane = queries.shape[0] == 2 and values.shape[0] == 2
     gain2 = splat(min(gain * LOG2E, LARGEST_GAIN))
@@ -150,10 +150,15 @@ def softmax_layers(x, forms, gains, gammas, log2_masses, states):
     total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
     if len(forms):
         queries = np.empty((d, padded))
+    within, calm = False, False
     for s in range(steps):
         if len(forms):
             _apply(forms[min(s, len(forms) - 1)], x, queries)
-        within = bounded(queries, x, gains[s], scratch)
+        if not (calm and gains[s] <= gains[s - 1]):
+            bound = exponent_bound(queries, x, gains[s], scratch)
+            within = bound <= UNSHIFTED
+            # The hull of the tokens never grows, so under one form a bound with room to spare holds from now on.
+            calm = len(forms) <= 1 and bound <= UNSHIFTED / 2
         softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
         _average(x, mean, gammas[s])
         for i in range(n):
