@@ -86,11 +86,18 @@ def test_converged_stops_at_the_first_slow_step() -> None:
     moves = np.linalg.norm(np.diff(run.tokens, axis=0), axis=2).max(axis=1) / extent
     assert moves[-1] <= 1e-8 < moves[-2]
     assert run.stopped.startswith(f"converged at step {run.times[-1]}")
-    flow = af.simulate(X, SOFT, af.RescaledFlow(), until=1e3, watch=[af.watch.Converged(1e-6)])
+    flow = af.simulate(X, SOFT, af.RescaledFlow(rtol=1e-12), until=1e3, watch=[af.watch.Converged(1e-6)])
     assert flow.stopped.startswith("converged at t = ")
     speeds = np.linalg.norm(np.diff(flow.tokens, axis=0), axis=2).max(axis=1) / np.diff(flow.times) / extent
     assert speeds[-1] <= 1e-6 < speeds[-2]
-    assert np.diff(flow.times)[-1] > 0.1
+
+
+def test_converged_measures_speed_not_distance() -> None:
+    watcher = af.watch.Converged(1e-3)
+    watcher.begin(Start(0.0, X, 1.0, False, X))
+    nudge = 0.5e-3 * watcher.extent * np.array([1.0, 0.0])
+    assert watcher.stop(Stretch((0.0, X), np.array([0.1]), X[None] + nudge)) is None
+    assert watcher.stop(Stretch((0.0, X), np.array([1.0]), X[None] + nudge)) is not None
 
 
 def test_clustered_and_predicate_stop_at_the_first_such_state() -> None:

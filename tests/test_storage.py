@@ -190,7 +190,7 @@ def test_an_interrupted_run_stops_where_it_would_have(tmp_path: Path) -> None:
     converged, often = af.watch.Converged(1e-6), af.watch.Checkpoint(seconds=0)
     whole = af.simulate(x, af.Softmax(), motion, until=10**5, watch=[converged])
     with pytest.raises(Killed):
-        af.simulate(x, af.Softmax(), motion, 10**5, store=tmp_path / "run.zarr", watch=[often, converged, Dies(0)])
+        af.simulate(x, af.Softmax(), motion, 10**5, store=tmp_path / "run.zarr", watch=[often, converged, Dies(1)])
     resumed = af.simulate(x, af.Softmax(), motion, 10**5, store=tmp_path / "run.zarr", watch=[converged])
     same(whole, resumed)
 

@@ -268,10 +268,11 @@ def test_value_matrix_on_the_sphere_in_layers() -> None:
 
 
 def test_softmax_with_gamma_one_forgets_where_it_was(engine: str) -> None:
-    """X + 1 (m - x) would leave the rounding of large tokens in the small barycentre."""
-    x = np.array([[1e8 + 0.1, 1.0], [-1e8, 2.0]])
-    run = af.simulate(x, af.Softmax(beta=0.0), af.Layers(gamma=1.0), until=1, engine=engine)
-    np.testing.assert_array_equal(run.final, np.tile([(x[0, 0] + x[1, 0]) / 2, 1.5], (2, 1)))
+    """Adding m - x to x would leave the rounding of large tokens in the small barycentre."""
+    x, law = af.tokens.gaussian(n=7, d=2, seed=0), af.Softmax(beta=1e-20)
+    x[3] *= 1e8
+    run = af.simulate(x, law, af.Layers(gamma=1.0), until=1, engine=engine)
+    np.testing.assert_array_equal(run.final, law.hear(x, engine=engine).mean)
 
 
 def test_points_that_merge_on_the_way_count_once() -> None:
