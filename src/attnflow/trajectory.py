@@ -132,7 +132,13 @@ class Trajectory:
         return self.motion.seen(self.tokens[k], self.times[k].item())
 
     def save(self, path: str | Path) -> None:
-        """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`."""
+        """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`.
+
+        >>> import tempfile, attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.save(f"{folder}/run.zarr")
+        """
         from attnflow.storage import Store
 
         if self.stopped == UNFINISHED:

@@ -141,7 +141,14 @@ class Clustered(When):
 
 @dataclass
 class WallClock(Watcher):
-    """Stop at the end of the stretch during which the given number of seconds has passed."""
+    """Stop at the end of the stretch during which the given number of seconds has passed.
+
+    >>> import attnflow as af
+    >>> x0, slow = af.tokens.polygon(3), af.Layers(gamma=1e-9)
+    >>> run = af.simulate(x0, af.Softmax(), slow, until=10**12, record=10**9, watch=[WallClock(0.05)])
+    >>> run.stopped.endswith("0.05 s of wall clock passed")
+    True
+    """
 
     seconds: float
 
@@ -161,7 +168,11 @@ class WallClock(Watcher):
 
 
 class Progress(Watcher):
-    """A progress bar, in a terminal or a notebook; silent elsewhere."""
+    """A progress bar, in a terminal or a notebook; silent elsewhere.
+
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9, watch=[Progress()])
+    """
 
     def begin(self, start: Start) -> None:
         """Draw the bar."""
@@ -189,6 +200,11 @@ class Checkpoint(Watcher):
     """Say how often a run with a store writes a checkpoint: at the first stretch after so many seconds.
 
     Without one, a store has a checkpoint every two seconds.
+
+    >>> import tempfile, attnflow as af
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store, watch = f"{folder}/run.zarr", [Checkpoint(60)]
+    ...     run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), 9, store=store, watch=watch)
     """
 
     seconds: float = 2.0
@@ -214,7 +230,12 @@ class Checkpoint(Watcher):
 
 @dataclass(frozen=True)
 class Every:
-    """Record every k-th step (layers) or accepted step (flows)."""
+    """Record every k-th step (layers) or accepted step (flows).
+
+    >>> import attnflow as af
+    >>> af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=7, record=Every(3)).times
+    array([0, 3, 6, 7])
+    """
 
     k: int = 1
 
@@ -224,7 +245,12 @@ class Every:
 
 @dataclass(frozen=True)
 class At:
-    """Record at the given times: whole numbers for layers, any times for flows, which interpolate."""
+    """Record at the given times: whole numbers for layers, any times for flows, which interpolate.
+
+    >>> import attnflow as af
+    >>> af.simulate([[1.0], [0.0]], af.Softmax(), af.Flow(), until=1.0, record=At((0.25, 0.5))).times
+    array([0.  , 0.25, 0.5 , 1.  ])
+    """
 
     times: tuple[float, ...]
 
@@ -240,7 +266,13 @@ class At:
 
 @dataclass(frozen=True)
 class Geometric:
-    """Record at times growing geometrically from `first`, so many per decade; whole numbers for layers."""
+    """Record at times growing geometrically from `first`, so many per decade; whole numbers for layers.
+
+    >>> import attnflow as af
+    >>> geometric = Geometric(first=1, per_decade=2)
+    >>> af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=50, record=geometric).times
+    array([ 0,  1,  3, 10, 32, 50])
+    """
 
     first: float = 1.0
     per_decade: int = 20

@@ -63,7 +63,7 @@ def _caption(ax: Any, shown: Scene) -> None:
         for name in "xyz"[: shown.dimension]:
             getattr(ax, f"set_{name}label")("")
         if shown.dimension == 3:
-            ax.text2D(0.5, -0.04, str(shown.groups), transform=ax.transAxes, ha="center", va="top")
+            ax.text2D(0.5, -0.09, str(shown.groups), transform=ax.transAxes, ha="center", va="top")
         else:
             ax.set_xlabel(str(shown.groups), labelpad=3)
     else:
