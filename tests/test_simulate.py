@@ -173,6 +173,28 @@ def test_progress_draws_a_bar_in_a_terminal() -> None:
     assert "of 4e+05" in shown
 
 
+def test_progress_shows_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tqdm.auto
+
+    class Bar:
+        n = 0.0
+
+        def __init__(self, **options: object) -> None:
+            Bar.options = options  # type: ignore[attr-defined]
+
+        def update(self, by: float) -> None:
+            self.n += by
+
+        def close(self) -> None:
+            assert self.n == 9
+
+    for module, disable in (("tqdm.notebook", False), ("tqdm.std", None)):
+        Bar.__module__ = module
+        monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+        af.simulate(X, SOFT, LAYERS, until=9, watch=[af.watch.Progress()])
+        assert Bar.options["disable"] is disable  # type: ignore[attr-defined]
+
+
 def test_import_loads_numpy_only() -> None:
     code = (
         "import sys, attnflow; "

@@ -182,8 +182,15 @@ class Progress(Watcher):
             raise InputError("Progress needs tqdm: pip install 'attnflow[progress]'") from None
         unit = "step" if start.discrete else "t ="
         shown = "{percentage:3.0f}%|{bar}| " + unit + " {n:.4g} of {total:.4g} [{elapsed}<{remaining}]"
+        # A notebook is not a terminal, but tqdm draws there too; None leaves the choice to tqdm.
+        notebook = any(kind.__module__ == "tqdm.notebook" for kind in tqdm.__mro__)
         self.bar = tqdm(
-            total=start.until, initial=start.t, disable=None, leave=False, mininterval=0.2, bar_format=shown
+            total=start.until,
+            initial=start.t,
+            disable=False if notebook else None,
+            leave=False,
+            mininterval=0.2,
+            bar_format=shown,
         )
 
     def see(self, stretch: Stretch) -> None:

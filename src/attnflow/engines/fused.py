@@ -88,7 +88,7 @@ def top(
     """Return the weighted mean over each row's neighbours, its top score and the first index that attains it."""
     m = len(queries)
     mean, best, leader = np.empty((m, values.shape[1])), np.empty(m), np.empty(m, dtype=np.int64)
-    kernels.top_parallel(queries, keys, values, weights, slack, relative, mean, best, leader)
+    kernels.top_parallel(queries, np.ascontiguousarray(keys.T), values, weights, slack, relative, mean, best, leader)
     return mean, best, leader
 
 
@@ -106,5 +106,5 @@ def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Ar
 def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
     """Return the weighted mean of the values of the sources within a distance of each query."""
     mean = np.empty((len(queries), values.shape[1]))
-    kernels.ball_parallel(queries, keys, values, weights, radius, mean)
+    kernels.ball_parallel(queries, np.ascontiguousarray(keys.T), values, weights, radius, mean)
     return mean

@@ -201,18 +201,25 @@ def _plain_score(query, key):
 
 
 @compiled
-def _top_row(query, keys, values, weights, slack, relative, mean):
+def _top_row(query, columns, values, weights, slack, relative, mean, scores):
+    """Fill the mean over the neighbours of one query; sources come coordinate first, `scores` is room for theirs."""
+    n = len(scores)
+    for j in range(n):
+        scores[j] = query[0] * columns[0, j]
+    for k in range(1, len(query)):
+        for j in range(n):
+            scores[j] += query[k] * columns[k, j]
     best, leader = -np.inf, 0
-    for j in range(len(keys)):
-        if weights[j] > 0:
-            s = _plain_score(query, keys[j])
-            if s > best or s != s:  # a score that overflowed to NaN stays, and makes the mean NaN
-                best, leader = s, j
+    for j in range(n):
+        if not scores[j] <= best and weights[j] > 0:
+            best, leader = scores[j], j
+            if best != best:  # a score that overflowed to NaN makes the mean NaN
+                break
     threshold = best - slack - relative * abs(best)
     mean[:] = 0.0
     total = 0.0
-    for j in range(len(keys)):
-        if weights[j] > 0 and _plain_score(query, keys[j]) >= threshold:
+    for j in range(n):
+        if scores[j] >= threshold and weights[j] > 0:
             total += weights[j]
             for k in range(len(mean)):
                 mean[k] += weights[j] * (values[j, k] - values[leader, k])
@@ -222,9 +229,12 @@ def _top_row(query, keys, values, weights, slack, relative, mean):
 
 
 @in_parallel
-def top_parallel(queries, keys, values, weights, slack, relative, mean, best, leader):
-    for i in numba.prange(len(queries)):
-        best[i], leader[i] = _top_row(queries[i], keys, values, weights, slack[i], relative, mean[i])
+def top_parallel(queries, columns, values, weights, slack, relative, mean, best, leader):
+    m, n = len(queries), columns.shape[1]
+    for task in numba.prange((m + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        scores = np.empty(n)
+        for i in range(task * ROWS_PER_TASK, min(m, (task + 1) * ROWS_PER_TASK)):
+            best[i], leader[i] = _top_row(queries[i], columns, values, weights, slack[i], relative, mean[i], scores)
 
 
 @compiled
@@ -241,7 +251,9 @@ def _first_of_its_point(x, weights):
 def top_layers(x, forms, slacks, gammas, weights, points, first, states):
     steps, n, d = states.shape
     query, mean = np.empty(d), np.empty((n, d))
+    columns, scores = np.empty((d, n)), np.empty(n)
     for s in range(steps):
+        columns[:] = x.T
         if points:
             _first_of_its_point(x, weights)
         additive, normalized, relative = slacks[s]
@@ -251,7 +263,7 @@ def top_layers(x, forms, slacks, gammas, weights, points, first, states):
                 for a in range(d):
                     query[a] = _plain_score(x[i], forms[min(s, len(forms) - 1), a])
             slack = additive + normalized * math.sqrt(_plain_score(query, query))
-            _, leader = _top_row(query, x, x, weights, slack, relative, mean[i])
+            _, leader = _top_row(query, columns, x, weights, slack, relative, mean[i], scores)
             if first:
                 mean[i] = x[leader]
         for i in range(n):
@@ -261,17 +273,21 @@ def top_layers(x, forms, slacks, gammas, weights, points, first, states):
 
 
 @in_parallel
-def ball_parallel(queries, keys, values, weights, radius, mean):
-    for i in numba.prange(len(queries)):
-        total = 0.0
-        mean[i] = 0.0
-        for j in range(len(keys)):
-            distance = 0.0
+def ball_parallel(queries, columns, values, weights, radius, mean):
+    m, n = len(queries), columns.shape[1]
+    for task in numba.prange((m + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        distances = np.empty(n)
+        for i in range(task * ROWS_PER_TASK, min(m, (task + 1) * ROWS_PER_TASK)):
+            distances[:] = 0.0
             for k in range(queries.shape[1]):
-                step = queries[i, k] - keys[j, k]
-                distance += step * step
-            if distance <= radius * radius:
-                total += weights[j]
-                for k in range(values.shape[1]):
-                    mean[i, k] += weights[j] * values[j, k]
-        mean[i] /= total
+                for j in range(n):
+                    step = queries[i, k] - columns[k, j]
+                    distances[j] += step * step
+            total = 0.0
+            mean[i] = 0.0
+            for j in range(n):
+                if distances[j] <= radius * radius:
+                    total += weights[j]
+                    for k in range(values.shape[1]):
+                        mean[i, k] += weights[j] * values[j, k]
+            mean[i] /= total
