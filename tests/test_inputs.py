@@ -12,6 +12,7 @@ import attnflow as af
 
 LAYERS = af.Layers(gamma=0.5)
 X = [[1.0, 0.0], [0.0, 1.0]]
+WORD: Any = lambda t: "x"  # noqa: E731
 
 
 def run(**keywords: Any) -> Any:
@@ -102,6 +103,12 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a watcher alone": (lambda: run(watch=af.watch.Converged()), "expected a list of watchers"),
     "a watcher's class": (lambda: run(watch=[af.watch.Converged]), "expected a list of watchers"),
     "a function that fails": (lambda: af.Softmax(beta=lambda t: 1 / t).attend(X), "beta, a function of time, failed"),
+    "a function that fails in a run": (
+        lambda: af.simulate(X, af.Softmax(beta=lambda t: 1 / t), LAYERS, 5), "Softmax, a function of time, failed"
+    ),
+    "a function without numbers": (
+        lambda: af.simulate(X, af.Softmax(beta=WORD), LAYERS, 5), "a function of time, failed at t = 0"
+    ),
     "a store that is a number": (lambda: run(store=5), "store is 5, expected a path"),
     "load a number": (lambda: af.load(5), "path is 5, expected a path"),  # type: ignore[arg-type]
     "not-a-number time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(np.nan), "finite times"),

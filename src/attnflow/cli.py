@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -169,7 +170,7 @@ def _simulate(given: dict[str, Any]) -> int:
         if store.exists() and "results" in opened(store, "r").attrs["attnflow"]:
             raise InputError(f"{store} holds a finished run: choose another name, or remove it first")
         arguments["watch"].append(config.Remembered(store, settings.text()))
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and find_spec("tqdm") is not None:
         arguments["watch"].append(watch.Progress())
     begin = time.perf_counter()
     run = simulate(**arguments, store=store)

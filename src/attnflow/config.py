@@ -88,8 +88,6 @@ class Config:
             if name not in data:
                 raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
         optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine") if name in data}
-        if "seed" in data and (type(data["seed"]) is not int or data["seed"] < 0):
-            raise InputError(f"seed is {data['seed']!r}, expected a whole number, at least 0")
         return {
             "tokens": self._cloud(data["tokens"]),
             "law": self._law(data["law"]),
@@ -113,8 +111,7 @@ class Config:
 
     def text(self) -> str:
         """Return the configuration as TOML."""
-        plain = [(k, v) for k, v in self.data.items() if not isinstance(v, dict)]
-        lines = [f"{k} = {_toml(v)}" for k, v in plain]
+        lines = [f"{k} = {_toml(v)}" for k, v in self.data.items() if k not in TABLES]
         for table in (name for name in TABLES if name in self.data):
             lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in self.data[table].items())]
         return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnflow import laws, motions
+from attnflow.inputs import called
 from attnflow.laws import Law
 from attnflow.motions import FeedForward, Motion
 from attnflow.schedules import Schedule
@@ -66,7 +67,11 @@ def varying(value: Any, t: float) -> list[Any]:
     >>> varying(af.Layers(gamma=lambda t: 2 / (t + 2)), 2)
     [0.5]
     """
-    return [np.asarray(function(t), dtype=np.float64).tolist() for function in _functions(value)]
+    name = f"a parameter of {type(value).__name__}"
+    return [
+        called(lambda t, f=f: np.asarray(f(t), dtype=np.float64).tolist(), t, name)  # type: ignore[misc]
+        for f in _functions(value)
+    ]
 
 
 def _functions(value: Any) -> Iterator[Any]:

@@ -71,6 +71,11 @@ def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
     return w
 
 
+def each_mass(masses: Array | None, n: int) -> Array:
+    """Return the masses of n tokens, one each unless given."""
+    return np.ones(n) if masses is None else masses
+
+
 def square(matrix: ArrayLike, name: str) -> Array:
     """Check a square matrix of finite numbers."""
     m = _real(matrix, f"{name} is", "d rows of d numbers")

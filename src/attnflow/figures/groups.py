@@ -22,8 +22,6 @@ GATHERED = 24
 # Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
 LED = 3000
 COUNTED = 20_000
-# Scores are products of two tokens: with larger ones they would leave the range of float64.
-LARGEST = 1e150
 
 
 @dataclass(frozen=True)

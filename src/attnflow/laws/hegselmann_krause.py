@@ -9,7 +9,7 @@ import numpy as np
 
 from attnflow import engines
 from attnflow.engines import dense
-from attnflow.inputs import Array, Scalar, constant_number, number_at
+from attnflow.inputs import Array, Scalar, constant_number, each_mass, number_at
 from attnflow.laws.law import Heard, Law, Sources
 
 
@@ -51,10 +51,12 @@ class HegselmannKrause(Law):
         radius = number_at(self.eps, t, "eps", least=0.0)
         near = dense.squared_distances(x, keys) <= radius * radius
         with np.errstate(divide="ignore"):
-            return np.log(dense.shares(near, np.ones(len(keys)) if masses is None else masses))
+            return np.log(dense.shares(near, each_mass(masses, len(keys))))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources within the distance eps."""
         radius = number_at(self.eps, t, "eps", least=0.0) / np.sqrt(sources.gain)
         chosen = engines.engine(sources.engine, "ball", len(x), len(sources.places), x.shape[1])
-        return Heard(chosen.ball(x, sources.places, sources.values, sources.weights, radius), None)
+        return Heard(
+            chosen.ball(x, sources.places, sources.values, each_mass(sources.masses, len(sources.places)), radius), None
+        )

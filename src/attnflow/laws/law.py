@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -14,6 +15,16 @@ from attnflow.inputs import Array, InputError, cloud, mass_vector
 COMPILED_TOKENS = 256
 # Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
 BLOCK = 1 << 22
+
+
+def row_blocks(m: int, n: int) -> Iterator[slice]:
+    """Cut the rows of an (m, n) array into blocks that fit in memory.
+
+    >>> list(row_blocks(5, BLOCK // 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    rows = max(1, BLOCK // n)
+    return (slice(i, i + rows) for i in range(0, m, rows))
 
 
 class Heard(NamedTuple):
@@ -39,11 +50,6 @@ class Sources(NamedTuple):
     masses: Array | None
     gain: float
     engine: str
-
-    @property
-    def weights(self) -> Array:
-        """The masses, one for each source unless given."""
-        return np.ones(len(self.places)) if self.masses is None else self.masses
 
 
 class Law:
@@ -93,10 +99,9 @@ class Law:
         """Do the work of `hear`: here in blocks of rows of `log_weights`."""
         scale = np.sqrt(sources.gain)
         y = scale * sources.places
-        rows = max(1, BLOCK // len(y))
         blocks = [
-            np.exp(self.log_weights(scale * x[i : i + rows], t, sources=y, masses=sources.masses)) @ sources.values
-            for i in range(0, len(x), rows)
+            np.exp(self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses)) @ sources.values
+            for rows in row_blocks(len(x), len(y))
         ]
         return Heard(np.concatenate(blocks), None)
 

@@ -78,8 +78,7 @@ class Softmax(Law):
         """Return log P_ij = beta <B x_i, x_j> + log w_j - log sum_k w_k e^{beta <B x_i, x_k>}."""
         matrix, gain = self.form(t, x.shape[1])
         queries = x if matrix is None else x @ matrix.T
-        log_masses = None if masses is None else np.log(masses)
-        return dense.log_softmax(queries, x if sources is None else sources, log_masses, gain)[0]
+        return dense.log_softmax(queries, x if sources is None else sources, _log(masses), gain)[0]
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources with the softmax weights."""
@@ -87,8 +86,9 @@ class Softmax(Law):
         matrix, gain = self.form(t, d)
         queries = x if matrix is None else x @ matrix.T
         chosen = engines.engine(sources.engine, "softmax", len(x), len(sources.places), d)
-        log_masses = None if sources.masses is None else np.log(sources.masses)
-        return Heard(*chosen.softmax(queries, sources.places, sources.values, log_masses, gain * sources.gain))
+        return Heard(
+            *chosen.softmax(queries, sources.places, sources.values, _log(sources.masses), gain * sources.gain)
+        )
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
@@ -103,5 +103,8 @@ class Softmax(Law):
         if (betas < 0).any():
             signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])
             forms = signs[:, None, None] * (forms if len(forms) else np.eye(d))
-        log_masses = None if masses is None else np.log(masses)
-        return fused.softmax_layers(x, forms, np.abs(betas), gammas, log_masses)
+        return fused.softmax_layers(x, forms, np.abs(betas), gammas, _log(masses))
+
+
+def _log(masses: Array | None) -> Array | None:
+    return None if masses is None else np.log(masses)

@@ -17,6 +17,7 @@ from attnflow.inputs import (
     Scalar,
     constant_matrix,
     constant_number,
+    each_mass,
     matrices_at,
     matrix_at,
     number_at,
@@ -80,7 +81,7 @@ class TopScores(Law):
         """How much each source counts: its mass, or one per distinct point."""
         if self.counting in ("points", "error"):
             return distinct(sources)
-        return np.ones(len(sources)) if masses is None else masses
+        return each_mass(masses, len(sources))
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""

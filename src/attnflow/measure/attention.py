@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, Matrix, cloud, mass_vector, number
+from attnflow.inputs import Array, InputError, Matrix, cloud, each_mass, mass_vector, number
 from attnflow.laws import Heads, Law, Softmax
-from attnflow.laws.law import BLOCK
+from attnflow.laws.law import row_blocks
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,12 @@ def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = Non
         raise InputError("heads have leaders one by one: ask for the leaders of each law of the heads")
     tokens = cloud(x)
     w = mass_vector(masses, len(tokens))
-    listeners = np.ones(len(tokens)) if w is None else w
-    rows = max(1, BLOCK // len(tokens))
+    listeners = each_mass(w, len(tokens))
     index, heard = [], np.zeros(len(tokens))
-    for i in range(0, len(tokens), rows):
-        log_p = law.log_weights(tokens[i : i + rows], t, sources=tokens, masses=w)
+    for rows in row_blocks(len(tokens), len(tokens)):
+        log_p = law.log_weights(tokens[rows], t, sources=tokens, masses=w)
         index.append(log_p.argmax(axis=1))
-        heard += listeners[i : i + rows] @ np.exp(log_p)
+        heard += listeners[rows] @ np.exp(log_p)
     found = np.concatenate(index)
     return Leaders(found, np.unique(found), heard / listeners.sum())
 
@@ -96,7 +95,7 @@ def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike 
         raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
     log_total = law.hear(tokens, masses=w).log_total
     assert log_total is not None
-    mass = np.ones(len(tokens)) if w is None else w
+    mass = each_mass(w, len(tokens))
     with np.errstate(over="ignore"):
         total = float((mass * np.exp(log_total)).sum() / (2 * beta * mass.sum() ** 2))
     if not np.isfinite(total):

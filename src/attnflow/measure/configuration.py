@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry import single_linkage
 from attnflow.inputs import Array, cloud, number
-from attnflow.laws.law import BLOCK
+from attnflow.laws.law import row_blocks
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,5 @@ def diameter(x: ArrayLike) -> float:
     5.0
     """
     tokens = cloud(x)
-    rows = max(1, BLOCK // len(tokens))
-    blocks = (tokens[i : i + rows] for i in range(0, len(tokens), rows))
-    return float(np.sqrt(max(squared_distances(block, tokens).max() for block in blocks)))
+    blocks = row_blocks(len(tokens), len(tokens))
+    return float(np.sqrt(max(squared_distances(tokens[rows], tokens).max() for rows in blocks)))
