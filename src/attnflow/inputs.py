@@ -56,6 +56,17 @@ def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     return x
 
 
+def points_of(points: ArrayLike, d: int, name: str = "points") -> tuple[Array, bool]:
+    """Check points of R^d: one (d,) or several (m, d). Return them as rows, and whether it was one."""
+    p = _real(points, f"{name} are", f"rows of {d} numbers")
+    rows = p[None] if p.ndim == 1 else p
+    if rows.ndim != 2 or rows.shape[1] != d:
+        raise InputError(f"{name} have shape {p.shape}, expected ({d},) or (m, {d}): one row per point")
+    if not np.isfinite(rows).all():
+        raise InputError(f"{name} hold a value that is not finite: give finite coordinates")
+    return rows, p.ndim == 1
+
+
 def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
     """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other."""
     if masses is None:

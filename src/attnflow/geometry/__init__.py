@@ -1,5 +1,16 @@
-"""The geometry of a cloud of tokens."""
+"""The geometry of a cloud of tokens: hulls, cells, where tokens can end, who hears only whom, which theorem applies."""
 
+from attnflow.geometry.cells import Cells, cells
+from attnflow.geometry.generic import Broken, Genericity, genericity
+from attnflow.geometry.hull import Hull, hull
 from attnflow.geometry.linkage import single_linkage
+from attnflow.geometry.quiescent import Certificate, QuiescentSet, quiescent_sets
+from attnflow.geometry.region import Region
+from attnflow.geometry.spectra import Classification, Dominant, classify
+from attnflow.geometry.stationary import StationaryPoints, stationary_points
 
-__all__ = ["single_linkage"]
+__all__ = [
+    "Broken", "Cells", "Certificate", "Classification", "Dominant", "Genericity", "Hull", "QuiescentSet", "Region",
+    "StationaryPoints", "cells", "classify", "genericity", "hull", "quiescent_sets", "single_linkage",
+    "stationary_points",
+]  # fmt: skip

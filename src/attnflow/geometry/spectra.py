@@ -1,0 +1,186 @@
+"""Which theorem of the rescaled flow applies to a pair of matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.geometry.cells import form, positive_definite, symmetric
+from attnflow.inputs import Array, InputError, square
+
+EPS = float(np.finfo(np.float64).eps)
+# An eigenspace is one if V - lambda I is this small on it, relative to V.
+SAME = 1e-10
+
+
+@dataclass(frozen=True)
+class Dominant:
+    """The eigenvalues of largest modulus of V and their spaces.
+
+    `value` is lambda_1, `multiplicity` how many eigenvalues equal it, `second` the largest modulus of the others (0 if
+    there are none). `right` (d, m) spans F, the eigenvectors for lambda_1, `rest` (d, d - m) the invariant complement
+    G, and the rows of `left` (m, d) are dual to `right` and vanish on G: coordinates along F. All three are None
+    where lambda_1 is not real or lacks eigenvectors.
+    """
+
+    value: complex
+    multiplicity: int
+    second: float
+    right: Array | None
+    left: Array | None
+    rest: Array | None
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Which theorem applies.
+
+    `theorem` is "negative identity", "polytope", "hyperplanes", "polytope times subspace" or "none", the first of
+    `applies` in this order; `failed` says of every other theorem which hypothesis fails; `eigenvalues` (d,) of V come
+    with the largest modulus first.
+    """
+
+    theorem: str
+    applies: tuple[str, ...]
+    failed: dict[str, str]
+    eigenvalues: NDArray[np.complex128]
+    dominant: Dominant
+
+
+def classify(V: ArrayLike, B: ArrayLike | None = None) -> Classification:
+    """Say which theorem on the rescaled flow z_i' = V sum_j P_ij (z_j - z_i) applies to V and B = K^T Q.
+
+    - "polytope": V = lambda I with lambda > 0, B symmetric positive definite (a change of time gives V = I);
+    - "hyperplanes": the eigenvalue of largest modulus is real, positive, simple and strictly dominant, and
+      <B phi, phi> > 0 for its eigenvector phi;
+    - "polytope times subspace": that eigenvalue is positive, perhaps multiple but with as many eigenvectors, strictly
+      dominant, not all of V, and B is symmetric positive definite;
+    - "negative identity": V = -lambda I and B = mu I with lambda, mu > 0 (time and length scaled to 1).
+
+    >>> found = classify([[2.0, 1.0], [0.0, 0.5]])
+    >>> found.theorem, found.dominant.value, found.failed["polytope"]
+    ('hyperplanes', (2+0j), 'V is not a positive multiple of the identity')
+    >>> classify(np.eye(3)).theorem, classify([[-1.0]]).theorem, classify([[0.0, -1.0], [1.0, 0.0]]).theorem
+    ('polytope', 'negative identity', 'none')
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), Theorems 2, 3, 4 and the case V = -I.
+    """
+    if callable(V):
+        raise InputError("V is a function of time, but the theorems need a constant: give a matrix")
+    value = square(V, "V")
+    scores = form(B, len(value))
+    eigenvalues, blur = _eigenvalues(value)
+    dominant = _dominant(value, eigenvalues, blur)
+    reasons = {
+        "negative identity": _not_negative_identity(value, scores),
+        "polytope": _not_polytope(value, scores),
+        "hyperplanes": _not_hyperplanes(dominant, scores),
+        "polytope times subspace": _not_product(dominant, scores),
+    }
+    applies = tuple(name for name, reason in reasons.items() if reason is None)
+    failed = {name: reason for name, reason in reasons.items() if reason is not None}
+    return Classification(applies[0] if applies else "none", applies, failed, eigenvalues, dominant)
+
+
+def _eigenvalues(V: Array) -> tuple[NDArray[np.complex128], Array]:
+    """Return the eigenvalues, largest modulus first, and how far rounding may have moved each.
+
+    That is eps |V| / |<y, x>|, x and y its unit right and left eigenvectors: large where eigenvectors are missing, but
+    no more than rounding does to a single Jordan block.
+    """
+    from scipy.linalg import eig
+
+    values, left, right = eig(V, left=True)
+    size = float(np.linalg.norm(V, 2))
+    angles = np.abs((left.conj() * right).sum(axis=0))
+    blur = np.minimum(100 * EPS * size / np.maximum(angles, EPS), size * (100 * EPS) ** (1 / len(V)))
+    moduli = np.round(np.abs(values) / (np.abs(values).max() or 1.0), 12)
+    order = np.lexsort((-values.imag, -values.real, -moduli))
+    return values[order].astype(np.complex128), blur[order]
+
+
+def _dominant(V: Array, eigenvalues: NDArray[np.complex128], blur: Array) -> Dominant:
+    first = eigenvalues[0]
+    near = np.abs(eigenvalues - first) <= blur + blur[0]
+    m = int(near.sum())
+    second = float(np.abs(eigenvalues[~near]).max(initial=0.0))
+    if abs(first.imag) > blur[0]:
+        return Dominant(complex(first), m, second, None, None, None)
+    centre = float(eigenvalues[near].real.mean())
+    centre = 0.0 if abs(centre) <= blur[0] else centre
+    left_vectors, singular, right_vectors = np.linalg.svd(V - centre * np.eye(len(V)))
+    if m > 1 and singular[-m] > SAME * np.linalg.norm(V, 2):
+        return Dominant(complex(centre), m, second, None, None, None)
+    right, left = right_vectors[-m:].T, left_vectors[:, -m:].T
+    pairing = left @ right
+    left = np.linalg.solve(pairing, left)
+    rest = np.linalg.svd(left)[2][m:].T
+    return Dominant(complex(centre), m, second, right, left, rest)
+
+
+def _multiple(matrix: Array) -> float | None:
+    """Return lambda if the matrix is lambda I up to rounding, otherwise None."""
+    scale = float(np.trace(matrix) / len(matrix))
+    close = np.abs(matrix - scale * np.eye(len(matrix))).max() <= 1e-12 * max(np.abs(matrix).max(), 1e-300)
+    return scale if close else None
+
+
+def _not_positive(B: Array) -> str | None:
+    if not symmetric(B):
+        return "B is not symmetric"
+    return None if positive_definite(B) else "B is not positive definite"
+
+
+def _not_negative_identity(V: Array, B: Array) -> str | None:
+    multiple, scores = _multiple(V), _multiple(B)
+    if multiple is None or multiple >= 0:
+        return "V is not a negative multiple of the identity"
+    return None if scores is not None and scores > 0 else "B is not a positive multiple of the identity"
+
+
+def _not_polytope(V: Array, B: Array) -> str | None:
+    multiple = _multiple(V)
+    if multiple is None or multiple <= 0:
+        return "V is not a positive multiple of the identity"
+    return _not_positive(B)
+
+
+def _not_dominant(dominant: Dominant) -> str | None:
+    """Say why the eigenvalue of largest modulus is not real, positive and strictly larger than the others."""
+    value, second = dominant.value, dominant.second
+    if abs(value) == 0:
+        return "all eigenvalues of V are 0"
+    if second >= abs(value) * (1 - SAME):
+        return f"the largest modulus {abs(value):.6g} is shared by different eigenvalues of V"
+    if value.real <= 0:
+        return f"the eigenvalue of largest modulus of V is {value.real:.6g}, not positive"
+    return None
+
+
+def _not_hyperplanes(dominant: Dominant, B: Array) -> str | None:
+    if (reason := _not_dominant(dominant)) is not None:
+        return reason
+    if dominant.multiplicity > 1 or dominant.right is None:
+        m = dominant.multiplicity
+        return f"the largest eigenvalue {dominant.value.real:.6g} of V is not simple: {m} agree with it up to rounding"
+    phi = dominant.right[:, 0]
+    height = float(phi @ B @ phi)
+    if height <= 1e-14 * np.abs(B).max() * len(B):
+        return f"<B phi, phi> = {height:.3g} is not positive, phi the eigenvector of the largest eigenvalue"
+    return None
+
+
+def _not_product(dominant: Dominant, B: Array) -> str | None:
+    if (reason := _not_dominant(dominant)) is not None:
+        return reason
+    if dominant.right is None:
+        m = dominant.multiplicity
+        return f"the {m} eigenvalues near {dominant.value.real:.6g} of V differ, or lack eigenvectors"
+    if dominant.multiplicity == len(B):
+        return "the eigenspace of the largest eigenvalue is the whole space: this is the polytope case"
+    return _not_positive(B)

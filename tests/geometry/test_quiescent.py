@@ -1,0 +1,107 @@
+"""Quiescent sets against reachability by brute force, and what the certificate promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attnflow as af
+from attnflow.geometry import quiescent_sets
+
+
+def smallest_closed_sets(P: np.ndarray) -> list[list[int]]:
+    """Close each token under "hears"; the smallest closures that contain no other are the answer."""
+    heard = P > 0
+    closures = set()
+    for i in range(len(P)):
+        reached = {i}
+        while True:
+            more = reached | {int(j) for k in reached for j in np.flatnonzero(heard[k])}
+            if more == reached:
+                break
+            reached = more
+        closures.add(frozenset(reached))
+    return sorted(sorted(c) for c in closures if not any(other < c for other in closures))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 25), st.sampled_from(["localmax", "hardmax", "relative", "hk", "softmax"]))
+def test_sets_against_closures(seed: int, n: int, name: str) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-3, 4, size=(n, 2)) / 2 if seed % 2 else rng.standard_normal((n, 2))
+    law = {
+        "localmax": af.Localmax(delta=0.3),
+        "hardmax": af.Hardmax(B=np.array([[1.0, 0.4], [-0.2, 0.7]])),
+        "relative": af.Localmax(delta=0.1, threshold="relative"),
+        "hk": af.HegselmannKrause(eps=0.7),
+        "softmax": af.Softmax(beta=50.0),
+    }[name]
+    found = quiescent_sets(law, x)
+    assert [group.members.tolist() for group in found] == smallest_closed_sets(np.exp(law.log_weights(x)) > 0)
+    for group in found:
+        if group.certificate is not None and group.certificate.holds:
+            heard = law.weights(x)[group.members] > 0
+            assert not np.delete(heard, group.members, axis=1).any()
+
+
+def test_softmax_hears_everybody_however_cold() -> None:
+    (everyone,) = quiescent_sets(af.Softmax(beta=1e8), [[1.0], [-1.0], [3.0]])
+    assert everyone.members.tolist() == [0, 1, 2]
+    assert everyone.certificate is None
+
+
+@pytest.mark.parametrize("threshold", ["additive", "relative", "normalized"])
+def test_certified_groups_stay_closed_and_contract_exactly(threshold: str) -> None:
+    """Two tight groups far apart: 2 r R <= delta, so each shrinks to its centroid by 1 - gamma per layer."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [[2.0, 0.0] + 1e-3 * rng.standard_normal((6, 2)), [-2.0, 0.5] + 1e-3 * rng.standard_normal((5, 2))]
+    )
+    law = af.Localmax(delta=0.1, threshold=threshold)
+    groups = quiescent_sets(law, x)
+    assert [group.members.tolist() for group in groups] == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+    after = af.simulate(x, law, af.Layers(gamma=0.25), until=1).final
+    for group in groups:
+        assert group.certificate is not None
+        assert group.certificate.holds
+        assert group.certificate.contracts
+        before = x[group.members] - x[group.members].mean(axis=0)
+        np.testing.assert_allclose(after[group.members] - after[group.members].mean(axis=0), 0.75 * before, atol=1e-15)
+        np.testing.assert_allclose(after[group.members].mean(axis=0), x[group.members].mean(axis=0), atol=1e-15)
+
+
+def test_the_certificate_is_sharp_in_its_numbers() -> None:
+    """One token at distance r of another, everything in d = 1, by hand: v = 1 (a member), mu = 1 - 1 * .2 = .8."""
+    x = [[1.0], [0.9], [0.2], [-1.0]]
+    groups = quiescent_sets(af.Localmax(delta=0.15), x)
+    assert [group.members.tolist() for group in groups] == [[0, 1], [3]]
+    certificate = groups[0].certificate
+    assert certificate is not None
+    best = max((v * v - v * 0.2 - 0.15 - 3 * r, v, r) for v, r in ((1.0, 0.1), (0.9, 0.1), (0.95, 0.05)))
+    assert certificate.margin == pytest.approx(best[0])
+    assert certificate.centre.item() == pytest.approx(best[1])
+    assert certificate.radius == pytest.approx(best[2])
+    assert certificate.contracts  # 2 * .05 * 1 <= .15
+
+
+def test_no_certificate_without_a_metric() -> None:
+    x = [[1.0, 0.0], [-1.0, 0.0]]
+    assert quiescent_sets(af.Hardmax(B=np.diag([1.0, -1.0])), x)[0].certificate is None
+    assert quiescent_sets(af.HegselmannKrause(eps=0.1), x)[0].certificate is None
+    law = af.Localmax(delta=lambda t: 0.1 * t, B=lambda t: (1 + t) * np.eye(2))
+    certificate = quiescent_sets(law, x, t=2)[0].certificate
+    assert certificate is not None
+    assert certificate.margin == pytest.approx(3 + 3 - 0.2)
+
+
+def test_heads_are_heard_together() -> None:
+    heads = af.Heads([af.Hardmax(), af.Hardmax(B=-np.eye(1))])
+    assert [g.members.tolist() for g in quiescent_sets(heads, [[1.0], [-1.0], [0.5]])] == [[0, 1]]
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(af.InputError, match="expected a law"):
+        quiescent_sets("softmax", [[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(af.InputError, match="not finite"):
+        quiescent_sets(af.Hardmax(), [[np.nan]])
