@@ -103,22 +103,24 @@ def clip(polytope: Hull, normals: Array, offsets: Array) -> Array:
     on = np.zeros((len(x), len(polytope.facets)), dtype=bool)
     for f, facet in enumerate(polytope.facets):
         on[list(facet), f] = True
-    for a, b in zip(normals, offsets, strict=True):
+    cutting = (x @ normals.T - offsets > tol).any(axis=0)
+    for a, b in zip(normals[cutting], offsets[cutting], strict=True):
         height = x @ a - b
         height[np.abs(height) <= tol] = 0.0
-        above, below = np.flatnonzero(height > 0), np.flatnonzero(height < 0)
-        crossing = [(p, q) for p in above.tolist() for q in below.tolist() if _adjacent(on, p, q)]
-        fresh = [(p, q, height[p] / (height[p] - height[q])) for p, q in crossing]
+        ends = np.array(_crossing_edges(on, height, polytope.dimension), dtype=np.int64).reshape(-1, 2)
+        p, q = ends.T
+        share = (height[p] / (height[p] - height[q]))[:, None]
         kept = height <= 0
-        x = np.concatenate([x[kept], *([x[p] + s * (x[q] - x[p])] for p, q, s in fresh)])
-        shared = np.array([on[p] & on[q] for p, q, _ in fresh], dtype=bool).reshape(len(fresh), on.shape[1])
-        flags = np.concatenate([height[kept] == 0, np.ones(len(fresh), dtype=bool)])
-        on = np.column_stack([np.concatenate([on[kept], shared]), flags])
-        if not len(x):
-            break
+        x = np.concatenate([x[kept], x[p] + share * (x[q] - x[p])])
+        flags = np.concatenate([height[kept] == 0, np.ones(len(ends), dtype=bool)])
+        on = np.column_stack([np.concatenate([on[kept], on[p] & on[q]]), flags])
     return x
 
 
-def _adjacent(on: NDArray[np.bool_], p: int, q: int) -> bool:
-    """Say whether no third vertex lies on all facets that p and q share."""
-    return bool(on[:, on[p] & on[q]].all(axis=1).sum() == 2)
+def _crossing_edges(on: NDArray[np.bool_], height: Array, dimension: int) -> list[tuple[int, int]]:
+    """Return the edges (p, q) with p above and q below: no third vertex lies on all facets that p and q share."""
+    above, below = np.flatnonzero(height > 0), np.flatnonzero(height < 0)
+    # An edge lies on at least dimension - 1 facets, which rules out most pairs at once.
+    shared = on[above].astype(np.float64) @ on[below].T.astype(np.float64) >= dimension - 1
+    pairs = np.column_stack([above[np.nonzero(shared)[0]], below[np.nonzero(shared)[1]]])
+    return [(p, q) for p, q in pairs.tolist() if on[:, on[p] & on[q]].all(axis=1).sum() == 2]
