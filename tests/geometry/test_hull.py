@@ -223,3 +223,32 @@ def test_a_needle_is_not_flat_and_its_sharp_corner_not_fat() -> None:
 def test_bad_input_is_refused(call: object, words: str) -> None:
     with pytest.raises(af.InputError, match=words):
         call()  # type: ignore[operator]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 24))
+def test_nearly_degenerate_clouds_lose_nothing(seed: int, d: int, n: int) -> None:
+    """Lattices shaken by 1e-17 to 1e-5, some of them skinny, turned or moved: every point stays within rounding of K."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-2, 3, size=(n, d)) + 10 ** rng.uniform(-17, -5) * rng.standard_normal((n, d)) * (
+        rng.random((n, 1)) < 0.5
+    )
+    if seed % 2:
+        x = x * 10 ** rng.uniform(-8, 0, size=d) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    if seed % 3 == 0:
+        x = x + 10 * rng.standard_normal(d)
+    k = hull(x)
+    assert np.max(k.distance(x)) <= 8 * k.tol
+    assert np.all(k.contains(x, tol=8 * k.tol))
+    u = af.tokens.sphere(40, d, seed=seed)
+    assert np.max((x @ u.T).max(axis=0) - k.support(u)) <= 8 * k.tol
+    if k.dimension:
+        assert np.max(k.vertices @ k.normals.T - k.offsets) <= 100 * k.tol
+    if k.dimension == 3:
+        assert len(k.vertices) - len(k.edges) + len(k.facets) == 2
+
+
+def test_of_two_points_closer_than_rounding_one_stays() -> None:
+    cube = np.array(list(product((0.0, 1.0), repeat=3)))
+    twins = hull(np.concatenate([cube, cube + 1e-15]))
+    assert len(twins.vertices) == 8
+    assert np.max(twins.distance(cube)) == 0

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,11 +109,16 @@ class Hull:
 
         try:
             found = ConvexHull(y)
+            if self.dimension == 2:
+                return _round(x, found.vertices.astype(np.int64), self.tol)
+            rows = self._first(x, found.vertices)
+            while True:
+                kept = _without_flat(x[rows], ConvexHull(y[rows]), self.tol)
+                if len(kept) == len(rows):
+                    return rows
+                rows = rows[kept]
         except QhullError:  # nearly degenerate data in dimension 4 or 5
             return _one_by_one(x, y, self.tol)
-        if self.dimension == 2:
-            return _round(x, found.vertices.astype(np.int64), self.tol)
-        return np.sort(_without_flat(x, found, self.tol))
 
     def _first(self, x: Array, indices: Indices) -> Indices:
         """Replace each index by that of the first token at the same point."""
@@ -205,8 +210,8 @@ class Hull:
         return self.dimension > 3 and _most_facets(len(self.vertices), self.dimension) > MOST_FACETS
 
     @cached_property
-    def _triangulation(self) -> tuple[Indices, Indices, Array]:
-        """Return Qhull's triangulated boundary of the vertices: simplices, their neighbours, and whitened equations."""
+    def _triangulation(self) -> tuple[Indices, Array]:
+        """Qhull's triangulated boundary of the vertices: simplices, and equations in whitened coordinates."""
         from scipy.spatial import ConvexHull, QhullError
 
         k, r = len(self.vertices), self.dimension
@@ -218,11 +223,13 @@ class Hull:
         try:
             found = ConvexHull(self.frame.coordinates(self.vertices))
         except QhullError:
+            found = None
+        if found is None or len(found.vertices) < k:
             raise InputError(
                 f"the facets of these {k} vertices in dimension {r} are degenerate beyond the precision of Qhull: "
                 "ask support, contains or distance, or round the coordinates"
-            ) from None
-        return found.simplices.astype(np.int64), found.neighbors.astype(np.int64), found.equations
+            )
+        return found.simplices.astype(np.int64), found.equations
 
     @cached_property
     def _facets(self) -> tuple[list[tuple[int, ...]], Array]:
@@ -236,18 +243,14 @@ class Hull:
             steps = (np.roll(self.vertices, -1, axis=0) - self.vertices) @ self.frame.axes.T
             turned = np.column_stack([steps[:, 1], -steps[:, 0]]) @ self.frame.axes
             return [(i, (i + 1) % k) for i in range(k)], turned / np.linalg.norm(turned, axis=1)[:, None]
-        # Simplices that triangulate one facet share its equation; some are flat, and say nothing by themselves.
-        simplices, adjacent, whitened = self._triangulation
+        # Simplices that triangulate one facet share its equation.
+        simplices, whitened = self._triangulation
         equations, part = np.unique(whitened, axis=0, return_inverse=True)
         normals = equations[:, :-1] / self.frame.widths @ self.frame.axes
-        normals /= np.linalg.norm(normals, axis=1)[:, None]
-        members = [np.unique(simplices[rows]) for rows in _rows_of(part.ravel())]
-        touching = np.unique(
-            np.sort(part.ravel()[np.stack([np.repeat(np.arange(len(adjacent)), r), adjacent.ravel()])], axis=0), axis=1
-        )
-        groups = _rows_of(_coplanar(self.vertices, members, touching, normals, self.tol))
-        facets = [tuple(np.unique(np.concatenate([members[g] for g in group])).tolist()) for group in groups]
-        return facets, normals[[group[0] for group in groups]]
+        order = np.argsort(part.ravel(), kind="stable")
+        pieces = np.split(simplices[order], np.flatnonzero(np.diff(part.ravel()[order])) + 1)
+        facets = [tuple(np.unique(piece).tolist()) for piece in pieces]
+        return facets, normals / np.linalg.norm(normals, axis=1)[:, None]
 
     @property
     def facets(self) -> list[tuple[int, ...]]:
@@ -365,18 +368,22 @@ def _heights(before: Array, here: Array, after: Array) -> Array:
     return np.linalg.norm(arm - np.clip(along, 0.0, 1.0)[:, None] * chord, axis=1)
 
 
-def _without_flat(x: Array, found: object, tol: float) -> Indices:
-    """Return Qhull's vertices without those in the hull of the others that share a simplex with them.
+def _without_flat(x: Array, found: Any, tol: float) -> Indices:
+    """Return Qhull's vertices without those within tol of the hull of the others.
 
-    These span the cone of K at the vertex, so they decide; on lattices Qhull reports points inside facets.
+    The points that share a simplex with a vertex span the cone of K there, so they tell which vertices are in doubt; on
+    lattices Qhull reports points inside facets. These are dropped one by one, since of two close points one must stay.
     """
-    simplices = found.simplices  # type: ignore[attr-defined]
     around: dict[int, set[int]] = {}
-    for simplex in simplices.tolist():
+    for simplex in found.simplices.tolist():
         for i in simplex:
             around.setdefault(i, set()).update(simplex)
-    extreme = [i for i, near in around.items() if distance(x[sorted(near - {i})], x[i]) > tol]
-    return np.array(extreme, dtype=np.int64)
+    kept = sorted(around)
+    for i in [i for i in kept if distance(x[sorted(around[i] - {i})], x[i]) <= tol]:
+        rest = [j for j in kept if j != i]
+        if distance(x[rest], x[i]) <= tol:
+            kept = rest
+    return np.array(kept, dtype=np.int64)
 
 
 def _one_by_one(x: Array, y: Array, tol: float) -> Indices:
@@ -396,27 +403,6 @@ def _one_by_one(x: Array, y: Array, tol: float) -> Indices:
         if rest and distance(x[rest], x[i]) <= tol:
             known = rest
     return np.array(sorted(known), dtype=np.int64)
-
-
-def _rows_of(labels: Indices) -> list[Indices]:
-    """Return the rows that carry each label."""
-    order = np.argsort(labels, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-
-
-def _coplanar(v: Array, members: list[Indices], touching: Indices, normals: Array, tol: float) -> Indices:
-    """Label the parts of the boundary so that touching ones in one hyperplane share a label."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    def height(a: int, b: int) -> float:
-        return float(np.abs((v[members[b]] - v[members[a][0]]) @ normals[a]).max())
-
-    flat = np.array([max(height(a, b), height(b, a)) <= 4 * tol for a, b in touching.T.tolist()], dtype=bool)
-    here, there = touching[:, flat]
-    joined = coo_array((np.ones(len(here)), (here, there)), shape=(len(members), len(members)))
-    labels: Indices = connected_components(joined, directed=False)[1].astype(np.int64)
-    return labels
 
 
 def _apart(v: Array, pair: tuple[int, int], tol: float) -> bool:
