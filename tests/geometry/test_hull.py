@@ -227,7 +227,7 @@ def test_bad_input_is_refused(call: object, words: str) -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 24))
 def test_nearly_degenerate_clouds_lose_nothing(seed: int, d: int, n: int) -> None:
-    """Lattices shaken by 1e-17 to 1e-5, some of them skinny, turned or moved: every point stays within rounding of K."""
+    """Lattices shaken by 1e-17 to 1e-5, some skinny, turned or moved: every point stays within rounding of K."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-2, 3, size=(n, d)) + 10 ** rng.uniform(-17, -5) * rng.standard_normal((n, d)) * (
         rng.random((n, 1)) < 0.5
