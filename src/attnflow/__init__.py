@@ -13,6 +13,7 @@ from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softm
 from attnflow.motions import (
     FeedForward,
     Flow,
+    HardmaxFlow,
     Layers,
     Motion,
     RescaledFlow,
@@ -28,7 +29,8 @@ from attnflow.trajectory import Trajectory, load
 __version__ = "0.1.0"
 
 __all__ = [
-    "FeedForward", "Flow", "Hardmax", "Heads", "HegselmannKrause", "InputError", "Law", "Layers", "Localmax", "Motion",
-    "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
+    "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Law", "Layers",
+    "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow",
+    "SphereLayers", "Trajectory",
     "figures", "geometry", "load", "measure", "simulate", "tokens", "watch",
 ]  # fmt: skip

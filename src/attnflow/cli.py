@@ -37,7 +37,7 @@ a TOML file:
   beta = 9.0
 
   [motion]
-  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow
+  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow
   gamma = 0.1
 
   [output]
@@ -62,7 +62,7 @@ FLAGS = {
     "motion": (
         "motion",
         "name",
-        "layers, residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow",
+        "layers, residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow",
     ),
     "gamma": ("motion", "gamma", "step size in (0, 1] (layers)"),
     "alpha": ("motion", "alpha", "gamma = alpha / (1 + alpha) (layers)"),

@@ -19,6 +19,7 @@ from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softm
 from attnflow.motions import (
     FeedForward,
     Flow,
+    HardmaxFlow,
     Layers,
     Motion,
     RescaledFlow,
@@ -51,6 +52,7 @@ MOTIONS: dict[str, type[Motion]] = {
     "flow": Flow,
     "rescaled-flow": RescaledFlow,
     "sphere-flow": SphereFlow,
+    "hardmax-flow": HardmaxFlow,
 }
 # Parameters that a string turns into a function of time, and those that are matrices.
 SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")

@@ -44,7 +44,7 @@ def simulate(
         Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
     motion
         How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps; `Flow`, `RescaledFlow`,
-        `SphereFlow` in continuous time.
+        `SphereFlow`, `HardmaxFlow` in continuous time.
     until
         A whole number of steps, or a time.
     masses : (n,), optional

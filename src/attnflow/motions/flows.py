@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
-from attnflow.laws import Hearing
+from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
 from attnflow.motions.layers import constant, one_value_matrix
 from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_sphere
@@ -42,9 +42,10 @@ class ContinuousMotion(Motion):
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump: an adaptive integrator would invent an answer."""
         if not hearing.law.continuous:
+            instead = "HardmaxFlow, " if isinstance(hearing.law, Hardmax) else ""
             raise InputError(
                 f"{type(self).__name__} integrates continuous laws, but {type(hearing.law).__name__} jumps as tokens "
-                "move: use Layers with a small gamma, or Softmax with a large beta"
+                f"move: use {instead}Layers with a small gamma, or Softmax with a large beta"
             )
         return x
 
