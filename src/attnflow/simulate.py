@@ -60,7 +60,7 @@ def simulate(
         A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run,
         unfinished, it goes on and ends bit for bit as if never interrupted; if finished, it is read back.
     engine
-        "auto", or the name of an engine: "dense", "fused".
+        "auto", or the name of an engine: "dense", "fused", or "vertices" for hardmax in up to three dimensions.
 
     Examples
     --------
@@ -137,6 +137,7 @@ def _checked(
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")
     x = cloud(tokens)
     hearing = Hearing(law, mass_vector(masses, len(x)), one_of(engine, engines.CHOICES, "engine"))
+    law.uses(engine, *x.shape)
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnflow.engines import ENGINES, choose
+from attnflow.engines import CHOICES, ENGINES, choose
 from attnflow.engines.dense import softmax as reference
 
 Array = NDArray[np.float64]
@@ -20,7 +20,14 @@ Array = NDArray[np.float64]
 
 @pytest.fixture
 def sums(engine: str) -> Any:
+    """Each engine that computes every sum."""
     return importlib.import_module(f"attnflow.engines.{engine}")
+
+
+@pytest.fixture(params=[name for name in CHOICES if name != "auto"])
+def tops(request: pytest.FixtureRequest) -> Any:
+    """Each engine that averages over top scores: all of them."""
+    return importlib.import_module(f"attnflow.engines.{request.param}")
 
 
 def plain_softmax(q: Array, k: Array, v: Array, w: Array, gain: float) -> tuple[list[list[float]], list[float]]:
@@ -98,24 +105,24 @@ def plain_top(q: Array, k: Array, v: Array, w: Array, slack: Array, relative: fl
 
 @pytest.mark.parametrize("d", [1, 2, 3, 7])
 @pytest.mark.parametrize(("slack", "relative"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.4), (100.0, 0.0)])
-def test_neighbours_against_plain_python(sums: Any, d: int, slack: float, relative: float) -> None:
+def test_neighbours_against_plain_python(tops: Any, d: int, slack: float, relative: float) -> None:
     rng = np.random.default_rng(d)
     q, keys = rng.integers(-2, 3, (30, d)).astype(float), rng.integers(-2, 3, (45, d)).astype(float)
     v, w = rng.standard_normal((45, 2)), rng.uniform(0.0, 2.0, 45) * (rng.uniform(size=45) < 0.8)
     room = np.full(30, slack)
-    mean, best, leader = sums.top(q, keys, v, w, room, relative)
+    mean, best, leader = tops.top(q, keys, v, w, room, relative)
     np.testing.assert_allclose(mean, plain_top(q, keys, v, w, room, relative), rtol=0, atol=1e-14)
     s = np.where(w > 0, q @ keys.T, -np.inf)
     np.testing.assert_array_equal(best, s.max(axis=1))
     np.testing.assert_array_equal(leader, s.argmax(axis=1))
 
 
-def test_ties_of_permuted_products_are_exact(sums: Any) -> None:
+def test_ties_of_permuted_products_are_exact(tops: Any) -> None:
     """(a, a) scores (p, q) and (q, p) alike: fused operations would break this tie on about half the draws."""
     rng = np.random.default_rng(1)
     for a, p, q in rng.uniform(0.1, 1.0, (200, 3)):
         keys = np.array([[p, q], [q, p]])
-        mean, _, _ = sums.top(np.array([[a, a]]), keys, keys, np.ones(2), np.zeros(1), 0.0)
+        mean, _, _ = tops.top(np.array([[a, a]]), keys, keys, np.ones(2), np.zeros(1), 0.0)
         np.testing.assert_allclose(mean[0], [(p + q) / 2] * 2, rtol=1e-15)
 
 
@@ -163,16 +170,20 @@ def test_choice_of_engine_is_a_function_of_the_inputs() -> None:
     assert choose("auto", "softmax", 50, 50, 128) == "dense"
     assert choose("auto", "softmax", 10**5, 10**5, 128) == "fused"
     assert choose("auto", "top", 50, 50, 128) == "fused"
+    assert choose("auto", "top", 256, 256, 2) == "fused"
+    assert choose("auto", "top", 10**4, 10**4, 3) == "vertices"
+    assert choose("auto", "top", 10**4, 10**4, 4) == choose("auto", "near", 10**4, 10**4, 2) == "fused"
+    assert choose("vertices", "top", 2, 2, 2) == "vertices"
     for name in ENGINES:
         assert choose(name, "softmax", 50, 50, 2) == name
 
 
-def test_a_score_that_overflows_makes_its_row_nan(sums: Any) -> None:
+def test_a_score_that_overflows_makes_its_row_nan(tops: Any) -> None:
     """Finite but wrong would be worse: whoever calls looks for NaN."""
     q = np.array([[1e200, 1e200, 0.0], [1.0, 1.0, 0.0]])
     keys = np.array([[1.0, 1.0, 0.0], [1e200, -1e200, 5.0]])
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, _, _ = sums.top(q, keys, keys, np.ones(2), np.zeros(2), 0.0)
+        mean, _, _ = tops.top(q, keys, keys, np.ones(2), np.zeros(2), 0.0)
     assert np.isnan(mean[0]).all()
     np.testing.assert_array_equal(mean[1], keys[0])
 

@@ -74,6 +74,22 @@ def test_attend_is_weights_times_tokens(make: Make, engine: str, instance: tuple
     np.testing.assert_allclose(attend(law, x, engine), law.weights(x) @ x, rtol=0, atol=1e-12 * np.abs(x).max())
 
 
+@given(instances(), st.sampled_from(["tokens", "points", "first"]))
+def test_vertices_attend_like_weights_times_tokens(instance: tuple[Array, Array], ties: str) -> None:
+    x, B = instance[0][:, :3], instance[1][:3, :3]
+    law, w = af.Hardmax(B=B, ties=ties), np.arange(1.0, len(x) + 1)
+    expected = law.weights(x, masses=w) @ x
+    np.testing.assert_allclose(attend(law, x, "vertices", w), expected, rtol=0, atol=1e-12 * np.abs(x).max())
+
+
+def test_refused_ties_name_tokens_though_most_are_left_out() -> None:
+    x = np.random.default_rng(0).uniform(-0.4, 0.4, (2500, 2))
+    x[1500], x[1700], x[1900] = (1.0, 1.0), (1.0, -1.0), (0.5, 0.0)
+    x[:20] = [-1.0, 0.0]
+    with pytest.raises(TieError, match="token 1900 ties between token 1500 and another point"):
+        af.Hardmax(ties="error").attend(x)
+
+
 @given(instances(), st.integers(0, 10**6))
 def test_masses_agree_with_repeated_tokens(make: Make, engine: str, instance: tuple[Array, Array], seed: int) -> None:
     x, B = instance
@@ -168,6 +184,7 @@ def test_ties_of_hardmax() -> None:
     np.testing.assert_allclose(af.Hardmax(ties="first").weights(x)[4], [1, 0, 0, 0, 0])
 
 
+@pytest.mark.parametrize("engine", ["dense", "fused", "vertices"])
 def test_ties_are_refused_only_between_distinct_points(engine: str) -> None:
     law = af.Hardmax(ties="error")
     twice = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

@@ -6,9 +6,11 @@ An engine is a module with some of three functions; it knows no B, beta, V or mo
   w_j e^{g <q_i, k_j>}; the row maximum leaves before the gain g multiplies;
 - ``top(queries, keys, values, weights, slack, relative) -> (mean, best, leader)``: averages over the sources
   whose score is within ``slack_i + relative |M_i|`` of the top score M_i; sources of weight 0 are absent;
+  an engine that needs not look at all sources may say beforehand at which ones, by
+  ``candidates(queries, keys) -> indices``, None for all;
 - ``ball(queries, keys, values, weights, radius) -> mean``: averages over the sources within a distance.
 
-A new engine is one module here and one name in `ENGINES`; the suite in ``tests/engines`` then runs on it.
+A new engine is one module here and one name in `CHOICES`; the suite in ``tests/engines`` then runs on it.
 """
 
 from __future__ import annotations
@@ -16,26 +18,40 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from attnflow.inputs import one_of
+from attnflow.inputs import InputError, one_of
 
 # Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
 LARGEST_GAIN = 1e300
 
+# These compute every sum; vertices the averages over top scores alone.
 ENGINES = ("dense", "fused")
-CHOICES = ("auto", *ENGINES)
+CHOICES = ("auto", *ENGINES, "vertices")
 # Beyond this dimension matrix products outrun the fused softmax, as long as the n-by-n array stays small.
 WIDE = 32
 SMALL_PAIRS = 1 << 24
+# From so many pairs on, in up to three dimensions, it pays to look for the vertices first.
+VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     """Return the engine that computes a sum of this kind and size when the user asks for `name`.
 
+    The kinds are "softmax"; "top" and "near", averages over the top scores and over those nearly so; and "ball".
+
     >>> choose("auto", "softmax", 10_000, 10_000, 2), choose("auto", "softmax", 500, 500, 64)
     ('fused', 'dense')
+    >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
+    ('vertices', 'fused')
     """
     if one_of(name, CHOICES, "engine") != "auto":
+        if name == "vertices" and (kind != "top" or d > VERTICES_DIMENSION):
+            raise InputError(
+                f"engine 'vertices' serves Hardmax in up to {VERTICES_DIMENSION} dimensions alone: "
+                "choose 'auto', 'dense' or 'fused'"
+            )
         return name
+    if kind == "top" and d <= VERTICES_DIMENSION and queries * sources >= VERTICES_PAIRS:
+        return "vertices"
     return "dense" if kind == "softmax" and d > WIDE and queries * sources <= SMALL_PAIRS else "fused"
 
 

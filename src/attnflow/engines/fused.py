@@ -13,6 +13,7 @@ from attnflow.engines import kernels
 from attnflow.engines.lanes import WIDTH
 from attnflow.inputs import Array
 
+PACKAGE = __name__.rpartition(".")[0]
 # Fewer pairs are done by one core before others could be woken.
 PARALLEL_PAIRS = 1 << 14
 
@@ -23,7 +24,7 @@ class _Announcement(event.Listener):
     said = False
 
     def on_start(self, event: Any) -> None:
-        if not self.said and event.data["dispatcher"].py_func.__module__ == kernels.__name__:
+        if not self.said and event.data["dispatcher"].py_func.__module__.startswith(PACKAGE):
             print("attnflow: compiling attention kernels, once per installation (a few seconds)", file=sys.stderr)
             self.said = True
 

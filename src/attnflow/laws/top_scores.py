@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -42,8 +43,10 @@ class Slack(NamedTuple):
 
     def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
         """Return the part that each query knows beforehand, for scores still to be multiplied by a gain."""
-        norms = np.sqrt(np.einsum("ik,ik->i", queries, queries))
-        return self.additive / gain + self.normalized / np.sqrt(gain) * norms, self.relative
+        room = np.full(len(queries), self.additive / gain)
+        if self.normalized:
+            room += self.normalized / np.sqrt(gain) * np.sqrt(np.einsum("ik,ik->i", queries, queries))
+        return room, self.relative
 
 
 def distinct(points: Array) -> Array:
@@ -52,15 +55,24 @@ def distinct(points: Array) -> Array:
     >>> distinct(np.array([[1.0], [2.0], [1.0]]))
     array([1., 1., 0.])
     """
+    order = np.lexsort(points.T)  # copies come one after the other, the first token first
+    new = (points[order[1:]] != points[order[:-1]]).any(axis=1)
     first = np.zeros(len(points))
-    first[np.unique(points + 0.0, axis=0, return_index=True)[1]] = 1.0
+    first[order[np.concatenate([[True], new])]] = 1.0
     return first
+
+
+def _candidates(engine: ModuleType, queries: Array, places: Array) -> NDArray[np.int64] | slice:
+    """Return which places can have a top score, as far as the engine knows: few points are soon told apart."""
+    kept = engine.candidates(queries, places) if hasattr(engine, "candidates") else None
+    return slice(None) if kept is None else kept
 
 
 class TopScores(Law):
     """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i, x_j>."""
 
     continuous: ClassVar[bool] = False
+    kind: ClassVar[str] = "near"
     B: Matrix
 
     @property
@@ -85,7 +97,7 @@ class TopScores(Law):
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
-        return engines.choose(engine, "top", n, n, d)
+        return engines.choose(engine, self.kind, n, n, d)
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -103,14 +115,17 @@ class TopScores(Law):
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources over the neighbourhood of each query."""
-        places, values = sources.places, sources.values
-        queries, counts = self.queries(x, t), self.counts(places, sources.masses)
+        queries = self.queries(x, t)
         room, relative = self.slack(t).at(queries, sources.gain)
-        top = engines.engine(sources.engine, "top", len(x), len(places), x.shape[1]).top
+        engine = engines.engine(sources.engine, self.kind, len(x), len(sources.places), x.shape[1])
+        kept = slice(None) if self.counting in ("tokens", "first") else _candidates(engine, queries, sources.places)
+        places, values = sources.places[kept], sources.values[kept]
+        counts, top = self.counts(places, sources.masses), engine.top
         mean, best, leader = top(queries, places, values, counts, room, relative)
         if self.counting == "error":
             backwards = top(queries, places[::-1].copy(), values[::-1].copy(), counts[::-1].copy(), room, relative)
-            self._refuse_ties(leader != len(places) - 1 - backwards[2], leader, t)
+            tied = leader != len(places) - 1 - backwards[2]
+            self._refuse_ties(tied, np.arange(len(sources.places))[kept][leader], t)
         return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
 
     def layers(
@@ -160,6 +175,8 @@ class Hardmax(TopScores):
     analysis* (arXiv 2407.01602). Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe*
     (arXiv 2508.09628).
     """
+
+    kind: ClassVar[str] = "top"
 
     B: Matrix = None
     ties: str = "tokens"
