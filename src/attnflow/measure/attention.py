@@ -1,15 +1,19 @@
-"""Measurements of attention: who leads, the rank of P, the interaction energy."""
+"""Measurements of attention: who leads, who influences whom, how widely tokens listen, the rank of P."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, Matrix, cloud, each_mass, mass_vector, number
-from attnflow.laws import Heads, Law, Softmax
+from attnflow.inputs import Array, InputError, cloud, each_mass, number
+from attnflow.laws import Heads, Law
 from attnflow.laws.law import row_blocks
+from attnflow.measure.over_time import OverTime, State, measured, stacked
+from attnflow.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,16 @@ class Leaders:
     heard: Array
 
 
-def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Leaders:
+@overload
+def leaders(law: Law | None, x: Trajectory) -> OverTime[Leaders]: ...
+@overload
+def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Leaders: ...
+def leaders(
+    law: Law | None, x: ArrayLike | Trajectory, t: float = 0, masses: ArrayLike | None = None
+) -> Leaders | OverTime[Leaders]:
     """Return who leads: argmax_j P_ij for each token, the distinct leaders, and how much each token is heard.
+
+    Of a run, `index` and `heard` are (T, n), and item k holds the leaders at time k.
 
     >>> import attnflow as af
     >>> leaders(af.Hardmax(), [[2.0], [1.0], [-1.0]]).index
@@ -37,18 +49,94 @@ def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = Non
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465).
     """
-    if isinstance(law, Heads):
-        raise InputError("heads have leaders one by one: ask for the leaders of each law of the heads")
-    tokens = cloud(x)
-    w = mass_vector(masses, len(tokens))
-    listeners = each_mass(w, len(tokens))
-    index, heard = [], np.zeros(len(tokens))
-    for rows in row_blocks(len(tokens), len(tokens)):
-        log_p = law.log_weights(tokens[rows], t, sources=tokens, masses=w)
+    known = _one_law(law, "leaders")
+    return measured(lambda state: _leaders(known, state), x, t, masses, seen=True)
+
+
+def _leaders(law: Law, state: State) -> Leaders:
+    listeners = each_mass(state.masses, len(state.x))
+    index, heard = [], np.zeros(len(state.x))
+    for rows, log_p in _rows(law, state):
         index.append(log_p.argmax(axis=1))
         heard += listeners[rows] @ np.exp(log_p)
     found = np.concatenate(index)
     return Leaders(found, np.unique(found), heard / listeners.sum())
+
+
+@overload
+def influence(law: Law | None, x: Trajectory, *, threshold: float = 1e-4) -> OverTime[NDArray[np.int64]]: ...
+@overload
+def influence(
+    law: Law, x: ArrayLike, t: float = 0, threshold: float = 1e-4, masses: ArrayLike | None = None
+) -> NDArray[np.int64]: ...
+def influence(
+    law: Law | None,
+    x: ArrayLike | Trajectory,
+    t: float = 0,
+    threshold: float = 1e-4,
+    masses: ArrayLike | None = None,
+) -> NDArray[np.int64] | OverTime[NDArray[np.int64]]:
+    """Return the influence graph: the pairs (i, j), i != j, with P_ij > threshold, as rows of an array (m, 2).
+
+    Token i listens to token j. Edges come in the order of i, then j: ``x[edges]`` (m, 2, d) are the segments to draw.
+    Of a run, item k holds the edges at time k, whose number varies.
+
+    >>> import attnflow as af
+    >>> influence(af.Hardmax(), [[2.0], [1.0], [-1.0]])
+    array([[1, 0]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), whose figures join leaders and followers where P_ij > 1e-4.
+    """
+    known, least = _one_law(law, "influence graphs"), number(threshold, "threshold", least=0.0, most=1.0)
+    return measured(lambda state: _influence(known, state, least), x, t, masses, seen=True)
+
+
+def _influence(law: Law, state: State, threshold: float) -> NDArray[np.int64]:
+    found = []
+    for rows, log_p in _rows(law, state):
+        edges = np.argwhere(np.exp(log_p) > threshold)
+        edges[:, 0] += rows.start
+        found.append(edges[edges[:, 0] != edges[:, 1]])
+    return np.concatenate(found)
+
+
+def entropy(law: Law | None, x: ArrayLike | Trajectory, t: float = 0, masses: ArrayLike | None = None) -> Array:
+    """Return the entropy of attention of each token, H_i = -sum_j P_ij log P_ij: (n,), or (T, n) for a run.
+
+    It lies between 0 (token i hears one token) and log n (it hears all alike); e^{H_i} is the number of tokens it
+    listens to, in effect. What is counted is tokens: tokens that coincide count each by itself, and a token counts
+    once whatever its mass.
+
+    >>> import attnflow as af
+    >>> entropy(af.Hardmax(), [[1.0, 1.0], [1.0, -1.0], [0.5, 0.0]])
+    array([0.        , 0.        , 0.69314718])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), where rows of P tend to unit vectors.
+    """
+    known = _one_law(law, "entropies")
+    return stacked(measured(lambda state: _entropy(known, state), x, t, masses, seen=True))
+
+
+def _entropy(law: Law, state: State) -> Array:
+    return np.concatenate([_row_entropy(log_p) for _, log_p in _rows(law, state)])
+
+
+def _row_entropy(log_p: Array) -> Array:
+    """Return -sum_j p_j log p_j of each row, to full relative accuracy also where one p_j is nearly 1."""
+    each, top = np.arange(len(log_p)), log_p.argmax(axis=1)
+    p = np.exp(log_p)
+    p[each, top] = 0.0
+    rest = p.sum(axis=1)
+    # Of the largest weight, 1 - rest, the logarithm is lost to rounding when the others are small.
+    log_top = np.where(rest < 0.5, np.log1p(-np.minimum(rest, 0.5)), log_p[each, top])
+    total: Array = -(p * np.where(p > 0, log_p, 0.0)).sum(axis=1) - np.exp(log_top) * log_top
+    return total + 0.0
 
 
 @dataclass(frozen=True)
@@ -60,8 +148,15 @@ class Rank:
     tol: float
 
 
-def rank(P: ArrayLike, tol: float = 1e-8) -> Rank:
+@overload
+def rank(P: Trajectory, tol: float = 1e-8) -> OverTime[Rank]: ...
+@overload
+def rank(P: ArrayLike, tol: float = 1e-8) -> Rank: ...
+def rank(P: ArrayLike | Trajectory, tol: float = 1e-8) -> Rank | OverTime[Rank]:
     """Return the number of singular values of P above tol times the largest.
+
+    Of a run, the rank of its attention matrix: `value` is (T,), `singular_values` is (T, n), and item k holds the rank
+    at time k. Each time costs the singular values of an n-by-n matrix.
 
     >>> rank([[0.5, 0.5], [0.5, 0.5]]).value
     1
@@ -71,33 +166,38 @@ def rank(P: ArrayLike, tol: float = 1e-8) -> Rank:
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), on the limiting low-rank attention matrix.
     """
-    matrix = cloud(P, "P")
+    cut = number(tol, "tol", least=0.0)
+    if not isinstance(P, Trajectory):
+        return _rank(cloud(P, "P"), cut)
+    law = _one_law(P.law, "ranks")
+    return measured(lambda state: _rank(law.weights(*state), cut), P, seen=True)
+
+
+def _rank(matrix: Array, tol: float) -> Rank:
     values: Array = np.linalg.svd(matrix, compute_uv=False).astype(np.float64)
-    cut = number(tol, "tol", least=0.0) * values[0]
-    return Rank(int((values > cut).sum()), values, float(tol))
+    return Rank(int((values > tol * values[0]).sum()), values, tol)
 
 
-def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None) -> float:
-    """Return the interaction energy E = (2 beta n^2)^{-1} sum_ij e^{beta <B x_i, x_j>}, n the total mass.
+def _one_law(law: Any, what: str) -> Law:
+    """Check that there is one attention matrix to measure."""
+    if isinstance(law, Heads):
+        raise InputError(f"heads have {what} one by one: ask for the {what} of each law of the heads")
+    if law is None:
+        raise InputError("the law is None, as after loading a run whose law was not stored: give the law that was run")
+    if not isinstance(law, Law):
+        raise InputError(f"the law is {law!r}, expected one such as Softmax(beta=1.0)")
+    return law
 
-    >>> import math
-    >>> math.isclose(energy([[1.0, 0.0], [1.0, 0.0]], beta=1.0), math.e / 2)
-    True
 
-    References
-    ----------
-    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
-    """
-    tokens = cloud(x)
-    w = mass_vector(masses, len(tokens))
-    law = Softmax(beta=number(beta, "beta"), B=B)
-    if beta == 0:
-        raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
-    log_total = law.hear(tokens, masses=w).log_total
-    assert log_total is not None
-    mass = each_mass(w, len(tokens))
-    with np.errstate(over="ignore"):
-        total = float((mass * np.exp(log_total)).sum() / (2 * beta * mass.sum() ** 2))
-    if not np.isfinite(total):
-        raise InputError(f"the energy at beta = {beta:g} leaves the range of float64: rescale the tokens or lower beta")
-    return total
+def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
+    """Yield log P_ij in blocks of rows."""
+    x = state.x
+    for rows in row_blocks(len(x), len(x)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_p = law.log_weights(x[rows], state.t, sources=x, masses=state.masses)
+        if np.isnan(log_p).any():
+            raise InputError(
+                f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
+                "divide the tokens by a constant, and multiply beta by its square"
+            )
+        yield rows, log_p

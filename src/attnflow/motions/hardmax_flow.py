@@ -280,5 +280,5 @@ class _Chase:
         }  # fmt: skip
 
     def report(self) -> dict[str, Any]:
-        """Return the number of changes of leader, those at one instant counted once."""
-        return {"events": self.events}
+        """Return the number of changes of leader, those at one instant counted once; scores come from dense sums."""
+        return {"engine": "dense", "events": self.events}

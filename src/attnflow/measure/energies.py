@@ -1,0 +1,84 @@
+"""Energies of a configuration: that of attention on the sphere, and that of bounded confidence."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow.engines.dense import squared_distances
+from attnflow.inputs import Array, InputError, Matrix, each_mass, number
+from attnflow.laws import Softmax
+from attnflow.laws.law import row_blocks
+from attnflow.measure.over_time import State, measured, stacked
+from attnflow.trajectory import Trajectory
+
+
+@overload
+def energy(x: Trajectory, beta: float = 1.0, B: Matrix = None) -> Array: ...
+@overload
+def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None) -> float: ...
+def energy(
+    x: ArrayLike | Trajectory, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None
+) -> float | Array:
+    """Return the interaction energy E = (2 beta n^2)^{-1} sum_ij e^{beta <B x_i, x_j>}, n the total mass.
+
+    Of a run, at each recorded time, (T,), with its masses and of the tokens as its law sees them; B may be a function
+    of time.
+
+    >>> import math
+    >>> math.isclose(energy([[1.0, 0.0], [1.0, 0.0]], beta=1.0), math.e / 2)
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    """
+    law = Softmax(beta=number(beta, "beta"), B=B)
+    if beta == 0:
+        raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
+    return stacked(measured(lambda state: _energy(state, law, float(beta)), x, masses=masses, seen=True))
+
+
+def _energy(state: State, law: Softmax, beta: float) -> float:
+    log_total = law.hear(state.x, state.t, masses=state.masses).log_total
+    assert log_total is not None
+    mass = each_mass(state.masses, len(state.x))
+    with np.errstate(over="ignore"):
+        total = float((mass * np.exp(log_total)).sum() / (2 * beta * mass.sum() ** 2))
+    if not np.isfinite(total):
+        raise InputError(f"the energy at beta = {beta:g} leaves the range of float64: rescale the tokens or lower beta")
+    return total
+
+
+@overload
+def pair_energy(x: Trajectory, eps: float) -> Array: ...
+@overload
+def pair_energy(x: ArrayLike, eps: float, masses: ArrayLike | None = None) -> float: ...
+def pair_energy(x: ArrayLike | Trajectory, eps: float, masses: ArrayLike | None = None) -> float | Array:
+    """Return the energy of bounded confidence, sum_ij w_i w_j min(|x_i - x_j|^2, eps^2) over ordered pairs.
+
+    Under `HegselmannKrause(eps)` and `Layers(gamma=1)` it drops by at least 4 sum_i |x_i^{t+1} - x_i^t|^2 per step. Of
+    a run, at each recorded time, (T,), with its masses and of the tokens as its law sees them.
+
+    >>> pair_energy([[0.0], [1.0], [9.0]], eps=2.0)
+    18.0
+
+    References
+    ----------
+    Hegselmann, Krause, *Opinion dynamics and bounded confidence* (2002). Cimetiere, Chiri, Gharesifard, *Localmax
+    dynamics for attention in transformers and its asymptotic behavior* (arXiv 2509.15958).
+    """
+    cut = number(eps, "eps", least=0.0)
+    return stacked(measured(lambda state: _pair_energy(state, cut), x, masses=masses, seen=True))
+
+
+def _pair_energy(state: State, eps: float) -> float:
+    x, w = state.x, each_mass(state.masses, len(state.x))
+    blocks = row_blocks(len(x), len(x))
+    with np.errstate(over="ignore"):
+        total = sum(float(w[rows] @ np.minimum(squared_distances(x[rows], x), eps * eps) @ w) for rows in blocks)
+    if not np.isfinite(total):
+        raise InputError(f"the energy at eps = {eps:g} leaves the range of float64: rescale the tokens or the masses")
+    return total

@@ -1,0 +1,100 @@
+"""One measurement at one time, the same measurement at all recorded times of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector
+from attnflow.trajectory import Trajectory
+
+R = TypeVar("R")
+
+
+class State(NamedTuple):
+    """Tokens x (n, d) at a time t, with their masses (n,) if they differ."""
+
+    x: Array
+    t: float = 0
+    masses: Array | None = None
+
+
+class OverTime(Generic[R]):
+    """A measurement at the T recorded times of a run.
+
+    Item k is what was found at time k; an attribute is that attribute at all times, stacked with a leading axis T.
+
+    >>> import attnflow as af
+    >>> run = af.simulate([[0.0], [1.0]], af.Softmax(), af.Layers(gamma=0.5), until=3)
+    >>> found = af.measure.clusters(run, tol=0.3)
+    >>> found.count, found[0].sizes
+    (array([2, 2, 2, 1]), array([1, 1]))
+    """
+
+    def __init__(self, results: Sequence[R]) -> None:
+        self._results = list(results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._results)
+
+    @overload
+    def __getitem__(self, k: int) -> R: ...
+    @overload
+    def __getitem__(self, k: slice) -> OverTime[R]: ...
+    def __getitem__(self, k: int | slice) -> R | OverTime[R]:
+        return OverTime(self._results[k]) if isinstance(k, slice) else self._results[k]
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        # Copying and pickling ask for special names before there are results.
+        if name.startswith("_") or not self._results or not hasattr(self._results[0], name):
+            raise AttributeError(f"a measurement over time has no {name!r}")
+        values = [getattr(result, name) for result in self._results]
+        if len({np.shape(value) for value in values}) > 1:
+            raise AttributeError(f"{name} differs in length from time to time: take that of one time, as in [0].{name}")
+        return np.stack(values)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._results[0]) if not name.startswith("_")] if self._results else []
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} times: from {self[0]!r} to {self[-1]!r}>" if self._results else "<no times>"
+
+
+def measured(
+    of: Callable[[State], R],
+    x: ArrayLike | Trajectory,
+    t: float = 0,
+    masses: ArrayLike | None = None,
+    *,
+    seen: bool = False,
+) -> R | OverTime[R]:
+    """Return `of` the configuration x at time t, or of all states of a run, at its times and with its masses.
+
+    With `seen` the states are those that the law of the run sees, otherwise those recorded.
+    """
+    if not isinstance(x, Trajectory):
+        tokens = cloud(x)
+        return of(State(tokens, t, mass_vector(masses, len(tokens))))
+    if masses is not None or t != 0:
+        given = "t" if masses is None else "masses"
+        raise InputError(f"{given} came with a run, which has its own: leave it out, or measure one state of the run")
+    return OverTime([of(_state(x, k, when, seen)) for k, when in enumerate(x.times.tolist())])
+
+
+def stacked(found: R | OverTime[R]) -> R | NDArray[Any]:
+    """Return numbers or arrays over time as one array (T, ...), those of one configuration as they are."""
+    return np.stack([np.asarray(value) for value in found]) if isinstance(found, OverTime) else found
+
+
+def _state(run: Trajectory, k: int, t: float, seen: bool) -> State:
+    tokens = run.seen(k) if seen else run.tokens[k]
+    # Recorded tokens may be as small as they like, unlike those a user brings.
+    if not np.abs(tokens).max() <= LARGEST_CLOUD:
+        cloud(tokens, f"the tokens at time {t:g}")
+    return State(tokens, t, run.masses)

@@ -1,0 +1,180 @@
+"""Single linkage and the diameter against all pairs, on the data where shortcuts go wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist
+
+import attnflow as af
+from attnflow.geometry import linkage as single
+from attnflow.geometry import single_linkage
+from attnflow.measure import farthest
+
+Array = NDArray[np.float64]
+
+
+def clouds(kind: str, rng: np.random.Generator, n: int, d: int) -> Array:
+    x: Array = rng.standard_normal((n, d))
+    match kind:
+        case "lattice":
+            return rng.integers(-2, 4, (n, d)).astype(np.float64)
+        case "tenths":
+            return np.asarray(rng.integers(0, 5, (n, d)) * 0.1, dtype=np.float64)
+        case "copies":
+            return x[rng.integers(n, size=n)]
+        case "collinear":
+            return np.outer(rng.standard_normal(n), x[0]) + 100 * x[1 % n]
+        case "far apart":
+            return 1e-3 * x + 1e12 * rng.integers(-1, 2, (n, d))
+        case "flat":
+            return x * 10.0 ** rng.integers(-12, 1, d) + 1e3
+        case "round":
+            return np.asarray(x / np.linalg.norm(x, axis=1)[:, None])
+        case "three":
+            return x[:3][rng.integers(min(n, 3), size=n)] + 1e-12 * x
+    return x
+
+
+KINDS = ("lattice", "tenths", "copies", "collinear", "far apart", "flat", "round", "three", "gaussian")
+
+
+@pytest.fixture(params=["usual", "by tree", "by products"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way to find near cells, with blocks so small that all loops go round."""
+    if request.param != "usual":
+        monkeypatch.setattr(single, "LISTED_DIMENSION", 0)
+        monkeypatch.setattr(single, "TREE_DIMENSION", 9 if request.param == "by tree" else 0)
+        monkeypatch.setattr(single, "BLOCK", 60)
+        monkeypatch.setattr(single, "MANY", 3)
+        monkeypatch.setattr(single, "NEIGHBOURS", 1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 70), d=st.integers(1, 5), scale=st.integers(-3, 12))
+def test_linkage_is_exact_also_where_distances_equal_tol(
+    way: str, kind: str, seed: int, n: int, d: int, scale: int
+) -> None:
+    """The tolerance is one of the distances: chains of exactly that length belong together."""
+    rng = np.random.default_rng(seed)
+    x = clouds(kind, rng, n, d)
+    gaps = np.sort(pdist(x))
+    tol = float(gaps[min(len(gaps) - 1, len(gaps) * scale // 24)]) if scale >= 0 else 0.3
+    expected = fcluster(linkage(x, "single"), tol, "distance")
+    order = np.unique(expected, return_index=True)[1].argsort().argsort()
+    np.testing.assert_array_equal(single_linkage(x, tol), order[expected - 1])
+
+
+def test_linkage_in_high_dimension() -> None:
+    x = af.tokens.gaussian(n=200, d=128, seed=0)
+    x[:80] += 10.0
+    tol = float(linkage(x, "single")[-2, 2])
+    assert np.bincount(single_linkage(x, tol)).tolist() == [80, 120]
+    assert single_linkage(x, tol * (1 - 1e-12)).max() == 2
+
+
+def test_linkage_of_many_in_few_cells() -> None:
+    """Full cells that touch in one pair of points, and full cells that just do not."""
+    rng = np.random.default_rng(0)
+    left, right = rng.uniform(size=(400, 2)) * 0.5, rng.uniform(size=(400, 2)) * 0.5 + [1.6, 0.0]
+    x = np.concatenate([left, right])
+    gap = float(np.sqrt(((left[:, None] - right) ** 2).sum(axis=2).min()))
+    assert single_linkage(x, gap).max() == 0
+    assert single_linkage(x, gap * (1 - 1e-15)).max() == 1
+
+
+def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
+    """In space, a million stretches along each axis would leave 64 bits."""
+    x = np.repeat(np.arange(40.0)[:, None], 3, axis=1)
+    assert single_linkage(x, np.sqrt(3.0)).max() == 0
+    assert single_linkage(x, 1.7).max() == 39
+
+
+@pytest.mark.parametrize("few", [1, farthest.FEW])
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))
+def test_diameter_is_that_of_all_pairs(few: int, kind: str, seed: int, n: int, d: int) -> None:
+    x = clouds(kind, np.random.default_rng(seed), n, d)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(farthest, "FEW", few)
+        assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
+        assert af.measure.diameter(x * 1e-120) == pytest.approx(1e-120 * pdist(x).max(), rel=1e-14)
+
+
+@pytest.mark.parametrize("squeeze", [1.0, 0.999, 0.3, 1e-7, 1e-9])
+def test_diameter_of_many_on_an_ellipse(squeeze: float) -> None:
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 3000)
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    x = np.column_stack([np.cos(angle), squeeze * np.sin(angle)]) @ turn.T
+    assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
+
+
+def test_diameter_of_a_regular_polygon_and_of_a_reuleaux_triangle() -> None:
+    """Parallel edges, and arcs of points at one distance from the opposite corner."""
+    assert af.measure.diameter(af.tokens.polygon(5000)) == pytest.approx(2.0, rel=1e-14)
+    corner = np.array([[np.cos(a), np.sin(a)] for a in np.pi / 2 + 2 * np.pi / 3 * np.arange(3)])
+    arc = np.linspace(-np.pi / 6, np.pi / 6, 1000)
+    arcs = [c + np.sqrt(3) * np.column_stack([np.cos(b), np.sin(b)]) for c, b in
+            ((c, arc + np.arctan2(-c[1], -c[0])) for c in corner)]  # fmt: skip
+    assert af.measure.diameter(np.concatenate(arcs)) == pytest.approx(np.sqrt(3), rel=1e-14)
+
+
+@pytest.mark.parametrize("width", [0.1, 1e-3, 1e-5, 1e-7])
+def test_diameter_where_going_to_the_farthest_token_ends_at_the_wrong_pair(width: float) -> None:
+    """A and B are farthest from each other, but C and D are farther apart."""
+    a = 0.75 * width**2
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [a, width], [1 - a, -width]])
+    assert af.measure.diameter(x) == pytest.approx(np.hypot(1 - 2 * a, 2 * width), rel=1e-15)
+
+
+def test_the_farthest_partner_is_not_the_farthest_from_the_centre() -> None:
+    y = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.7]])
+    assert farthest._farthest_by_products(y) == farthest._farthest_by_tree(y) == 2.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_diameter_in_high_dimension(seed: int) -> None:
+    x = af.tokens.gaussian(n=150, d=40, seed=seed) + 5.0
+    assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
+
+
+def test_distance_to_limits_against_all_pairs() -> None:
+    x, limits = af.tokens.gaussian(n=50, d=3, seed=0), af.tokens.gaussian(n=7, d=3, seed=1)
+    expected = np.linalg.norm(x[:, None] - limits, axis=2).min(axis=1)
+    np.testing.assert_allclose(af.measure.distance_to_limits(x, limits), expected, rtol=1e-14)
+
+    class Found:
+        points = limits
+
+    np.testing.assert_array_equal(af.measure.distance_to_limits(x, Found()), af.measure.distance_to_limits(x, limits))
+    assert af.measure.distance_to_limits(limits[:1], limits).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ([[1.0, 2.0]], "limits have dimension 2, but the tokens have dimension 1"),
+        ([], "limits"),
+        ([[np.nan]], "limits"),
+    ],
+)
+def test_limits_are_checked(limits: list[list[float]], sentence: str) -> None:
+    with pytest.raises(af.InputError, match=sentence):
+        af.measure.distance_to_limits([[1.0]], limits)
+
+
+def test_bad_configurations_are_refused() -> None:
+    for bad in ([1.0, 2.0], [], [[np.inf]], "tokens", [[1j]]):
+        with pytest.raises(af.InputError):
+            af.measure.diameter(bad)
+        with pytest.raises(af.InputError):
+            af.measure.clusters(bad, 1.0)
+    for tol in (-1.0, np.nan, "wide"):
+        with pytest.raises(af.InputError, match="tol is"):
+            af.measure.clusters([[1.0]], tol)  # type: ignore[arg-type]
+    assert af.measure.clusters([[1.0, 2.0]], 0.0).labels.tolist() == [0]

@@ -1,0 +1,59 @@
+"""Energies against double sums, and as the theorems want them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist
+
+import attnflow as af
+from attnflow.laws import law as law_module
+
+m = af.measure
+
+
+def test_pair_energy_against_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = af.tokens.gaussian(n=30, d=2, seed=0), np.arange(1.0, 31.0)
+    for eps in (0.0, 0.3, 1.0, 100.0):
+        assert m.pair_energy(x, eps) == pytest.approx(2 * np.minimum(pdist(x), eps).dot(np.minimum(pdist(x), eps)))
+    total = sum(w[i] * w[j] * min(((x[i] - x[j]) ** 2).sum(), 0.25) for i in range(30) for j in range(30))
+    assert m.pair_energy(x, 0.5, masses=w) == pytest.approx(total, rel=1e-13)
+    monkeypatch.setattr(law_module, "BLOCK", 70)
+    assert m.pair_energy(x, 0.5, masses=w) == pytest.approx(total, rel=1e-13)
+    assert m.pair_energy([[3.0]], 1.0) == 0
+
+
+def test_energies_of_masses_are_those_of_repeated_tokens() -> None:
+    x, copies = af.tokens.gaussian(n=4, d=2, seed=0), np.array([1, 3, 2, 5])
+    repeated = np.repeat(x, copies, axis=0)
+    assert m.pair_energy(x, 0.8, masses=copies) == pytest.approx(m.pair_energy(repeated, 0.8), rel=1e-13)
+    assert m.energy(x, 0.8, masses=copies) == pytest.approx(m.energy(repeated, 0.8), rel=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pair_energy_drops_by_four_times_the_squared_steps(seed: int) -> None:
+    """Bounded confidence with step 1: the energy drops by at least 4 sum_i |x_i^{t+1} - x_i^t|^2."""
+    run = af.simulate(
+        af.tokens.uniform(n=30, d=2, seed=seed), af.HegselmannKrause(eps=0.4), af.Layers(gamma=1.0), until=15
+    )
+    drops = -np.diff(m.pair_energy(run, 0.4))
+    steps = (np.diff(run.tokens, axis=0) ** 2).sum(axis=(1, 2))
+    assert (drops >= 4 * steps - 1e-12).all()
+    assert steps[0] > 0.1
+
+
+def test_energy_climbs_on_the_sphere() -> None:
+    run = af.simulate(af.tokens.sphere(n=8, d=3, seed=0), af.Softmax(beta=2.0), af.SphereFlow(), until=20.0)
+    found = m.energy(run, 2.0)
+    assert (np.diff(found) > -1e-9).all()
+    assert found[-1] == pytest.approx(np.exp(2) / 4, rel=1e-6)
+
+
+def test_parameters_are_checked() -> None:
+    for eps in (-1.0, np.nan, "far"):
+        with pytest.raises(af.InputError, match="eps is"):
+            m.pair_energy([[1.0]], eps)  # type: ignore[arg-type]
+    with pytest.raises(af.InputError, match="leaves the range of float64"):
+        m.pair_energy([[1e140], [-1e140]], 1e140, masses=[1e100, 1e100])
+    with pytest.raises(af.InputError, match="mass 0 is -1"):
+        m.pair_energy([[1.0]], 1.0, masses=[-1.0])
