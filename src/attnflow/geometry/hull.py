@@ -6,68 +6,19 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.nearest import distance, nearest
+from attnflow.geometry.affine import Frame, rounding
+from attnflow.geometry.extreme import extreme
+from attnflow.geometry.nearest import distance, nearest, non_negative
 from attnflow.inputs import Array, InputError, cloud, number, points_of
 
 Indices = NDArray[np.int64]
 
-# Up to this dimension Qhull finds the vertices; beyond it facets are too many, and vertices come one by one.
-QHULL_DIMENSION = 5
 MOST_FACETS = 1_000_000
 BLOCK = 1 << 22
-
-
-def rounding(x: Array) -> float:
-    """Return the distance below which positions of points this large are rounding: 32 eps max |x|.
-
-    >>> rounding(np.array([[1.0, 0.0]])) == 2.0**-47
-    True
-    """
-    return 32 * float(np.finfo(np.float64).eps) * float(np.sqrt((x * x).sum(axis=1).max())) if x.any() else 0.0
-
-
-class Frame(NamedTuple):
-    """Coordinates y = (x - origin) axes^T / widths of the affine hull of a cloud, in which |y_k| <= 1.
-
-    `axes` (r, d) is an orthonormal basis of its directions and `normals` (d - r, d) one of their complement.
-    """
-
-    origin: Array
-    axes: Array
-    widths: Array
-    normals: Array
-
-    @classmethod
-    def of(cls, x: Array, tol: float) -> Frame:
-        """Find the affine hull: from one point to the farthest, to the farthest from their line, and so on.
-
-        It ends when all points are within tol. Unlike a singular value decomposition, each step errs by rounding only,
-        however many points there are.
-        """
-        d = x.shape[1]
-        rest, axes = x - x[0], np.empty((0, d))
-        while len(axes) < d:
-            lengths = np.sqrt((rest * rest).sum(axis=1))
-            far = int(lengths.argmax())
-            if lengths[far] <= tol:
-                break
-            axis = rest[far] / lengths[far]
-            axis -= (axes @ axis) @ axes
-            axes = np.vstack([axes, axis / np.linalg.norm(axis)])
-            rest = rest - np.outer(rest @ axes[-1], axes[-1])
-        if len(axes) == d == 2 and np.linalg.det(axes) < 0:
-            axes[1] = -axes[1]  # counter-clockwise then means the same in both coordinates
-        complement = np.linalg.qr(axes.T, mode="complete")[0].T[len(axes) :]
-        return cls(x[0], axes, np.abs((x - x[0]) @ axes.T).max(axis=0), complement)
-
-    def coordinates(self, x: Array) -> Array:
-        """Return the coordinates of points, or of their projections."""
-        return (x - self.origin) @ self.axes.T / self.widths
 
 
 class Hull:
@@ -90,43 +41,12 @@ class Hull:
         self.tol = rounding(x) if size is None else size
         self.frame = Frame.of(x, self.tol)
         self.dimension = len(self.frame.widths)
-        self.indices = self._first(x, self._extreme(x))
+        self.indices = extreme(x, self.frame, self.tol)
         self.vertices = x[self.indices]
 
     def __repr__(self) -> str:
         k, d = self.vertices.shape
         return f"<Hull: {k} vertices, dimension {self.dimension}, in R^{d}>"
-
-    def _extreme(self, x: Array) -> Indices:
-        y = self.frame.coordinates(x)
-        if self.dimension == 0:
-            return np.zeros(1, dtype=np.int64)
-        if self.dimension == 1:
-            return np.array([y[:, 0].argmin(), y[:, 0].argmax()])
-        if self.dimension > QHULL_DIMENSION:
-            return _one_by_one(x, y, self.tol)
-        from scipy.spatial import ConvexHull, QhullError
-
-        try:
-            found = ConvexHull(y)
-            if self.dimension == 2:
-                return _round(x, found.vertices.astype(np.int64), self.tol)
-            rows = self._first(x, found.vertices)
-            while True:
-                kept = _without_flat(x[rows], ConvexHull(y[rows]), self.tol)
-                if len(kept) == len(rows):
-                    return rows
-                rows = rows[kept]
-        except QhullError:  # nearly degenerate data in dimension 4 or 5
-            return _one_by_one(x, y, self.tol)
-
-    def _first(self, x: Array, indices: Indices) -> Indices:
-        """Replace each index by that of the first token at the same point."""
-        rows = np.flatnonzero(np.isin(x[:, 0], x[indices, 0]))
-        _, first, copies = np.unique(x[rows] + 0.0, axis=0, return_index=True, return_inverse=True)
-        where = np.searchsorted(rows, indices)
-        result: Indices = rows[first[copies.ravel()[where]]]
-        return np.sort(result) if self.dimension != 2 else np.roll(result, -int(result.argmin()))
 
     # Functions of points and directions
 
@@ -345,78 +265,15 @@ def hull(x: ArrayLike) -> Hull:
     return Hull(cloud(x))
 
 
-def _round(x: Array, ring: Indices, tol: float) -> Indices:
-    """Drop from a polygon the corners that its neighbours' chord passes within tol of."""
-    while len(ring) > 3:
-        before, here, after = x[np.roll(ring, 1)], x[ring], x[np.roll(ring, -1)]
-        height = _heights(before, here, after)
-        flat = height <= tol
-        # Neighbours are not dropped together: each must be judged by those that stay.
-        flat &= (height <= np.roll(height, 1)) & (height < np.roll(height, -1))
-        if not flat.any():
-            flat = (height <= tol) & (np.arange(len(ring)) == height.argmin())
-            if not flat.any():
-                break
-        ring = ring[~flat]
-    return ring
-
-
-def _heights(before: Array, here: Array, after: Array) -> Array:
-    """Return the distance of each corner from the segment between its neighbours."""
-    chord, arm = after - before, here - before
-    along = (arm * chord).sum(axis=1) / np.maximum((chord * chord).sum(axis=1), np.finfo(np.float64).tiny)
-    return np.linalg.norm(arm - np.clip(along, 0.0, 1.0)[:, None] * chord, axis=1)
-
-
-def _without_flat(x: Array, found: Any, tol: float) -> Indices:
-    """Return Qhull's vertices without those within tol of the hull of the others.
-
-    The points that share a simplex with a vertex span the cone of K there, so they tell which vertices are in doubt; on
-    lattices Qhull reports points inside facets. These are dropped one by one, since of two close points one must stay.
-    """
-    around: dict[int, set[int]] = {}
-    for simplex in found.simplices.tolist():
-        for i in simplex:
-            around.setdefault(i, set()).update(simplex)
-    kept = sorted(around)
-    for i in [i for i in kept if distance(x[sorted(around[i] - {i})], x[i]) <= tol]:
-        rest = [j for j in kept if j != i]
-        if distance(x[rest], x[i]) <= tol:
-            kept = rest
-    return np.array(kept, dtype=np.int64)
-
-
-def _one_by_one(x: Array, y: Array, tol: float) -> Indices:
-    """Find vertices by quadratic programs: whatever is outside the hull of those known shows the way to a new one."""
-    _, rows = np.unique(x + 0.0, axis=0, return_index=True)
-    known = sorted({int(rows[y[rows, k].argmin()]) for k in range(y.shape[1])})
-    for i in rows.tolist():
-        while i not in known:
-            foot, _ = nearest(x[known], x[i])
-            away = x[i] - foot
-            if np.linalg.norm(away) <= tol:
-                break
-            farthest = int(rows[(x[rows] @ away).argmax()])
-            known.append(farthest if farthest not in known else i)
-    for i in list(known):
-        rest = [j for j in known if j != i]
-        if rest and distance(x[rest], x[i]) <= tol:
-            known = rest
-    return np.array(sorted(known), dtype=np.int64)
-
-
 def _apart(v: Array, pair: tuple[int, int], tol: float) -> bool:
     """Say whether a segment misses the hull of the other vertices, which makes it an edge."""
-    from scipy.optimize import nnls
-
     rest = np.delete(v, pair, axis=0)
     size = float(np.abs(v).max())
     columns = np.hstack([rest.T, -v[list(pair)].T]) / size
     ours = np.concatenate([np.ones(len(rest)), np.zeros(2)])
     system = np.vstack([columns, ours, 1 - ours])
     target = np.concatenate([np.zeros(v.shape[1]), [1.0, 1.0]])
-    residual: float = nnls(system, target, maxiter=100 * len(v))[1]
-    return residual * size > tol
+    return float(np.linalg.norm(system @ non_negative(system, target) - target)) * size > tol
 
 
 def _most_facets(k: int, r: int) -> float:

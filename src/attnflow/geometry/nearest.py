@@ -21,15 +21,13 @@ def nearest(corners: Array, p: Array) -> tuple[Array, Array]:
     ----------
     Lawson, Hanson, *Solving Least Squares Problems* (1974).
     """
-    from scipy.optimize import nnls
-
     arms = corners - p
     size = float(np.abs(arms).max())
     if size == 0 or len(corners) == 1:
         return corners[0].copy(), np.eye(len(corners))[0]
     system = np.vstack([arms.T / size, np.ones(len(corners))])
     target = np.append(np.zeros(corners.shape[1]), 1.0)
-    mu = nnls(system, target, maxiter=100 * (len(corners) + len(target)))[0]
+    mu = non_negative(system, target)
     weights: Array = mu / mu.sum()
     return weights @ corners, weights
 
@@ -41,3 +39,18 @@ def distance(corners: Array, p: Array) -> float:
     1.4142135623730951
     """
     return float(np.linalg.norm(nearest(corners, p)[1] @ (corners - p)))
+
+
+def non_negative(system: Array, target: Array) -> Array:
+    """Return the mu >= 0 that minimises |system mu - target|.
+
+    >>> non_negative(np.eye(2), np.array([1.0, -1.0]))
+    array([1., 0.])
+    """
+    from scipy.optimize import lsq_linear, nnls
+
+    try:
+        mu: Array = nnls(system, target, maxiter=100 * sum(system.shape))[0]
+    except RuntimeError:  # it can cycle where columns are nearly dependent
+        mu = lsq_linear(system, target, bounds=(0, np.inf), method="bvls").x
+    return mu

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.cells import form, positive_definite
+from attnflow.geometry.forms import form, positive_definite
 from attnflow.geometry.hull import BLOCK
 from attnflow.inputs import Array, InputError, cloud
 

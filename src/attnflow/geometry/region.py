@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.hull import Hull, rounding
+from attnflow.geometry.affine import rounding
+from attnflow.geometry.hull import Hull
 from attnflow.inputs import Array, number, points_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.cells import form, positive_definite, symmetric
+from attnflow.geometry.forms import form, positive_definite, symmetric
 from attnflow.inputs import Array, InputError, square
 
 EPS = float(np.finfo(np.float64).eps)

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.cells import form, positive_definite
+from attnflow.geometry.forms import form, positive_definite
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import nearest
 from attnflow.inputs import Array, InputError, cloud
