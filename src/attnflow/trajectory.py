@@ -115,15 +115,26 @@ class Trajectory:
             raise InputError("this run was loaded without its law or motion, so it can only give recorded times")
         if self.motion.discrete and not t.is_integer():
             raise InputError(f"t is {t:g}, but layers are counted: give a whole number")
+        # A flow from one tie to the next may not find its way from a rounded state; from the start it repeats itself.
+        for first in (k, 0):
+            state, ended = self._replayed(first, t)
+            if state is not None:
+                return state
+        raise InputError(f"the state at t = {t:g} cannot be replayed: {ended}")
+
+    def _replayed(self, k: int, t: float) -> tuple[Array | None, str | None]:
+        """Return the state at time t by moving on from the k-th record, or why that is not possible."""
+        assert self.law is not None
+        assert self.motion is not None
         hearing = Hearing(self.law, self.masses, self.about["engine"])
-        step = None if self.motion.discrete else {"step_size": float(self.times[k + 1] - self.times[k])}
+        step = None if self.motion.discrete or k == 0 else {"step_size": float(self.times[k + 1] - self.times[k])}
         stepper = self.motion.start(hearing, self.tokens[k], self.times[k].item(), step)
         while True:
             stretch = stepper.advance(t if self.motion.discrete else float(self.times[-1]))
             if stretch.after[0] >= t:
-                return stretch.between(t) if stretch.between is not None else stretch.after[1]
+                return (stretch.between(t) if stretch.between is not None else stretch.after[1]), None
             if stretch.ended is not None:
-                raise InputError(f"the state at t = {t:g} cannot be replayed: {stretch.ended}")
+                return None, stretch.ended
 
     def seen(self, k: int = -1) -> Array:
         """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""

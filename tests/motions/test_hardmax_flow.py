@@ -255,23 +255,68 @@ def test_sliding_does_not_depend_on_the_rule_for_ties(ties: str) -> None:
     assert run.times[-1] == pytest.approx(SLIDES, abs=1e-14)
 
 
-def test_an_average_that_keeps_its_tie_does_not_slide() -> None:
-    """With tokens 0 and 1 at heights +-e^{-2t} the average of both stays on the boundary: the tie lasts, no sliding."""
-    x, law = [[1.0, 1.0], [1.0, -1.0], [0.5, 0.3]], af.Hardmax(B=SADDLE)
-    run = flow(x, 3.0, law)
-    assert np.abs(run.times + np.log(0.7)).min() <= 1e-14
-    np.testing.assert_allclose(run.final[2], [1 - 0.5 * np.exp(-3), 0.0], rtol=0, atol=1e-15)
-    np.testing.assert_allclose(layers(x, 3.0, 1e-3, law)[2], run.final[2], rtol=0, atol=2e-3)
-    assert "stays tied: choose" in flow(x, 3.0, af.Hardmax(B=SADDLE, ties="error")).stopped
+def test_a_token_slides_where_it_arrives_but_may_start_on_the_boundary() -> None:
+    """Tokens 0 and 1 are at heights +-e^{-2t}. Who arrives in between is pushed back by both; who starts there ties."""
+    law = af.Hardmax(B=SADDLE)
+    arrives = flow([[1.0, 1.0], [1.0, -1.0], [0.5, 0.3]], 3.0, law)
+    assert "token 2 begins to slide along the boundary between tokens 0 and 1" in arrives.stopped
+    assert arrives.times[-1] == pytest.approx(-np.log(0.7), abs=1e-14)
+    x = [[1.0, 1.0], [1.0, -1.0], [0.5, 0.0]]
+    starts = flow(x, 3.0, law)
+    np.testing.assert_allclose(starts.final[2], [1 - 0.5 * np.exp(-3), 0.0], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(layers(x, 3.0, 1e-3, law)[2], starts.final[2], rtol=0, atol=2e-3)
 
 
-def test_a_token_drawn_to_the_origin_from_both_sides_rests_there() -> None:
-    """B = -1: token 2 follows -2.1 until it is at 0, where it can listen to itself; the discrete scheme agrees."""
+def test_a_form_that_is_blind_to_a_line_of_tokens() -> None:
+    """From t = .29 on tokens have B x = 0 and hear everybody; the average would be one solution, not that of layers."""
+    x = [[-1.0, 2.0], [1.0, 0.0], [0.0, -1.0], [-2.0, -3.0], [1.0, -2.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]
+    run = flow(x, 1.0, af.Hardmax(B=[[0.0, 0.0], [-2.0, -2.0]], ties="points"))
+    assert "begins to slide" in run.stopped
+    assert 0.2 < run.times[-1] < 0.3
+
+
+def test_a_token_drawn_to_the_origin_from_both_sides_slides_there() -> None:
+    """B = -1: token 2 follows -2.1 until it is at 0, where either side pushes it back; the discrete scheme chatters."""
     x, law = np.array([[2.0], [-2.1], [1.0]]), af.Hardmax(B=[[-1.0]])
     run = flow(x, 1.0, law)
-    r = 2.05 * np.exp(-2.0)
-    np.testing.assert_allclose(run.final.ravel(), [-0.05 + r, -0.05 - r, 0.0], rtol=0, atol=1e-15)
-    np.testing.assert_allclose(layers(x, 1.0, 1e-4, law), run.final, rtol=0, atol=3e-4)
+    assert "token 2 begins to slide" in run.stopped
+    assert run.final[2, 0] == pytest.approx(0.0, abs=1e-15)
+    assert np.abs(layers(x, 1.0, 1e-4, law)[2]) <= 3e-4
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 7, 12])
+def test_a_token_at_the_centre_of_a_regular_polygon_stays(k: int) -> None:
+    """The average of the corners is 0 up to rounding, which must not send the token anywhere."""
+    x = np.concatenate([af.tokens.polygon(k), [[0.0, 0.0]]])
+    assert np.abs(flow(x, 5.0).final[-1]).max() < 1e-14
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [0, 3, 2, 1, 4], [0, 2, 3, 1, 4]])
+def test_a_token_at_the_origin_of_a_symmetric_cloud_stays_in_any_order(order: list[int]) -> None:
+    x = np.array([[3.0, 0.0], [-2.0, -3.0], [-3.0, 0.0], [2.0, 3.0], [0.0, 0.0]])[order]
+    assert np.abs(flow(x, 5.0).final[-1]).max() < 1e-14
+
+
+def test_first_of_tied_sources_gives_way_to_the_one_it_leads_to() -> None:
+    """Setting out towards 1, the lowest index, the token at 0 scores 2 highest, and follows it; so do layers."""
+    x, law = np.array([[1.0], [-1.0], [2.0], [0.0]]), af.Hardmax(ties="first")
+    end = flow(x, 2.0, law).final
+    assert end[3, 0] == pytest.approx(2 * (1 - np.exp(-2.0)), abs=1e-14)
+    np.testing.assert_allclose(layers(x, 2.0, 2.0**-12, law), end, atol=2e-3)
+
+
+def test_a_token_that_has_chosen_itself_stays_although_others_tie() -> None:
+    x = np.array([[1, 3], [-1, 3], [1, 0], [1, -3], [-2, 2], [3, 2], [0, 3], [-1, -3], [-2, 2]], dtype=float)
+    law = af.Hardmax(B=np.diag([2.0, 1.0]), ties="first")
+    np.testing.assert_allclose(flow(x, 1.5, law).final, layers(x, 1.5, 2.0**-12, law), atol=2e-3)
+
+
+def test_a_token_that_hears_everybody_alike_slides_where_b_sends_it_back() -> None:
+    """B (1, 0) = 0: all sources tie, and whichever is followed, another takes over."""
+    x = np.array([[1, 2], [-2, 2], [0, -1], [1, 0], [-1, -1], [1, 0], [0, -1], [1, -1]], dtype=float)
+    run = flow(x, 2.0, af.Hardmax(B=[[0.0, 2.0], [0.0, -1.0]]))
+    assert "token 3 begins to slide" in run.stopped
+    assert run.times.tolist() == [0.0]
 
 
 def test_a_token_that_starts_on_a_sliding_boundary() -> None:
@@ -283,8 +328,8 @@ def test_a_token_that_starts_on_a_sliding_boundary() -> None:
 
 def test_events_that_accumulate_end_the_run() -> None:
     """A turn of almost a right angle: a token near the origin spirals into it in finite time, leader after leader."""
-    B = np.array([[0.0, -1.0], [1.0, 0.0]]) - 0.2 * np.eye(2)
-    x = np.concatenate([100 * af.tokens.polygon(7), [[0.3, 0.1]]])
+    B = np.array([[0.0, -1.0], [1.0, 0.0]]) - 0.02 * np.eye(2)
+    x = np.concatenate([af.tokens.polygon(7), [[0.003, 0.001]]])
     run = flow(x, 3.0, af.Hardmax(B=B))
     assert "changes of leader happened between" in run.stopped
     assert np.isfinite(run.tokens).all()

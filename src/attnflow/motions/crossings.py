@@ -34,7 +34,8 @@ class Rounding:
 
     Scores of token i closer than `tie[i]` count as equal, tokens closer than `same` as one point. The first is
     8 (d + 2) eps |  |B| |x_i|  | max_j |x_j|, the error of computing a score; tokens that have `moved` are known
-    themselves only up to the rounding of the scale they started from.
+    themselves only up to the rounding of the scale they started from. Derivatives of scores closer than `slope` (times
+    `GROWTH`) count as equal: velocities are as large as the cloud, however near 0 token i is.
     """
 
     def __init__(self, x: Array, B: Array | None, moved: float = 0.0) -> None:
@@ -42,6 +43,7 @@ class Rounding:
         magnitude = np.abs(x) if B is None else np.abs(x) @ np.abs(B).T
         norm = 1.0 if B is None else float(np.linalg.norm(B, 2))
         self.tie = 8 * (x.shape[1] + 2) * eps * np.linalg.norm(magnitude, axis=1) * size + 8 * eps * norm * moved * size
+        self.slope = 8 * (x.shape[1] + 2) * eps * norm * max(size, moved) * size
         self.same = max(1e-12 * size, 8 * eps * moved)
         self.copy = 8 * eps * max(size, moved)
 

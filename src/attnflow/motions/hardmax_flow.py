@@ -37,8 +37,9 @@ class HardmaxFlow(Motion):
     Scores equal up to rounding tie. The token then begins to move by the rule `ties` of the law, and of the tied
     sources it keeps those whose scores grow fastest, by the first derivative in time that tells them apart: this is the
     limit of `Layers` as gamma tends to 0. Sources that no derivative tells apart, as in symmetric clouds, stay tied.
-    If the symmetric part of B is not positive semidefinite each of two sources may push the token back to the other:
-    it begins to slide along their boundary, and the run ends with a sentence that says when.
+    If B is not symmetric positive semidefinite each of two sources may push the token back to the other: it begins to
+    slide along their boundary, and the run ends with a sentence that says when. Between two sources this cannot happen
+    if the symmetric part of B is positive semidefinite.
 
     Examples
     --------
@@ -115,13 +116,12 @@ class _Leading:
         return leaders, tied
 
     def settle(
-        self, following: Following, x: Array, tied: dict[int, list[Source]], rounding: Rounding
+        self, following: Following, x: Array, tied: dict[int, list[Source]], rounding: Rounding, under_way: bool
     ) -> Following | Slide:
         """Return who follows whom once the ties are broken."""
         if not tied:
             return following
-        search = Settlement(following, x, self.B, tied, rounding)
-        return search.by_index() if self.ties == "first" else search.by_average(self.ties)
+        return Settlement(following, x, self.B, tied, rounding).settle(self.ties, under_way)
 
 
 def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
@@ -152,6 +152,19 @@ _CHOOSE = "choose ties='tokens', 'points' or 'first', or move the tokens"
 def _tie(i: int, a: int, b: int, t: float) -> str:
     a, b = sorted((a, b))
     return f"token {i} ties between tokens {a} and {b} at t = {t:.6g}"
+
+
+def _slides(slide: Slide, t: float) -> str:
+    a, b = sorted(slide.sources)
+    if not slide.for_good:
+        return (
+            f"{_tie(slide.token, a, b, t)} and others, and which it follows next is not decided, as can happen when B "
+            "is not symmetric positive semidefinite: move the tokens a little"
+        )
+    return (
+        f"token {slide.token} begins to slide along the boundary between tokens {a} and {b} at t = {t:.6g}: following "
+        "one leads to another and back, as can happen when B is not symmetric positive semidefinite"
+    )
 
 
 class _Chase:
@@ -221,14 +234,9 @@ class _Chase:
 
     def _follow(self, following: Following, tied: dict[int, list[Source]], changed: Indices) -> None:
         """Break the ties and begin a new piece; the tokens in `changed` may follow others than before."""
-        settled = self.leading.settle(following, self.x, tied, self.rounding)
+        settled = self.leading.settle(following, self.x, tied, self.rounding, self.events > 0)
         if isinstance(settled, Slide):
-            a, b = sorted(settled.sources)
-            self.ended = (
-                f"token {settled.token} begins to slide along the boundary between tokens {a} and {b} at "
-                f"t = {self.t:.6g}: following either leads back to the other, as can happen when the symmetric part of "
-                "B is not positive semidefinite"
-            )
+            self.ended = _slides(settled, self.t)
             settled = following.replaced({i: row_of(sources, self.leading.ties) for i, sources in tied.items()})
         elif self.leading.ties == "error" and not settled.single.all():
             i = int(settled.single.argmin())

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
 
 import numpy as np
 
 from attnflow.inputs import Array
 from attnflow.motions.crossings import GROWTH, Rounding, products
 from attnflow.motions.following import DEGREE, Following, Indices, Piece, Row
-
-# If the average of the tied sources does not lead to a consistent choice, so many others are tried.
-CHOICES = 64
 
 
 @dataclass(frozen=True)
@@ -27,10 +23,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Slide:
-    """A token that each of two sources pushes back to the other."""
+    """A token that is sent to and fro between sources, two of which are named, `for_good` or until they settle."""
 
     token: int
     sources: tuple[int, int]
+    for_good: bool = True
 
 
 def points(x: Array, i: int, tied: Indices, scores: Array, masses: Array | None, rounding: Rounding) -> list[Source]:
@@ -61,11 +58,14 @@ def row_of(sources: Sequence[Source], ties: str) -> Row:
 class Settlement:
     """The search for a consistent choice at an instant when some tokens have tied sources.
 
-    Tokens first move towards the average of their tied sources. Of these, only those stay whose score grows fastest,
-    by the first derivative in time that tells them apart; the average is then that of fewer sources, and derivatives
-    are compared again. Sources that no derivative tells apart stay tied for good. ``ties="first"`` takes the lowest
-    index that stays ahead when followed. A choice is consistent if it is still ahead just after: if none is, the token
-    slides along the boundary.
+    A token that starts there first moves as the law says when all these tie, one under way as before. Those sources are
+    then ahead whose scores grow fastest, by the first derivative in time that tells them apart; tokens follow them
+    instead, and derivatives are compared again: what infinitesimal layers do one after the other. A choice that stays
+    ahead is consistent, and is followed from now on; sources that no derivative tells apart stay tied for good. If
+    choices repeat without settling, a token is sent to and fro: it slides along the boundary.
+
+    Where B is symmetric positive semidefinite and leaders rest, y <- argmax_a <By, x_a> never repeats, since <By, y>
+    grows. For other B, layers that change their mind more than once may end elsewhere than these derivatives say.
     """
 
     def __init__(
@@ -73,30 +73,60 @@ class Settlement:
     ) -> None:
         self.following, self.x, self.B, self.tied, self.rounding = following, x, B, tied, rounding
 
-    def by_average(self, ties: str) -> Following | Slide:
-        """Return who follows whom from now on, starting from the averages of all tied sources."""
-        chosen = {i: list(sources) for i, sources in self.tied.items()}
+    def settle(self, ties: str, under_way: bool) -> Following | Slide:
+        """Return who follows whom from now on; tokens under way have followed some of the tied sources until now."""
+        chosen = {i: self._followed(i) if under_way else sources for i, sources in self.tied.items()}
+        before: list[dict[int, list[Source]]] = []
+        memory: dict[int, list[Source]] = {}
         while True:
             following, series = self._trial(chosen, ties)
-            kept = {i: self._fastest(series, i, sources) for i, sources in chosen.items()}
-            if all(len(kept[i]) == len(chosen[i]) for i in chosen):
-                break
-            chosen = kept
-        slide = self._pushed_back(series, chosen)
-        return following if slide is None else self._other_choice(chosen, ties, slide)
+            ahead = self._ahead(series, chosen)
+            if all(source in ahead[i] for i in chosen for source in chosen[i]):
+                # Sources that now stay tied may have been told apart, by higher derivatives, on the way here.
+                ahead = {i: memory.pop(i, chosen[i]) for i in chosen}
+                ahead = {i: ahead[i] if all(s in chosen[i] for s in ahead[i]) else chosen[i] for i in chosen}
+                if ahead == chosen:
+                    return following if len(before) < 2 or self._converges() else self._undecided(before[-1], chosen)
+            else:
+                changed = [i for i in chosen if ahead[i] != chosen[i]]
+                memory |= {i: self._fastest(series, i, self.tied[i], DEGREE) for i in changed}
+            if ahead in before:
+                i = next(i for i in ahead if ahead[i] != chosen[i])
+                return Slide(i, _different(chosen[i], ahead[i]))
+            before.append(chosen)
+            chosen = ahead
 
-    def by_index(self) -> Following | Slide:
-        """Return who follows whom from now on, trying the tied sources in the order of their indices."""
-        waiting = {i: sorted(sources, key=lambda source: source.lowest) for i, sources in self.tied.items()}
-        while True:
-            chosen = {i: sources[:1] for i, sources in waiting.items()}
-            following, series = self._trial(chosen, "first")
-            slide = self._pushed_back(series, chosen)
-            if slide is None:
-                return following
-            if len(waiting[slide.token]) == 1:
-                return slide
-            waiting[slide.token].pop(0)
+    def _converges(self) -> bool:
+        """Whether B is symmetric positive semidefinite, up to rounding."""
+        if self.B is None:
+            return True
+        room = 1e-12 * float(np.abs(self.B).max())
+        return bool(np.abs(self.B - self.B.T).max() <= room and np.linalg.eigvalsh(self.B).min() >= -room)
+
+    def _undecided(self, before: Mapping[int, list[Source]], chosen: Mapping[int, list[Source]]) -> Slide:
+        i = next(i for i in chosen if chosen[i] != before[i])
+        return Slide(i, _different(before[i], chosen[i]), for_good=False)
+
+    def _ahead(self, series: Array, chosen: Mapping[int, list[Source]]) -> dict[int, list[Source]]:
+        """Return the sources whose scores grow fastest.
+
+        A token decides by a derivative only if no other decides by a lower one: that may change its own.
+        """
+        for order in range(1, DEGREE + 1):
+            fastest = {i: self._fastest(series, i, sources, order) for i, sources in self.tied.items()}
+            ahead = {i: chosen[i] if all(s in fastest[i] for s in chosen[i]) else fastest[i] for i in chosen}
+            if ahead != chosen:
+                return ahead
+        return dict(chosen)
+
+    def _followed(self, i: int) -> list[Source]:
+        places = self.x[self.following.sources[self.following.owners == i]]
+        near = [
+            source
+            for source in self.tied[i]
+            if np.linalg.norm(places - self.x[source.token], axis=1).min() <= self.rounding.same
+        ]
+        return near or self.tied[i]
 
     def _trial(self, chosen: Mapping[int, list[Source]], ties: str) -> tuple[Following, Array]:
         following = self.following.replaced({i: row_of(sources, ties) for i, sources in chosen.items()})
@@ -108,37 +138,17 @@ class Settlement:
         own = own if self.B is None else own @ self.B.T
         return products(own, series[[source.token for source in sources]], DEGREE)
 
-    def _fastest(self, series: Array, i: int, sources: list[Source]) -> list[Source]:
-        if len(sources) == 1:
-            return sources
+    def _fastest(self, series: Array, i: int, sources: list[Source], most: int) -> list[Source]:
+        """Return the sources ahead by their derivatives up to an order."""
         scores = self._scores(series, i, sources)
-        for order in range(1, DEGREE + 1):
-            ahead = scores[:, order] >= scores[:, order].max() - self.rounding.tie[i] * GROWTH[order]
-            if not ahead.all():
-                return [source for source, stays in zip(sources, ahead, strict=True) if stays]
+        for order in range(1, most + 1):
+            best = scores[:, order] >= scores[:, order].max() - self.rounding.slope * GROWTH[order]
+            scores, sources = scores[best], [source for source, stays in zip(sources, best, strict=True) if stays]
         return sources
 
-    def _pushed_back(self, series: Array, chosen: Mapping[int, list[Source]]) -> Slide | None:
-        """Return a token whose choice does not stay ahead of the other tied sources just after."""
-        for i, kept in chosen.items():
-            others = [source for source in self.tied[i] if source not in kept]
-            if not others:
-                continue
-            scores = self._scores(series, i, [kept[0], *others])
-            lead = (scores[:1] - scores[1:])[:, 1 : DEGREE + 1]
-            clear = np.abs(lead) > self.rounding.tie[i] * GROWTH[1 : DEGREE + 1]
-            first = lead[np.arange(len(others)), clear.argmax(axis=1)]
-            behind = clear.any(axis=1) & (first < 0)
-            if behind.any():
-                return Slide(i, (kept[0].token, others[int(behind.argmax())].token))
-        return None
 
-    def _other_choice(self, chosen: dict[int, list[Source]], ties: str, slide: Slide) -> Following | Slide:
-        """Try single sources, for all tokens that had a choice."""
-        open_rows = [i for i, sources in self.tied.items() if len(sources) > 1]
-        for singles in islice(product(*(self.tied[i] for i in open_rows)), CHOICES):
-            trial = {**chosen, **{i: [source] for i, source in zip(open_rows, singles, strict=True)}}
-            following, series = self._trial(trial, ties)
-            if self._pushed_back(series, trial) is None:
-                return following
-        return slide
+def _different(one: Sequence[Source], other: Sequence[Source]) -> tuple[int, int]:
+    """Return a source of the first choice and one of the second that are not the same."""
+    a = next((source for source in one if source not in other), one[0])
+    b = next((source for source in other if source != a), other[0])
+    return a.token, b.token
