@@ -25,11 +25,11 @@ class InputError(ValueError):
     """What was given cannot be used; the message says what was expected and what to do."""
 
 
-def _real(value: ArrayLike, what: str, wanted: str) -> Array:
-    """Return a float64 array of real numbers."""
+def reals(value: Any, what: str, wanted: str) -> Array:
+    """Return a float64 array of real numbers; `what` begins the sentence of a refusal, as in "masses are"."""
     try:
         given = np.asarray(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} not an array of numbers: give {wanted}") from None
     if given.dtype.kind == "c":
         raise InputError(f"{what} complex: give {wanted}, all real")
@@ -38,15 +38,18 @@ def _real(value: ArrayLike, what: str, wanted: str) -> Array:
     return np.array(given, dtype=np.float64, order="C")
 
 
+_real = reals
+
+
 def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
-    x = _real(tokens, f"{name} are", "n rows of d numbers")
+    x = reals(tokens, f"{name} are", "n rows of d numbers")
     if x.ndim == 1 and x.size:
         raise InputError(f"{name} have shape {x.shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
     if x.ndim != 2:
-        raise InputError(f"{name} have shape {x.shape}, expected (n, d): one row per token")
+        raise InputError(f"{name} have shape {x.shape}, expected (n, d): give n rows of d numbers")
     if x.size == 0:
-        raise InputError(f"{name} are empty, with shape {x.shape}: give at least one token in dimension 1 or more")
+        raise InputError(f"{name} are empty, with shape {x.shape}: give at least one row of at least one number")
     if not np.isfinite(x).all():
         bad = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         raise InputError(f"{name} hold a value that is not finite in row {bad}: remove or replace that row")
@@ -64,6 +67,8 @@ def points_of(points: ArrayLike, d: int, name: str = "points") -> tuple[Array, b
         raise InputError(f"{name} have shape {p.shape}, expected ({d},) or (m, {d}): one row per point")
     if not np.isfinite(rows).all():
         raise InputError(f"{name} hold a value that is not finite: give finite coordinates")
+    if rows.size and np.abs(rows).max() > LARGEST_CLOUD:
+        raise InputError(f"{name} are of size {np.abs(rows).max():.3g}, where squares leave float64: rescale them")
     return rows, p.ndim == 1
 
 
@@ -71,13 +76,13 @@ def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
     """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other."""
     if masses is None:
         return None
-    w = _real(masses, "masses are", "one positive number per token")
+    w = reals(masses, "masses are", "one positive number per token")
     if w.shape != (n,):
         raise InputError(f"masses have shape {w.shape}, expected ({n},): give one positive number per token")
     if not (np.isfinite(w).all() and (w > 0).all()):
         bad = int(np.flatnonzero(~(np.isfinite(w) & (w > 0)))[0])
         raise InputError(f"mass {bad} is {w[bad]}, expected a positive finite number: leave out tokens without mass")
-    if w.max() / w.min() > MASS_RATIO:
+    if w.max() / MASS_RATIO > w.min():
         raise InputError(f"masses span a factor of more than {MASS_RATIO:g}: leave out the negligible tokens")
     return w
 
@@ -87,14 +92,38 @@ def each_mass(masses: Array | None, n: int) -> Array:
     return np.ones(n) if masses is None else masses
 
 
+def shares(masses: Array | None, n: int) -> Array:
+    """Return the part of the total mass that each of n tokens has.
+
+    >>> shares(np.array([0.5e308, 1.5e308]), 2)
+    array([0.25, 0.75])
+    """
+    w = each_mass(masses, n)
+    w = w / w.max()
+    part: Array = w / w.sum()
+    return part
+
+
 def square(matrix: ArrayLike, name: str) -> Array:
     """Check a square matrix of finite numbers."""
-    m = _real(matrix, f"{name} is", "d rows of d numbers")
+    m = reals(matrix, f"{name} is", "d rows of d numbers")
     if m.ndim != 2 or m.shape[0] != m.shape[1] or m.size == 0:
         raise InputError(f"{name} has shape {m.shape}, expected a square matrix (d, d)")
-    if not np.isfinite(m).all():
+    return _finite_entries(m, name)
+
+
+def rectangular(matrix: ArrayLike, name: str) -> Array:
+    """Check a matrix of finite numbers, with any number of rows and columns."""
+    m = reals(matrix, f"{name} is", "n rows of equally many numbers")
+    if m.ndim != 2 or m.size == 0:
+        raise InputError(f"{name} has shape {m.shape}, expected a matrix (m, n): give rows of equally many numbers")
+    return _finite_entries(m, name)
+
+
+def _finite_entries(matrix: Array, name: str) -> Array:
+    if not np.isfinite(matrix).all():
         raise InputError(f"{name} holds a value that is not finite: give finite entries")
-    return m
+    return matrix
 
 
 def called(function: Callable[[float], Any], t: float, name: str) -> Any:
@@ -134,7 +163,9 @@ def number(
     value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:
     """Check a finite real number in a range: above < value, least <= value <= most."""
-    if isinstance(value, str | bool | np.bool_):
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise InputError(f"{name} is an array of shape {value.shape}, expected a number")
+    if isinstance(value, str | bytes | bool | np.bool_ | np.complexfloating):
         raise InputError(f"{name} is {value!r}, expected a number")
     try:
         real = float(value)
@@ -155,6 +186,14 @@ def whole(value: Any, name: str, least: int) -> int:
     if not number(value, name, least=least).is_integer():
         raise InputError(f"{name} is {value}, expected a whole number")
     return int(value)
+
+
+def below(value: Any, count: int, what: str) -> int:
+    """Check the number of one of `count` things."""
+    index = whole(value, f"the number of a {what}", least=0)
+    if index >= count:
+        raise InputError(f"there is no {what} {index}, expected a number from 0 to {count - 1}")
+    return index
 
 
 def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:

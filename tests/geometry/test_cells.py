@@ -245,6 +245,51 @@ def test_genericity_names_what_breaks_what() -> None:
     assert not near.generic
 
 
+def test_genericity_at_the_level_of_rounding() -> None:
+    """Token 3 is extreme by one part in 2^52, which the hull leaves out: not generic, and not decided."""
+    x = np.array([[2.0, -1.0], [-2.0, -1.0], [0.0, 2.0], [0.3, -1 - 2.0**-52], [1.9, -0.9]])
+    report = genericity(x)
+    assert [(b.condition, b.what, b.index, b.decided) for b in report.broken] == [("a", "token", 3, False)]
+    assert report.undecided
+    inside = np.array(x)
+    inside[3, 1] = -1.0  # on the side: no vertex
+    assert genericity(inside).generic
+    listed = genericity(x, vertices=x[:4])
+    assert [(b.condition, b.index, b.decided) for b in listed.broken if b.condition == "a"] == [("a", 3, False)]
+
+
+def test_genericity_with_tokens_on_the_boundary_of_a_lattice() -> None:
+    """Points of a lattice of step .1 on the sides of a square are no extreme points, exactly or up to rounding."""
+    steps = np.arange(-10, 11) * 0.125
+    sides = np.concatenate([[(s, 1.25), (s, -1.25), (1.25, s), (-1.25, s)] for s in steps[1:-1] if s != 0])
+    corners = 1.25 * SQUARE
+    assert genericity(np.concatenate([corners, sides])).generic
+
+
+def test_forms_of_extreme_size_are_refused_or_scaled() -> None:
+    triangle = af.tokens.polygon(3)
+    expected = [len(p) for p in cells(triangle).polygons()]
+    for scale in (1e-100, 1e100):
+        parts = cells(triangle, scale * np.eye(2))
+        assert [len(p) for p in parts.polygons()] == expected
+        np.testing.assert_array_equal(parts.label(0.5 * triangle), [0, 1, 2])
+    for scale in (1e-200, 1e200):
+        with pytest.raises(af.InputError, match="leave float64"):
+            cells(triangle, scale * np.eye(2))
+
+
+def test_regions_with_too_many_corners_are_refused() -> None:
+    with pytest.raises(af.InputError, match="too many to list"):
+        _ = cells(af.tokens.gaussian(15, 10, seed=0)).region(0).vertices
+    assert cells(af.tokens.gaussian(15, 10, seed=0)).region(0).contains(np.zeros(10)) in (True, False)
+
+
+def test_a_polygon_of_many_sides() -> None:
+    v = af.tokens.polygon(300)
+    areas = [area(p) for p in cells(v).polygons()]
+    np.testing.assert_allclose(areas, 0.5 * np.sin(2 * np.pi / 300), rtol=1e-9)
+
+
 @given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=3, max_size=9, unique=True))
 def test_areas_on_lattices_are_exact_rationals(corners: list[tuple[int, int]]) -> None:
     """Cells of integer polygons, clipped in exact rationals, have the same areas; ties and flat cells included."""
@@ -283,6 +328,7 @@ def clipped(polygon: list[tuple[Fraction, Fraction]], a: list[Fraction]) -> list
         (lambda: cells(np.eye(3)).polygons(), "polyhedra"),
         (lambda: cells(SQUARE).polyhedra(), "polygons"),
         (lambda: cells(SQUARE).region(4), "no vertex 4"),
+        (lambda: genericity(SQUARE, vertices=np.eye(3)), "dimension 3"),
         (lambda: cells(SQUARE).dominance(0, -1.0), "eta is -1"),
         (lambda: cells(SQUARE).region(0).erode(-1.0), "delta is -1"),
         (lambda: cells(SQUARE).label([[1.0, 2.0, 3.0]]), "expected"),

@@ -218,6 +218,11 @@ def test_a_needle_is_not_flat_and_its_sharp_corner_not_fat() -> None:
         (lambda: hull([[1.0, 2.0]]).distance([np.inf, 0.0]), "not finite"),
         (lambda: hull([[1.0, 2.0]]).support("up"), "not an array of numbers"),
         (lambda: hull([[1.0, 2.0]]).contains([1.0, 2.0], tol=-1), "tol is -1"),
+        (lambda: hull([[1.0, 2.0]]).contains([1e154, 0.0]), "squares leave float64"),
+        (lambda: hull([[1.0, 2.0]]).neighbours(1), "no vertex 1"),
+        (lambda: hull([[1.0, 2.0]]).neighbours(-1), "number of a vertex"),
+        (lambda: hull([[1.0, 2.0]]).face([]), "at least one"),
+        (lambda: hull([[1.0, 2.0]]).face([7]), "no vertex 7"),
     ],
 )
 def test_bad_input_is_refused(call: object, words: str) -> None:
@@ -252,3 +257,12 @@ def test_of_two_points_closer_than_rounding_one_stays() -> None:
     twins = hull(np.concatenate([cube, cube + 1e-15]))
     assert len(twins.vertices) == 8
     assert np.max(twins.distance(cube)) == 0
+
+
+def test_several_points_at_once_and_none() -> None:
+    square = hull(np.array(list(product((-1.0, 1.0), repeat=2))))
+    np.testing.assert_allclose(square.nearest([[5.0, 0.0], [0.0, 5.0]]), [[1.0, 0.0], [0.0, 1.0]], atol=1e-14)
+    assert square.nearest(np.empty((0, 2))).shape == (0, 2)
+    assert np.asarray(square.distance(np.empty((0, 2)))).shape == (0,)
+    assert np.asarray(square.contains(np.empty((0, 2)))).shape == (0,)
+    assert hull([[1.0, 2.0]]).boundary().shape == (0, 0)

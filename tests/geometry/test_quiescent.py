@@ -100,7 +100,36 @@ def test_heads_are_heard_together() -> None:
     assert [g.members.tolist() for g in quiescent_sets(heads, [[1.0], [-1.0], [0.5]])] == [[0, 1]]
 
 
+@pytest.mark.parametrize("threshold", ["relative", "normalized"])
+def test_the_certificate_takes_the_widest_slack_and_contraction_the_narrowest(threshold: str) -> None:
+    """Members of different size have different slacks: by hand in d = 1, tokens 2 and 1.5, delta .6."""
+    law = af.Localmax(delta=0.6, threshold=threshold)
+    groups = quiescent_sets(law, [[2.0], [1.5], [-3.0]])
+    members = next(group for group in groups if 0 in group.members)
+    assert members.members.tolist() == [0, 1]
+    slack = {"relative": [0.6 * 4.0, 0.6 * 3.0], "normalized": [0.6 * 2.0, 0.6 * 1.5]}[threshold]
+    found = members.certificate
+    assert found is not None
+    r, v = found.radius, found.centre.item()
+    assert found.margin == pytest.approx(v * v + 3 * v - max(slack) - 3 * r * 3.0, abs=1e-12)
+    assert found.contracts == (2 * r * 3.0 <= min(slack))
+
+
+def test_rounding_does_not_hold_as_a_proof() -> None:
+    """In exact arithmetic token 2 hears others; its computed margin is 3e-14, and rounding is more."""
+    x = [[8.000000000000002, 7.999999999999999], [12.0, 9.000000000000002], [9.0, 11.999999999999998]]
+    x.append([13.0, 8.999999999999998])
+    for group in quiescent_sets(af.Hardmax(), x):
+        if group.members.tolist() == [2]:
+            assert group.certificate is not None
+            assert not group.certificate.holds
+
+
 def test_bad_input_is_refused() -> None:
+    with pytest.raises(af.InputError, match="expected a law"):
+        quiescent_sets(af.Localmax, [[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(af.InputError, match="t is"):
+        quiescent_sets(af.Hardmax(), [[1.0]], t=np.nan)
     with pytest.raises(af.InputError, match="expected a law"):
         quiescent_sets("softmax", [[1.0]])  # type: ignore[arg-type]
     with pytest.raises(af.InputError, match="not finite"):

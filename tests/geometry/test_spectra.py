@@ -91,7 +91,7 @@ def test_eigendata_of_a_tilted_splitting(seed: int, d: int, m: int) -> None:
         (np.diag([2.0, 1.0]), np.diag([-1.0, 1.0]), "hyperplanes", "<B phi, phi> = -1"),
         (np.diag([2.0, 2.0]), None, "hyperplanes", "not simple: 2 agree"),
         (np.diag([-2.0, 1.0]), None, "hyperplanes", "is -2, not positive"),
-        (np.diag([2.0, -2.0]), None, "hyperplanes", "modulus 2 is shared"),
+        (np.diag([2.0, -2.0]), None, "hyperplanes", "modulus 2 is shared, up to rounding,"),
         ([[0.0, -1.0], [1.0, 0.0]], None, "hyperplanes", "modulus 1 is shared"),
         ([[1.0, 1.0], [0.0, 1.0]], None, "polytope times subspace", "lack eigenvectors"),
         (np.diag([1.0, 1.0, 0.5]), np.diag([1.0, 1.0, -1.0]), "polytope times subspace", "not positive definite"),
@@ -147,3 +147,25 @@ def test_hyperplanes_appear_where_promised() -> None:
 def test_bad_input_is_refused(V: Array, B: Array, words: str) -> None:
     with pytest.raises(af.InputError, match=words):
         classify(V, B)
+
+
+@pytest.mark.parametrize(
+    ("V", "theorem"),
+    [
+        (np.diag([1.0, 1.0 + 1e-10]), "hyperplanes"),
+        (np.diag([1.0, 1.0 - 1e-11]), "hyperplanes"),
+        ([[1.0, 5e-11, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.5]], "none"),
+        ([[1.0, 1e7], [0.0, 0.5]], "hyperplanes"),
+        ([[1.0, 3e6], [0.0, 0.5]], "hyperplanes"),
+        (1e155 * np.diag([2.0, 1.0]), "hyperplanes"),
+        (1e-200 * np.diag([2.0, 1.0]), "hyperplanes"),
+        (1e200 * np.eye(2), "polytope"),
+        (-1e-300 * np.eye(2), "negative identity"),
+        (1e160 * np.diag([1.0, 1.0, 0.5]), "polytope times subspace"),
+    ],
+)
+def test_close_calls_and_scales(V: Array, theorem: str) -> None:
+    found = classify(V)
+    assert found.theorem == theorem
+    if theorem == "hyperplanes":
+        np.testing.assert_allclose(found.dominant.value, np.diag(np.asarray(V)).max(), rtol=1e-14)

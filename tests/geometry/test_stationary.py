@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -170,3 +171,46 @@ def test_hardmax_tokens_end_in_the_set() -> None:
 def test_forms_without_a_finite_set_are_refused(B: Array) -> None:
     with pytest.raises(af.InputError, match="positive definite"):
         stationary_points([[1.0, 0.0], [0.0, 1.0]], B)
+
+
+def exact_set(corners: list[tuple[Fraction, Fraction]]) -> set[tuple[Fraction, Fraction]]:
+    """The set S of a polygon in exact arithmetic: vertices, feet of 0 on sides, and 0 itself if it is inside."""
+    found = set()
+    sides = list(zip(corners, corners[1:] + corners[:1], strict=True))
+    feet = [(p, Fraction(0)) for p in corners]
+    for p, q in sides:
+        e = (q[0] - p[0], q[1] - p[1])
+        s = -(p[0] * e[0] + p[1] * e[1]) / (e[0] ** 2 + e[1] ** 2)
+        if 0 <= s <= 1:
+            feet.append(((p[0] + s * e[0], p[1] + s * e[1]), s))
+    for y, _ in feet:
+        if all(y[0] * (y[0] - v[0]) + y[1] * (y[1] - v[1]) >= 0 for v in corners):
+            found.add(y)
+    if all(p[0] * q[1] - p[1] * q[0] >= 0 for p, q in sides):
+        found.add((Fraction(0), Fraction(0)))
+    return found
+
+
+@given(st.integers(0, 10**6), st.integers(3, 8), st.integers(0, 14), st.sampled_from([0, 8, 15]))
+def test_shifted_and_skinny_polygons_against_exact_rationals(seed: int, k: int, shift: int, thin: int) -> None:
+    """Integer polygons far from the origin, or 2^15 times longer than wide, where ties are exact."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-4, 5, size=(k, 2)) * [2.0**-thin, 1.0] + (
+        rng.integers(-1, 2, size=2) * 2.0**shift if not thin else 0
+    )
+    body = hull(x)
+    if body.dimension < 2:
+        return
+    s = stationary_points(x)
+    expected = exact_set([(Fraction(a), Fraction(b)) for a, b in body.vertices.tolist()])
+    assert len(s) == len(expected)
+    for y in expected:
+        assert np.linalg.norm(s.points - [float(y[0]), float(y[1])], axis=1).min() <= 1e-12 * np.abs(x).max()
+    owners = af.geometry.cells(body.vertices)
+    strict = owners.own_margins() > owners.own_rounding()
+    assert s.attracts.sum() == strict.sum()
+
+
+def test_too_many_faces_are_refused() -> None:
+    with pytest.raises(af.InputError, match="too many to look at"):
+        stationary_points(af.tokens.gaussian(25, 24, seed=0))

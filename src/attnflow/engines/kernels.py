@@ -262,7 +262,9 @@ def top_layers(x, forms, slacks, gammas, weights, points, first, states):
             if len(forms):
                 for a in range(d):
                     query[a] = _plain_score(x[i], forms[min(s, len(forms) - 1), a])
-            slack = additive + normalized * math.sqrt(_plain_score(query, query))
+            slack = additive
+            if normalized > 0:
+                slack += normalized * math.sqrt(_plain_score(query, query))
             _, leader = _top_row(query, columns, x, weights, slack, relative, mean[i], scores)
             if first:
                 mean[i] = x[leader]

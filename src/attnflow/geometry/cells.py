@@ -7,13 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import form, positive_definite, symmetric
+from attnflow.geometry.forms import EPS, form, in_range, positive_definite, score_rounding, symmetric
 from attnflow.geometry.hull import BLOCK, Hull
 from attnflow.geometry.region import Region
-from attnflow.inputs import Array, InputError, cloud, number, points_of, whole
+from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 
 Indices = NDArray[np.int64]
-EPS = float(np.finfo(np.float64).eps)
 
 
 class Cells:
@@ -29,6 +28,7 @@ class Cells:
     """
 
     def __init__(self, vertices: Array, B: Array) -> None:
+        in_range(B, vertices)
         self.vertices, self.B = vertices, B
         self.hull = Hull(vertices)
         self._points, first, self._point = np.unique(vertices + 0.0, axis=0, return_index=True, return_inverse=True)
@@ -79,10 +79,7 @@ class Cells:
         return total
 
     def _rounding(self, rows: Array) -> Array:
-        reach = np.linalg.norm(np.abs(rows) @ np.abs(self.B).T, axis=1)
-        longest = np.linalg.norm(self.vertices, axis=1).max()
-        bound: Array = 8 * (rows.shape[1] + 2) * EPS * reach * longest
-        return bound
+        return score_rounding(self.B, rows, self.vertices)
 
     def _blocks(self, rows: Array) -> list[Array]:
         step = max(1, BLOCK // len(self.vertices))
@@ -94,6 +91,10 @@ class Cells:
         """Return the cell C_i in half-space form.
 
         Where v_i is extreme, the inequalities of its neighbours imply all others.
+
+        >>> simplex = cells(np.eye(5))
+        >>> simplex.region(3).contains([0.1, 0.2, 0.2, 0.4, 0.1]), len(simplex.region(3).vertices)
+        (True, 16)
         """
         return self._region(self._number(i), 0.0, self._rivals(self._number(i)))
 
@@ -140,10 +141,7 @@ class Cells:
         return [self.region(i).hull for i in range(len(self.vertices))]
 
     def _number(self, i: int) -> int:
-        number_of_vertex = whole(i, "the number of a vertex", least=0)
-        if number_of_vertex >= len(self.vertices):
-            raise InputError(f"there is no vertex {i}, expected a number below {len(self.vertices)}")
-        return number_of_vertex
+        return below(i, len(self.vertices), "vertex")
 
     def _region(self, i: int, eta: float, rivals: Indices) -> Region:
         """Return {x in K : <Bx, v_j - v_i> <= -eta for the rivals j}."""
@@ -198,7 +196,12 @@ class Cells:
         return margins
 
     def own_rounding(self) -> Array:
-        """Return the size below which each own margin is rounding."""
+        """Return the size below which each own margin is rounding.
+
+        >>> tie = cells([[1.0, 1.0], [1.0, 0.0]])
+        >>> tie.own_margins() > tie.own_rounding()
+        array([ True, False])
+        """
         return self._rounding(self.vertices)
 
     def _ready_for_neighbours(self) -> None:
@@ -231,7 +234,11 @@ class Cells:
         return np.concatenate([self._nearness(part).argmax(axis=1) for part in self._blocks(rows)])
 
     def voronoi_gap(self, points: ArrayLike) -> Array:
-        """Return how clear each Voronoi label is: half the difference of the two smallest squares <B(x-v), x-v>."""
+        """Return how clear each Voronoi label is: half the difference of the two smallest squares <B(x-v), x-v>.
+
+        >>> cells([[0.0], [2.0]]).voronoi_gap([[0.5], [1.0]])
+        array([1., 0.])
+        """
         rows, _ = points_of(points, self.vertices.shape[1])
         if len(self._points) == 1:
             return np.full(len(rows), np.inf)

@@ -30,3 +30,27 @@ def symmetric(B: Array) -> bool:
 def positive_definite(B: Array) -> bool:
     """Say whether a matrix is symmetric and positive definite, up to rounding."""
     return symmetric(B) and bool(np.linalg.eigvalsh((B + B.T) / 2).min() > len(B) * EPS * np.abs(B).max())
+
+
+def score_rounding(B: Array, x: Array, y: Array) -> Array:
+    """Return what differences of computed scores <B x_i, y_j> are known up to: 8 (d + 2) eps | |B| |x_i| | max_j |y_j|.
+
+    >>> score_rounding(np.eye(2), np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]])) == 8 * 4 * 5 * EPS
+    array([ True])
+    """
+    reach = np.linalg.norm(np.abs(x) @ np.abs(B).T, axis=1)
+    bound: Array = 8 * (x.shape[1] + 2) * EPS * reach * float(np.linalg.norm(y, axis=1).max())
+    return bound
+
+
+def in_range(B: Array, x: Array) -> None:
+    """Refuse scores that leave float64, or whose squares do."""
+    largest, size = float(np.abs(B).max()), float(np.abs(x).max())
+    if largest == 0 or size == 0:
+        return
+    exponent = np.log10(largest) + 2 * np.log10(size)
+    if abs(exponent) > 280 or abs(np.log10(largest)) > 120:
+        raise InputError(
+            f"B has entries as large as {largest:.3g} and the points {size:.3g}, where scores leave float64: "
+            "divide B by a constant, which changes no argmax"
+        )

@@ -10,13 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.geometry.cells import Cells, cells
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array, cloud
-
-CONDITIONS = {
-    "a": "the vertices are the extreme points of the hull of the tokens, each listed once",
-    "b": "every vertex strictly owns its cell",
-    "c": "every token lies in exactly one cell",
-}
+from attnflow.geometry.nearest import distance
+from attnflow.inputs import Array, InputError, cloud
 
 
 @dataclass(frozen=True)
@@ -71,27 +66,73 @@ def genericity(tokens: ArrayLike, vertices: ArrayLike | None = None, B: ArrayLik
     x = cloud(tokens)
     outer = Hull(x)
     v = x[np.sort(outer.indices)] if vertices is None else cloud(vertices, "vertices")
+    if v.shape[1] != x.shape[1]:
+        raise InputError(f"vertices have dimension {v.shape[1]}, but the tokens have dimension {x.shape[1]}")
     parts = cells(v, B)
     broken = (*_unlisted(x, outer, v), *_lost(parts), *_tied(parts, x))
     return Genericity(parts.label(x), broken)
 
 
 def _unlisted(x: Array, outer: Hull, v: Array) -> list[Broken]:
-    """Condition (a)."""
-    away = np.linalg.norm(v[:, None] - outer.vertices[None], axis=2)
-    failures = []
-    for i, row in enumerate(away):
-        if row.min() > outer.tol:
+    """Condition (a): who is listed but not extreme, listed twice, or extreme but not listed."""
+    failures, extreme, room = [], {tuple(p) for p in (outer.vertices + 0.0).tolist()}, 8 * outer.tol
+    listed = [tuple(p) for p in (v + 0.0).tolist()]
+    depths = (outer.offsets - v @ outer.normals.T).min(axis=1, initial=np.inf)
+    for i, p in enumerate(listed):
+        if p in listed[:i]:
+            failures.append(Broken("a", "vertex", i, 0.0, True, f"vertex {i} repeats vertex {listed.index(p)}"))
+        elif p not in extreme:
             because = f"vertex {i} is not an extreme point of the hull of the tokens"
-            failures.append(Broken("a", "vertex", i, -float(row.min()), True, because))
-        twins = np.flatnonzero((v[:i] == v[i]).all(axis=1))
-        if len(twins):
-            failures.append(Broken("a", "vertex", i, 0.0, True, f"vertex {i} repeats vertex {twins[0]}"))
-    for i, column in zip(outer.indices.tolist(), away.T, strict=True):
-        if column.min() > outer.tol:
-            because = f"token {i} is an extreme point, but not listed among the vertices"
-            failures.append(Broken("a", "token", i, -float(column.min()), True, because))
+            failures.append(Broken("a", "vertex", i, -float(depths[i]), bool(abs(depths[i]) > room), because))
+    missing = {
+        int(i) for i, p in zip(outer.indices, outer.vertices + 0.0, strict=True) if tuple(p.tolist()) not in listed
+    }
+    missing |= {i for i in _left_out(x, outer, room) if tuple((x[i] + 0.0).tolist()) not in listed}
+    for i in sorted(missing):
+        others = x[(x != x[i]).any(axis=1)]
+        away = distance(others, x[i]) if len(others) else np.inf
+        because = f"token {i} is an extreme point, but not listed among the vertices"
+        failures.append(Broken("a", "token", i, -away, bool(away > room), because))
     return failures
+
+
+def _left_out(x: Array, outer: Hull, room: float) -> list[int]:
+    """Return tokens that stand out of a facet by rounding, in rational arithmetic: the hull has left them out."""
+    if outer.dimension < x.shape[1]:
+        return []
+    found = []
+    slack = outer.offsets - x @ outer.normals.T
+    for i in np.flatnonzero((slack <= room).any(axis=1)).tolist():
+        facets = [outer.facets[f] for f in np.flatnonzero(slack[i] <= room)]
+        on = {j for facet in facets for j in facet}
+        if not any((outer.vertices[j] == x[i]).all() for j in on) and any(_beyond(outer, f, x[i]) for f in facets):
+            found.append(i)
+    return found
+
+
+def _beyond(outer: Hull, facet: tuple[int, ...], p: Array) -> bool:
+    """Say whether p lies strictly beyond the hyperplane of the first d vertices of a facet, in rational arithmetic."""
+    corners = outer.vertices[list(facet)[: len(p)]]
+    inner = outer.vertices[next(j for j in range(len(outer.vertices)) if j not in facet)]
+    here, there = (_determinant(np.vstack([corners[1:], q]), corners[0]) for q in (p, inner))
+    return here * there < 0
+
+
+def _determinant(rows: Array, origin: Array) -> Fraction:
+    """Return det(rows - origin), in rational arithmetic."""
+    m = [[Fraction(a) - Fraction(b) for a, b in zip(row, origin.tolist(), strict=True)] for row in rows.tolist()]
+    total = Fraction(1)
+    for k in range(len(m)):
+        pivot = next((r for r in range(k, len(m)) if m[r][k] != 0), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot != k:
+            m[k], m[pivot], total = m[pivot], m[k], -total
+        total *= m[k][k]
+        for r in range(k + 1, len(m)):
+            ratio = m[r][k] / m[k][k]
+            m[r] = [a - ratio * b for a, b in zip(m[r], m[k], strict=True)]
+    return total
 
 
 def _lost(parts: Cells) -> list[Broken]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.geometry.affine import Frame, rounding
 from attnflow.geometry.extreme import extreme
 from attnflow.geometry.nearest import distance, nearest, non_negative
-from attnflow.inputs import Array, InputError, cloud, number, points_of
+from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 
 Indices = NDArray[np.int64]
 
@@ -34,7 +34,8 @@ class Hull:
         The dimension of the affine hull: 0 for a point, 1 for a segment, d for a body.
     tol : float
         Distances below it are rounding: 32 eps times the largest norm. Points no farther than that from the hull of
-        the others are not vertices, and a cloud no thicker than that is flat.
+        the others are not vertices, and a cloud no thicker than that is flat; points that were left out may thus lie a
+        few times tol outside.
     """
 
     def __init__(self, x: Array, size: float | None = None) -> None:
@@ -90,14 +91,15 @@ class Hull:
         values[values <= max(self.tol, rounding(rows))] = 0.0
         return float(values[0]) if one else values
 
-    def nearest(self, point: ArrayLike) -> Array:
-        """Return the point of K nearest to a point.
+    def nearest(self, points: ArrayLike) -> Array:
+        """Return the point of K nearest to a point, or to each of several.
 
         >>> hull([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]).nearest([0.25, -3.0])
         array([0.25, 0.  ])
         """
-        rows, _ = points_of(point, self.vertices.shape[1], "point")
-        return nearest(self.vertices, rows[0])[0]
+        rows, one = points_of(points, self.vertices.shape[1])
+        feet = np.array([nearest(self.vertices, p)[0] for p in rows]).reshape(rows.shape)
+        return feet[0] if one else feet
 
     def _blocks(self, rows: Array) -> Iterable[Array]:
         step = max(1, BLOCK // max(len(self.vertices), 1))
@@ -122,7 +124,7 @@ class Hull:
                [2, 0]])
         """
         if self.dimension <= 2:
-            return np.array(self.facets, dtype=np.int64).reshape(-1, self.dimension)
+            return np.array(self.facets, dtype=np.int64).reshape(len(self.facets), self.dimension)
         return self._triangulation[0]
 
     @property
@@ -184,12 +186,20 @@ class Hull:
 
     @property
     def normals(self) -> Array:
-        """Outward unit normals a_k of the facets, within the affine hull: K = {x in aff K : <a_k, x> <= b_k}."""
+        """Outward unit normals a_k of the facets, within the affine hull: K = {x in aff K : <a_k, x> <= b_k}.
+
+        >>> hull([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).normals[0] + 0.0
+        array([ 0., -1.])
+        """
         return self._facets[1]
 
     @cached_property
     def offsets(self) -> Array:
-        """Offsets b_k of the facets."""
+        """Offsets b_k of the facets.
+
+        >>> hull([[3.0], [5.0]]).normals.ravel(), hull([[3.0], [5.0]]).offsets
+        (array([-1.,  1.]), array([-3.,  5.]))
+        """
         return np.array([float((self.vertices[list(f)] @ a).max()) for f, a in zip(*self._facets, strict=True)])
 
     @cached_property
@@ -220,7 +230,11 @@ class Hull:
         >>> hull([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]).neighbours(0)
         array([1, 3])
         """
-        return np.sort(self.edges[(self.edges == i).any(axis=1)].sum(axis=1) - i)
+        number = self._number(i)
+        return np.sort(self.edges[(self.edges == number).any(axis=1)].sum(axis=1) - number)
+
+    def _number(self, i: int) -> int:
+        return below(i, len(self.vertices), "vertex")
 
     @cached_property
     def _facets_at(self) -> list[set[int]]:
@@ -237,7 +251,10 @@ class Hull:
         >>> square.face([0, 1]), square.face([0, 2])
         ((0, 1), (0, 1, 2, 3))
         """
-        common = set.intersection(*(self._facets_at[i] for i in vertices))
+        given = [self._number(i) for i in vertices] if isinstance(vertices, Iterable) else []
+        if not given:
+            raise InputError(f"vertices are {vertices!r}, expected a list of at least one number of a vertex")
+        common = set.intersection(*(self._facets_at[i] for i in given))
         if not common:
             return tuple(range(len(self.vertices)))
         return tuple(sorted(set.intersection(*(set(self.facets[f]) for f in common))))

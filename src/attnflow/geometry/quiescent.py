@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import form, positive_definite
+from attnflow.geometry.forms import form, positive_definite, score_rounding
 from attnflow.geometry.hull import BLOCK
-from attnflow.inputs import Array, InputError, cloud
+from attnflow.inputs import Array, InputError, cloud, number
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
 MOST_ARCS = 100_000_000
@@ -30,9 +30,9 @@ class Certificate:
     """A geometric reason why a set of tokens is quiescent, for localmax or hardmax with B symmetric positive definite.
 
     All members are within B-distance `radius` r of `centre` v, and <Bv, z> <= |v|^2 - mu for all other tokens z. The
-    set is quiescent if `margin` = mu - delta - 3 r R is positive, R the largest B-norm of a token. `contracts` says
-    that also 2 r R <= delta: then all members hear each other, and the group shrinks to its centroid by exactly
-    1 - gamma per layer.
+    set is quiescent if `margin` = mu - delta - 3 r R is positive, R the largest B-norm of a token; what rounding could
+    do to it has been taken off. `contracts` says that all members hear each other, 2 r R <= delta; if the certificate
+    holds too, the group shrinks to its centroid by exactly 1 - gamma per layer.
     """
 
     centre: Array
@@ -73,9 +73,9 @@ def quiescent_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[Quiescent
     Cimetiere, Chiri, Gharesifard, *Localmax dynamics for attention in transformers and its asymptotic behavior*
     (arXiv 2509.15958), for the notion; the certificate is derived here.
     """
-    if not hasattr(law, "log_weights"):
+    if isinstance(law, type) or not hasattr(law, "log_weights"):
         raise InputError(f"law is {law!r}, expected a law such as Localmax(delta=0.1)")
-    tokens = cloud(x)
+    tokens, t = cloud(x), number(t, "t")
     sinks = _sinks(_influence(law, tokens, t), len(tokens))
     return [QuiescentSet(members, _certificate(law, tokens, members, t)) for members in sinks]
 
@@ -121,11 +121,13 @@ def _certificate(law: Any, x: Array, members: NDArray[np.int64], t: float) -> Ce
     room, relative = law.slack(t).at(inner @ B.T)
     deltas = room + relative * np.abs(best)
     centres = np.concatenate([inner, inner.mean(axis=0, keepdims=True)])
+    noise = 4 * float(score_rounding(B, x, x).max())
     found = []
     for v in centres:
         arms = inner - v
         radius = float(np.sqrt(np.einsum("ia,ab,ib->i", arms, B, arms).max()))
         mu = float(v @ B @ v - (others @ (B @ v)).max(initial=-np.inf))
         reach = radius * float(norms.max())
-        found.append(Certificate(v, radius, mu - float(deltas.max()) - 3 * reach, bool(2 * reach <= deltas.min())))
+        margin = mu - float(deltas.max()) - 3 * reach - noise
+        found.append(Certificate(v, radius, margin, bool(2 * reach + noise <= deltas.min())))
     return max(found, key=lambda certificate: certificate.margin)

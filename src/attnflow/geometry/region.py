@@ -10,7 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.geometry.affine import rounding
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array, number, points_of
+from attnflow.inputs import Array, InputError, number, points_of
+
+# So many pairs of corners are looked at, at most, for one cut.
+MOST_PAIRS = 50_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,12 @@ class Region:
         )
 
     def contains(self, points: ArrayLike) -> bool | NDArray[np.bool_]:
-        """Say whether a point, or each of several, satisfies all inequalities up to rounding."""
+        """Say whether a point, or each of several, satisfies all inequalities up to rounding.
+
+        >>> from attnflow.geometry import cells
+        >>> cells([[1.0], [-1.0]]).region(1).contains([[-0.5], [0.5], [-1.5]])
+        array([ True, False, False])
+        """
         rows, one = points_of(points, self.within.vertices.shape[1])
         room = max(self.within.tol, rounding(rows))
         inside = np.all(rows @ self.normals.T <= self.offsets + room, axis=1)
@@ -57,6 +65,10 @@ class Region:
 
     def erode(self, delta: float) -> Region:
         """Return {x : the closed ball of radius delta around x is inside}: b_k becomes b_k - delta |a_k|.
+
+        >>> from attnflow.geometry import cells
+        >>> cells([[1.0], [-1.0]]).region(0).erode(0.25).vertices.ravel()
+        array([0.75, 0.25])
 
         References
         ----------
@@ -73,7 +85,12 @@ class Region:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left."""
+        """Whether nothing is left.
+
+        >>> from attnflow.geometry import cells
+        >>> cells([[1.0], [-1.0]]).dominance(0, eta=3.0).empty
+        True
+        """
         return len(self.vertices) == 0
 
     @cached_property
@@ -92,19 +109,23 @@ def clip(polytope: Hull, normals: Array, offsets: Array) -> Array:
     >>> from attnflow.geometry import hull
     >>> clip(hull([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 0.0]]), np.array([1.0]))
     array([[0., 0.],
-           [0., 2.],
            [1., 0.],
-           [1., 1.]])
+           [1., 1.],
+           [0., 2.]])
 
     References
     ----------
     Motzkin, Raiffa, Thompson, Thrall, *The double description method* (1953).
     """
     x, tol = polytope.vertices, polytope.tol
+    cutting = (x @ normals.T - offsets > tol).any(axis=0)
+    if polytope.dimension == 2:
+        for a, b in zip(normals[cutting], offsets[cutting], strict=True):
+            x = _clip_polygon(x, a, b, tol)
+        return x
     on = np.zeros((len(x), len(polytope.facets)), dtype=bool)
     for f, facet in enumerate(polytope.facets):
         on[list(facet), f] = True
-    cutting = (x @ normals.T - offsets > tol).any(axis=0)
     for a, b in zip(normals[cutting], offsets[cutting], strict=True):
         height = x @ a - b
         height[np.abs(height) <= tol] = 0.0
@@ -118,10 +139,27 @@ def clip(polytope: Hull, normals: Array, offsets: Array) -> Array:
     return x
 
 
+def _clip_polygon(ring: Array, a: Array, b: float, tol: float) -> Array:
+    """Cut a half-plane out of a polygon whose corners come in order: sides that cross its line gain a corner there."""
+    height = ring @ a - b
+    height[np.abs(height) <= tol] = 0.0
+    after, beyond = np.roll(height, -1), np.roll(ring, -1, axis=0)
+    crossing = np.flatnonzero(height * after < 0) if len(ring) > 1 else np.empty(0, dtype=np.int64)
+    share = (height[crossing] / (height[crossing] - after[crossing]))[:, None]
+    kept = np.flatnonzero(height <= 0)
+    corners = np.concatenate([ring[kept], ring[crossing] + share * (beyond[crossing] - ring[crossing])])
+    return corners[np.argsort(np.concatenate([kept, crossing + 0.5]), kind="stable")]
+
+
 def _crossing_edges(on: NDArray[np.bool_], height: Array, dimension: int) -> list[tuple[int, int]]:
     """Return the edges (p, q) with p above and q below: no third vertex lies on all facets that p and q share."""
     above, below = np.flatnonzero(height > 0), np.flatnonzero(height < 0)
     # An edge lies on at least dimension - 1 facets, which rules out most pairs at once.
     shared = on[above].astype(np.float64) @ on[below].T.astype(np.float64) >= dimension - 1
     pairs = np.column_stack([above[np.nonzero(shared)[0]], below[np.nonzero(shared)[1]]])
+    if len(pairs) > MOST_PAIRS:
+        raise InputError(
+            f"a region in dimension {dimension} has more than {len(height)} corners, too many to list: "
+            "ask contains, or look at fewer vertices"
+        )
     return [(p, q) for p, q in pairs.tolist() if on[:, on[p] & on[q]].all(axis=1).sum() == 2]

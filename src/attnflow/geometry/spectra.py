@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import form, positive_definite, symmetric
+from attnflow.geometry.forms import EPS, form, positive_definite, symmetric
 from attnflow.inputs import Array, InputError, square
 
-EPS = float(np.finfo(np.float64).eps)
-# An eigenspace is one if V - lambda I is this small on it, relative to V.
-SAME = 1e-10
+# Entries, and what V - lambda I does on an eigenspace, are equal up to this part of the largest entry.
+SAME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -20,14 +19,15 @@ class Dominant:
     """The eigenvalues of largest modulus of V and their spaces.
 
     `value` is lambda_1, `multiplicity` how many eigenvalues equal it, `second` the largest modulus of the others (0 if
-    there are none). `right` (d, m) spans F, the eigenvectors for lambda_1, `rest` (d, d - m) the invariant complement
-    G, and the rows of `left` (m, d) are dual to `right` and vanish on G: coordinates along F. All three are None
-    where lambda_1 is not real or lacks eigenvectors.
+    there are none); moduli are known up to `blur`. `right` (d, m) spans F, the eigenvectors for lambda_1, `rest`
+    (d, d - m) the invariant complement G, and the rows of `left` (m, d) are dual to `right` and vanish on G: they give
+    the coordinates along F. All three are None where lambda_1 is not real or lacks eigenvectors.
     """
 
     value: complex
     multiplicity: int
     second: float
+    blur: float
     right: Array | None
     left: Array | None
     rest: Array | None
@@ -58,6 +58,9 @@ def classify(V: ArrayLike, B: ArrayLike | None = None) -> Classification:
     - "polytope times subspace": that eigenvalue is positive, perhaps multiple but with as many eigenvectors, strictly
       dominant, not all of V, and B is symmetric positive definite;
     - "negative identity": V = -lambda I and B = mu I with lambda, mu > 0 (time and length scaled to 1).
+
+    Entries are compared up to 1e-12 of the largest, eigenvalues up to ten times what rounding does to them, which is
+    much where eigenvectors are nearly parallel.
 
     >>> found = classify([[2.0, 1.0], [0.0, 0.5]])
     >>> found.theorem, found.dominant.value, found.failed["polytope"]
@@ -91,17 +94,19 @@ def _eigenvalues(V: Array) -> tuple[NDArray[np.complex128], Array]:
     """Return the eigenvalues, largest modulus first, and how far rounding may have moved each.
 
     That is eps |V| / |<y, x>|, x and y its unit right and left eigenvectors: large where eigenvectors are missing, but
-    no more than rounding does to a single Jordan block.
+    no more than rounding does to a single Jordan block. A diagonal similarity balances V first.
     """
-    from scipy.linalg import eig
+    from scipy.linalg import eig, matrix_balance
 
-    values, left, right = eig(V, left=True)
-    size = float(np.linalg.norm(V, 2))
+    unit = 2.0 ** np.frexp(np.abs(V).max())[1]
+    balanced = matrix_balance(V / unit, permute=False)[0]
+    values, left, right = eig(balanced, left=True)
+    size = float(np.linalg.norm(balanced, 2))
     angles = np.abs((left.conj() * right).sum(axis=0))
-    blur = np.minimum(100 * EPS * size / np.maximum(angles, EPS), size * (100 * EPS) ** (1 / len(V)))
+    blur = np.minimum(10 * EPS * size / np.maximum(angles, EPS), size * (10 * EPS) ** (1 / len(V)))
     moduli = np.round(np.abs(values) / (np.abs(values).max() or 1.0), 12)
     order = np.lexsort((-values.imag, -values.real, -moduli))
-    return values[order].astype(np.complex128), blur[order]
+    return unit * values[order].astype(np.complex128), unit * blur[order]
 
 
 def _dominant(V: Array, eigenvalues: NDArray[np.complex128], blur: Array) -> Dominant:
@@ -109,24 +114,24 @@ def _dominant(V: Array, eigenvalues: NDArray[np.complex128], blur: Array) -> Dom
     near = np.abs(eigenvalues - first) <= blur + blur[0]
     m = int(near.sum())
     second = float(np.abs(eigenvalues[~near]).max(initial=0.0))
+    known = float(blur[0] + blur[~near].max(initial=0.0))
     if abs(first.imag) > blur[0]:
-        return Dominant(complex(first), m, second, None, None, None)
+        return Dominant(complex(first), m, second, known, None, None, None)
     centre = float(eigenvalues[near].real.mean())
-    centre = 0.0 if abs(centre) <= blur[0] else centre
-    left_vectors, singular, right_vectors = np.linalg.svd(V - centre * np.eye(len(V)))
-    if m > 1 and singular[-m] > SAME * np.linalg.norm(V, 2):
-        return Dominant(complex(centre), m, second, None, None, None)
+    unit = float(np.abs(V).max()) or 1.0
+    left_vectors, singular, right_vectors = np.linalg.svd(V / unit - centre / unit * np.eye(len(V)))
+    if m > 1 and singular[-m] > SAME:
+        return Dominant(complex(centre), m, second, known, None, None, None)
     right, left = right_vectors[-m:].T, left_vectors[:, -m:].T
-    pairing = left @ right
-    left = np.linalg.solve(pairing, left)
+    left = np.linalg.solve(left @ right, left)
     rest = np.linalg.svd(left)[2][m:].T
-    return Dominant(complex(centre), m, second, right, left, rest)
+    return Dominant(complex(centre), m, second, known, right, left, rest)
 
 
 def _multiple(matrix: Array) -> float | None:
     """Return lambda if the matrix is lambda I up to rounding, otherwise None."""
     scale = float(np.trace(matrix) / len(matrix))
-    close = np.abs(matrix - scale * np.eye(len(matrix))).max() <= 1e-12 * max(np.abs(matrix).max(), 1e-300)
+    close = np.abs(matrix - scale * np.eye(len(matrix))).max() <= SAME * np.abs(matrix).max()
     return scale if close else None
 
 
@@ -153,10 +158,10 @@ def _not_polytope(V: Array, B: Array) -> str | None:
 def _not_dominant(dominant: Dominant) -> str | None:
     """Say why the eigenvalue of largest modulus is not real, positive and strictly larger than the others."""
     value, second = dominant.value, dominant.second
-    if abs(value) == 0:
-        return "all eigenvalues of V are 0"
-    if second >= abs(value) * (1 - SAME):
-        return f"the largest modulus {abs(value):.6g} is shared by different eigenvalues of V"
+    if abs(value) <= dominant.blur:
+        return "all eigenvalues of V are 0, up to rounding"
+    if second >= abs(value) - dominant.blur:
+        return f"the largest modulus {abs(value):.6g} is shared, up to rounding, by different eigenvalues of V"
     if value.real <= 0:
         return f"the eigenvalue of largest modulus of V is {value.real:.6g}, not positive"
     return None

@@ -8,13 +8,15 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import form, positive_definite
+from attnflow.geometry.forms import EPS, form, positive_definite
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import nearest
 from attnflow.inputs import Array, InputError, cloud
 
-# Barycentric coordinates and inequalities, made dimensionless, hold or fail when they are off by more than this.
-TOLERANCE = 1e-11
+# A foot whose barycentric coordinates are no lower than this lies in its simplex.
+INSIDE = -1e-11
+# So many sets of vertices are tried at most.
+MOST_PARTS = 500_000
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ class StationaryPoints:
     faces : list of tuples
         The vertices, as rows of the given array, of the smallest face that each point lies in.
     attracts : (m,) bool
-        Whether the point is a vertex that strictly owns its cell, <Bx, x> > <Bx, v> for every other vertex v.
-        All other points of S are unstable.
+        Whether the point is a vertex that strictly owns its cell, <Bx, x> > <Bx, v> for every other vertex v, by more
+        than rounding.
     margins : (m,)
         How clearly: for each point the smallest slack <Bx, x - v> over the vertices v off its face, divided by the
-        largest <Bv, v>; 0 where another face ties.
+        largest <Bv, v>; 0 where it is rounding, as when another face ties.
     """
 
     points: Array
@@ -70,19 +72,19 @@ def stationary_points(vertices: ArrayLike, B: ArrayLike | None = None) -> Statio
         )
     u = v @ _root(matrix)
     body = Hull(u / (np.abs(u).max() or 1.0))
-    # Seen from the foot of 0 on the affine hull, a flat polytope is a full one: <Bx, y> changes by a constant.
-    w = body.vertices @ body.frame.axes.T
-    extent = float(np.linalg.norm(w, axis=1).max()) or 1.0
+    corners = body.vertices
     found: dict[tuple[int, ...], Array] = {}
     for part in _parts(body):
-        weights = _foot(w[list(part)])
-        if _is_stationary(weights @ w[list(part)], weights, w, extent):
-            support = [i for i, weight in zip(part, weights, strict=True) if weight > TOLERANCE]
-            found.setdefault(body.face(support), _spread(part, weights, len(w)))
-    centre, weights = nearest(w, np.zeros(body.dimension)) if body.dimension else (w[0], np.ones(1))
-    if np.linalg.norm(centre) <= TOLERANCE * extent and not _has_centre(found, w, extent):
-        found[tuple(range(len(w)))] = weights
-    return _named(found, body, w, v)
+        weights = _foot(corners[list(part)])
+        if weights.min() >= INSIDE and _is_highest(weights @ corners[list(part)], corners, len(part) == 1):
+            support = [i for i, weight in zip(part, weights, strict=True) if weight > -INSIDE]
+            found.setdefault(body.face(support), _spread(part, weights, len(corners)))
+    # The foot of 0 on the affine hull: 0 itself unless the polytope is flat.
+    centre = corners[0] - body.frame.axes.T @ (body.frame.axes @ corners[0])
+    inner, weights = nearest(corners, centre)
+    if np.linalg.norm(inner - centre) <= body.tol:
+        found.setdefault(_face_at(body, centre), weights)
+    return _named(_apart(found, corners, body.tol), body, v)
 
 
 def _root(B: Array) -> Array:
@@ -96,9 +98,15 @@ def _parts(body: Hull) -> set[tuple[int, ...]]:
     """Return all sets of vertices that are in one simplex of the boundary."""
     if body.dimension == 0:
         return {(0,)}
+    simplices = body.boundary()
+    if len(simplices) * 2.0**body.dimension > MOST_PARTS:
+        raise InputError(
+            f"{len(body.vertices)} vertices in dimension {body.dimension} have up to "
+            f"{len(simplices) * 2.0**body.dimension:.2g} faces, too many to look at: give fewer vertices"
+        )
     return {
         part
-        for simplex in body.boundary().tolist()
+        for simplex in simplices.tolist()
         for size in range(1, len(simplex) + 1)
         for part in combinations(sorted(simplex), size)
     }
@@ -112,12 +120,15 @@ def _foot(corners: Array) -> Array:
     return np.append(1 - rest.sum(), rest)
 
 
-def _is_stationary(y: Array, weights: Array, w: Array, extent: float) -> bool:
-    """Say whether y lies in the simplex it was found in, and no vertex is higher in its own direction."""
-    length = float(np.linalg.norm(y))
-    if weights.min() < -TOLERANCE or length == 0:
-        return bool(weights.min() >= -TOLERANCE)
-    return bool((w @ (y / length)).max() - length <= TOLERANCE * extent)
+def _rounding(y: Array, corners: Array, exact: bool) -> float:
+    """Return what <y, y - u_j> is known up to; a foot, unlike a vertex, has itself been rounded at the size of K."""
+    longest = float(np.linalg.norm(corners, axis=1).max())
+    return 8 * (len(y) + 2) * EPS * longest * (float(np.linalg.norm(y)) if exact else longest)
+
+
+def _is_highest(y: Array, corners: Array, exact: bool) -> bool:
+    """Say whether no vertex is higher than y in its own direction."""
+    return bool(((y - corners) @ y).min() >= -_rounding(y, corners, exact))
 
 
 def _spread(part: tuple[int, ...], weights: Array, k: int) -> Array:
@@ -126,23 +137,37 @@ def _spread(part: tuple[int, ...], weights: Array, k: int) -> Array:
     return everywhere
 
 
-def _has_centre(found: dict[tuple[int, ...], Array], w: Array, extent: float) -> bool:
-    """Say whether the foot of 0 is among the points already, as it is when it lies on the boundary."""
-    return any(np.linalg.norm(weights @ w) <= TOLERANCE * extent for weights in found.values())
+def _face_at(body: Hull, y: Array) -> tuple[int, ...]:
+    """Return the smallest face that contains a point of K."""
+    active = np.flatnonzero(body.offsets - body.normals @ y <= body.tol)
+    members = [set(body.facets[f]) for f in active]
+    return tuple(sorted(set.intersection(*members))) if members else tuple(range(len(body.vertices)))
 
 
-def _named(found: dict[tuple[int, ...], Array], body: Hull, w: Array, v: Array) -> StationaryPoints:
+def _apart(found: dict[tuple[int, ...], Array], corners: Array, tol: float) -> dict[tuple[int, ...], Array]:
+    """Leave out points that rounding has found twice: of close ones the smallest face stays."""
+    kept: dict[tuple[int, ...], Array] = {}
+    places = np.empty((0, corners.shape[1]))
+    for face in sorted(found, key=lambda face: (len(face), face)):
+        y = found[face] @ corners
+        if not len(places) or np.linalg.norm(places - y, axis=1).min() > 8 * tol:
+            kept[face], places = found[face], np.vstack([places, y])
+    return kept
+
+
+def _named(found: dict[tuple[int, ...], Array], body: Hull, v: Array) -> StationaryPoints:
     """Assemble the result: faces by the rows of v, in order."""
     named = {face: tuple(sorted(body.indices[list(face)].tolist())) for face in found}
     faces = sorted(found, key=lambda face: (len(face), named[face]))
-    weights = np.array([found[face] for face in faces])
-    y, points = weights @ w, weights @ v[body.indices]
-    if len(faces[-1]) == len(w) > v.shape[1] == body.dimension:
+    weights, corners = np.array([found[face] for face in faces]), body.vertices
+    points, margins = weights @ v[body.indices], np.empty(len(faces))
+    if len(faces[-1]) == len(corners) > v.shape[1] == body.dimension:
         points[-1] = 0.0  # the one point whose face is a full polytope
-    slack = (y * y).sum(axis=1)[:, None] - y @ w.T
-    for row, face in zip(slack, faces, strict=True):
-        row[list(face)] = np.inf
-    margins = slack.min(axis=1) / (float((body.vertices**2).sum(axis=1).max()) or 1.0)
-    margins[np.abs(margins) <= TOLERANCE] = 0.0
+    for k, face in enumerate(faces):
+        y = weights[k] @ corners
+        margins[k] = np.delete((y - corners) @ y, face).min(initial=np.inf)
+        if abs(margins[k]) <= _rounding(y, corners, len(face) == 1):
+            margins[k] = 0.0
     attracts = np.array([len(face) == 1 for face in faces]) & (margins > 0)
-    return StationaryPoints(points, [named[face] for face in faces], attracts, margins)
+    largest = float((corners**2).sum(axis=1).max()) or 1.0
+    return StationaryPoints(points, [named[face] for face in faces], attracts, margins / largest)

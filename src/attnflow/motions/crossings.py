@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from attnflow.engines import dense
+from attnflow.geometry.forms import EPS, score_rounding
 from attnflow.inputs import Array
 from attnflow.laws.law import row_blocks
 from attnflow.motions.following import DEGREE, SPAN, Flags, Indices, Piece
@@ -39,13 +40,12 @@ class Rounding:
     """
 
     def __init__(self, x: Array, B: Array | None, moved: float = 0.0) -> None:
-        eps, size = np.finfo(np.float64).eps, float(np.linalg.norm(x, axis=1).max())
-        magnitude = np.abs(x) if B is None else np.abs(x) @ np.abs(B).T
-        norm = 1.0 if B is None else float(np.linalg.norm(B, 2))
-        self.tie = 8 * (x.shape[1] + 2) * eps * np.linalg.norm(magnitude, axis=1) * size + 8 * eps * norm * moved * size
-        self.slope = 8 * (x.shape[1] + 2) * eps * norm * max(size, moved) * size
-        self.same = max(1e-12 * size, 8 * eps * moved)
-        self.copy = 8 * eps * max(size, moved)
+        form = np.eye(x.shape[1]) if B is None else B
+        size, norm = float(np.linalg.norm(x, axis=1).max()), float(np.linalg.norm(form, 2))
+        self.tie = score_rounding(form, x, x) + 8 * EPS * norm * moved * size
+        self.slope = 8 * (x.shape[1] + 2) * EPS * norm * max(size, moved) * size
+        self.same = max(1e-12 * size, 8 * EPS * moved)
+        self.copy = 8 * EPS * max(size, moved)
 
 
 class Race:

@@ -68,6 +68,8 @@ class HardmaxFlow(Motion):
             raise InputError(
                 "HardmaxFlow needs a constant B, but B is a function of time: use Layers with a small gamma"
             )
+        if hearing.engine not in ("auto", "dense"):
+            raise InputError(f"HardmaxFlow compares scores itself, without engine {hearing.engine!r}: leave engine out")
         matrix_at(law.B, 0, x.shape[1], "B")
         if law.ties == "error":
             _refuse_ties(_Leading(hearing), x)
@@ -84,11 +86,11 @@ class _Leading:
     def __init__(self, hearing: Hearing) -> None:
         assert isinstance(hearing.law, Hardmax)
         self.law, self.masses, self.ties = hearing.law, hearing.masses, hearing.law.ties
-        self.B = None if self.law.B is None else np.asarray(self.law.B, dtype=np.float64)
+        self.B = None if self.law.B is None else _unit_form(np.asarray(self.law.B, dtype=np.float64))
 
     def queries(self, x: Array) -> Array:
         """Return B x_i."""
-        return self.law.queries(x, 0.0)
+        return x if self.B is None else dense.scores(x, self.B)
 
     def rounding(self, x: Array, moved: float) -> Rounding:
         """Return what the scores of x are known up to."""
@@ -122,6 +124,12 @@ class _Leading:
         if not tied:
             return following
         return Settlement(following, x, self.B, tied, rounding).settle(self.ties, under_way)
+
+
+def _unit_form(B: Array) -> Array:
+    """Return B with entries of order one: multiplied by a power of two, which changes no argmax and no tie."""
+    exponent = int(np.frexp(np.abs(B).max())[1])
+    return np.ldexp(B, -exponent)
 
 
 def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
