@@ -266,6 +266,31 @@ def test_genericity_with_tokens_on_the_boundary_of_a_lattice() -> None:
     assert genericity(np.concatenate([corners, sides])).generic
 
 
+def test_directions_that_a_singular_form_does_not_see() -> None:
+    """B = p q^T sees v through <p, v> only: vertices that differ across p share their cell, up to rounding of B."""
+    p, q = np.array([0.1, 0.3]), np.array([0.7, 0.2])
+    across = np.array([0.3, -0.1])
+    v = np.array([p, p + across, -p, -p + across])
+    polygons = cells(v, np.outer(p, q)).polygons()
+    assert area(polygons[0]) == pytest.approx(area(polygons[1]), rel=1e-12)
+    assert area(polygons[0]) + area(polygons[2]) == pytest.approx(ConvexHull(v).volume, rel=1e-12)
+
+
+def test_ambiguity_counts_what_cancels() -> None:
+    """B x = x_0 - x_1 is tiny where the coordinates are large: its rounding is theirs."""
+    parts = cells([[1.0, 0.0], [-1.0, 0.0]], [[0.1, -0.1], [0.0, 0.0]])
+    assert parts.ambiguous([[3e8, 3e8 + 1e-7]])[0]
+    assert not parts.ambiguous([[3e8, 3e8 + 1.0]])[0]
+
+
+def test_ownership_at_the_level_of_rounding_is_not_decided() -> None:
+    """Vertex 1 owns its cell by 2^-54 of nothing: reported, not decided; an exact tie is decided."""
+    near = genericity([[1.0, 1.0], [1.0, 2.0**-55], [-1.0, 0.0], [0.3, 0.6]])
+    assert [(b.condition, b.index, b.decided) for b in near.broken] == [("b", 1, False), ("c", 1, False)]
+    exact = genericity([[1.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.3, 0.6]])
+    assert [(b.condition, b.index, b.decided) for b in exact.broken] == [("b", 1, True), ("c", 1, True)]
+
+
 def test_forms_of_extreme_size_are_refused_or_scaled() -> None:
     triangle = af.tokens.polygon(3)
     expected = [len(p) for p in cells(triangle).polygons()]

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
@@ -230,6 +230,9 @@ def test_bad_input_is_refused(call: object, words: str) -> None:
         call()  # type: ignore[operator]
 
 
+@example(seed=126, d=3, n=10)  # two vertices within rounding of each other
+@example(seed=49, d=2, n=17)  # the same in the plane
+@example(seed=895, d=2, n=23)  # a corner in line with its neighbours, but not between them
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 24))
 def test_nearly_degenerate_clouds_lose_nothing(seed: int, d: int, n: int) -> None:
     """Lattices shaken by 1e-17 to 1e-5, some skinny, turned or moved: every point stays within rounding of K."""
@@ -252,11 +255,29 @@ def test_nearly_degenerate_clouds_lose_nothing(seed: int, d: int, n: int) -> Non
         assert len(k.vertices) - len(k.edges) + len(k.facets) == 2
 
 
-def test_of_two_points_closer_than_rounding_one_stays() -> None:
-    cube = np.array(list(product((0.0, 1.0), repeat=3)))
-    twins = hull(np.concatenate([cube, cube + 1e-15]))
-    assert len(twins.vertices) == 8
-    assert np.max(twins.distance(cube)) == 0
+@pytest.mark.parametrize("d", [2, 3, 4, 7])
+@pytest.mark.parametrize("step", [1e-15, 4e-15, 1e-14])
+def test_of_two_points_closer_than_rounding_one_stays(d: int, step: float) -> None:
+    """Each is within rounding of the hull of the others, its twin among them, and yet not both can go."""
+    cube = np.array(list(product((0.0, 1.0), repeat=d)))
+    twins = hull(np.concatenate([cube, cube + step * np.random.default_rng(d).uniform(-1, 1, size=cube.shape)]))
+    assert len(twins.vertices) == 2**d
+    assert np.max(twins.distance(cube)) <= 2 * step
+
+
+def test_a_point_beyond_the_end_of_a_side_is_a_corner() -> None:
+    """(0, 0) is within rounding of the line through its neighbours, but not of the segment between them."""
+    k = hull([[0.0, 0.0], [1.0, 0.0], [2.0, 1e-16], [1.5, 1.0]])
+    assert 0 in k.indices.tolist()
+    assert k.contains([0.0, 0.0])
+
+
+def test_points_far_away_are_known_up_to_their_own_rounding() -> None:
+    """A flat hull, and a point far out in its plane that has itself been rounded: on the plane, not in the hull."""
+    k = hull([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1]])
+    inside = np.array([0.1, 0.1, 0.1]) / 3
+    assert k.contains(inside)
+    assert not k.contains(1e6 * inside)
 
 
 def test_several_points_at_once_and_none() -> None:

@@ -115,6 +115,15 @@ def test_the_certificate_takes_the_widest_slack_and_contraction_the_narrowest(th
     assert found.contracts == (2 * r * 3.0 <= min(slack))
 
 
+def test_a_group_whose_narrowest_member_is_deaf_does_not_contract() -> None:
+    """2 r R = 1.6 lies between the slacks 1.44 and 2.4 of the two members."""
+    x, law = [[2.0], [1.2], [-2.0]], af.Localmax(delta=0.6, threshold="relative")
+    found = {tuple(group.members.tolist()): group.certificate for group in quiescent_sets(law, x)}[(0, 1)]
+    assert found is not None
+    assert found.radius == pytest.approx(0.4)
+    assert not found.contracts
+
+
 def test_rounding_does_not_hold_as_a_proof() -> None:
     """In exact arithmetic token 2 hears others; its computed margin is 3e-14, and rounding is more."""
     x = [[8.000000000000002, 7.999999999999999], [12.0, 9.000000000000002], [9.0, 11.999999999999998]]
