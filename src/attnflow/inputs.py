@@ -38,9 +38,6 @@ def reals(value: Any, what: str, wanted: str) -> Array:
     return np.array(given, dtype=np.float64, order="C")
 
 
-_real = reals
-
-
 def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
     x = reals(tokens, f"{name} are", "n rows of d numbers")
@@ -61,7 +58,7 @@ def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
 
 def points_of(points: ArrayLike, d: int, name: str = "points") -> tuple[Array, bool]:
     """Check points of R^d: one (d,) or several (m, d). Return them as rows, and whether it was one."""
-    p = _real(points, f"{name} are", f"rows of {d} numbers")
+    p = reals(points, f"{name} are", f"rows of {d} numbers")
     rows = p[None] if p.ndim == 1 else p
     if rows.ndim != 2 or rows.shape[1] != d:
         raise InputError(f"{name} have shape {p.shape}, expected ({d},) or (m, {d}): one row per point")

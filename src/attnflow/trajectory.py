@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, location
+from attnflow.inputs import Array, InputError, location, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
 
@@ -99,9 +99,9 @@ class Trajectory:
         array([[0.625],
                [0.375]])
         """
-        wanted = np.asarray(t, dtype=np.float64)
-        if wanted.ndim > 1 or not np.isfinite(wanted).all():
-            raise InputError("t holds more than a list of finite times: give one time, or a list of them")
+        wanted = reals(t, "t is", "one time, or a list of times")
+        if wanted.ndim > 1 or wanted.size == 0 or not np.isfinite(wanted).all():
+            raise InputError("t is not a list of finite times: give one time, or a list of at least one")
         states = [self._at(float(moment)) for moment in wanted.ravel()]
         return states[0] if wanted.ndim == 0 else np.stack(states)
 

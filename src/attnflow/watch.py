@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.geometry import single_linkage
+from attnflow.geometry.linkage import single_linkage
 from attnflow.inputs import Array, InputError, number, whole
 from attnflow.motions import Stretch
 

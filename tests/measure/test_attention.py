@@ -100,3 +100,9 @@ def test_thresholds_and_ranks_of_heads_are_refused() -> None:
     run = af.simulate([[1.0], [2.0]], af.Heads([af.Softmax()]), af.Layers(gamma=0.5), until=2)
     with pytest.raises(af.InputError, match="ranks of each law of the heads"):
         m.rank(run)
+
+
+def test_rank_at_the_largest_tolerance() -> None:
+    """Products beyond float64 are infinite, not a warning."""
+    assert m.rank(5 * np.eye(2), tol=1e308).value == 0
+    assert m.rank([[1e-200, 0.0], [0.0, 1e-220]], tol=1e-10).value == 1

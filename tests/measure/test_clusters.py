@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from scipy.spatial.distance import pdist
 
 import attnflow as af
 from attnflow.geometry import linkage as single
-from attnflow.geometry import single_linkage
+from attnflow.geometry.linkage import single_linkage
 from attnflow.measure import farthest
 
 Array = NDArray[np.float64]
@@ -70,6 +72,11 @@ def test_linkage_is_exact_also_where_distances_equal_tol(
     np.testing.assert_array_equal(single_linkage(x, tol), order[expected - 1])
 
 
+def test_linkage_takes_checked_arrays_and_is_not_offered_to_users() -> None:
+    assert not hasattr(af.geometry, "single_linkage")
+    assert "single_linkage" not in af.geometry.__all__
+
+
 def test_linkage_in_high_dimension() -> None:
     x = af.tokens.gaussian(n=200, d=128, seed=0)
     x[:80] += 10.0
@@ -86,6 +93,25 @@ def test_linkage_of_many_in_few_cells() -> None:
     gap = float(np.sqrt(((left[:, None] - right) ** 2).sum(axis=2).min()))
     assert single_linkage(x, gap).max() == 0
     assert single_linkage(x, gap * (1 - 1e-15)).max() == 1
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("more", [1e-7, 5e-7, 2e-6])
+def test_points_slightly_farther_apart_than_tol_are_not_put_in_one_cell(way: str, d: int, more: float) -> None:
+    """The diagonal of a cell is shorter than tol, so opposite corners farther apart than tol are in two."""
+    for tol in (1.0, 0.3, 1e-5):
+        corner = np.full(d, tol / np.sqrt(d))
+        x = np.array([np.zeros(d), (1 + more) * corner, 9 * corner])
+        assert single_linkage(x, tol).tolist() == [0, 1, 2]
+        assert single_linkage(x, (1 + 2 * more) * tol).tolist() == [0, 0, 1]
+
+
+def test_cells_across_a_gap_are_not_near() -> None:
+    """After a gap of more than tol steps are counted on from a number that cells up to two steps away do not have."""
+    rng = np.random.default_rng(0)
+    column = np.concatenate([start + rng.uniform(0, 1.4, 9) for start in (0.0, 2.5, 40.0, 1e9)])
+    steps = single._steps(column, 0.7, 1.0).reshape(4, 9)
+    assert (steps.min(axis=1)[1:] - steps.max(axis=1)[:-1] > 2).all()
 
 
 def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
@@ -122,6 +148,18 @@ def test_diameter_of_a_regular_polygon_and_of_a_reuleaux_triangle() -> None:
     arcs = [c + np.sqrt(3) * np.column_stack([np.cos(b), np.sin(b)]) for c, b in
             ((c, arc + np.arctan2(-c[1], -c[0])) for c in corner)]  # fmt: skip
     assert af.measure.diameter(np.concatenate(arcs)) == pytest.approx(np.sqrt(3), rel=1e-14)
+
+
+@pytest.mark.parametrize("n", [5, 6])
+def test_antipodes_where_rounding_turns_an_edge(n: int) -> None:
+    """A corner comes twice, one rounding apart: that edge points anywhere, and an extreme vertex is one too early."""
+    angle = 2 * np.pi * np.arange(n) / n + 0.3
+    v = np.column_stack([np.cos(angle), 0.5 * np.sin(angle)])
+    for corner in range(n):
+        for step in product((-1, 0, 1), repeat=2):
+            w = np.insert(v, corner + 1, v[corner] + 2.0**-52 * np.array(step), axis=0)
+            if (w[corner] != w[corner + 1]).any():
+                assert farthest._farthest_antipodes(w) == pytest.approx(pdist(v).max(), rel=1e-14)
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-3, 1e-5, 1e-7])

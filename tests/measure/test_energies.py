@@ -42,6 +42,31 @@ def test_pair_energy_drops_by_four_times_the_squared_steps(seed: int) -> None:
     assert steps[0] > 0.1
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e300, 1e-320])
+def test_energy_of_masses_of_any_size(unit: float) -> None:
+    """Only ratios of masses matter."""
+    x, w = af.tokens.gaussian(n=4, d=2, seed=0), np.array([1.0, 3.0, 2.0, 5.0])
+    rel = 1e-13 if unit > 1e-310 else 1e-2
+    assert m.energy(x, 0.8, masses=w * unit) == pytest.approx(m.energy(x, 0.8, masses=w), rel=rel)
+    heard = m.leaders(af.Softmax(), x, masses=w * unit).heard
+    np.testing.assert_allclose(heard, m.leaders(af.Softmax(), x, masses=w).heard, rtol=rel)
+
+
+def test_the_total_mass_may_leave_float64() -> None:
+    x, w = af.tokens.gaussian(n=40, d=2, seed=0), np.full(40, 1e308)
+    assert m.energy(x, 0.8, masses=w) == pytest.approx(m.energy(x, 0.8), rel=1e-13)
+    np.testing.assert_allclose(m.leaders(af.Softmax(), x, masses=w).heard, m.leaders(af.Softmax(), x).heard)
+
+
+def test_energy_at_the_largest_beta() -> None:
+    """It overflows, and says so without a warning, or has a value."""
+    for x in ([[2.0], [1.0]], [[1.0, 0.0], [-1.0, 0.0]]):
+        with pytest.raises(af.InputError, match="leaves the range of float64"):
+            m.energy(x, 1e308)
+    assert m.energy([[0.0]], 1e308) == pytest.approx(0.5e-308, rel=1e-12)
+    assert m.energy([[2.0], [1.0]], -1e308) == 0
+
+
 def test_energy_climbs_on_the_sphere() -> None:
     run = af.simulate(af.tokens.sphere(n=8, d=3, seed=0), af.Softmax(beta=2.0), af.SphereFlow(), until=20.0)
     found = m.energy(run, 2.0)
@@ -55,5 +80,7 @@ def test_parameters_are_checked() -> None:
             m.pair_energy([[1.0]], eps)  # type: ignore[arg-type]
     with pytest.raises(af.InputError, match="leaves the range of float64"):
         m.pair_energy([[1e140], [-1e140]], 1e140, masses=[1e100, 1e100])
+    with pytest.raises(af.InputError, match="masses span a factor"):
+        m.energy([[1.0], [2.0]], 1.0, masses=[1e-300, 1e300])
     with pytest.raises(af.InputError, match="mass 0 is -1"):
         m.pair_energy([[1.0]], 1.0, masses=[-1.0])

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
 import attnflow as af
-from attnflow.geometry import single_linkage
+from attnflow.geometry.linkage import single_linkage
 
 Array = NDArray[np.float64]
 

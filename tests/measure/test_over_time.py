@@ -116,6 +116,39 @@ def test_a_run_brings_its_own_time_and_masses(run: af.Trajectory) -> None:
             measure(run, 1.0, masses=MASSES)
 
 
+@pytest.mark.parametrize("t", ["a", None, [1], np.nan, np.array([1.0]), True, 1j, np.complex128(1), b"1"])
+def test_a_time_is_a_finite_number(run: af.Trajectory, t: Any) -> None:
+    measures: list[Callable[..., Any]] = [m.leaders, m.entropy, m.influence]
+    for measure in measures:
+        for x in (LIMITS, run):
+            with pytest.raises(af.InputError, match=r"^t is .*expected a"):
+                measure(af.Softmax(), x, t=t)
+
+
+def test_a_time_comes_to_the_law_as_it_was_given() -> None:
+    """So that a table of layers can be asked for its t-th entry."""
+    table: Any = [1.0, 2.0, 3.0]
+    law = af.Softmax(beta=lambda t: table[t])
+    np.testing.assert_array_equal(m.entropy(law, LIMITS, t=2), m.entropy(af.Softmax(beta=3.0), LIMITS))
+
+
+@pytest.mark.parametrize("given", [LIMITS, None, "run.zarr"])
+def test_only_a_run_has_a_summary(given: Any) -> None:
+    with pytest.raises(af.InputError, match=f"is {type(given).__name__!r}, expected a run"):
+        m.summary(given)
+
+
+@pytest.mark.parametrize(("tol", "named"), [("a", "'a'"), (None, "None"), (-1, "-1"), (True, "True"), (np.nan, "nan")])
+def test_the_tolerance_of_a_summary_is_checked(run: af.Trajectory, tol: Any, named: str) -> None:
+    with pytest.raises(af.InputError, match=f"^tol is {named}, expected"):
+        m.summary(run, tol=tol)
+
+
+def test_a_summary_at_any_tolerance(run: af.Trajectory) -> None:
+    assert m.summary(run, tol=0).clusters == 6
+    assert m.summary(run, tol=1e308).clusters == 1
+
+
 def test_a_run_without_its_law_or_motion_says_so(run: af.Trajectory) -> None:
     lost = copy.copy(run)
     lost.law = lost.motion = None

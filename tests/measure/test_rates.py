@@ -142,14 +142,26 @@ def test_one_column_is_one_token() -> None:
 
 T = np.arange(20.0)
 RUN = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=20)
+RESTING = af.simulate([[1.0], [1.0]], af.Softmax(), af.Layers(gamma=0.5), until=20)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e300])
+def test_times_of_any_size(unit: float) -> None:
+    """Rates are those of times of size one, divided by the unit; no square of a time leaves float64."""
+    d = np.exp(-0.3 * T) + 0.2 * np.exp(-T) + 0.01 * np.cos(9 * T)
+    usual, rate = contraction_rate(T, d), contraction_rate(T * unit, d)
+    assert rate.value * unit == pytest.approx(usual.value, rel=1e-12)
+    assert rate.error * unit == pytest.approx(usual.error, rel=1e-9)
+    assert rate.window == (0.0, T[rate.points - 1] * unit)
+    assert holds(contraction_rate(T * unit, np.exp(-0.3 * T)), -0.3 / unit)
 
 
 @pytest.mark.parametrize(
     ("given", "options", "sentence"),
     [
-        ((T[:5], np.exp(-T[:5])), {}, "5 distances in the window .* expected at least 12"),
-        ((T, np.zeros(20)), {}, "0 distances in the window"),
-        ((T, np.zeros((20, 3))), {}, "0 distances in the window"),
+        ((T[:5], np.exp(-T[:5])), {}, "5 distances in the window .* expected at least 12.*record more times"),
+        ((T, np.zeros(20)), {}, "0 distances in the window .* nothing contracts"),
+        ((T, np.zeros((20, 3))), {}, "0 distances in the window .* nothing contracts"),
         ((T, np.exp(-T)), {"window": (0, 3)}, "4 distances"),
         ((T, np.exp(-T)), {"window": 3}, "window is 3, expected two times"),
         ((T, np.exp(-T)), {"window": (0, np.nan)}, "the last time of window"),
@@ -159,8 +171,19 @@ RUN = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=20)
         ((T, np.exp(-T) * np.nan), {}, "negative or not finite"),
         ((T, np.exp(-T[:7])), {}, r"times have shape \(20,\) and distances \(7,\)"),
         ((T[::-1], np.exp(-T)), {}, "not finite and increasing"),
-        ((T,), {}, "distances"),
-        (("times", "distances"), {}, "not arrays of numbers"),
+        ((T,), {}, "times came without distances"),
+        (("times", "distances"), {}, "times are not an array of numbers"),
+        ((T, np.exp(-T).astype(str)), {}, "distances are not an array of numbers"),
+        ((T.astype(int).astype(str).tolist(), np.exp(-T)), {}, "times are not an array of numbers"),
+        ((T + 0j, np.exp(-T)), {}, "times are complex"),
+        ((T, np.exp(-T) + 0j), {}, "distances are complex"),
+        (([*range(19), 10**400], np.exp(-T)), {}, "times are not an array of numbers"),
+        ((T, [*np.exp(-T[:-1]), 10**400]), {}, "distances are not an array of numbers"),
+        ((T, np.exp(-T)), {"window": (20, 5)}, r"window is reversed, from 20 to 5: give \(5, 20\)"),
+        ((T, np.exp(-T)), {"window": (30, 50)}, r"window \(30, 50\) holds none of the times"),
+        ((RESTING,), {}, "nothing contracts"),
+        ((RESTING,), {"to": [[1.0]]}, "nothing contracts"),
+        ((T * 1e-312, np.exp(-T)), {}, "multiply them by a constant"),
         ((RUN, T), {}, "distances came with a run"),
         ((RUN,), {"to": [[0.0, 1.0]]}, "limits have dimension 2"),
     ],

@@ -3,7 +3,6 @@
 from attnflow.geometry.cells import Cells, cells
 from attnflow.geometry.generic import Broken, Genericity, genericity
 from attnflow.geometry.hull import Hull, hull
-from attnflow.geometry.linkage import single_linkage
 from attnflow.geometry.quiescent import Certificate, QuiescentSet, quiescent_sets
 from attnflow.geometry.region import Region
 from attnflow.geometry.spectra import Classification, Dominant, classify
@@ -11,6 +10,5 @@ from attnflow.geometry.stationary import StationaryPoints, stationary_points
 
 __all__ = [
     "Broken", "Cells", "Certificate", "Classification", "Dominant", "Genericity", "Hull", "QuiescentSet", "Region",
-    "StationaryPoints", "cells", "classify", "genericity", "hull", "quiescent_sets", "single_linkage",
-    "stationary_points",
+    "StationaryPoints", "cells", "classify", "genericity", "hull", "quiescent_sets", "stationary_points",
 ]  # fmt: skip

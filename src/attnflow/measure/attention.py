@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, cloud, each_mass, number
+from attnflow.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Heads, Law
 from attnflow.laws.law import row_blocks
 from attnflow.measure.over_time import OverTime, State, measured, stacked
@@ -54,13 +54,13 @@ def leaders(
 
 
 def _leaders(law: Law, state: State) -> Leaders:
-    listeners = each_mass(state.masses, len(state.x))
+    listeners = shares(state.masses, len(state.x))
     index, heard = [], np.zeros(len(state.x))
     for rows, log_p in _rows(law, state):
         index.append(log_p.argmax(axis=1))
         heard += listeners[rows] @ np.exp(log_p)
     found = np.concatenate(index)
-    return Leaders(found, np.unique(found), heard / listeners.sum())
+    return Leaders(found, np.unique(found), heard)
 
 
 @overload
@@ -168,14 +168,14 @@ def rank(P: ArrayLike | Trajectory, tol: float = 1e-8) -> Rank | OverTime[Rank]:
     """
     cut = number(tol, "tol", least=0.0)
     if not isinstance(P, Trajectory):
-        return _rank(cloud(P, "P"), cut)
+        return _rank(rectangular(P, "P"), cut)
     law = _one_law(P.law, "ranks")
     return measured(lambda state: _rank(law.weights(*state), cut), P, seen=True)
 
 
 def _rank(matrix: Array, tol: float) -> Rank:
     values: Array = np.linalg.svd(matrix, compute_uv=False).astype(np.float64)
-    return Rank(int((values > tol * values[0]).sum()), values, tol)
+    return Rank(int((values > tol * float(values[0])).sum()), values, tol)
 
 
 def _one_law(law: Any, what: str) -> Law:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry import single_linkage
+from attnflow.geometry.linkage import single_linkage
 from attnflow.inputs import Array, InputError, cloud, number
 from attnflow.measure.over_time import OverTime, State, measured, stacked
 from attnflow.trajectory import Trajectory

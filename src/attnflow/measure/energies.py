@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.engines.dense import squared_distances
-from attnflow.inputs import Array, InputError, Matrix, each_mass, number
+from attnflow.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.laws import Softmax
 from attnflow.laws.law import row_blocks
 from attnflow.measure.over_time import State, measured, stacked
@@ -42,11 +42,11 @@ def energy(
 
 
 def _energy(state: State, law: Softmax, beta: float) -> float:
-    log_total = law.hear(state.x, state.t, masses=state.masses).log_total
-    assert log_total is not None
-    mass = each_mass(state.masses, len(state.x))
-    with np.errstate(over="ignore"):
-        total = float((mass * np.exp(log_total)).sum() / (2 * beta * mass.sum() ** 2))
+    share = shares(state.masses, len(state.x))
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_total = law.hear(state.x, state.t, masses=share).log_total
+        assert log_total is not None
+        total = float(share @ np.exp(log_total)) / beta / 2
     if not np.isfinite(total):
         raise InputError(f"the energy at beta = {beta:g} leaves the range of float64: rescale the tokens or lower beta")
     return total

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector
+from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
 from attnflow.trajectory import Trajectory
 
 R = TypeVar("R")
@@ -78,6 +78,8 @@ def measured(
 
     With `seen` the states are those that the law of the run sees, otherwise those recorded.
     """
+    # Functions of the number of a layer may want it as it was given.
+    number(t, "t")
     if not isinstance(x, Trajectory):
         tokens = cloud(x)
         return of(State(tokens, t, mass_vector(masses, len(tokens))))

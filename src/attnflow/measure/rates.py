@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.inputs import Array, InputError, number
+from attnflow.inputs import Array, InputError, number, reals
 from attnflow.measure.configuration import limit_points, same_dimension
 from attnflow.measure.farthest import diameter
 from attnflow.trajectory import Trajectory
@@ -70,9 +70,10 @@ def contraction_rate(
 
     The times used are cut into three parts, each fitted by least squares. The rate is the slope b_3 of the last. Its
     error adds three things: the statistical error of b_3, whose residuals may be correlated; what rounding can do; and
-    a bound on the drift still to come, from that part of b_2 - b_1 and b_3 - b_2 which is no noise. Decay that is not
-    exponential, such as 1 / sqrt(t), thus has an error as large as its rate. Correlations longer than a third of the
-    window look like a drift, or are not seen.
+    a bound on the drift still to come, from that part of b_2 - b_1 and b_3 - b_2 which is no noise. Decay
+    like a power of t thus has an error as large as its rate. A slope that dies out more slowly than 1/t, as that of
+    e^{-sqrt(t)} does, drifts on beyond the error; correlations longer than a third of the window look like a drift, or
+    are not seen.
 
     >>> import attnflow as af
     >>> x0 = [[1.0, 0.0], [-1.0, 0.2], [0.6, 0.1]]
@@ -96,6 +97,10 @@ def contraction_rate(
         size = float(apart.max())
     size = size if scale is None else number(scale, "scale", above=0.0)
     inside = _inside(when, window)
+    if inside.start == inside.stop:
+        raise InputError(
+            f"window {window} holds none of the times, which go from {when[0]:g} to {when[-1]:g}: widen it"
+        )
     when, apart = when[inside], apart[inside]
     if apart.ndim == 1:
         return _rate(when, apart, size)
@@ -121,16 +126,16 @@ def _history(run: Trajectory, to: Any) -> tuple[Array, Array, float]:
 
 def _checked(times: ArrayLike, distances: ArrayLike | None) -> tuple[Array, Array]:
     """Check times (T,), increasing, and distances (T,) or (T, n), none negative."""
-    try:
-        when, apart = np.asarray(times, dtype=np.float64), np.asarray(distances, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("times or distances are not arrays of numbers: give times (T,) and distances (T,)") from None
+    if distances is None:
+        raise InputError("times came without distances: give contraction_rate(times, distances), or a run")
+    when = reals(times, "times are", "T numbers")
+    apart = reals(distances, "distances are", "T numbers, or T rows of n numbers")
     if when.ndim != 1 or apart.ndim not in (1, 2) or len(apart) != len(when) or apart.size == 0:
         raise InputError(
             f"times have shape {when.shape} and distances {apart.shape}, expected (T,) and (T,) or (T, n): "
             "give one row of distances per time"
         )
-    if not (np.isfinite(when).all() and (np.diff(when) > 0).all()):
+    if not (np.isfinite(when).all() and (when[1:] > when[:-1]).all()):
         raise InputError("times are not finite and increasing: sort them, and leave out repeated ones")
     if not (np.isfinite(apart).all() and (apart >= 0).all()):
         raise InputError("distances hold a value that is negative or not finite: remove or replace it")
@@ -140,12 +145,14 @@ def _checked(times: ArrayLike, distances: ArrayLike | None) -> tuple[Array, Arra
 def _inside(when: Array, window: tuple[float, float] | None) -> slice:
     """Return the places of the times in a window."""
     if window is None:
-        return slice(None)
+        return slice(0, len(when))
     try:
         first, last = window
     except (TypeError, ValueError):
         raise InputError(f"window is {window!r}, expected two times, as in (5.0, 20.0)") from None
     first, last = number(first, "the first time of window"), number(last, "the last time of window")
+    if first > last:
+        raise InputError(f"window is reversed, from {first:g} to {last:g}: give ({last:g}, {first:g})")
     begin, end = np.searchsorted(when, first), np.searchsorted(when, last, side="right")
     return slice(int(begin), int(end))
 
@@ -158,12 +165,18 @@ def _usable(distances: Array, scale: float) -> int:
 
 def _rate(when: Array, distances: Array, scale: float) -> Rate:
     n = _usable(distances, scale)
+    if (distances <= FLOOR * scale).all():
+        raise InputError(
+            f"0 distances in the window are above rounding, {FLOOR * scale:.3g}, so nothing contracts there: "
+            "give an earlier window, or tokens that move"
+        )
     if n < FEWEST:
         raise InputError(
             f"{n} distances in the window are above rounding, {FLOOR * scale:.3g}, expected at least {FEWEST}: "
             "record more times, widen the window, or contract more slowly"
         )
-    t, y = when[:n], np.log(distances[:n])
+    t, span = _in_unit_time(when[:n])
+    y = np.log(distances[:n])
     parts = [slice(int(k[0]), int(k[-1]) + 1) for k in np.array_split(np.arange(n), 3)]
     fits = [_line(t[part], y[part]) for part in parts]
     noise = [_noise(t[part], fits, k) for k, part in enumerate(parts)]
@@ -172,7 +185,20 @@ def _rate(when: Array, distances: Array, scale: float) -> Rate:
     last = parts[2]
     rounding = _rounding(t[last], y[last], distances[last], scale)
     error = noise[2] + rounding + _further_drift(np.array(seen), np.diff(mid))
-    return Rate(fits[2][0], float(error), (float(t[0]), float(t[-1])), n)
+    value, error = fits[2][0] / span, float(error) / span
+    if not np.isfinite([value, error, span]).all():
+        raise InputError(f"times that span {span:.3g} have rates beyond float64: multiply them by a constant")
+    return Rate(value, error, (float(when[0]), float(when[n - 1])), n)
+
+
+def _in_unit_time(when: Array) -> tuple[Array, float]:
+    """Return times moved and scaled to [0, 1], and the span they had: squares of any times stay within float64.
+
+    >>> _in_unit_time(np.array([1e-200, 2e-200, 5e-200]))
+    (array([0.  , 0.25, 1.  ]), 4e-200)
+    """
+    t = when / 4 - when[0] / 4
+    return t / t[-1], 4 * float(t[-1])
 
 
 def _line(t: Array, y: Array) -> tuple[float, Array]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
 
+from attnflow.inputs import InputError, number
 from attnflow.laws import Heads
 from attnflow.measure.attention import leaders, rank
 from attnflow.measure.configuration import clusters
@@ -37,8 +39,12 @@ def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
     >>> summary(af.simulate(x0, af.Hardmax(), af.Layers(gamma=0.5), until=5))
     Summary(clusters=3, leaders=3, rank=3, stopped='reached step 5, as asked')
     """
+    if not isinstance(run, Trajectory):
+        raise InputError(
+            f"what to sum up is {type(run).__name__!r}, expected a run: give what simulate or load returned"
+        )
     extent = float(np.linalg.norm(np.ptp(run.tokens[0], axis=0)))
-    found = clusters(run.final, tol * extent)
+    found = clusters(run.final, min(number(tol, "tol", least=0.0) * extent, sys.float_info.max))
     known = run.law is not None and run.motion is not None and not isinstance(run.law, Heads)
     if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped)

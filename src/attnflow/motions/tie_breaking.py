@@ -89,7 +89,8 @@ class Settlement:
                     return following if len(before) < 2 or self._converges() else self._undecided(before[-1], chosen)
             else:
                 changed = [i for i in chosen if ahead[i] != chosen[i]]
-                memory |= {i: self._fastest(series, i, self.tied[i], DEGREE) for i in changed}
+                # One infinitesimal layer is a straight step: of the series its first two terms.
+                memory |= {i: self._fastest(series[:, :2], i, self.tied[i], DEGREE) for i in changed}
             if ahead in before:
                 i = next(i for i in ahead if ahead[i] != chosen[i])
                 return Slide(i, _different(chosen[i], ahead[i]))
