@@ -267,6 +267,16 @@ def test_a_token_slides_where_it_arrives_but_may_start_on_the_boundary() -> None
     np.testing.assert_allclose(layers(x, 3.0, 1e-3, law)[2], starts.final[2], rtol=0, atol=2e-3)
 
 
+def test_a_gap_that_touches_zero_and_opens_again_changes_no_leader() -> None:
+    """Four tokens turn around the origin; the gap of each is 2 |x|^2 sin^2 of its angle, which vanishes on the way."""
+    x = np.array([[-1.0, 3.0], [3.0, 1.0], [0.0, -1.0], [1.0, -3.0], [-3.0, -1.0], [0.0, 1.0]])
+    law = af.Hardmax(B=[[1.0, 2.0], [-1.0, 0.0]], ties="points")
+    run = flow(x, 0.75, law)
+    turned = np.exp(-0.75) * np.array([3 * np.cos(0.75) + np.sin(0.75), np.cos(0.75) - 3 * np.sin(0.75)])
+    np.testing.assert_allclose(run.final[1], turned, atol=1e-13)
+    np.testing.assert_allclose(layers(x, 0.75, 2.0**-10, law), run.final, atol=5e-3)
+
+
 def test_a_form_that_is_blind_to_a_line_of_tokens() -> None:
     """From t = .29 on tokens have B x = 0 and hear everybody; the average would be one solution, not that of layers."""
     x = [[-1.0, 2.0], [1.0, 0.0], [0.0, -1.0], [-2.0, -3.0], [1.0, -2.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]

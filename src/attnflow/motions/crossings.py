@@ -214,6 +214,8 @@ def quadratic_times(from_start: Array, from_end: Array, noise: Array) -> Array:
             s = _newton(s, np.where(ends, 0.0, c0), c1, c2)
         tau = np.where(early, -np.log1p(-u), -np.log(s))
         found = known & ~(zero0 & ends) & np.where(early, u > 0, (s > 0) & (s < 1))
+        # A gap that touches zero, up to rounding, and opens again is not closed.
+        found &= ~((g2 > 0) & (g1 < 0) & (g0 - g1 * g1 / (4 * g2) > -noise))
     return np.where(now, 0.0, np.where(found, tau, np.inf))
 
 
@@ -258,7 +260,10 @@ def series_times(gaps: Array, noise: Array) -> Array:
         opened = np.pad(gaps[these, p:], ((0, 0), (0, p)))
         low = opened @ bernstein(N)
         for k in np.flatnonzero((low < 0).any(axis=1)):
-            times[these[k]] = first_root(opened[k], low[k])
+            # A gap that touches zero, up to rounding, and opens again is not closed.
+            room = np.eye(1, N + 1)[0] * noise[these[k]]
+            if p > 0 or first_root(opened[k] + room, low[k] + noise[these[k]]) < math.inf:
+                times[these[k]] = first_root(opened[k], low[k])
     return times
 
 

@@ -11,6 +11,10 @@ from attnflow.inputs import Array
 from attnflow.motions.crossings import GROWTH, Rounding, products
 from attnflow.motions.following import DEGREE, Following, Indices, Piece, Row
 
+# Infinitesimal layers are expanded to this order of their step size; so many are taken at most, and so many changes of
+# choice are waited for.
+ORDER, LAYERS, CHANGES = 3, 200, 40
+
 
 @dataclass(frozen=True)
 class Source:
@@ -58,11 +62,11 @@ def row_of(sources: Sequence[Source], ties: str) -> Row:
 class Settlement:
     """The search for a consistent choice at an instant when some tokens have tied sources.
 
-    A token that starts there first moves as the law says when all these tie, one under way as before. Those sources are
-    then ahead whose scores grow fastest, by the first derivative in time that tells them apart; tokens follow them
-    instead, and derivatives are compared again: what infinitesimal layers do one after the other. A choice that stays
-    ahead is consistent, and is followed from now on; sources that no derivative tells apart stay tied for good. If
-    choices repeat without settling, a token is sent to and fro: it slides along the boundary.
+    A token that starts there first moves as the law says when all these tie, one under way as before. A choice is
+    consistent if its scores grow fastest, by the first derivative in time that tells sources apart, when it is
+    followed; sources that no derivative tells apart stay tied for good. Until a choice is, layers of an infinitesimal
+    step size h are taken, positions being polynomials in h, and tokens follow who is then ahead. If that goes on, a
+    token is sent to and fro: it slides along the boundary.
 
     Where B is symmetric positive semidefinite and leaders rest, y <- argmax_a <By, x_a> never repeats, since <By, y>
     grows. For other B, layers that change their mind more than once may end elsewhere than these derivatives say.
@@ -76,26 +80,34 @@ class Settlement:
     def settle(self, ties: str, under_way: bool) -> Following | Slide:
         """Return who follows whom from now on; tokens under way have followed some of the tied sources until now."""
         chosen = {i: self._followed(i) if under_way else sources for i, sources in self.tied.items()}
-        before: list[dict[int, list[Source]]] = []
-        memory: dict[int, list[Source]] = {}
-        while True:
-            following, series = self._trial(chosen, ties)
-            ahead = self._ahead(series, chosen)
-            if all(source in ahead[i] for i in chosen for source in chosen[i]):
-                # Sources that now stay tied may have been told apart, by higher derivatives, on the way here.
-                ahead = {i: memory.pop(i, chosen[i]) for i in chosen}
-                ahead = {i: ahead[i] if all(s in chosen[i] for s in ahead[i]) else chosen[i] for i in chosen}
-                if ahead == chosen:
-                    return following if len(before) < 2 or self._converges() else self._undecided(before[-1], chosen)
-            else:
-                changed = [i for i in chosen if ahead[i] != chosen[i]]
-                # One infinitesimal layer is a straight step: of the series its first two terms.
-                memory |= {i: self._fastest(series[:, :2], i, self.tied[i], DEGREE) for i in changed}
-            if ahead in before:
-                i = next(i for i in ahead if ahead[i] != chosen[i])
-                return Slide(i, _different(chosen[i], ahead[i]))
-            before.append(chosen)
-            chosen = ahead
+        terms = np.concatenate([self.x[:, None], np.zeros((len(self.x), ORDER, self.x.shape[1]))], axis=1)
+        left: list[tuple[int, Source]] = []
+        before, changes, returned = chosen, 0, False
+        for layer in range(1, LAYERS):
+            following = self._trial(chosen, ties)
+            if self._stays_ahead(following, chosen):
+                if changes < 2 or self._converges():
+                    return following
+                break
+            flat = terms.reshape(len(terms), -1)
+            terms[:, 1:] += (following.mean(flat) - flat).reshape(terms.shape)[:, :-1]
+            noise = self.rounding.slope * GROWTH[: ORDER + 1] * float(layer) ** np.arange(ORDER + 1)
+            ahead = {i: self._fastest(terms, i, sources, noise) for i, sources in self.tied.items()}
+            if ahead != chosen:
+                left += [(i, source) for i in chosen for source in chosen[i] if source not in ahead[i]]
+                returned = returned or any((i, source) in left for i in ahead for source in ahead[i])
+                before, chosen, changes = chosen, ahead, changes + 1
+            if changes > CHANGES:
+                break
+        i = next((i for i in chosen if chosen[i] != before[i]), next(iter(chosen)))
+        return Slide(i, _different(before[i], chosen[i]), for_good=returned)
+
+    def _stays_ahead(self, following: Following, chosen: Mapping[int, list[Source]]) -> bool:
+        """Say whether what is followed has the fastest growing scores."""
+        series = Piece(0.0, self.x, following).series
+        noise = self.rounding.slope * GROWTH[: DEGREE + 1]
+        ahead = {i: self._fastest(series, i, sources, noise) for i, sources in self.tied.items()}
+        return all(source in ahead[i] for i in chosen for source in chosen[i])
 
     def _converges(self) -> bool:
         """Whether B is symmetric positive semidefinite, up to rounding."""
@@ -103,22 +115,6 @@ class Settlement:
             return True
         room = 1e-12 * float(np.abs(self.B).max())
         return bool(np.abs(self.B - self.B.T).max() <= room and np.linalg.eigvalsh(self.B).min() >= -room)
-
-    def _undecided(self, before: Mapping[int, list[Source]], chosen: Mapping[int, list[Source]]) -> Slide:
-        i = next(i for i in chosen if chosen[i] != before[i])
-        return Slide(i, _different(before[i], chosen[i]), for_good=False)
-
-    def _ahead(self, series: Array, chosen: Mapping[int, list[Source]]) -> dict[int, list[Source]]:
-        """Return the sources whose scores grow fastest.
-
-        A token decides by a derivative only if no other decides by a lower one: that may change its own.
-        """
-        for order in range(1, DEGREE + 1):
-            fastest = {i: self._fastest(series, i, sources, order) for i, sources in self.tied.items()}
-            ahead = {i: chosen[i] if all(s in fastest[i] for s in chosen[i]) else fastest[i] for i in chosen}
-            if ahead != chosen:
-                return ahead
-        return dict(chosen)
 
     def _followed(self, i: int) -> list[Source]:
         places = self.x[self.following.sources[self.following.owners == i]]
@@ -129,21 +125,20 @@ class Settlement:
         ]
         return near or self.tied[i]
 
-    def _trial(self, chosen: Mapping[int, list[Source]], ties: str) -> tuple[Following, Array]:
-        following = self.following.replaced({i: row_of(sources, ties) for i, sources in chosen.items()})
-        return following, Piece(0.0, self.x, following).series
+    def _trial(self, chosen: Mapping[int, list[Source]], ties: str) -> Following:
+        return self.following.replaced({i: row_of(sources, ties) for i, sources in chosen.items()})
 
     def _scores(self, series: Array, i: int, sources: Sequence[Source]) -> Array:
         """Taylor coefficients (sources, order) of the scores of these sources for token i."""
         own = series[[i] * len(sources)]
         own = own if self.B is None else own @ self.B.T
-        return products(own, series[[source.token for source in sources]], DEGREE)
+        return products(own, series[[source.token for source in sources]], series.shape[1] - 1)
 
-    def _fastest(self, series: Array, i: int, sources: list[Source], most: int) -> list[Source]:
-        """Return the sources ahead by their derivatives up to an order."""
+    def _fastest(self, series: Array, i: int, sources: list[Source], noise: Array) -> list[Source]:
+        """Return the sources ahead by the first coefficient that tells them apart from the others."""
         scores = self._scores(series, i, sources)
-        for order in range(1, most + 1):
-            best = scores[:, order] >= scores[:, order].max() - self.rounding.slope * GROWTH[order]
+        for order in range(1, len(noise)):
+            best = scores[:, order] >= scores[:, order].max() - noise[order]
             scores, sources = scores[best], [source for source, stays in zip(sources, best, strict=True) if stays]
         return sources
 
