@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -56,10 +57,7 @@ class Cells:
         array([0.5, 0. ])
         """
         rows, _ = points_of(points, self.vertices.shape[1])
-        if len(self._points) == 1:
-            return np.full(len(rows), np.inf)
-        tops = [np.partition(self._scores(p)[:, self._first], -2, axis=1)[:, -2:] for p in self._blocks(rows)]
-        return np.concatenate([top[:, 1] - top[:, 0] for top in tops])
+        return self._lead(rows, self._scores)
 
     def ambiguous(self, points: ArrayLike) -> NDArray[np.bool_]:
         """Say where rounding could decide the label: the gap is at most 8 (d + 2) eps | |B| |x| | max_j |v_j|.
@@ -69,6 +67,13 @@ class Cells:
         """
         rows, _ = points_of(points, self.vertices.shape[1])
         return self.gap(rows) <= self._rounding(rows)
+
+    def _lead(self, rows: Array, scores: Callable[[Array], Array]) -> Array:
+        """Return how far the top score of each row is above the next one, of another point."""
+        if len(self._points) == 1:
+            return np.full(len(rows), np.inf)
+        tops = [np.partition(scores(part)[:, self._first], -2, axis=1)[:, -2:] for part in self._blocks(rows)]
+        return np.concatenate([top[:, 1] - top[:, 0] for top in tops])
 
     def _scores(self, rows: Array) -> Array:
         """Return <Bx, v_j>, summed in one order so that sums of equal terms are equal."""
@@ -240,10 +245,7 @@ class Cells:
         array([1., 0.])
         """
         rows, _ = points_of(points, self.vertices.shape[1])
-        if len(self._points) == 1:
-            return np.full(len(rows), np.inf)
-        tops = [np.partition(self._nearness(p)[:, self._first], -2, axis=1)[:, -2:] for p in self._blocks(rows)]
-        return np.concatenate([top[:, 1] - top[:, 0] for top in tops])
+        return self._lead(rows, self._nearness)
 
     def _nearness(self, rows: Array) -> Array:
         """Return <Bx, v_j> - J(v_j), which is -1/2 <B(x - v_j), x - v_j> up to a term without j."""
