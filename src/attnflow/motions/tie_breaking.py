@@ -69,7 +69,8 @@ class Settlement:
     token is sent to and fro: it slides along the boundary.
 
     Where B is symmetric positive semidefinite and leaders rest, y <- argmax_a <By, x_a> never repeats, since <By, y>
-    grows. For other B, layers that change their mind more than once may end elsewhere than these derivatives say.
+    grows. For other B, layers that change their mind more than once, or choose among three sources or more, may end
+    elsewhere than these derivatives say: then nothing is decided.
     """
 
     def __init__(
@@ -83,10 +84,11 @@ class Settlement:
         terms = np.concatenate([self.x[:, None], np.zeros((len(self.x), ORDER, self.x.shape[1]))], axis=1)
         left: list[tuple[int, Source]] = []
         before, changes, returned = chosen, 0, False
+        two_way = all(len(sources) <= 2 for sources in self.tied.values())
         for layer in range(1, LAYERS):
             following = self._trial(chosen, ties)
             if self._stays_ahead(following, chosen):
-                if changes < 2 or self._converges():
+                if changes == 0 or self._converges() or (changes == 1 and two_way):
                     return following
                 break
             flat = terms.reshape(len(terms), -1)
