@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from attnflow.engines import ENGINES
+from attnflow.motions import Stretch
+from attnflow.watch import Watcher
 
 settings.register_profile(
     "attnflow",
@@ -17,6 +19,25 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # fixtures here choose laws and engines only
 )
 settings.load_profile("attnflow")
+
+
+class Dies(Watcher):
+    """Raise after a number of stretches, as if the process were killed between two of them."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def see(self, stretch: Stretch) -> None:
+        """Count down."""
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def dies() -> type[Dies]:
+    """A watcher that ends the process, so to say, by a KeyboardInterrupt after some stretches."""
+    return Dies
 
 
 @pytest.fixture(params=ENGINES)

@@ -10,15 +10,15 @@ import pytest
 from scipy.stats import entropy as scipy_entropy
 
 import attnflow as af
-from attnflow.laws import law as law_module
+from attnflow import blocks as block_module
 
 m = af.measure
 LAWS = [af.Softmax(beta=3.0), af.Hardmax(), af.Hardmax(ties="points"), af.Localmax(delta=0.2), af.HegselmannKrause(0.9)]
 
 
-@pytest.fixture(params=[law_module.BLOCK, 100], ids=["one block", "many blocks"])
+@pytest.fixture(params=[block_module.BLOCK, 100], ids=["one block", "many blocks"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(law_module, "BLOCK", request.param)
+    monkeypatch.setattr(block_module, "BLOCK", request.param)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 import attnflow as af
-from attnflow.laws import law as law_module
+from attnflow import blocks as block_module
 
 m = af.measure
 
@@ -18,7 +18,7 @@ def test_pair_energy_against_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert m.pair_energy(x, eps) == pytest.approx(2 * np.minimum(pdist(x), eps).dot(np.minimum(pdist(x), eps)))
     total = sum(w[i] * w[j] * min(((x[i] - x[j]) ** 2).sum(), 0.25) for i in range(30) for j in range(30))
     assert m.pair_energy(x, 0.5, masses=w) == pytest.approx(total, rel=1e-13)
-    monkeypatch.setattr(law_module, "BLOCK", 70)
+    monkeypatch.setattr(block_module, "BLOCK", 70)
     assert m.pair_energy(x, 0.5, masses=w) == pytest.approx(total, rel=1e-13)
     assert m.pair_energy([[3.0]], 1.0) == 0
 

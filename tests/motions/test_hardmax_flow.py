@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -509,32 +510,18 @@ def test_states_do_not_depend_on_where_stretches_end() -> None:
         np.testing.assert_allclose(run.at(t + 0.1), whole.at(t + 0.1), rtol=0, atol=1e-13)
 
 
-class Killed(Exception):
-    """Stands for the death of the process."""
-
-
-class Dies(Watcher):
-    """Raise after a number of stretches."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def see(self, stretch: Any) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Killed
-
-
 @pytest.mark.parametrize("after", [1, 4, 9, 17])
 @pytest.mark.parametrize(
     ("x", "B"), [(af.tokens.gaussian(n=12, d=2, seed=10), TWISTED), (SPIRAL, None), (SQUARE, None)]
 )
-def test_an_interrupted_run_ends_bit_for_bit_the_same(tmp_path: Path, x: Array, B: Any, after: int) -> None:
+def test_an_interrupted_run_ends_bit_for_bit_the_same(
+    tmp_path: Path, x: Array, B: Any, after: int, dies: Callable[[int], Watcher]
+) -> None:
     pytest.importorskip("zarr")
     law, path = af.Hardmax(B=B), tmp_path / "run.zarr"
     whole = flow(x, 3.0, law)
-    with pytest.raises(Killed):
-        flow(x, 3.0, law, store=path, watch=[af.watch.Checkpoint(seconds=0), Dies(after)])
+    with pytest.raises(KeyboardInterrupt):
+        flow(x, 3.0, law, store=path, watch=[af.watch.Checkpoint(seconds=0), dies(after)])
     resumed = flow(x, 3.0, law, store=path)
     assert whole.times.tobytes() == resumed.times.tobytes()
     assert whole.tokens.tobytes() == resumed.tokens.tobytes()

@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.blocks import row_blocks
 from attnflow.geometry.forms import EPS, form, in_range, positive_definite, score_rounding, symmetric
-from attnflow.geometry.hull import BLOCK, Hull
+from attnflow.geometry.hull import Hull
 from attnflow.geometry.region import Region
 from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 
@@ -87,8 +88,7 @@ class Cells:
         return score_rounding(self.B, rows, self.vertices)
 
     def _blocks(self, rows: Array) -> list[Array]:
-        step = max(1, BLOCK // len(self.vertices))
-        return [rows[i : i + step] for i in range(0, max(len(rows), 1), step)]
+        return [rows[block] for block in row_blocks(len(rows), len(self.vertices))]
 
     # Shapes
 

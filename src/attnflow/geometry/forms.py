@@ -32,6 +32,11 @@ def positive_definite(B: Array) -> bool:
     return symmetric(B) and bool(np.linalg.eigvalsh((B + B.T) / 2).min() > len(B) * EPS * np.abs(B).max())
 
 
+def positive_semidefinite(B: Array) -> bool:
+    """Say whether a matrix is symmetric and positive semidefinite, up to rounding."""
+    return symmetric(B) and bool(np.linalg.eigvalsh((B + B.T) / 2).min() >= -1e-12 * np.abs(B).max())
+
+
 def score_rounding(B: Array, x: Array, y: Array) -> Array:
     """Return what differences of computed scores <B x_i, y_j> are known up to: 8 (d + 2) eps | |B| |x_i| | max_j |y_j|.
 

@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.blocks import row_blocks
 from attnflow.geometry.affine import Frame, rounding
 from attnflow.geometry.extreme import extreme
 from attnflow.geometry.nearest import distance, nearest, non_negative
@@ -18,7 +19,6 @@ from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 Indices = NDArray[np.int64]
 
 MOST_FACETS = 1_000_000
-BLOCK = 1 << 22
 
 
 class Hull:
@@ -102,8 +102,7 @@ class Hull:
         return feet[0] if one else feet
 
     def _blocks(self, rows: Array) -> Iterable[Array]:
-        step = max(1, BLOCK // max(len(self.vertices), 1))
-        return (rows[i : i + step] for i in range(0, max(len(rows), 1), step))
+        return (rows[block] for block in row_blocks(len(rows), len(self.vertices)))
 
     def _excess(self, rows: Array) -> Array:
         """How far points are beyond the facets, or off the affine hull: a lower bound of their distance."""
@@ -254,10 +253,22 @@ class Hull:
         given = [self._number(i) for i in vertices] if isinstance(vertices, Iterable) else []
         if not given:
             raise InputError(f"vertices are {vertices!r}, expected a list of at least one number of a vertex")
-        common = set.intersection(*(self._facets_at[i] for i in given))
-        if not common:
-            return tuple(range(len(self.vertices)))
-        return tuple(sorted(set.intersection(*(set(self.facets[f]) for f in common))))
+        return self._meet(set.intersection(*(self._facets_at[i] for i in given)))
+
+    def face_at(self, point: ArrayLike) -> tuple[int, ...]:
+        """Return the vertices of the smallest face that contains a point of K, up to rounding.
+
+        >>> square = hull([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+        >>> square.face_at([0.5, 0.0]), square.face_at([0.5, 0.5])
+        ((0, 1), (0, 1, 2, 3))
+        """
+        rows, _ = points_of(point, self.vertices.shape[1], "point")
+        return self._meet(np.flatnonzero(self.offsets - self.normals @ rows[0] <= self.tol).tolist())
+
+    def _meet(self, facets: Iterable[int]) -> tuple[int, ...]:
+        """Return the vertices that some facets share: all of K if there is no facet."""
+        everyone = set(range(len(self.vertices)))
+        return tuple(sorted(everyone.intersection(*(self.facets[f] for f in facets))))
 
 
 def hull(x: ArrayLike) -> Hull:

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.blocks import row_blocks
 from attnflow.geometry.forms import form, positive_definite, score_rounding
-from attnflow.geometry.hull import BLOCK
 from attnflow.inputs import Array, InputError, cloud, number
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
@@ -82,9 +82,10 @@ def quiescent_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[Quiescent
 
 def _influence(law: Listening, x: Array, t: float) -> NDArray[np.int64]:
     """Return the arcs i -> j with P_ij > 0, i != j, shape (2, m), in blocks of rows; heads are taken together."""
-    step, arcs, count = max(1, BLOCK // len(x)), [], 0
-    for first in range(0, len(x), step):
-        log_p = law.log_weights(x[first : first + step], t, sources=x)
+    arcs, count = [], 0
+    for rows in row_blocks(len(x), len(x)):
+        first = rows.start
+        log_p = law.log_weights(x[rows], t, sources=x)
         heard = np.isfinite(log_p)
         i, j = np.nonzero(heard.any(axis=0) if heard.ndim == 3 else heard)
         arcs.append(np.stack([i + first, j])[:, i + first != j])

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import EPS, form, positive_definite
+from attnflow.geometry.forms import form, positive_definite, score_rounding
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import nearest
 from attnflow.inputs import Array, InputError, cloud
@@ -83,7 +83,7 @@ def stationary_points(vertices: ArrayLike, B: ArrayLike | None = None) -> Statio
     centre = corners[0] - body.frame.axes.T @ (body.frame.axes @ corners[0])
     inner, weights = nearest(corners, centre)
     if np.linalg.norm(inner - centre) <= body.tol:
-        found.setdefault(_face_at(body, centre), weights)
+        found.setdefault(body.face_at(centre), weights)
     return _named(_apart(found, corners, body.tol), body, v)
 
 
@@ -122,8 +122,7 @@ def _foot(corners: Array) -> Array:
 
 def _rounding(y: Array, corners: Array, exact: bool) -> float:
     """Return what <y, y - u_j> is known up to; a foot, unlike a vertex, has itself been rounded at the size of K."""
-    longest = float(np.linalg.norm(corners, axis=1).max())
-    return 8 * (len(y) + 2) * EPS * longest * (float(np.linalg.norm(y)) if exact else longest)
+    return float(score_rounding(np.eye(len(y)), y[None] if exact else corners, corners).max())
 
 
 def _is_highest(y: Array, corners: Array, exact: bool) -> bool:
@@ -135,13 +134,6 @@ def _spread(part: tuple[int, ...], weights: Array, k: int) -> Array:
     everywhere = np.zeros(k)
     everywhere[list(part)] = np.maximum(weights, 0.0) / np.maximum(weights, 0.0).sum()
     return everywhere
-
-
-def _face_at(body: Hull, y: Array) -> tuple[int, ...]:
-    """Return the smallest face that contains a point of K."""
-    active = np.flatnonzero(body.offsets - body.normals @ y <= body.tol)
-    members = [set(body.facets[f]) for f in active]
-    return tuple(sorted(set.intersection(*members))) if members else tuple(range(len(body.vertices)))
 
 
 def _apart(found: dict[tuple[int, ...], Array], corners: Array, tol: float) -> dict[tuple[int, ...], Array]:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError, cloud, mass_vector
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
-# Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
-BLOCK = 1 << 22
-
-
-def row_blocks(m: int, n: int) -> Iterator[slice]:
-    """Cut the rows of an (m, n) array into blocks that fit in memory.
-
-    >>> list(row_blocks(5, BLOCK // 2))
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
-    """
-    rows = max(1, BLOCK // n)
-    return (slice(i, i + rows) for i in range(0, m, rows))
 
 
 class Heard(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Heads, Law
-from attnflow.laws.law import row_blocks
 from attnflow.measure.over_time import OverTime, State, measured, stacked
 from attnflow.trajectory import Trajectory
 

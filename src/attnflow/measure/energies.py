@@ -7,10 +7,10 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow.blocks import row_blocks
 from attnflow.engines.dense import squared_distances
 from attnflow.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.laws import Softmax
-from attnflow.laws.law import row_blocks
 from attnflow.measure.over_time import State, measured, stacked
 from attnflow.trajectory import Trajectory
 

@@ -7,8 +7,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow.blocks import row_blocks
 from attnflow.inputs import Array
-from attnflow.laws.law import row_blocks
 from attnflow.measure.over_time import measured, stacked
 from attnflow.trajectory import Trajectory
 

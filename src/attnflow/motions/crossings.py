@@ -13,10 +13,10 @@ from functools import cache
 
 import numpy as np
 
+from attnflow.blocks import row_blocks
 from attnflow.engines import dense
 from attnflow.geometry.forms import EPS, score_rounding
 from attnflow.inputs import Array
-from attnflow.laws.law import row_blocks
 from attnflow.motions.following import DEGREE, SPAN, Flags, Indices, Piece
 
 # Products of two series are cut here: 2^k / k! bounds their terms.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.blocks import row_blocks
 from attnflow.engines import dense
 from attnflow.inputs import Array, InputError, matrix_at
 from attnflow.laws import Hardmax, Hearing
-from attnflow.laws.law import row_blocks
 from attnflow.laws.top_scores import TieError
 from attnflow.motions.crossings import Race, Rounding
 from attnflow.motions.following import SPAN, Flags, Following, Indices, Piece

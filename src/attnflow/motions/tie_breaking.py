@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnflow.geometry.forms import positive_semidefinite
 from attnflow.inputs import Array
 from attnflow.motions.crossings import GROWTH, Rounding, products
 from attnflow.motions.following import DEGREE, Following, Indices, Piece, Row
@@ -88,7 +89,7 @@ class Settlement:
         for layer in range(1, LAYERS):
             following = self._trial(chosen, ties)
             if self._stays_ahead(following, chosen):
-                if changes == 0 or self._converges() or (changes == 1 and two_way):
+                if changes == 0 or (changes == 1 and two_way) or self.B is None or positive_semidefinite(self.B):
                     return following
                 break
             flat = terms.reshape(len(terms), -1)
@@ -110,13 +111,6 @@ class Settlement:
         noise = self.rounding.slope * GROWTH[: DEGREE + 1]
         ahead = {i: self._fastest(series, i, sources, noise) for i, sources in self.tied.items()}
         return all(source in ahead[i] for i in chosen for source in chosen[i])
-
-    def _converges(self) -> bool:
-        """Whether B is symmetric positive semidefinite, up to rounding."""
-        if self.B is None:
-            return True
-        room = 1e-12 * float(np.abs(self.B).max())
-        return bool(np.abs(self.B - self.B.T).max() <= room and np.linalg.eigvalsh(self.B).min() >= -room)
 
     def _followed(self, i: int) -> list[Source]:
         places = self.x[self.following.sources[self.following.owners == i]]

@@ -1,0 +1,18 @@
+"""Rows in blocks: how an array of all pairs is never formed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+# Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
+BLOCK = 1 << 22
+
+
+def row_blocks(m: int, n: int) -> Iterator[slice]:
+    """Cut the rows of an (m, n) array into blocks that fit in memory; of no rows there is one block, empty.
+
+    >>> list(row_blocks(5, BLOCK // 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    rows = max(1, BLOCK // max(1, n))
+    return (slice(i, i + rows) for i in range(0, max(1, m), rows))
