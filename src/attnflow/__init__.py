@@ -7,13 +7,15 @@
 'reached step 100, as asked'
 """
 
-from attnflow import figures, geometry, measure, tokens, watch
+from attnflow import claims, figures, geometry, measure, tokens, watch
+from attnflow.claims import check, search
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
     FeedForward,
     Flow,
     HardmaxFlow,
+    Jumps,
     Layers,
     Motion,
     RescaledFlow,
@@ -29,8 +31,8 @@ from attnflow.trajectory import Trajectory, load
 __version__ = "0.1.0"
 
 __all__ = [
-    "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Law", "Layers",
-    "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow",
+    "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps", "Law",
+    "Layers", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow",
     "SphereLayers", "Trajectory",
-    "figures", "geometry", "load", "measure", "simulate", "tokens", "watch",
+    "check", "claims", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
 ]  # fmt: skip

@@ -37,7 +37,8 @@ a TOML file:
   beta = 9.0
 
   [motion]
-  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow
+  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow,
+                        # jumps
   gamma = 0.1
 
   [output]
@@ -62,14 +63,15 @@ FLAGS = {
     "motion": (
         "motion",
         "name",
-        "layers, residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow",
+        "layers, residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow, jumps",
     ),
-    "gamma": ("motion", "gamma", "step size in (0, 1] (layers)"),
+    "gamma": ("motion", "gamma", "step size in (0, 1] (layers, jumps)"),
     "alpha": ("motion", "alpha", "gamma = alpha / (1 + alpha) (layers)"),
     "V": ("motion", "V", "value matrix"),
     "dt": ("motion", "dt", "time step (residual, rescaled-layers, sphere-layers)"),
     "rtol": ("motion", "rtol", "relative tolerance (flows)"),
     "normalized": ("motion", "normalized", "true for SA, false for USA (sphere-flow)"),
+    "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
     "until": (None, "until", "number of steps, or time"),
     "seed": (None, "seed", "seed of everything random"),
     "record": (None, "record", "record every k-th step, or at a list of times"),

@@ -20,6 +20,7 @@ from attnflow.motions import (
     FeedForward,
     Flow,
     HardmaxFlow,
+    Jumps,
     Layers,
     Motion,
     RescaledFlow,
@@ -53,6 +54,7 @@ MOTIONS: dict[str, type[Motion]] = {
     "rescaled-flow": RescaledFlow,
     "sphere-flow": SphereFlow,
     "hardmax-flow": HardmaxFlow,
+    "jumps": Jumps,
 }
 # Parameters that a string turns into a function of time, and those that are matrices.
 SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")

@@ -6,6 +6,8 @@ import ast
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import zip_longest
 from typing import Any
 
 from attnflow.inputs import InputError
@@ -71,15 +73,37 @@ class Schedule:
     def __call__(self, t: float) -> float:
         """Return the value at time t."""
         try:
-            return float(self._value(self._tree, t))
+            return float(self._value(self._tree, float(t)))
         except (ArithmeticError, ValueError, TypeError):
             raise InputError(f"{self.text!r} has no real value at t = {t:g}: change the formula or the run") from None
 
-    def _value(self, node: Any, t: float) -> float:
+    def exactly(self, t: Fraction) -> Fraction:
+        """Return the value at a rational time; it is rational arithmetic as far as the formula is.
+
+        >>> Schedule("2 / (t + 2)").exactly(Fraction(1))
+        Fraction(2, 3)
+        """
+        return Fraction(self._value(self._tree, t))
+
+    def limit(self) -> Fraction | None:
+        """Return the limit at infinity of a quotient of polynomials; None where it is infinite or the formula another.
+
+        >>> Schedule("(t + 1) / (2 * t + 5)").limit(), Schedule("2 / (t + 2)").limit(), Schedule("exp(-t)").limit()
+        (Fraction(1, 2), Fraction(0, 1), None)
+        """
+        try:
+            above, below = _quotient(self._tree)
+        except (TypeError, ZeroDivisionError):
+            return None
+        if len(above) > len(below):
+            return None
+        return above[-1] / below[-1] if len(above) == len(below) else Fraction(0)
+
+    def _value(self, node: Any, t: Any) -> Any:
         if isinstance(node, ast.Constant):
-            return float(node.value)  # type: ignore[arg-type]
+            return type(t)(node.value)
         if isinstance(node, ast.Name):
-            return float(t) if node.id == "t" else _CONSTANTS[node.id]
+            return t if node.id == "t" else _CONSTANTS[node.id]
         if isinstance(node, ast.BinOp):
             return _OPERATORS[type(node.op)](self._value(node.left, t), self._value(node.right, t))
         if isinstance(node, ast.UnaryOp):
@@ -88,3 +112,58 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self.text!r})"
+
+
+_Polynomial = list[Fraction]  # coefficients, the constant first and the last not 0; 0 is [0]
+
+
+def _quotient(node: Any) -> tuple[_Polynomial, _Polynomial]:
+    """Return numerator and denominator of a formula that is a quotient of polynomials; others are a TypeError."""
+    if isinstance(node, ast.Constant):
+        return [Fraction(node.value)], [Fraction(1)]  # type: ignore[arg-type]
+    if isinstance(node, ast.Name) and node.id == "t":
+        return [Fraction(0), Fraction(1)], [Fraction(1)]
+    if isinstance(node, ast.UnaryOp):
+        above, below = _quotient(node.operand)
+        return ([-c for c in above] if isinstance(node.op, ast.USub) else above), below
+    if not isinstance(node, ast.BinOp):
+        raise TypeError("not a quotient of polynomials")
+    (a, b), (c, d) = _quotient(node.left), _quotient(node.right)
+    if isinstance(node.op, ast.Pow):
+        return _power((a, b), (c, d))
+    if isinstance(node.op, ast.Mult):
+        return _times(a, c), _times(b, d)
+    if isinstance(node.op, ast.Div):
+        if c == [0]:
+            raise ZeroDivisionError
+        return _times(a, d), _times(b, c)
+    sign = -1 if isinstance(node.op, ast.Sub) else 1
+    return _plus(_times(a, d), [sign * v for v in _times(b, c)]), _times(b, d)
+
+
+def _power(base: tuple[_Polynomial, _Polynomial], by: tuple[_Polynomial, _Polynomial]) -> Any:
+    exponent = by[0][0] / by[1][0]
+    if len(by[0]) > 1 or len(by[1]) > 1 or exponent.denominator != 1 or not 0 <= exponent <= 64:
+        raise TypeError("not a whole power")
+    above, below = [Fraction(1)], [Fraction(1)]
+    for _ in range(int(exponent)):
+        above, below = _times(above, base[0]), _times(below, base[1])
+    return above, below
+
+
+def _times(p: _Polynomial, q: _Polynomial) -> _Polynomial:
+    product = [Fraction(0)] * (len(p) + len(q) - 1)
+    for i, a in enumerate(p):
+        for j, b in enumerate(q):
+            product[i + j] += a * b
+    return _trimmed(product)
+
+
+def _plus(p: _Polynomial, q: _Polynomial) -> _Polynomial:
+    return _trimmed([a + b for a, b in zip_longest(p, q, fillvalue=Fraction(0))])
+
+
+def _trimmed(p: _Polynomial) -> _Polynomial:
+    while len(p) > 1 and p[-1] == 0:
+        p = p[:-1]
+    return p

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +43,18 @@ def simulate(
     law
         Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
     motion
-        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps; `Flow`, `RescaledFlow`,
-        `SphereFlow`, `HardmaxFlow` in continuous time.
+        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps, `Jumps` in random
+        steps; `Flow`, `RescaledFlow`, `SphereFlow`, `HardmaxFlow` in continuous time.
     until
         A whole number of steps, or a time.
     masses : (n,), optional
         Positive masses: a token of mass m is heard like m tokens at its place.
     seed
-        For motions that draw random numbers.
+        For motions that draw random numbers. Without one they draw a seed too: it is `run.seed`.
     record
-        k for every k-th step, a list of times, or `watch.Geometric`. By default every step (flows: accepted step);
-        each time the recording has grown by 1 GiB the stride doubles. First and last state are always kept.
+        k for every k-th step, a list of times, or `watch.Geometric`. By default every step (flows: accepted step;
+        chains: move); each time the recording has grown by 1 GiB the stride doubles. First and last state are always
+        kept.
     watch
         Watchers: `watch.Progress`, `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
     store
@@ -72,8 +73,11 @@ def simulate(
     """
     x, until, hearing = _checked(tokens, law, motion, until, masses, engine, watch)
     seed = None if seed is None else whole(seed, "seed", least=0)
+    hearing = replace(hearing, seed=seed)
     if store is not None and not all(map(is_dataclass, (law, motion))):
         raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
+    if store is not None and motion.random and until >= 2**63:
+        raise InputError(f"until is {until:.3g}, but a store counts steps in int64: give less than 2**63, or no store")
     about: dict[str, Any] = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
         "record": repr(rule(record)), "tokens": _digest(x), "masses": _digest(hearing.masses),
@@ -141,7 +145,8 @@ def _checked(
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
-    return motion.prepare(x, hearing), int(end) if motion.discrete else end, hearing
+    # A float would round whole numbers beyond 2**53.
+    return motion.prepare(x, hearing), int(until) if motion.discrete else end, hearing
 
 
 def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:

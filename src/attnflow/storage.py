@@ -57,6 +57,10 @@ class MemoryRecording:
         if self.times is None or self.tokens is None or end > len(self.times):
             self._grow(max(end, self.room), times, tokens)
             self.room = 2 * max(end, self.room)
+        elif times.dtype == object and self.times.dtype != object:
+            # Times beyond int64 are Python integers; such runs move seldom, whatever was reserved.
+            self._grow(end, times, tokens)
+            self.room = 2 * end
         assert self.times is not None
         assert self.tokens is not None
         self.times[self.count : end], self.tokens[self.count : end] = times, tokens
@@ -64,7 +68,8 @@ class MemoryRecording:
 
     def _grow(self, capacity: int, times: NDArray[Any], tokens: Array) -> None:
         old = self.arrays() if self.count else None
-        self.times, self.tokens = np.empty(capacity, times.dtype), np.empty((capacity, *tokens.shape[1:]))
+        kind = times.dtype if old is None else np.result_type(old[0], times)
+        self.times, self.tokens = np.empty(capacity, kind), np.empty((capacity, *tokens.shape[1:]))
         if old is not None:
             self.times[: self.count], self.tokens[: self.count] = old
 

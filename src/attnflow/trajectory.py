@@ -23,7 +23,8 @@ class Trajectory:
     Attributes
     ----------
     times : (T,)
-        Recorded times: step numbers for layers, real times for flows.
+        Recorded times: step numbers for layers and chains, Python integers where int64 ends too early; real times for
+        flows.
     tokens : (T, n, d)
         Recorded tokens.
     stopped : str
@@ -76,9 +77,9 @@ class Trajectory:
 
     @property
     def seed(self) -> int | None:
-        """The seed of the run."""
+        """The seed of the run: the one given, or else the one that a random motion drew."""
         seed: int | None = self.about["seed"]
-        return seed
+        return self.report.get("seed") if seed is None else seed
 
     def __len__(self) -> int:
         return len(self.times)
@@ -91,7 +92,7 @@ class Trajectory:
         """Return the state at one time (n, d), or at each of several (k, n, d).
 
         The motion is replayed from the last recorded state before t: flows by the integrator's dense output, to its
-        tolerance, layers exactly.
+        tolerance, layers exactly. Chains are replayed from their seed, bit for bit.
 
         >>> import attnflow as af
         >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=9, record=[0, 9])
@@ -99,11 +100,22 @@ class Trajectory:
         array([[0.625],
                [0.375]])
         """
-        wanted = reals(t, "t is", "one time, or a list of times")
+        wanted: NDArray[Any] = reals(self._floats(t), "t is", "one time, or a list of times")
         if wanted.ndim > 1 or wanted.size == 0 or not np.isfinite(wanted).all():
             raise InputError("t is not a list of finite times: give one time, or a list of at least one")
-        states = [self._at(float(moment)) for moment in wanted.ravel()]
+        if self.times.dtype == object:
+            wanted = np.asarray(t, object)  # as it was given: a float would round whole numbers beyond 2**53
+        states = [self._at(moment) for moment in wanted.ravel().tolist()]
         return states[0] if wanted.ndim == 0 else np.stack(states)
+
+    def _floats(self, t: ArrayLike) -> ArrayLike:
+        """Return times beyond int64 as floats, all others as they were given."""
+        if self.times.dtype != object:
+            return t
+        try:
+            return np.asarray(t, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return t
 
     def _at(self, t: float) -> Array:
         if not self.times[0] <= t <= self.times[-1]:
@@ -113,10 +125,13 @@ class Trajectory:
             return self.tokens[k].copy()
         if self.law is None or self.motion is None:
             raise InputError("this run was loaded without its law or motion, so it can only give recorded times")
-        if self.motion.discrete and not t.is_integer():
+        if self.motion.discrete and t % 1:
             raise InputError(f"t is {t:g}, but layers are counted: give a whole number")
+        if self.motion.random and self.seed is None:
+            raise InputError("this run is not finished and its seed not known, so it can only give recorded times")
         # A flow from one tie to the next may not find its way from a rounded state; from the start it repeats itself.
-        for first in (k, 0):
+        # A chain does so only from the start, where its generator began.
+        for first in (0,) if self.motion.random else (k, 0):
             state, ended = self._replayed(first, t)
             if state is not None:
                 return state
@@ -126,9 +141,9 @@ class Trajectory:
         """Return the state at time t by moving on from the k-th record, or why that is not possible."""
         assert self.law is not None
         assert self.motion is not None
-        hearing = Hearing(self.law, self.masses, self.about["engine"])
+        hearing = Hearing(self.law, self.masses, self.about["engine"], self.seed)
         step = None if self.motion.discrete or k == 0 else {"step_size": float(self.times[k + 1] - self.times[k])}
-        stepper = self.motion.start(hearing, self.tokens[k], self.times[k].item(), step)
+        stepper = self.motion.start(hearing, self.tokens[k], self.times.item(k), step)
         while True:
             stretch = stepper.advance(t if self.motion.discrete else float(self.times[-1]))
             if stretch.after[0] >= t:
@@ -140,7 +155,7 @@ class Trajectory:
         """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
         if self.motion is None:
             raise InputError("this run was loaded without its motion: what its law sees is not known")
-        return self.motion.seen(self.tokens[k], self.times[k].item())
+        return self.motion.seen(self.tokens[k], self.times.item(k))
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`.
@@ -152,6 +167,8 @@ class Trajectory:
         """
         from attnflow.storage import Store
 
+        if self.times.dtype == object:
+            raise InputError("a store counts steps in int64, which this run goes beyond: keep run.times and run.tokens")
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
         store = Store.create(location(path, "path"), self.about, self.tokens[0], self.masses)

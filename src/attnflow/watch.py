@@ -237,7 +237,7 @@ class Checkpoint(Watcher):
 
 @dataclass(frozen=True)
 class Every:
-    """Record every k-th step (layers) or accepted step (flows).
+    """Record every k-th step (layers), accepted step (flows) or move (chains).
 
     >>> import attnflow as af
     >>> af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=7, record=Every(3)).times
@@ -252,7 +252,9 @@ class Every:
 
 @dataclass(frozen=True)
 class At:
-    """Record at the given times: whole numbers for layers, any times for flows, which interpolate.
+    """Record at the given times: whole numbers for layers and chains, any times for flows, which interpolate.
+
+    Times are float64: of whole numbers beyond 2**53 the nearest float64 is recorded.
 
     >>> import attnflow as af
     >>> af.simulate([[1.0], [0.0]], af.Softmax(), af.Flow(), until=1.0, record=At((0.25, 0.5))).times
@@ -268,7 +270,7 @@ class At:
             raise InputError(f"record holds a time outside [0, {until:g}]: give times of the run")
         if discrete and not (times == np.floor(times)).all():
             raise InputError("record holds a time that is not whole: layers are counted, give whole numbers")
-        return times
+        return counted(times, until) if discrete else times
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,17 @@ class Geometric:
         """Return the times up to `until`."""
         decades = math.log10(until / self.first)
         times = self.first * 10 ** (np.arange(max(0, math.floor(decades * self.per_decade) + 1)) / self.per_decade)
-        return np.unique(np.clip(np.round(times) if discrete else times, 0, until))
+        times = np.unique(np.clip(np.round(times) if discrete else times, 0, until))
+        return counted(times, until) if discrete else times
+
+
+def counted(times: Array, until: float) -> NDArray[Any]:
+    """Return whole times up to `until` as int64, or as Python integers if some need it.
+
+    >>> counted(np.array([1.0, 1e25]), 10**25)
+    array([1, 10000000000000000000000000], dtype=object)
+    """
+    return np.array([min(int(t), int(until)) for t in times.tolist()], np.int64 if until < 2**63 else object)
 
 
 Rule = Every | At | Geometric
@@ -376,7 +388,7 @@ class Recorder(Watcher):
                 at = np.searchsorted(stretch.times, inside)
                 self._add(stretch.times[at], stretch.tokens[at])
             elif len(inside):
-                self._add(inside, np.stack([stretch.between(float(t)) for t in inside]))
+                self._add(inside, np.stack([stretch.between(t) for t in inside.tolist()]))
 
     def end(self) -> None:
         """Record the last state."""
@@ -404,7 +416,7 @@ class Recorder(Watcher):
     def _add(self, times: NDArray[Any], tokens: Array) -> None:
         if len(times):
             self.recording.append(times, tokens)
-            self.last = times[-1].item()
+            self.last = times.item(-1)
 
 
 def when(discrete: bool) -> Callable[[Any], str]:
@@ -412,5 +424,7 @@ def when(discrete: bool) -> Callable[[Any], str]:
 
     >>> when(True)(12), when(False)(0.25)
     ('step 12', 't = 0.25')
+    >>> when(True)(10**25)
+    'step 1e+25'
     """
-    return (lambda t: f"step {int(t)}") if discrete else (lambda t: f"t = {float(t):g}")
+    return (lambda t: f"step {int(t) if t < 2**63 else f'{t:.9g}'}") if discrete else (lambda t: f"t = {float(t):g}")

@@ -130,11 +130,12 @@ def _finite(result: Array, tokens: Array) -> Array:
 
 @dataclass(frozen=True)
 class Hearing:
-    """A law with the masses of the tokens and the engine of a run: what a motion listens through."""
+    """A law with the masses of the tokens, the engine and the seed of a run: what a motion listens through."""
 
     law: Law
     masses: Array | None = None
     engine: str = "auto"
+    seed: int | None = None
 
     def __call__(
         self,

@@ -49,7 +49,7 @@ def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
     if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped)
     assert run.law is not None
-    x, t = run.seen(), run.times[-1].item()
+    x, t = run.seen(), run.times.item(-1)
     leading = np.unique(found.labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
     return Summary(found.count, len(leading), full, run.stopped)

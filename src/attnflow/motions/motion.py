@@ -24,7 +24,8 @@ STRETCH_STEPS = 2048
 class Stretch:
     """A piece of a run: consecutive states after `before`, the state (t, x) where it starts.
 
-    `between(t)` gives the state inside a stretch of a flow. `ended` is a sentence when the motion cannot go on.
+    `between(t)` gives the state inside a stretch of a flow, or of a chain that rests between its moves.
+    `ended` is a sentence when the motion cannot go on.
     """
 
     before: tuple[float, Array]
@@ -81,10 +82,12 @@ class Motion:
         the tokens as the law sees them.
 
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
-    what to do when tokens leave the range of float64.
+    what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
+    they used, and keep their generator in the `state` of their stepper.
     """
 
     discrete: ClassVar[bool]
+    random: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -124,7 +127,7 @@ class DiscreteMotion(Motion):
 class _Layerwise:
     def __init__(self, motion: DiscreteMotion, hearing: Hearing, x: Array, t: int) -> None:
         self.motion, self.hearing, self.x, self.t = motion, hearing, x, t
-        self.most = int(np.clip(STRETCH_PAIRS // len(x) ** 2, 1, STRETCH_STEPS))
+        self.most = steps_per_stretch(len(x))
 
     def advance(self, until: float) -> Stretch:
         times = range(self.t, min(int(until), self.t + self.most))
@@ -139,6 +142,15 @@ class _Layerwise:
 
     def report(self) -> dict[str, Any]:
         return {}
+
+
+def steps_per_stretch(n: int) -> int:
+    """Return how many discrete steps of n tokens make a stretch.
+
+    >>> steps_per_stretch(10), steps_per_stretch(10**5)
+    (2048, 1)
+    """
+    return int(np.clip(STRETCH_PAIRS // n**2, 1, STRETCH_STEPS))
 
 
 def apply(matrix: Array | None, vectors: Array) -> Array:

@@ -1,0 +1,27 @@
+"""The theorems of the field as objects: checked on data, attacked by search.
+
+>>> import attnflow as af
+>>> af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700).outcome
+'violated'
+"""
+
+from attnflow.claims import emergence, frank_wolfe
+from attnflow.claims.check import check
+from attnflow.claims.claim import Claim, Paper, Setting, all, get
+from attnflow.claims.search import search
+from attnflow.claims.verdict import Verdict
+from attnflow.claims.witness import Witness
+
+__all__ = [
+    "Claim",
+    "Paper",
+    "Setting",
+    "Verdict",
+    "Witness",
+    "all",
+    "check",
+    "emergence",
+    "frank_wolfe",
+    "get",
+    "search",
+]

@@ -1,0 +1,72 @@
+"""Proofs in ball arithmetic: softmax layers with rigorous error bounds, by FLINT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.claims.margins import objects
+from attnflow.inputs import matrix_at, number_at
+from attnflow.laws import Law, Softmax
+from attnflow.motions import Layers, Motion
+
+Balls = NDArray[np.object_]
+BITS = 256
+
+
+def replayable(law: Law, motion: Motion) -> bool:
+    """Say whether the layers of a law can be enclosed step by step."""
+    return type(law) is Softmax and type(motion) is Layers and motion.V is None
+
+
+@contextmanager
+def precision(bits: int = BITS) -> Iterator[None]:
+    """Compute with so many bits inside the block."""
+    from flint import ctx
+
+    before, ctx.prec = ctx.prec, bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def balls(value: Any) -> Balls:
+    """Return an array of balls, each exactly the number given.
+
+    >>> balls([0.5]).tolist()
+    [0.500000000000000]
+    """
+    from flint import arb
+
+    given = np.asarray(value, dtype=np.float64)
+    return objects((arb(float(v)) for v in given.ravel()), given.shape)
+
+
+def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
+    """Return balls around the states x^0 .. x^steps of softmax layers, shape (steps + 1, n, d).
+
+    >>> import attnflow as af
+    >>> law, motion = af.Softmax(beta=2.0), af.Layers(gamma=0.5)
+    >>> state = replay(balls([[1.0], [-0.5]]), law, motion, 3)[-1]
+    >>> plain = af.simulate([[1.0], [-0.5]], law, motion, 3).final
+    >>> bool(np.abs(state.astype(float) - plain).max() < 1e-15)
+    True
+    """
+    assert isinstance(law, Softmax)
+    assert isinstance(motion, Layers)
+    d, states = tokens.shape[1], [tokens]
+    for t in range(steps):
+        x = states[-1]
+        B = matrix_at(law.B, t, d, "B")
+        scores = (x if B is None else x @ balls(B).T) @ x.T * balls(number_at(law.beta, t, "beta"))[()]
+        centres = np.array([[float(s.mid()) for s in row] for row in scores]).max(axis=1)
+        weights = np.frompyfunc(lambda s: s.exp(), 1, 1)(scores - balls(centres)[:, None])
+        mean = (weights @ x) / weights.sum(axis=1, keepdims=True)
+        gamma = balls(float(motion.step_sizes(range(t, t + 1))[0]))[()]
+        states.append(x + gamma * (mean - x))
+    return np.array(states, dtype=object)

@@ -1,0 +1,252 @@
+"""Check a claim: hypotheses first, step by step, then the conclusion, then a proof where rounding could decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims import balls, exact
+from attnflow.claims.claim import Claim, Statement, get
+from attnflow.claims.experiment import RTOL, Experiment
+from attnflow.claims.margins import Margins
+from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
+from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, number, whole
+from attnflow.laws import Law
+from attnflow.motions import Motion
+from attnflow.schedules import Schedule
+
+# An exact replay is taken at once up to so many products, and up to the second number where floats leave doubt.
+EXACT_AT_ONCE, EXACT_AT_MOST = 2e4, 2e6
+BALL_AT_MOST = 2e5
+
+Changed = Law | Motion | Callable[[Any], Any] | None
+
+
+def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0, **instance: Any) -> Verdict:
+    """Check a claim on an instance, or on its own samples if none is given.
+
+    Parameters
+    ----------
+    id
+        The claim: see `claims.all()`.
+    law, motion
+        Another model to put in the place of the claim's own: a law or a motion, or a function that turns the claim's
+        own into another. A claim that holds for the model of its paper is expected to fail for a wrong one.
+    seed
+        Of the samples, and of the draws of a probabilistic claim.
+    **instance
+        The parameters of the claim, named as in its paper: tokens, B, V, beta, gamma, alpha, delta, steps, until...
+        Numbers may be functions of time, or formulas in t such as "2 / (t + 2)".
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> verdict = af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700)
+    >>> verdict.outcome, verdict.certified
+    ('violated', 'exact')
+    """
+    claim = get(id)
+    if not instance:
+        return on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0))
+    return decide(claim, read(claim, instance, seed), law=law, motion=motion)
+
+
+def on_samples(
+    claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0, count: int | None = None
+) -> Verdict:
+    """Check a claim on its own samples and return the worst verdict: any violation, or how many hold."""
+    verdicts = []
+    for k in range(claim.setting.samples if count is None else count):
+        instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
+        verdicts.append(decide(claim, instance, law=law, motion=motion))
+    return gathered(verdicts)
+
+
+def gathered(verdicts: list[Verdict]) -> Verdict:
+    """Return one verdict for several instances: violated if one is, else that of the majority of those that tell."""
+    tried = len(verdicts)
+    by = {outcome: [v for v in verdicts if v.outcome == outcome] for outcome in (VIOLATED, HOLDS, UNDECIDED, NOT_MET)}
+    if by[VIOLATED]:
+        worst = min(by[VIOLATED], key=lambda v: v.margin)
+        return replace(worst, tried=tried)
+    chosen = by[HOLDS] if len(by[HOLDS]) >= len(by[UNDECIDED]) and by[HOLDS] else by[UNDECIDED] or by[NOT_MET]
+    worst = min(chosen, key=lambda v: v.margin)
+    counts = ", ".join(f"{len(found)} {outcome}" for outcome, found in by.items() if found)
+    certified = worst.certified if len({v.certified for v in chosen}) == 1 else "float"
+    return replace(worst, tried=tried, certified=certified, because=f"{counts}; closest: {worst.because}")
+
+
+def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    """Check the parameters of an instance and add the defaults of the others."""
+    parameters = claim.setting.parameters
+    for name in instance:
+        if name not in parameters:
+            raise InputError(f"{claim.id} has no parameter {name!r}: it takes {', '.join(parameters)}")
+    values = {**parameters, **({"seed": seed} if "seed" in parameters else {}), **instance}
+    for name, value in values.items():
+        if value is ...:
+            raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
+        values[name] = READERS[name](value, name) if name in READERS else value
+    return values
+
+
+def _cloud(value: Any, name: str) -> Any:
+    return cloud(value, name)
+
+
+def _matrix(value: Any, name: str) -> Any:
+    return constant_matrix(value, name)
+
+
+def _scalar(value: Any, name: str) -> Any:
+    return None if value is None else Schedule(value) if isinstance(value, str) else constant_number(value, name)
+
+
+def _steps(value: Any, name: str) -> int:
+    return whole(value, name, least=1)
+
+
+def _until(value: Any, name: str) -> float:
+    return number(value, name, above=0.0)
+
+
+READERS: dict[str, Callable[[Any, str], Any]] = {
+    "tokens": _cloud,
+    "vertices": _cloud,
+    "B": _matrix,
+    "V": _matrix,
+    **dict.fromkeys(("beta", "gamma", "alpha", "delta"), _scalar),
+    "steps": _steps,
+    "until": _until,
+}
+
+
+def decide(
+    claim: Claim, instance: dict[str, Any], *, law: Changed = None, motion: Changed = None, rtol: float = RTOL
+) -> Verdict:
+    """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
+    own_law, own_motion = claim.setting.model(instance)
+    model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
+    e = Experiment(instance, *model, rtol=rtol)
+    ways = claim.setting.arithmetics
+    rational = "exact" in ways and exact.replayable(e.law, e.motion)
+    if rational and e.work <= EXACT_AT_ONCE:
+        return judge(claim, e.using("exact"))
+    verdict = judge(claim, e)
+    if verdict.outcome in (VIOLATED, UNDECIDED):
+        if rational and e.work <= EXACT_AT_MOST:
+            return judge(claim, e.using("exact"))
+        if "ball" in ways and balls.replayable(e.law, e.motion) and e.work <= BALL_AT_MOST:
+            with balls.precision():
+                rigorous = judge(claim, e.using("ball"))
+            return verdict if rigorous.outcome == UNDECIDED else rigorous
+    return verdict
+
+
+def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
+    """Return the claim's own law or motion, or what was put in its place."""
+    if given is None:
+        return own
+    chosen = given(own) if callable(given) and not isinstance(given, kind) else given
+    if not isinstance(chosen, kind):
+        raise InputError(f"{name} is {chosen!r}, expected a {name} or a function that returns one")
+    return chosen
+
+
+def judge(claim: Claim, e: Experiment) -> Verdict:
+    """Return the verdict in the arithmetic of an experiment."""
+    end, broken, doubtful = inf, None, None
+    for name, hypothesis in claim.given.items():
+        for margins in _margins(hypothesis, e):
+            for mask, sure in ((margins.failed, True), (~margins.failed & ~margins.held, False)):
+                if mask.any() and (margins.first(mask)[0] < end or end == inf):
+                    time, token = margins.first(mask)
+                    end, doubtful = time, not sure
+                    broken = (name, time, token, margins.at(mask))
+    doubt = e.doubt()
+    if doubt is not None and doubt[0] < end:
+        end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0)
+    conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)]
+    fail = [m for m in conclusions if m.failed.any()]
+    if fail:
+        first = min(fail, key=lambda m: m.first(m.failed)[0])
+        return _verdict(claim, e, VIOLATED, min(m.worst for m in fail), first.first(first.failed), first)
+    if broken is not None:
+        name, time, token, margin = broken
+        words = "is within rounding of failing" if doubtful else "fails"
+        because = f"{name} {words} at {_moment(e, time, token)}"
+        outcome = UNDECIDED if doubtful else NOT_MET
+        return Verdict(outcome, margin, (time, token), _certified(e, None), because, claim.id, e.instance)
+    unsure = [m for m in conclusions if not m.held.all()]
+    if unsure or not any(m.values.size for m in conclusions):
+        first = unsure[0] if unsure else conclusions[0]
+        where = first.first(~first.held) if unsure else None
+        return _verdict(claim, e, UNDECIDED, first.worst, where, first)
+    closest = min(conclusions, key=lambda m: m.worst)
+    return _verdict(claim, e, HOLDS, closest.worst, None, closest)
+
+
+def _margins(statement: Statement, e: Experiment) -> list[Margins]:
+    """Return the margins of a statement; those of a flow with the error from a rerun at a tighter tolerance."""
+    found = _listed(statement(e))
+    if e.motion.discrete or e.arithmetic != "float":
+        return found
+    again = _listed(statement(_tighter(e)))
+    return [
+        one.blurred(other) if one.values.shape == other.values.shape else one
+        for one, other in zip(found, again, strict=True)
+    ]
+
+
+def _tighter(e: Experiment) -> Experiment:
+    if "_again" not in vars(e):
+        vars(e)["_again"] = e.tighter()
+    return vars(e)["_again"]
+
+
+def _listed(found: Margins | Iterable[Margins]) -> list[Margins]:
+    return [found] if isinstance(found, Margins) else list(found)
+
+
+def _verdict(
+    claim: Claim, e: Experiment, outcome: str, margin: float, where: tuple[Any, int | None] | None, m: Margins
+) -> Verdict:
+    words = {HOLDS: "holds", VIOLATED: "fails", UNDECIDED: "is undecided"}[outcome]
+    because = f"{m.what} {words}"
+    if where is not None:
+        because += f" at {_moment(e, *where)}"
+    because += f" with margin {margin:.3g}"
+    if m.level is not None:
+        because += f" at confidence level {m.level:g}"
+    if outcome == VIOLATED and claim.repair is not None and (reason := _what_broke(claim, e)):
+        because += f"; {reason}"
+    return Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
+
+
+def _what_broke(claim: Claim, e: Experiment) -> str:
+    """Name the first hypothesis of the repaired claim, absent from the printed one, that fails on this instance."""
+    assert claim.repair is not None
+    repaired = get(claim.repair)
+    if not set(repaired.setting.parameters) <= set(claim.setting.parameters):
+        return ""
+    for name, hypothesis in repaired.given.items():
+        if name in claim.given:
+            continue
+        for margins in _margins(hypothesis, e):
+            if margins.failed.any():
+                moment = _moment(e, *margins.first(margins.failed))
+                return f"{name}, a hypothesis of {repaired.id}, fails first at {moment}"
+    return ""
+
+
+def _moment(e: Experiment, time: Any, token: int | None) -> str:
+    moment = f"step {time}" if e.motion.discrete else f"time {time:.6g}"
+    return moment if token is None else f"{moment}, token {token}"
+
+
+def _certified(e: Experiment, m: Margins | None) -> str:
+    return "statistical" if m is not None and m.level is not None else e.arithmetic

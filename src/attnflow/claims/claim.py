@@ -1,0 +1,147 @@
+"""The contract of a claim, and the register of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins
+from attnflow.inputs import InputError, one_of
+from attnflow.laws import Law
+from attnflow.motions import Motion
+
+PROVED, FALSE, OPEN, DERIVED = STATUSES = ("proved", "false as printed", "open", "derived")
+
+Statement = Callable[[Experiment], Margins | Iterable[Margins]]
+Instance = dict[str, Any]
+
+REGISTER: dict[str, Claim] = {}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the instances of some claims look like, and what runs them.
+
+    `parameters` are their names with the defaults (`...` where one must be given); `model(instance)` returns the law
+    and the motion; `sample(rng, k)` draws the k-th instance: consecutive k go through the kinds (generic, lattice,
+    symmetric, nearly degenerate, far from the origin, small and large scales), so that a few k see them all.
+    `arithmetics` are those beyond floats that the statements are written for: "exact", "ball".
+    """
+
+    parameters: Mapping[str, Any]
+    model: Callable[[Any], tuple[Law, Motion]]
+    sample: Callable[[np.random.Generator, int], Instance]
+    arithmetics: tuple[str, ...] = ()
+    samples: int = 16
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the literature that can be checked on data and attacked by search.
+
+    For developers. A claim is one block in the module of its paper: a decorated function that returns by how much the
+    conclusion holds. ::
+
+        @PAPER.claim(
+            "norms", "Lemma 2.1", PROVED, LAYERS,
+            "Norms never decrease: |z_i^{k+1}|_A^2 >= |z_i^k|_A^2 + |z_i^{k+1} - z_i^k|_A^2.",
+            given={"A > 0": positive_definite},
+        )
+        def norms(e: Experiment) -> Margins:
+            '''Along the run, each step of each token against the step before.'''
+            gain = ...
+            return Margins("|z^{k+1}|^2 >= |z^k|^2 + |step|^2", gain / e.scale**2, e.times[:-1], tol=64 * e.eps)
+
+    The first line of its docstring says how the claim is checked. LAYERS is a `Setting`: the parameters, the model and
+    the sampler, shared by the claims of a model. A hypothesis is a function like the conclusion: margins at the steps
+    where it is needed. What the conclusion says of a step counts only if every hypothesis holds up to that step.
+    Margins are dimensionless, positive for slack, and come with the rounding bound of their computation; write them
+    with + - * / only where the setting lists "exact", and with `margins.largest` and `smallest` for balls.
+    A claim that is false as printed names its `repair`, a claim of its own.
+    """
+
+    id: str
+    paper: Paper = field(repr=False)
+    where: str
+    status: str
+    setting: Setting = field(repr=False)
+    statement: str
+    conclusion: Statement = field(repr=False)
+    given: Mapping[str, Statement] = field(default_factory=dict, repr=False)
+    repair: str | None = None
+
+    @property
+    def how(self) -> str:
+        """How it is checked: the first paragraph of the docstring of its conclusion."""
+        return " ".join((self.conclusion.__doc__ or "").split("\n\n")[0].split())
+
+    @property
+    def refutable(self) -> bool:
+        """Whether a search should find a counterexample."""
+        return self.status == FALSE
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: the short name that begins its claims' ids, its authors, title and number."""
+
+    short: str
+    authors: str
+    title: str
+    arxiv: str
+
+    @property
+    def citation(self) -> str:
+        """The paper in one line."""
+        return f"{self.authors}, *{self.title}* (arXiv {self.arxiv})"
+
+    def claim(
+        self,
+        name: str,
+        where: str,
+        status: str,
+        setting: Setting,
+        statement: str,
+        *,
+        given: Mapping[str, Statement] | None = None,
+        repair: str | None = None,
+    ) -> Callable[[Statement], Statement]:
+        """Register the decorated function as the conclusion of a claim of this paper."""
+        one_of(status, STATUSES, "status")
+
+        def register(conclusion: Statement) -> Statement:
+            id = f"{self.short}/{name}"
+            assert id not in REGISTER, f"two claims are called {id}"
+            text = " ".join(statement.split())
+            repaired = None if repair is None else f"{self.short}/{repair}"
+            REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired)
+            return conclusion
+
+        return register
+
+
+def all() -> list[Claim]:
+    """Return every claim, in the order of the papers.
+
+    >>> import attnflow as af
+    >>> "fw/cluster-rate" in [claim.id for claim in af.claims.all()]
+    True
+    """
+    return list(REGISTER.values())
+
+
+def get(id: str) -> Claim:
+    """Return a claim by its id.
+
+    >>> import attnflow as af
+    >>> af.claims.get("fw/cluster-rate").status
+    'false as printed'
+    """
+    if id not in REGISTER:
+        near = [known for known in REGISTER if str(id).split("/")[-1] in known] or list(REGISTER)
+        raise InputError(f"there is no claim {id!r}: choose for example {', '.join(near[:3])}, or list claims.all()")
+    return REGISTER[id]

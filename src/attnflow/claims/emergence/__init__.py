@@ -1,0 +1,5 @@
+"""Claims of *The emergence of clusters in self-attention dynamics* (arXiv 2305.05465), and of the talk on it."""
+
+from attnflow.claims.emergence import flows, line
+
+__all__ = ["flows", "line"]

@@ -1,0 +1,259 @@
+"""The limit polytope of the rescaled flow with V = I: where tokens end, and the rank of the limiting attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting
+from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.settling import WINDOW, Final, Frame, final, remaining, representatives
+from attnflow.claims.emergence.symmetry import (
+    commuting,
+    group_matrices,
+    group_of,
+    invariant,
+    reduced,
+    symmetric_cloud,
+)
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.hypotheses import positive_definite, quadratic
+from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.samplers import KINDS, Rng, cloud, distinct, log_uniform, pick, positive_form
+from attnflow.geometry.hull import Hull
+from attnflow.geometry.stationary import stationary_points
+from attnflow.inputs import Array
+from attnflow.laws import Softmax
+from attnflow.motions import RescaledFlow
+from attnflow.motions.flows import ContinuousMotion
+
+# Monotone quantities may go back by this part of the scale: the integrator's error over the whole run.
+MONOTONE = 1e-9
+# Tokens are at a point of S when they are this close, in parts of the diameter; vertices are in S up to the second.
+NEAR, ON = 3e-3, 1e-3
+# A rank is certain when no singular value lies between these parts of the largest.
+RANK = (1e-6, 1e-2)
+
+
+def _identity(given: dict[str, Any]) -> tuple[Softmax, ContinuousMotion]:
+    """Return the rescaled flow with V = I, in reduced coordinates where there is a symmetry."""
+    return Softmax(B=given["B"]), reduced(RescaledFlow(), given["symmetry"])
+
+
+def any_cloud(rng: Rng, k: int) -> dict[str, Any]:
+    """Return the k-th kind of cloud and of form, at scales where leaders are found before the horizon."""
+    kind = KINDS[k % len(KINDS)]
+    x = cloud(rng, k)
+    if kind == "any scale":
+        x *= log_uniform(rng, 0.7, 30.0) / (float(np.abs(x).max()) or 1.0)
+    B = positive_form(rng, k // 2, x.shape[1])
+    if B is not None:
+        B = B / float(np.linalg.eigvalsh(B).max())
+    return {"tokens": x, "B": B, "until": float(rng.integers(12, 15))}
+
+
+def symmetric_start(rng: Rng, k: int) -> dict[str, Any]:
+    """Return a cloud with the k-th kind of symmetry, at any scale, and a form with the same one."""
+    d = int(rng.integers(1, 4))
+    matrices = group_matrices(rng, k, d)
+    x, symmetry = symmetric_cloud(rng, matrices, seeds=int(rng.integers(2, 4)), scale=log_uniform(rng, 0.7, 4.0))
+    M = rng.standard_normal((d, d))
+    B = commuting(matrices, M @ M.T + 0.3 * np.eye(d))
+    return {"tokens": x, "B": (B + B.T) / 2, "until": float(rng.integers(12, 15)), "symmetry": symmetry}
+
+
+def _polytope_start(rng: Rng, k: int) -> dict[str, Any]:
+    return symmetric_start(rng, k // 4) if k % 4 == 3 else any_cloud(rng, k - k // 4)
+
+
+POLYTOPE = Setting({"tokens": ..., "B": None, "until": 12.0, "symmetry": None}, _identity, _polytope_start)
+SYMMETRIC = Setting(POLYTOPE.parameters, _identity, symmetric_start)
+GENERIC = Setting(POLYTOPE.parameters, _identity, any_cloud)
+
+
+def frame_of(e: Experiment) -> Frame:
+    """Return the matrices of an instance with V = I."""
+    return Frame(e.form(), np.eye(e.shape[1]), 1.0, group_of(e))
+
+
+def look_back(e: Experiment, growth: float) -> int:
+    """Return the number of the state a window of 3 / lambda before the last."""
+    return int(np.searchsorted(e.times, e.times[-1] - WINDOW / growth, side="right")) - 1
+
+
+def settled(e: Experiment, frame: Frame) -> tuple[Final | None, int]:
+    """Return what is final at the horizon and was so already a window before, else None; and the earlier state."""
+    k = look_back(e, frame.growth)
+    if k < 0 or e.run.times[-1] < e.horizon:
+        return None, max(k, 0)
+    now, before = (final(e.states[j], frame, float(e.times[j])) for j in (-1, k))
+    same = now is not None and before is not None and (now.heard == before.heard).all()
+    return (now if same else None), k
+
+
+def directions(d: int) -> Array:
+    """Return unit vectors, the axes among them, in which support functions are looked at."""
+    some = np.random.default_rng(0).standard_normal((24, d))
+    return np.vstack([np.eye(d), -np.eye(d), some / np.linalg.norm(some, axis=1, keepdims=True)])
+
+
+def shrinking(e: Experiment, states: Array, what: str) -> Margins:
+    """Return by how much the support functions of a hull, in many directions, decrease from each state to the next."""
+    heights = (states @ directions(states.shape[2]).T).max(axis=1)
+    size = float(np.abs(states[0]).max()) or 1.0
+    return Margins(what, -np.diff(heights, axis=0).max(axis=1) / size, e.times[1:], MONOTONE)
+
+
+def diameter(x: Array) -> float:
+    """Return the largest distance between two tokens."""
+    return float(np.linalg.norm(x[:, None] - x[None], axis=2).max())
+
+
+def corners(points: Array) -> Array:
+    """Return the vertices of the hull of points that may agree up to rounding."""
+    return Hull(representatives(points, 1e-9 * (diameter(points) or 1.0))).vertices
+
+
+def nearest_of(points: Array, x: Array) -> Array:
+    """Return the distance of each token from the nearest of some points."""
+    away: Array = np.linalg.norm(x[:, None] - points[None], axis=2).min(axis=1)
+    return away
+
+
+SYMMETRY = "the symmetry is one"
+GIVEN = {"B > 0": positive_definite, SYMMETRY: invariant}
+
+
+@EMERGENCE.claim(
+    "polytope", "Theorem 2", PROVED, POLYTOPE,
+    """V = I and Q^T K = B > 0, A = B^{1/2}: the hull of the rescaled tokens z_i = e^{-t} x_i decreases to a polytope K
+    and each z_i tends to a point of the finite set S = {x in K : |Ax|^2 = max_j <Ax, Av_j>}, v_j the vertices of K.
+    Along the way |A z_i|^2 - (n-1) e^{-2t-1} never decreases.""",
+    given=GIVEN,
+)  # fmt: skip
+def polytope(e: Experiment) -> Iterator[Margins]:
+    """Support functions and the Lyapunov function from state to state; then, once the leaders are final, the distance
+    of every token from S. A run whose leaders are not final is undecided."""
+    yield shrinking(e, e.states, "the hull never grows")
+    n, B, x = e.shape[0], e.form(), e.states
+    F = quadratic(B, x) - (n - 1) * np.exp(-2 * e.times - 1)[:, None]
+    unit = float(quadratic(B, x[0]).max()) + n
+    yield Margins("|A z|^2 - (n-1) e^{-2t-1} never decreases", np.diff(F, axis=0) / unit, e.times[1:], MONOTONE)
+    yield _in_S(e)
+
+
+def _in_S(e: Experiment) -> Margins:
+    """Return how clearly each token is at a point of S, undecided as long as its leaders may change."""
+    end, k = settled(e, frame_of(e))
+    what, time = "every token ends in S", float(e.times[-1])
+    if end is None:
+        return per_token(what, np.zeros(e.shape[0]), inf, time=time, strict=True)
+    now, before = e.states[-1], e.states[k]
+    vertices = corners(end.limit)
+    # Where all tokens end at one point their distances are measured by those at the start.
+    unit = (diameter(now) if len(vertices) > 1 else diameter(e.tokens)) or 1.0
+    S = stationary_points(vertices, e.form()).points
+    left = remaining(now, before, float(e.times[-1] - e.times[k]))
+    return per_token(what, NEAR - nearest_of(S, now) / unit, left / unit + 1e-9, time=time, strict=True)
+
+
+def _rank(P: Array) -> tuple[int, bool]:
+    """Return the rank of a matrix and whether its singular values leave no doubt."""
+    values = np.linalg.svd(P, compute_uv=False)
+    low, high = (int((values > part * values[0]).sum()) for part in RANK)
+    return high, low == high
+
+
+def attention(e: Experiment) -> Array:
+    """Return the attention matrix at the horizon, without what rounding did to ties."""
+    seen = e.motion.seen(e.states[-1], float(e.times[-1]))
+    return group_of(e).averaged_weights(e.law.weights(seen, float(e.times[-1])))
+
+
+@EMERGENCE.claim(
+    "polytope/rank", "the talk, after Theorem 2", FALSE, SYMMETRIC,
+    """V = I and Q^T K = B > 0: the attention matrix tends to a matrix of rank at most m, the number of vertices of the
+    limit polytope of the rescaled tokens.""",
+    given=GIVEN, repair="polytope/rank/repaired",
+)  # fmt: skip
+def polytope_rank(e: Experiment) -> Margins:
+    """The singular values of the attention matrix at the horizon against the vertices, once the leaders are final;
+    symmetric configurations in reduced coordinates."""
+    what, time = "rank P* <= m", float(e.times[-1])
+    end, _ = settled(e, frame_of(e))
+    rank, sure = _rank(attention(e))
+    if end is None or not sure:
+        return once(what, 0.0, inf, time=time, strict=True)
+    return once(what, (len(corners(end.limit)) - rank) / e.shape[0], time=time)
+
+
+def asymmetric(e: Experiment) -> Margins:
+    """No symmetry is imposed: the start is one of almost all."""
+    return once("no symmetry is imposed", -1.0 if len(group_of(e)) > 1 else 1.0)
+
+
+@EMERGENCE.claim(
+    "polytope/rank/repaired", "after the talk", OPEN, GENERIC,
+    """V = I and Q^T K = B > 0: for almost every start the limiting attention matrix has as rank the number of distinct
+    leaders (the tokens j with P*_ij = 1 for some i), which is at most the number of vertices of the limit polytope.""",
+    given={**GIVEN, "no symmetry is imposed": asymmetric},
+)  # fmt: skip
+def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
+    """Evidence from starts without symmetry: the rank at the horizon, the leaders and the vertices, once the leaders
+    are final."""
+    time, n = float(e.times[-1]), e.shape[0]
+    end, _ = settled(e, frame_of(e))
+    P = attention(e)
+    rank, sure = _rank(P)
+    if end is None or not sure:
+        yield once("rank P* = number of leaders", 0.0, inf, time=time, strict=True)
+        return
+    # Tokens at one point lead together.
+    led = representatives(e.states[-1][P.argmax(axis=1)], 1e-9 * (diameter(e.states[0]) or 1.0))
+    yield once("rank P* = number of leaders", -abs(rank - len(led)) / n, time=time)
+    yield once("number of leaders <= m", (len(corners(end.limit)) - len(led)) / n, time=time)
+
+
+def _pair_model(given: dict[str, Any]) -> tuple[Softmax, RescaledFlow]:
+    return Softmax(), RescaledFlow()
+
+
+def _pair(rng: Rng, k: int) -> dict[str, Any]:
+    eps = log_uniform(rng, 0.02, 3.0) if k % 4 else pick(rng, (0.25, 0.5, 1.0, 2.0))
+    return {"tokens": np.array([[1.0, eps], [1.0, -eps]]), "until": float(rng.integers(8, 20))}
+
+
+PAIR = Setting({"tokens": ..., "until": 12.0}, _pair_model, _pair)
+
+
+def _mirrored(e: Experiment) -> Margins:
+    """The tokens are (1, eps) and (1, -eps)."""
+    x = e.tokens
+    if x.shape != (2, 2):
+        return once("two tokens in the plane", -1.0)
+    wrong = max(abs(float(v)) for v in (x[0, 0] - 1, x[1, 0] - 1, x[0, 1] + x[1, 1]))
+    return once("the tokens are (1, eps) and (1, -eps)", -wrong, 1e-15)
+
+
+@EMERGENCE.claim(
+    "polytope/pair", "a remark after Theorem 2", FALSE, PAIR,
+    """Q = K = V = I: from (1, eps) and (1, -eps) both rescaled tokens tend to (1, 0).""",
+    given={"the tokens are (1, eps) and (1, -eps)": _mirrored},
+)  # fmt: skip
+def polytope_pair(e: Experiment) -> Margins:
+    """The second coordinate at the horizon, less all it can still lose: with v = e^t z_2, v' = v tanh(v^2), the limit
+    is at least z_2(T) (1 - e^{-2 v^2} / (2 v^2 tanh v^2)). A pair that is still collapsing is undecided."""
+    what, T = "z_2 tends to 0", float(e.times[-1])
+    if e.shape != (2, 2):
+        return per_token(what, np.zeros(e.shape[0]), inf, time=T)
+    z = np.abs(e.states[-1][:, 1])
+    # Between 1e-154 and 1e154 no square leaves the range of float64.
+    v = np.clip(np.exp(min(T, 300.0)) * z, 1e-154, 1e154)
+    kept = np.maximum(1 - np.exp(-2 * v * v) / (2 * v * v * np.tanh(v * v)), 0.0)
+    first = np.abs(e.states[-1][:, 0] - 1)
+    value = -np.maximum(kept * z, first) / max(1.0, float(np.abs(e.tokens).max()))
+    # Nothing at a finite time shows that the rest vanishes.
+    return per_token(what, value, np.where((kept > 0) & (z > 1e-9), 1e-9, np.maximum(z, 1e-9)), time=T, strict=True)

@@ -1,0 +1,386 @@
+"""Limits seen along the dominant eigenspace of V: at most three hyperplanes, or a polytope times a subspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.emergence.limits import (
+    MONOTONE,
+    NEAR,
+    ON,
+    SYMMETRY,
+    corners,
+    diameter,
+    look_back,
+    nearest_of,
+    shrinking,
+)
+from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
+from attnflow.claims.emergence.symmetry import (
+    AGREE,
+    Group,
+    commuting,
+    group_matrices,
+    group_of,
+    invariant,
+    reduced,
+    symmetric_cloud,
+)
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.hypotheses import positive_definite, quadratic
+from attnflow.claims.margins import Margins, Numbers, once, per_token
+from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
+from attnflow.geometry.forms import score_rounding
+from attnflow.geometry.spectra import Dominant, classify
+from attnflow.geometry.stationary import stationary_points
+from attnflow.inputs import Array, InputError
+from attnflow.laws import Softmax
+from attnflow.motions.flows import ContinuousMotion
+from attnflow.motions.motion import gain_of
+
+# The theorems speak of t -> infinity: at the horizon lambda t, and the gap of the spectrum times t, are at least this.
+LONG = 12.0
+
+
+def growth_of(V: Any, d: int) -> float:
+    """Return the largest modulus of an eigenvalue of V, which must act on tokens of dimension d."""
+    if V is None or callable(V) or np.shape(V) != (d, d):
+        raise InputError(f"V should be a constant {d} by {d} matrix: give one that fits the tokens")
+    return float(np.abs(np.linalg.eigvals(V)).max())
+
+
+def discounted(given: dict[str, Any]) -> tuple[Softmax, ContinuousMotion]:
+    """Return the flow in the variables y = e^{-lambda_1 t} x, in reduced coordinates where there is a symmetry."""
+    V = given["V"]
+    growth = growth_of(V, given["tokens"].shape[1])
+    return Softmax(B=given["B"]), reduced(Discounted(V=V, growth=growth), given["symmetry"])
+
+
+# Samples
+
+
+def spectrum(rng: Rng, k: int, d: int, m: int, rho: float) -> Array:
+    """Return a matrix with m eigenvalues 1, in a space of that dimension, and others of modulus at most rho."""
+    blocks = np.zeros((d, d))
+    blocks[range(m), range(m)] = 1.0
+    rest = rng.uniform(-rho, rho, d - m)
+    blocks[range(m, d), range(m, d)] = rest if k % 3 else np.abs(rest)
+    if k % 3 == 2 and d - m >= 2:
+        a, b = rho * rng.uniform(0.2, 0.7, 2)
+        blocks[m : m + 2, m : m + 2] = [[a, -b], [b, a]]
+    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    if k % 4:  # oblique: eigenvectors are not orthogonal
+        frame = frame @ (np.eye(d) + pick(rng, (0.3, 0.8)) * np.triu(rng.standard_normal((d, d)), 1))
+    return frame @ blocks @ np.linalg.inv(frame)
+
+
+def _timed(rng: Rng, V: Array, rho: float) -> dict[str, Any]:
+    """Return V at some speed, and a horizon long enough for it."""
+    speed = log_uniform(rng, 0.3, 3.0)
+    return {"V": speed * V, "until": float(np.ceil(100 * max(16.0, 14.0 / (1 - rho)) / speed) / 100)}
+
+
+def _around(rng: Rng, k: int, d: int, n: int) -> Array:
+    """Return the k-th kind of cloud, with the origin inside more often than not."""
+    x = cloud(rng, k, n, d)
+    x *= log_uniform(rng, 0.7, 4.0) / (float(np.abs(x).max()) or 1.0)
+    return x if k % 3 == 0 else x - x.mean(axis=0)
+
+
+def _with_mirror(rng: Rng, k: int) -> dict[str, Any]:
+    """Return tokens, B and V with a symmetry that changes the sign of the dominant coordinate."""
+    d, rho = int(rng.integers(2, 4)), float(rng.uniform(0.1, 0.5))
+    matrices = group_matrices(rng, (0, 1, 2)[k % 3], d)
+    values, vectors = np.linalg.eigh(commuting(matrices, np.diag(np.arange(d, 0.0, -1.0))))
+    V = commuting(matrices, vectors @ np.diag(np.where(np.arange(d) == k % d, 1.0, rho)) @ vectors.T)
+    M = rng.standard_normal((d, d))
+    x, symmetry = symmetric_cloud(rng, matrices, seeds=3)
+    B = commuting(matrices, M @ M.T + 0.3 * np.eye(d))
+    return {"tokens": x, "B": B, "symmetry": symmetry, **_timed(rng, V, rho)}
+
+
+def _hyperplane_start(rng: Rng, k: int) -> dict[str, Any]:
+    if k % 4 == 3:
+        return _with_mirror(rng, k // 4)
+    d, rho = int(rng.integers(1, 5)), float(rng.uniform(0.0, 0.5))
+    V = spectrum(rng, k, d, 1, rho)
+    phi = classify(V).dominant.right
+    B = positive_form(rng, k, d) if k % 2 else rng.standard_normal((d, d))
+    if B is not None and phi is not None:
+        B = B / np.abs(B).max()
+        height = float(phi[:, 0] @ B @ phi[:, 0])
+        B = B + (max(0.5 - height, 0.0)) * np.outer(phi, phi)
+    return {"tokens": _around(rng, k, d, int(rng.integers(2, 9))), "B": B, **_timed(rng, V, rho)}
+
+
+def _product_start(rng: Rng, k: int) -> dict[str, Any]:
+    d = int(rng.integers(2, 5))
+    m, rho = int(rng.integers(1, d)), float(rng.uniform(0.0, 0.5))
+    B = positive_form(rng, k, d)
+    if B is not None:
+        B = B / float(np.linalg.eigvalsh(B).max()) + 0.05 * np.eye(d)
+    V = spectrum(rng, k, d, m, rho)
+    return {"tokens": _around(rng, k, d, int(rng.integers(m + 2, 10))), "B": B, **_timed(rng, V, rho)}
+
+
+def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
+    """Return oblique spaces F + G, dim F = 2, and a form that mixes them, with the origin near an edge."""
+    d, rho = pick(rng, (3, 3, 4)), float(rng.uniform(0.0, 0.4))
+    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    frame[:, 2:] += rng.uniform(0.5, 2.0) * rng.standard_normal((d, d - 2)) @ np.diag(np.ones(d - 2))
+    V = frame @ np.diag([1.0, 1.0, *rng.uniform(-rho, rho, d - 2)]) @ np.linalg.inv(frame)
+    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    B = Q @ np.diag(np.logspace(0, -rng.uniform(0.5, 1.5), d)) @ Q.T
+    x = 2.0 * rng.standard_normal((int(rng.integers(4, 9)), d))
+    x = x - rng.dirichlet(np.ones(len(x))) @ x
+    return {"tokens": x, "B": (B + B.T) / 2, **_timed(rng, V, rho)}
+
+
+PARAMETERS = {"tokens": ..., "V": ..., "B": None, "until": 40.0, "symmetry": None}
+HYPERPLANES = Setting(PARAMETERS, discounted, _hyperplane_start)
+PRODUCT = Setting(PARAMETERS, discounted, _product_start)
+OBLIQUE = Setting(PARAMETERS, discounted, _oblique_start)
+
+
+# Hypotheses
+
+
+def dominant_of(e: Experiment) -> Dominant:
+    """Return lambda_1 with its spaces."""
+    return classify(e.V, e.form()).dominant
+
+
+def dominant(e: Experiment) -> Iterator[Margins]:
+    """The eigenvalue of largest modulus is real, positive, semisimple and strictly larger than the other moduli."""
+    found = dominant_of(e)
+    size = abs(found.value) or 1.0
+    yield once("lambda_1 > |lambda_2|", (abs(found.value) - found.second) / size, found.blur / size, strict=True)
+    yield once("lambda_1 > 0", found.value.real / size, found.blur / size, strict=True)
+    yield once("lambda_1 is real, with all its eigenvectors", -1.0 if found.right is None else 1.0)
+
+
+def simple(e: Experiment) -> Margins:
+    """lambda_1 is simple."""
+    return once("lambda_1 is simple", float(2 - dominant_of(e).multiplicity) - 0.5)
+
+
+def _positive_along(e: Experiment) -> Margins:
+    """<Q phi_1, K phi_1> = <B phi_1, phi_1> > 0 for the right eigenvector."""
+    right, B = dominant_of(e).right, e.form()
+    height = -1.0 if right is None else float(right[:, 0] @ B @ right[:, 0]) / (float(np.abs(B).max()) or 1.0)
+    return once("<B phi_1, phi_1> > 0", height, 1e-13, strict=True)
+
+
+# Where the coordinates along F are going
+
+
+@dataclass(frozen=True)
+class Along:
+    """Coordinates w = `left` y along F, the form B on F, lambda_1, the modulus of the rest, and the group."""
+
+    left: Array
+    right: Array
+    form: Array
+    growth: float
+    rho: float
+    group: Group
+
+    def fixed_at_zero(self, i: int) -> bool:
+        """Say whether the symmetry keeps the coordinates of token i along F at 0."""
+        fixed = self.group.matrices[self.group.stabiliser(i)].mean(axis=0)
+        return bool(np.abs(self.left @ fixed @ self.right).max() <= AGREE)
+
+
+def along(e: Experiment) -> Along | None:
+    """Return the coordinates along the dominant eigenspace, None if it has not all its eigenvectors."""
+    found = dominant_of(e)
+    if found.right is None or found.left is None or found.value.real <= 0:
+        return None
+    B = found.right.T @ e.form() @ found.right
+    return Along(found.left, found.right, B, float(found.value.real), found.second, group_of(e))
+
+
+def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] | None:
+    """Return who listens to whom (Q) and lim w, if the leaders along F are final at the k-th time, else None.
+
+    Tokens within `ON` of each other along F count as one. The scores along F grow like e^{2 lambda t}, what is left of
+    the scores like e^{(lambda + rho) t}: where the first are ahead, and stay so along w' = lambda (Q w - w), they win.
+    """
+    from scipy.linalg import expm
+
+    y, t = e.states[k], float(e.times[k])
+    w, gain = y @ F.left.T, gain_of(2 * F.growth * t)
+    along_F = w @ (F.form + F.form.T) @ w.T / 2 if len(F.left) > 1 else (w @ F.form) @ w.T
+    whole = (y @ e.form().T) @ y.T
+    top, n = along_F.argmax(axis=1), len(y)
+    chosen = [np.unique(F.group.places[F.group.stabiliser(i), top[i]]) for i in range(n)]
+    free = np.array([not F.fixed_at_zero(i) for i in range(n)])
+    Q = np.zeros((n, n))
+    for i, tied in enumerate(chosen):
+        Q[i, tied] = 1 / len(tied)
+    rest = whole - along_F
+    other = gain * (np.abs(rest - rest[np.arange(n), top][:, None]).max(axis=1) + score_rounding(e.form(), y, y))
+    h = AHEAD / F.growth / STEPS
+    step = expm(F.growth * h * (Q - np.eye(n)))
+    state = w
+    for j in range(STEPS + 1):
+        target = Q @ state
+        ahead = np.einsum("nd,nmd->nm", state @ F.form.T, target[:, None] - state[None]) * gain
+        ahead *= np.exp(2 * F.growth * j * h)
+        away = np.array([np.linalg.norm(state[:, None] - state[tied][None], axis=2).min(axis=1) for tied in chosen])
+        least = np.where(away > ON * unit, ahead, np.inf).min(axis=1)
+        needed = np.maximum(2 * GAP, 3 * other * np.exp((F.growth + F.rho) * j * h))
+        if (least < needed)[free].any():
+            return None
+        state = step @ state
+    return Q, expm(60.0 * (Q - np.eye(n))) @ w
+
+
+def limits_along(e: Experiment, F: Along) -> tuple[Array, Array] | None:
+    """Return lim w and a bound, per token, of what is left of the motion along F; None if that is not yet decided."""
+    T, w = float(e.times[-1]), e.states @ F.left.T
+    if min(F.growth, F.growth - F.rho) * T < LONG or e.run.times[-1] < e.horizon:
+        return None
+    unit = diameter(w[0]) or 1.0
+    if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
+        return np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1]))
+    k = max(look_back(e, F.growth), 0)
+    now, before = _limit(e, F, -1, unit), _limit(e, F, k, unit)
+    if now is None or before is None:
+        return None
+    # Leaders within one cluster may change: what counts is that both looks promise the same limit.
+    if np.abs(now[1] - before[1]).max() > 2 * ON * unit:
+        return None
+    return now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k])))
+
+
+def _undecided(e: Experiment, what: str) -> Margins:
+    return per_token(what, np.zeros(e.shape[0]), inf, time=float(e.times[-1]), strict=True)
+
+
+def _in_set(e: Experiment, what: str) -> Margins:
+    """Return how clearly every token is, along F, at one of the possible limits of the polytope K in F."""
+    F = along(e)
+    found = None if F is None else limits_along(e, F)
+    if F is None or found is None:
+        return _undecided(e, what)
+    limit, left = found
+    w = e.states[-1] @ F.left.T
+    unit = diameter(e.tokens @ F.left.T) or 1.0
+    form = F.form if len(F.form) > 1 else np.eye(1)
+    S = stationary_points(representatives_of(limit, unit), (form + form.T) / 2).points
+    return per_token(what, NEAR - nearest_of(S, w) / unit, left / unit + 1e-9, time=float(e.times[-1]), strict=True)
+
+
+def representatives_of(limit: Array, unit: float) -> Array:
+    """Return the vertices of the hull of limits, those within `ON` of each other taken as one."""
+    from attnflow.claims.emergence.settling import representatives
+
+    return corners(representatives(limit, ON * unit))
+
+
+# Claims
+
+DOMINANT, SIMPLE = "lambda_1 is positive and strictly dominant", "lambda_1 is simple"
+
+
+def coordinates(V: Numbers) -> list[tuple[float, Array]]:
+    """Return the real eigenvalues lambda_k >= 0 of V with left eigenvectors of norm 1."""
+    values, vectors = np.linalg.eig(np.asarray(V).T)
+    size = float(np.abs(values).max()) or 1.0
+    real = (np.abs(values.imag) <= 1e-12 * size) & (values.real >= 0)
+    return [(float(values[k].real), np.asarray(vectors[:, k].real)) for k in np.flatnonzero(real)]
+
+
+def _contracting(e: Experiment) -> Iterator[Margins]:
+    """Yield by how much max and -min of each left eigenvector on z decrease from state to state."""
+    growth = growth_of(e.V, e.shape[1])
+    for value, phi in coordinates(e.V):
+        grown = np.exp(np.minimum((growth - value) * e.times, 600.0))
+        u = (e.states @ phi) * grown[:, None]
+        unit = float(np.abs(u[0]).max()) or float(np.abs(e.tokens).max()) or 1.0
+        steps = np.maximum(np.diff(u.max(axis=1)), -np.diff(u.min(axis=1)))
+        # phi(z) is read from y, whose error it multiplies by e^{(lambda_1 - lambda_k) t}.
+        tol = MONOTONE + 10 * e.rtol * grown[1:] * float(np.abs(e.tokens).max()) / unit
+        yield Margins(f"phi(z) contracts, lambda = {value:.3g}", -steps / unit, e.times[1:], tol)
+
+
+@EMERGENCE.claim(
+    "hyperplanes", "Theorem 3", PROVED, HYPERPLANES,
+    """The eigenvalue lambda_1 of largest modulus of V is real, positive and simple, and <Q phi_1, K phi_1> > 0 for its
+    right eigenvector: then phi_1*(z_i), phi_1* the left one and z = e^{-tV} x, tends to one of a, 0, b, where a and b
+    are the limits of the minimum and the maximum: at most three parallel hyperplanes, and one if all phi_1*(z_i(0))
+    have one sign. For each real lambda_k >= 0 the interval of the values phi_k*(z_i) never grows.""",
+    given={
+        DOMINANT: dominant, SIMPLE: simple, "<B phi_1, phi_1> > 0": _positive_along, SYMMETRY: invariant,
+    },
+)  # fmt: skip
+def hyperplanes(e: Experiment) -> Iterator[Margins]:
+    """The extremes of phi_k* from state to state; once the leaders along phi_1 are final, every phi_1* against a, 0, b,
+    and the spread of starts of one sign. Earlier than lambda_1 t = 12 or (lambda_1 - |lambda_2|) t = 12 is undecided."""
+    yield from _contracting(e)
+    yield _in_set(e, "phi_1*(z_i) tends to a, 0 or b")
+    F = along(e)
+    if F is None:
+        return
+    start = e.tokens @ F.left[0]
+    if start.min() > 0 or start.max() < 0:
+        unit, found = float(np.ptp(start)) or 1.0, limits_along(e, F)
+        width = float(np.ptp(e.states[-1] @ F.left[0])) / unit
+        tol = inf if found is None else 2 * float(found[1].max()) / unit
+        yield once("one hyperplane", NEAR - width, tol, time=float(e.times[-1]), strict=True)
+
+
+PRODUCT_GIVEN = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
+
+
+@EMERGENCE.claim(
+    "polytope-times-subspace", "Theorem 4", PROVED, PRODUCT,
+    """Q^T K = B > 0, R^d = F + G invariant under V, V = lambda I on F with lambda > 0 above the spectral radius of V on
+    G: the distance of z_i = e^{-tV} x_i from (boundary(K) or 0) x G tends to 0 for a polytope K in F, components taken
+    along G. The projection of the hull on F never grows, and the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
+    given=PRODUCT_GIVEN,
+)  # fmt: skip
+def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
+    """The projection of the hull from state to state; once the leaders along F are final, the distance of every
+    projected token from the stationary points of K for B on F. Undecided before (lambda - rho) t = 12."""
+    F = along(e)
+    if F is None:
+        yield _undecided(e, "the tokens end on the boundary of K or at 0")
+        return
+    yield shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
+    yield _in_set(e, "the tokens end on the boundary of K or at 0")
+
+
+@EMERGENCE.claim(
+    "polytope-times-subspace/projected", "proof of Theorem 4", FALSE, OBLIQUE,
+    """Under the hypotheses of Theorem 4, with pi the projection on F along G and A = B^{1/2}: the components along F of
+    the rescaled tokens tend to points w of K with |pi A w|^2 = max_j <pi A w, pi A v_j>, v_j the vertices of K.""",
+    given=PRODUCT_GIVEN, repair="polytope-times-subspace",
+)  # fmt: skip
+def projected(e: Experiment) -> Margins:
+    """Once the leaders along F are final, |pi A w|^2 of every token against its products with the vertices."""
+    what, F = "|pi A w|^2 = max_j <pi A w, pi A v_j>", along(e)
+    found = None if F is None else limits_along(e, F)
+    if F is None or found is None:
+        return _undecided(e, what)
+    limit, left = found
+    unit = diameter(e.tokens @ F.left.T) or 1.0
+    values, vectors = np.linalg.eigh((e.form() + e.form().T) / 2)
+    A = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    # F.right is orthonormal: norms of coordinates are norms in R^d.
+    image = F.left @ A @ F.right
+    form = image.T @ image
+    w, v = e.states[-1] @ F.left.T, representatives_of(limit, unit)
+    size = float(quadratic(form, v).max()) or 1.0
+    rise = (w @ form @ v.T).max(axis=1) - quadratic(form, w)
+    # Near a point w the difference changes by at most this per unit of length.
+    slope = 3 * float(np.linalg.norm(form, 2)) * max(float(np.linalg.norm(w, axis=1).max()), unit)
+    return per_token(what, ON - rise / size, slope * (left + ON * unit) / size, time=float(e.times[-1]))

@@ -1,0 +1,254 @@
+"""Proofs in rational arithmetic: layers replayed without rounding, hulls decided by certificates.
+
+Hardmax, localmax and Hegselmann-Krause layers are closed over the rationals: with rational tokens, forms and steps
+every state is rational, and every float is a rational number. A failure that survives this replay is a proof.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.claims.margins import objects
+from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
+from attnflow.motions import Layers, Motion
+from attnflow.schedules import Schedule
+
+Rationals = NDArray[Any]
+
+
+def rational(value: Any) -> Rationals:
+    """Return an array of fractions, each exactly the number given.
+
+    >>> rational([[0.5], [2]])
+    array([[Fraction(1, 2)],
+           [Fraction(2, 1)]], dtype=object)
+    """
+    given = np.asarray(value, dtype=object)
+    return objects((Fraction(v.item() if isinstance(v, np.generic) else v) for v in given.ravel()), given.shape)
+
+
+def value_at(parameter: Any, t: int) -> Any:
+    """Return a parameter at step t as a fraction or an array of them; functions are asked at a rational time.
+
+    >>> value_at(lambda t: 2 / (t + 2), 1), value_at(Schedule("1 / (t + 2)"), 1), value_at(0.25, 9)
+    (Fraction(2, 3), Fraction(1, 3), Fraction(1, 4))
+    """
+    if isinstance(parameter, Schedule):
+        value: Any = parameter.exactly(Fraction(t))
+    else:
+        value = parameter(Fraction(t)) if callable(parameter) else parameter
+    return rational(value)[()]
+
+
+def replayable(law: Law, motion: Motion) -> bool:
+    """Say whether the layers of a law are rational functions of rational data."""
+    rational_law = type(law) in (Hardmax, HegselmannKrause) or (
+        type(law) is Localmax and law.threshold in ("additive", "relative")
+    )
+    return rational_law and type(motion) is Layers
+
+
+def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals:
+    """Return the states x^0 .. x^steps of layers, shape (steps + 1, n, d), without rounding.
+
+    >>> import attnflow as af
+    >>> law, motion = af.Hardmax(B=[[-1.0]]), af.Layers(gamma=lambda t: 2 / (t + 2))
+    >>> [[str(v) for v in x.ravel()] for x in replay(rational([[3.0], [-1.0]]), law, motion, 2)]
+    [['3', '-1'], ['-1', '3'], ['5/3', '1/3']]
+    """
+    assert isinstance(motion, Layers)
+    n, d = tokens.shape
+    # All numbers of a state are integers over one denominator: no fraction is reduced inside the loops.
+    whole = lcm(*(v.denominator for v in tokens.ravel()))
+    state = _integers(tokens, whole)
+    states = np.empty((steps + 1, n, d), dtype=object)
+    states[0] = tokens
+    for t in range(steps):
+        rows = neighbours(law, state, whole, t)
+        mean, common = _means(state, rows)
+        state, whole = _moved(state, mean, common, whole, motion, t)
+        states[t + 1] = _fractions(state, whole)
+    return states
+
+
+def heard(law: Law, x: Rationals, t: int, sources: Rationals | None = None) -> list[list[int]]:
+    """Return whom each token at x averages over at step t, among the sources (by default the tokens themselves).
+
+    >>> import attnflow as af
+    >>> heard(af.Hardmax(), rational([[1, 0], [1, 1], [0, 1]]), 0)
+    [[0, 1], [1], [1, 2]]
+    """
+    places = x if sources is None else sources
+    both = np.vstack([x, places])
+    whole = lcm(*(v.denominator for v in both.ravel()))
+    integers = _integers(both, whole)
+    return neighbours(law, integers[: len(x)], whole, t, integers[len(x) :])
+
+
+def neighbours(law: Law, state: Rationals, whole: int, t: int, sources: Rationals | None = None) -> list[list[int]]:
+    """Return whom each token averages over, for tokens state / whole and sources of the same denominator."""
+    places = state if sources is None else sources
+    if isinstance(law, HegselmannKrause):
+        radius = value_at(law.eps, t) ** 2 * whole * whole
+        apart = state[:, None, :] - places[None, :, :]
+        near = (apart * apart).sum(axis=2) <= radius
+        return [np.flatnonzero(row).tolist() for row in near]
+    assert isinstance(law, Hardmax | Localmax)
+    scores, scale = _scores(law.B, state, places, t)
+    top = scores.max(axis=1)
+    floor = top
+    if isinstance(law, Localmax):
+        delta = value_at(law.delta, t)
+        slack = delta * whole * whole * scale if law.threshold == "additive" else delta * np.abs(top)
+        floor = top - slack
+    near = scores >= floor[:, None]
+    rows = [np.flatnonzero(row).tolist() for row in near]
+    return rows if isinstance(law, Localmax) or law.ties == "tokens" else [_told(row, places, law.ties) for row in rows]
+
+
+def _told(row: list[int], places: Rationals, ties: str) -> list[int]:
+    """Return which of the tied tokens count."""
+    if ties == "first":
+        return row[:1]
+    points = {tuple(places[j]): j for j in reversed(row)}
+    return sorted(points.values())
+
+
+def _scores(B: Any, state: Rationals, places: Rationals, t: int) -> tuple[Rationals, int]:
+    """Return integers s_ij and a scale with <B x_i, x_j> = s_ij / (scale whole^2)."""
+    if B is None:
+        return state @ places.T, 1
+    form = value_at(B, t)
+    scale = lcm(*(v.denominator for v in form.ravel()))
+    return (state @ _integers(form, scale).T) @ places.T, scale
+
+
+def _means(state: Rationals, rows: list[list[int]]) -> tuple[Rationals, int]:
+    """Return integers and their denominator (beyond that of the state) of the averages over rows."""
+    common = lcm(*(len(row) for row in rows))
+    return np.array([(common // len(row)) * state[row].sum(axis=0) for row in rows], dtype=object), common
+
+
+def _moved(state: Rationals, mean: Rationals, common: int, whole: int, motion: Layers, t: int) -> tuple[Rationals, int]:
+    """Return x + gamma (m - x), or x + P (m - x), over a new denominator, reduced."""
+    apart = mean - common * state
+    if motion.V is not None:
+        step = _renormalised(value_at(motion.V, t))
+        scale = lcm(*(v.denominator for v in step.ravel()))
+        moved = scale * common * state + apart @ _integers(step, scale).T
+    else:
+        gamma = step_size(motion, t)
+        scale = gamma.denominator
+        moved = scale * common * state + gamma.numerator * apart
+    whole *= scale * common
+    shared = gcd(whole, *moved.ravel())
+    return moved // shared, whole // shared
+
+
+def step_size(motion: Layers, t: int) -> Fraction:
+    """Return gamma at step t."""
+    if motion.gamma is not None:
+        return Fraction(value_at(motion.gamma, t))
+    alpha = Fraction(value_at(motion.alpha, t))
+    return alpha / (1 + alpha)
+
+
+def _renormalised(V: Rationals) -> Rationals:
+    """Return (I + V)^{-1} V."""
+    d = len(V)
+    return solve(rational(np.eye(d)) + V, V)
+
+
+def solve(matrix: Rationals, right: Rationals) -> Rationals:
+    """Solve a linear system by elimination; the matrix must be invertible.
+
+    >>> solve(rational([[2, 1], [1, 1]]), rational([[1], [0]])).ravel().tolist()
+    [Fraction(1, 1), Fraction(-1, 1)]
+    """
+    m, k = np.hstack([matrix, right]), len(matrix)
+    for c in range(k):
+        pivot = next(r for r in range(c, k) if m[r, c] != 0)
+        m[[c, pivot]] = m[[pivot, c]]
+        m[c] = m[c] / m[c, c]
+        for r in range(k):
+            if r != c and m[r, c] != 0:
+                m[r] = m[r] - m[r, c] * m[c]
+    return m[:, k:]
+
+
+def _integers(fractions: Rationals, whole: int) -> Rationals:
+    return objects((v.numerator * (whole // v.denominator) for v in fractions.ravel()), fractions.shape)
+
+
+def _fractions(integers: Rationals, whole: int) -> Rationals:
+    return objects((Fraction(v, whole) for v in integers.ravel()), integers.shape)
+
+
+def separated(points: Rationals, p: Rationals) -> Rationals | None:
+    """Return u with <u, x - p> > 0 for every one of the points, or None if p lies in their hull: a proof either way.
+
+    Phase one of the simplex method for weights w >= 0 with sum w = 1 and sum w (x - p) = 0, with Bland's rule.
+
+    >>> separated(rational([[1, 0], [0, 1]]), rational([0, 0]))
+    array([Fraction(1, 1), Fraction(1, 1)], dtype=object)
+    >>> separated(rational([[1, 0], [-1, 0]]), rational([0, 0])) is None
+    True
+    """
+    n, d = points.shape
+    rows = np.vstack([(points - p).T, rational(np.ones((1, n)))])
+    signs = rational(np.ones(d + 1))
+    table = np.hstack([rows, rational(np.eye(d + 1)), rational(np.eye(d + 1)[:, -1:])])
+    cost = np.concatenate([-rows.sum(axis=0), rational(np.zeros(d + 1)), [-signs[-1]]])
+    basis = list(range(n, n + d + 1))
+    while (entering := next((j for j in range(n) if cost[j] < 0), None)) is not None:
+        ratios = [(table[r, -1] / table[r, entering], basis[r], r) for r in range(d + 1) if table[r, entering] > 0]
+        pivot = min(ratios)[2]
+        table[pivot] = table[pivot] / table[pivot, entering]
+        for r in range(d + 1):
+            if r != pivot and table[r, entering] != 0:
+                table[r] = table[r] - table[r, entering] * table[pivot]
+        cost = cost - cost[entering] * table[pivot]
+        basis[pivot] = entering
+    if cost[-1] == 0:
+        return None
+    # The reduced costs of the artificial variables are 1 - y, y the dual solution: y (x - p, 1) <= 0 for all x.
+    dual = cost[n : n + d + 1] - 1
+    return rational(dual[:d])
+
+
+def positive_semidefinite(matrix: Rationals) -> bool:
+    """Say whether a symmetric matrix is positive semidefinite, by its LDL^T pivots.
+
+    >>> positive_semidefinite(rational([[1, 1], [1, 1]])), positive_semidefinite(rational([[1, 2], [2, 1]]))
+    (True, False)
+    """
+    m = matrix.copy()
+    if (m != m.T).any():
+        return False
+    for k in range(len(m)):
+        if m[k, k] < 0 or (m[k, k] == 0 and any(m[k, j] != 0 for j in range(k, len(m)))):
+            return False
+        if m[k, k] > 0:
+            rest = m[k + 1 :, k]
+            m[k + 1 :, k + 1 :] = m[k + 1 :, k + 1 :] - np.outer(rest, rest) / m[k, k]
+    return True
+
+
+def largest_eigenvalue(matrix: Rationals) -> Fraction:
+    """Return an upper bound of the largest eigenvalue of a symmetric matrix, sharp to about 1e-14, proved by LDL^T.
+
+    >>> float(largest_eigenvalue(rational([[2, 0], [0, 1]])))
+    2.0
+    """
+    found = float(np.linalg.eigvalsh(matrix.astype(float)).max())
+    size, bound, identity = max(abs(found), 1e-300), Fraction(found), rational(np.eye(len(matrix)))
+    for room in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-9, 1e-6, 1.0):
+        bound = Fraction(found) + Fraction(room * size)
+        if positive_semidefinite(bound * identity - matrix):
+            break
+    return bound

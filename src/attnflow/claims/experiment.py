@@ -1,0 +1,170 @@
+"""An instance of a claim with the model that runs it, in floats, in fractions or in balls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.claims import balls, exact
+from attnflow.claims.margins import Numbers
+from attnflow.geometry.forms import EPS, form, score_rounding
+from attnflow.inputs import Array, matrix_at
+from attnflow.laws import Law
+from attnflow.laws.top_scores import TopScores
+from attnflow.motions import Layers, Motion
+from attnflow.simulate import simulate
+from attnflow.trajectory import Trajectory
+from attnflow.watch import Record
+
+RTOL = 1e-11
+RECORDS = 128
+# Two tokens this close, relative to the cloud, are one point: their scores cannot be told apart in floats.
+SAME_POINT = 1e-12
+
+
+class Experiment:
+    """An instance of a claim, its law and its motion, in one arithmetic: what hypotheses and conclusions look at.
+
+    Every parameter of the instance is an attribute: `e.tokens`, `e.beta`, `e.steps`... In the arithmetic "float" arrays
+    are float64; in "exact" `tokens`, `states` and what `array` returns hold fractions, in "ball" balls. `eps` is the
+    unit of rounding, 0 where there is none, so that one formula serves all three.
+    """
+
+    def __init__(
+        self, instance: Mapping[str, Any], law: Law, motion: Motion, arithmetic: str = "float", rtol: float = RTOL
+    ) -> None:
+        self.instance, self.law, self.arithmetic = dict(instance), law, arithmetic
+        self.motion = replace(motion, rtol=rtol) if hasattr(motion, "rtol") else motion  # type: ignore[type-var]
+        self.rtol = rtol
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "instance" or name not in self.instance:
+            raise AttributeError(name)
+        return self.instance[name]
+
+    @property
+    def eps(self) -> float:
+        """The unit of rounding."""
+        return EPS if self.arithmetic == "float" else 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether numbers are fractions."""
+        return self.arithmetic == "exact"
+
+    def array(self, value: Any) -> Numbers:
+        """Return an array in this arithmetic."""
+        if self.arithmetic == "float":
+            return np.asarray(value, dtype=np.float64)
+        return exact.rational(value) if self.exact else balls.balls(value)
+
+    @cached_property
+    def tokens(self) -> Numbers:
+        """The tokens at the start, (n, d)."""
+        return self.array(self.instance["tokens"])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of tokens and dimension."""
+        n, d = np.shape(self.instance.get("tokens", [[0.0]]))
+        return n, d
+
+    def form(self, t: int = 0) -> Numbers:
+        """Return B, or B(t) where it varies, the identity if none was given."""
+        B = self.instance.get("B")
+        if self.exact and B is not None:
+            return exact.value_at(B, t)
+        return self.array(form(matrix_at(B, t, self.shape[1], "B"), self.shape[1]))
+
+    @property
+    def horizon(self) -> float:
+        """How many steps, or how long."""
+        return self.instance.get("steps", 1) if self.motion.discrete else self.instance["until"]
+
+    @cached_property
+    def run(self) -> Trajectory:
+        """The run in floats: every step, or so many moments of a flow."""
+        record = None if self.motion.discrete else np.linspace(0, self.horizon, RECORDS + 1)[1:]
+        return self.evolve(self.instance["tokens"], self.horizon, record=record)
+
+    def evolve(self, tokens: ArrayLike, until: float, record: Record = None) -> Trajectory:
+        """Run other tokens, or another time, under the same law and motion, in floats."""
+        return simulate(tokens, self.law, self.motion, until, record=record)
+
+    @cached_property
+    def states(self) -> Numbers:
+        """The states at all `times`, (T, n, d)."""
+        if self.exact:
+            return exact.replay(self.tokens, self.law, self.motion, int(self.horizon))
+        if self.arithmetic == "ball":
+            return balls.replay(self.tokens, self.law, self.motion, int(self.horizon))
+        return self.run.tokens
+
+    @property
+    def times(self) -> NDArray[Any]:
+        """The steps 0, 1, 2.. or the recorded times."""
+        return self.run.times if self.arithmetic == "float" else np.arange(len(self.states))
+
+    @cached_property
+    def gammas(self) -> Numbers:
+        """The step sizes that the instance speaks of, at each step: those of its gamma or its alpha."""
+        layers = Layers(gamma=self.instance.get("gamma"), alpha=self.instance.get("alpha"))
+        steps = range(int(self.horizon))
+        if self.exact:
+            return exact.rational([exact.step_size(layers, t) for t in steps])
+        return self.array(layers.step_sizes(steps))
+
+    @cached_property
+    def scale(self) -> Any:
+        """The largest coordinate of the tokens at the start, 1 if all are 0."""
+        return np.abs(self.tokens).max() or 1
+
+    def starting_at(self, tokens: ArrayLike) -> Experiment:
+        """Return the same experiment from other tokens."""
+        return Experiment({**self.instance, "tokens": tokens}, self.law, self.motion, self.arithmetic, self.rtol)
+
+    def tighter(self) -> Experiment:
+        """Return the same experiment at a tenth of the tolerance."""
+        return Experiment(self.instance, self.law, self.motion, self.arithmetic, self.rtol / 10)
+
+    def using(self, arithmetic: str) -> Experiment:
+        """Return the same experiment in another arithmetic."""
+        return Experiment(self.instance, self.law, self.motion, arithmetic, self.rtol)
+
+    @property
+    def work(self) -> float:
+        """About how many products an exact replay takes."""
+        n, d = self.shape
+        return float(n * n * d * self.horizon)
+
+    def doubt(self) -> tuple[int, int] | None:
+        """Return the first (step, token) whose choice of leaders or neighbours rounding could decide, if any."""
+        plain = self.arithmetic == "float" and self.motion.discrete and "steps" in self.instance
+        if not plain or not isinstance(self.law, TopScores):
+            return None
+        for t, x in enumerate(self.states[:-1]):
+            doubtful = close_calls(self.law, self.motion.seen(x, t), t)
+            if doubtful.any():
+                return t, int(doubtful.argmax())
+        return None
+
+
+def close_calls(law: TopScores, x: Array, t: int) -> NDArray[np.bool_]:
+    """Say for which tokens a score lies within rounding of the threshold of being heard, at another point."""
+    B = form(matrix_at(law.B, t, x.shape[1], "B"), x.shape[1])
+    queries = x @ B.T
+    scores = queries @ x.T
+    room, relative = law.slack(t).at(queries)
+    top = scores.max(axis=1)
+    floor = top - room - relative * np.abs(top)
+    near = np.abs(scores - floor[:, None]) <= score_rounding(B, x, x)[:, None]
+    leader = x[scores.argmax(axis=1)]
+    if not room.any() and not relative:  # hardmax: copies of the leader are no rivals
+        apart = np.abs(x[None] - leader[:, None]).max(axis=2) > SAME_POINT * np.abs(x).max()
+        near &= apart
+    return near.any(axis=1)

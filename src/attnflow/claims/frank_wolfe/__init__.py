@@ -1,0 +1,5 @@
+"""Claims of *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628)."""
+
+from attnflow.claims.frank_wolfe import cells, descent, lines, softmax
+
+__all__ = ["cells", "descent", "lines", "softmax"]

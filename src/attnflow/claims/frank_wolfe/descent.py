@@ -1,0 +1,245 @@
+"""Hardmax layers as Frank-Wolfe: rates of descent, duality gaps, shrinking hulls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims import exact
+from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.frank_wolfe.paper import FW
+from attnflow.claims.hypotheses import (
+    inclusion,
+    origin_always,
+    origin_at_start,
+    positive_semidefinite,
+    quadratic,
+    semidefinite_margin,
+    squared_diameter,
+    step_in_unit_interval,
+)
+from attnflow.claims.margins import Margins, Numbers, once, stacked
+from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
+from attnflow.inputs import number_at
+from attnflow.laws import Hardmax
+from attnflow.motions import Layers
+from attnflow.schedules import Schedule
+
+
+def _frank_wolfe(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    """Return the linear minimisation oracle of J = 1/2 <B_* x, x> with the steps 2 / (t + 2)."""
+    B = given["B"]
+    d = given["tokens"].shape[1]
+    form: Any = (lambda t: -np.asarray(B(t))) if callable(B) else -np.eye(d) if B is None else -np.asarray(B)
+    return Hardmax(B=form, ties="points"), Layers(gamma=Schedule("2 / (t + 2)"))
+
+
+def _with_origin(rng: Rng, k: int) -> dict[str, Any]:
+    x = around_origin(rng, k)
+    return {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1]), "steps": int(rng.integers(10, 40))}
+
+
+def _half_symmetric(rng: Rng, k: int) -> dict[str, Any]:
+    """Return every other cloud as x and -x: there 0 stays in the hull."""
+    given = _with_origin(rng, k // 2)
+    if k % 2 == 0:
+        given["tokens"] = np.vstack([given["tokens"], -given["tokens"]])
+    return given
+
+
+FRANK_WOLFE = Setting({"tokens": ..., "B": None, "steps": 100}, _frank_wolfe, _with_origin, arithmetics=("exact",))
+WITH_ORIGIN = replace(FRANK_WOLFE, sample=_half_symmetric)
+
+
+def _descending_forms(e: Experiment) -> list[Margins]:
+    """B_*^t >= 0 and B_*^t >= B_*^{t+1} at every step; a constant form is looked at once."""
+    last = int(e.horizon) if callable(e.B) else 1
+    forms = [e.form(t) for t in range(last)]
+    found = [semidefinite_margin(e, B) for B in forms]
+    drops = [semidefinite_margin(e, B - C) for B, C in pairwise(forms)]
+    return [
+        Margins(what, stacked([v for v, _ in margins]), np.arange(len(margins)), np.array([tol for _, tol in margins]))
+        for what, margins in (("B_*^t >= 0", found), ("B_*^t >= B_*^{t+1}", drops))
+        if margins
+    ]
+
+
+def _energy_against(e: Experiment, bound: Any) -> Margins:
+    """Return (bound(t) - J^t(x_i^{t+1}) / (lambda_max D^2)) for every step and token."""
+    steps = np.arange(len(e.states) - 1)
+    B = e.form()
+    largest = exact.largest_eigenvalue(B) if e.exact else float(np.linalg.eigvalsh(B).max())
+    unit = largest * squared_diameter(e.tokens) or 1
+    J = np.array([quadratic(e.form(t), e.states[t + 1]) / 2 for t in steps.tolist()])
+    allowed = np.array([bound(t) for t in e.array(steps)])
+    return Margins("J^t(x_i^{t+1}) <= bound", allowed[:, None] - J / unit, steps, 64 * e.shape[1] * e.eps)
+
+
+DESCENDING = "B_*^t >= 0, not increasing"
+
+
+@FW.claim(
+    "cluster-rate", "Theorem 3.1", FALSE, FRANK_WOLFE,
+    """If B_*^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^0, then
+    J^t(x_i^{t+1}) <= 2/(t+1) lambda_max(B_*^0) diam(K^0)^2 for every token and step, J^t(x) = 1/2 <B_*^t x, x>.""",
+    given={DESCENDING: _descending_forms, "0 in K^0": origin_at_start},
+    repair="cluster-rate/repaired",
+)  # fmt: skip
+def cluster_rate(e: Experiment) -> Margins:
+    """The energy of every token after every step against the printed bound, in fractions."""
+    return _energy_against(e, lambda t: 2 / (t + 1))
+
+
+@FW.claim(
+    "cluster-rate/repaired", "after Theorem 3.1", DERIVED, WITH_ORIGIN,
+    """If B_*^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^s for every s <= t, then
+    J^t(x_i^{t+1}) <= lambda_max(B_*^0) diam(K^0)^2 (2t+3) / (3(t+1)(t+2)), with equality possible at t = 0.""",
+    given={DESCENDING: _descending_forms, "0 in K^s": origin_always},
+)  # fmt: skip
+def cluster_rate_repaired(e: Experiment) -> Margins:
+    """The energy of every token after every step against the bound, as long as 0 stays in the hull, in fractions."""
+    return _energy_against(e, lambda t: (2 * t + 3) / (3 * (t + 1) * (t + 2)))
+
+
+def _layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    return Hardmax(B=given["B"], ties="points"), Layers(gamma=given["gamma"])
+
+
+def _any_layers(rng: Rng, k: int) -> dict[str, Any]:
+    x = cloud(rng, k)
+    gamma = pick(rng, (1.0, step_sizes(rng, k)))
+    return {"tokens": x, "B": any_form(rng, k // 2, x.shape[1]), "gamma": gamma, "steps": int(rng.integers(5, 15))}
+
+
+def _renormalised(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    return Hardmax(B=given["B"], ties="points"), Layers(V=given["V"])
+
+
+def _any_diagonal(rng: Rng, k: int) -> dict[str, Any]:
+    given = _any_layers(rng, k)
+    d = given["tokens"].shape[1]
+    V = np.diag(rng.integers(1, 9, d) / 4 if k % 2 else np.exp(rng.uniform(-3, 3, d)))
+    return {"tokens": given["tokens"], "B": given["B"], "V": V, "steps": given["steps"]}
+
+
+LAYERS = Setting(
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, _layers, _any_layers, arithmetics=("exact",)
+)  # fmt: skip
+RENORMALISED = Setting(
+    {"tokens": ..., "B": None, "V": ..., "steps": 30}, _renormalised, _any_diagonal, arithmetics=("exact",)
+)  # fmt: skip
+
+
+def _hulls_shrink(e: Experiment) -> Margins:
+    values = np.array([inclusion(e, old, new) for old, new in pairwise(e.states)])
+    return Margins("x_i^{t+1} in K^t", values, e.times[:-1], 1e-10 * (e.eps > 0))
+
+
+def _step_up_to_one(e: Experiment) -> Margins:
+    values = np.where(e.gammas <= 1, e.gammas, 1 - e.gammas)
+    return Margins("0 < gamma^t <= 1", values, np.arange(len(values)), 0.0, strict=True)
+
+
+def _positive_diagonal(e: Experiment) -> Margins:
+    V = np.asarray(e.V, dtype=float)
+    off = float(np.abs(V - np.diag(np.diag(V))).max())
+    return once("V diagonal, positive", -off if off else float(np.diag(V).min() / np.abs(V).max()), strict=True)
+
+
+@FW.claim(
+    "hull-shrinks", "Section 3", FALSE, RENORMALISED,
+    """The hull shrinks, K^{t+1} inside K^t, for the renormalised model z_i <- z_i + (I + V)^{-1} V (m_i - z_i) with a
+    diagonal V of positive entries and any B.""",
+    given={"V diagonal with positive entries": _positive_diagonal},
+    repair="hull-shrinks/repaired",
+)  # fmt: skip
+def hull_shrinks(e: Experiment) -> Margins:
+    """Each token against the hull of the step before, by linear programming in fractions."""
+    return _hulls_shrink(e)
+
+
+@FW.claim(
+    "hull-shrinks/repaired", "Section 3", PROVED, LAYERS,
+    "With scalar steps gamma^t in (0, 1] the hull shrinks, K^{t+1} inside K^t, whatever B.",
+    given={"0 < gamma^t <= 1": _step_up_to_one},
+)  # fmt: skip
+def hull_shrinks_repaired(e: Experiment) -> Margins:
+    """Each token against the hull of the step before, by linear programming in fractions."""
+    return _hulls_shrink(e)
+
+
+def _betas(e: Experiment) -> Numbers:
+    """Return beta^t for the steps of the run."""
+    steps = range(len(e.states) - 1)
+    if e.exact:
+        return exact.rational([exact.value_at(e.beta, t) for t in steps])
+    return np.array([number_at(e.beta, t, "beta") for t in steps])
+
+
+def _scaled_layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    # A positive factor beta^t changes no argmax; a factor 0 makes all tokens tie.
+    return _layers(given)
+
+
+def _proportional(rng: Rng, k: int) -> dict[str, Any]:
+    given = _any_layers(rng, k)
+    gamma = step_sizes(rng, k)
+    factor = pick(rng, (1.0, 4.0, 0.25))
+    beta = f"{factor} * ({gamma})" if isinstance(gamma, str) else factor
+    return {**given, "B": positive_form(rng, k // 2, given["tokens"].shape[1]), "gamma": gamma, "beta": beta}
+
+
+DUALITY = Setting(
+    {"tokens": ..., "B": None, "beta": 1.0, "gamma": 0.5, "steps": 30}, _scaled_layers, _proportional,
+    arithmetics=("exact",),
+)  # fmt: skip
+
+
+def _balanced(e: Experiment) -> list[Margins]:
+    """beta^t > 0 and beta^t gamma^{t+1} = beta^{t+1} gamma^t for t >= 1."""
+    beta, gamma = _betas(e)[1:], e.gammas[1:]
+    across = beta[:-1] * gamma[1:] - beta[1:] * gamma[:-1]
+    sizes = np.maximum(np.abs(beta[:-1] * gamma[1:]), np.abs(beta[1:] * gamma[:-1]))
+    balance = Margins(
+        "beta^t gamma^{t+1} = beta^{t+1} gamma^t", -np.abs(across) / sizes, np.arange(1, len(beta)), 4 * e.eps
+    )
+    return [
+        Margins("beta^t > 0", beta, np.arange(1, len(beta) + 1), strict=True),
+        *([balance] if len(beta) > 1 else []),
+    ]
+
+
+@FW.claim(
+    "duality-gap", "Section 3", PROVED, DUALITY,
+    """If B >= 0 is symmetric, B^t = beta^t B with beta^t > 0, gamma^t in (0, 1) and
+    beta^t gamma^{t+1} = beta^{t+1} gamma^t, then for t >= 1
+    min_{1 <= s <= t} (max_j <B^s x_i, x_j> - <B^s x_i, x_i>) <=
+    (1/t) [max_j 1/2 <B^t x_j^t, x_j^t> / gamma^t - 1/2 <B^1 x_i^1, x_i^1> / gamma^1], and <B x_i, x_i> never
+    decreases.""",
+    given={
+        "B >= 0": positive_semidefinite, "0 < gamma^t < 1": step_in_unit_interval,
+        "beta^t proportional to gamma^t": _balanced,
+    },
+)  # fmt: skip
+def duality_gap(e: Experiment) -> list[Margins]:
+    """The smallest gap so far against the bound, and the energy of each token against the step before."""
+    B, x, steps = e.form(), e.states[:-1], len(e.states) - 1
+    energy = quadratic(B, x) / 2
+    unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
+    tol = 64 * e.shape[1] * e.eps
+    rise = Margins("<B x_i, x_i> never decreases", np.diff(quadratic(B, e.states), axis=0) / unit, e.times[:-1], tol)
+    if steps < 2:
+        return [rise]
+    beta, gamma = _betas(e), e.gammas
+    top = np.array([(state @ B.T @ state.T).max(axis=1) for state in x])
+    gaps = beta[:, None] * (top - 2 * energy)
+    least = np.minimum.accumulate(gaps[1:], axis=0)
+    ratio = (beta / gamma)[:, None]
+    t = e.array(np.arange(1, steps))[:, None]
+    bound = ((ratio * energy).max(axis=1)[1:, None] - (ratio * energy)[1]) / t
+    size = np.maximum(ratio[1:], beta[1:, None]) * unit
+    return [rise, Margins("least gap <= bound", (bound - least) / size, e.times[1:-1], tol)]

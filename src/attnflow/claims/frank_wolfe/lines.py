@@ -1,0 +1,235 @@
+"""Hardmax in a generic polytope: single leaders, straight lines and their rates, in layers and in the flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims import exact
+from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.experiment import Experiment, close_calls
+from attnflow.claims.frank_wolfe.paper import FW
+from attnflow.claims.hypotheses import step_in_unit_interval
+from attnflow.claims.margins import Margins, Numbers, once
+from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
+from attnflow.geometry.forms import EPS, form
+from attnflow.geometry.generic import genericity
+from attnflow.geometry.hull import Hull
+from attnflow.inputs import Array
+from attnflow.laws import Hardmax
+from attnflow.laws.top_scores import TopScores
+from attnflow.motions import HardmaxFlow, Layers
+from attnflow.schedules import Schedule
+
+MOVED = 2.0**-20
+
+
+def _layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    return Hardmax(B=given["B"], ties="points"), Layers(gamma=given["gamma"])
+
+
+def _invertible(e: Experiment) -> Margins:
+    """B^t is invertible at the start, or at every step where it varies."""
+    steps = range(int(e.horizon)) if callable(e.B) else range(1)
+    least = [float(np.linalg.svd(e.form(t).astype(float), compute_uv=False).min()) for t in steps]
+    size = [float(np.abs(e.form(t).astype(float)).max()) or 1.0 for t in steps]
+    values = np.array(least) / np.array(size)
+    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * EPS, strict=True)
+
+
+def _any_start(rng: Rng, k: int) -> dict[str, Any]:
+    x = cloud(rng, k)
+    B = any_form(rng, k // 2, x.shape[1])
+    if B is not None and np.linalg.matrix_rank(B) < len(B):
+        B = None
+    gamma = pick(rng, (1.0, step_sizes(rng, k)))
+    return {"tokens": x, "B": B, "gamma": gamma, "steps": int(rng.integers(5, 15)), "seed": k}
+
+
+ALMOST_EVERY = Setting(
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 20, "seed": 0}, _layers, _any_start, arithmetics=("exact",)
+)
+
+
+@FW.claim(
+    "single-leader", "Section 2", PROVED, ALMOST_EVERY,
+    """If the steps gamma^t are fixed in advance and every B^t is invertible, then for almost every start each token has
+    exactly one maximising point at every step.""",
+    given={"B^t invertible": _invertible},
+)  # fmt: skip
+def single_leader(e: Experiment) -> Margins:
+    """The tokens, moved by a random 2^-20 of their size, replayed in fractions: one maximising point for each.
+
+    One start proves nothing of almost every start: the random move is what makes a tie an event of probability zero.
+    """
+    x = np.asarray(e.instance["tokens"], dtype=float)
+    rng = np.random.default_rng(e.seed)
+    moved = e.starting_at(x + MOVED * (np.abs(x).max() or 1.0) * rng.standard_normal(x.shape))
+    if e.exact:
+        points = [exact.heard(replace(e.law, ties="points"), state, t) for t, state in enumerate(moved.states[:-1])]  # type: ignore[type-var]
+        values = np.array([[2.0 - len(row) if len(row) < 2 else -1.0 for row in rows] for rows in points])
+        return Margins("one maximising point", values, np.arange(len(values)), strict=True)
+    assert isinstance(e.law, TopScores)
+    calls = [close_calls(e.law, state, t) for t, state in enumerate(moved.states[:-1])]
+    return Margins("one maximising point", np.where(calls, 0.0, 1.0), e.times[:-1], 0.5, strict=True)
+
+
+def polytope(rng: Rng, k: int) -> tuple[Array, Array | None]:
+    """Return a generic polytope: vertices with equal <Bv, v>, which strictly own their cells, and tokens inside."""
+    d = int(rng.integers(1, 4))
+    B = positive_form(rng, k // 2, d)
+    if k % 4 == 3:  # a lattice, with a token that ties nowhere
+        v = np.array(np.meshgrid(*[[-1.0, 1.0]] * d)).reshape(d, -1).T
+        return np.vstack([v, np.arange(1, d + 1) / 8]), None
+    u = rng.standard_normal((int(rng.integers(d + 1, d + 5)) if d > 1 else 2, d))
+    if d == 1:
+        u = np.array([[1.0], [-1.0]])
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    root = np.linalg.cholesky(form(B, d))
+    v = np.linalg.solve(root.T, u.T).T * (log_uniform(rng, 1e-3, 1e3) if k % 4 == 2 else 1.0)
+    weights = rng.dirichlet(np.ones(len(v)), size=int(rng.integers(1, 5)))
+    return np.vstack([v, weights @ v]), B
+
+
+def _polytopes(rng: Rng, k: int) -> dict[str, Any]:
+    x, B = polytope(rng, k)
+    return {"tokens": x, "B": B, "gamma": step_sizes(rng, k), "steps": int(rng.integers(5, 30))}
+
+
+POLYTOPE = Setting(
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, _layers, _polytopes, arithmetics=("exact",)
+)  # fmt: skip
+
+
+def _generic(e: Experiment) -> Margins:
+    """Return the margin of a generic polytope: undecided where only rounding stands against it."""
+    x = np.asarray(e.instance["tokens"], dtype=float)
+    report = genericity(x, B=e.instance["B"])
+    if report.generic:
+        return once("generic polytope", 1.0, strict=True)
+    worst = min(report.broken, key=lambda b: (not b.decided, b.margin))
+    return Margins(
+        f"generic polytope ({worst.because})", np.array([-1.0 if worst.decided else 0.0]), np.zeros(1, dtype=int),
+        0.0 if worst.decided else 0.5, strict=True,
+    )  # fmt: skip
+
+
+def _targets(e: Experiment) -> Numbers:
+    """Return the vertex v_sigma(i) of each token."""
+    x = np.asarray(e.instance["tokens"], dtype=float)
+    order = np.sort(Hull(x).indices)
+    return e.tokens[order[genericity(x, B=e.instance["B"]).assignment]]
+
+
+GENERIC = {"0 < gamma^t < 1": step_in_unit_interval, "generic polytope": _generic}
+
+
+@FW.claim(
+    "straight-lines", "Theorem 4.2", PROVED, POLYTOPE,
+    """In a generic polytope, with constant B and gamma^t in (0, 1), vertices never move and every token runs straight
+    to the vertex v of its cell: x_i^t = v + Pi_t (x_i^0 - v), Pi_t = prod_{s<t} (1 - gamma^s).""",
+    given=GENERIC,
+)  # fmt: skip
+def straight_lines(e: Experiment) -> Margins:
+    """The literal run against the formula, an identity in fractions."""
+    v = _targets(e)
+    shrunk = np.concatenate([e.array([1]), np.cumprod(1 - e.gammas)])
+    expected = v + shrunk[:, None, None] * (e.tokens - v)
+    errors = np.abs(e.states - expected).max(axis=2) / e.scale
+    return Margins("x_i^t = v + Pi_t (x_i^0 - v)", -errors, e.times, 4 * (e.times + 2) * e.eps)
+
+
+@FW.claim(
+    "exponential-rate", "Theorem 4.2", FALSE, POLYTOPE,
+    """In a generic polytope, for arbitrary steps gamma^t in (0, 1), every token converges to the vertex of its cell at
+    least exponentially fast.""",
+    given=GENERIC,
+    repair="exponential-rate/repaired",
+)  # fmt: skip
+def exponential_rate(e: Experiment) -> Margins:
+    """The schedule: exponential if and only if liminf (1/t) sum_{s<t} -log(1 - gamma^s) > 0, by its limit at infinity.
+
+    A limit is found for constants and for quotients of polynomials; other schedules are undecided. Averages of a
+    convergent sequence converge to its limit, so the rate is -log(1 - lim gamma).
+    """
+    what = "liminf (1/t) sum -log(1 - gamma^s) > 0"
+    if (np.asarray(e.tokens == _targets(e))).all():
+        return once("all tokens are vertices", 1.0)
+    gamma = getattr(e.motion, "gamma", None)
+    limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
+    if limit is None:
+        return once(f"{what}, for a schedule whose limit is not known,", 0.0, 1.0, strict=True)
+    return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), strict=True)
+
+
+def _bounded_below(rng: Rng, k: int) -> dict[str, Any]:
+    given = _polytopes(rng, k)
+    gamma = pick(rng, (0.5, 0.125, "(t + 1) / (2 * t + 3)", "0.25 + 1 / (t + 2)"))
+    return {**given, "gamma": gamma, "c": 0.125 if gamma == 0.125 else 0.25}
+
+
+BOUNDED_STEPS = replace(POLYTOPE, parameters={**POLYTOPE.parameters, "c": 0.25}, sample=_bounded_below)
+
+
+def _at_least_c(e: Experiment) -> Margins:
+    low = np.minimum(e.gammas - e.array(e.c), 1 - e.gammas)
+    return Margins("c <= gamma^t < 1", low, np.arange(len(low)), 4 * e.eps)
+
+
+@FW.claim(
+    "exponential-rate/repaired", "after Theorem 4.2", PROVED, BOUNDED_STEPS,
+    """In a generic polytope with gamma^t >= c > 0 every token approaches the vertex of its cell at least like
+    (1 - c)^t: each coordinate of x_i^t - v is at most (1 - c)^t times that of x_i^0 - v.""",
+    given={**GENERIC, "gamma^t >= c": _at_least_c},
+)  # fmt: skip
+def exponential_rate_repaired(e: Experiment) -> Margins:
+    """The literal run against (1 - c)^t, in fractions."""
+    v = _targets(e)
+    powers = np.concatenate([e.array([1]), np.cumprod(np.broadcast_to(1 - e.array(e.c), (len(e.states) - 1,)))])
+    room = powers[:, None, None] * np.abs(e.tokens - v) - np.abs(e.states - v)
+    return Margins(
+        "|x_i^t - v| <= (1 - c)^t |x_i^0 - v|", room.min(axis=2) / e.scale, e.times, 4 * (e.times + 2) * e.eps
+    )
+
+
+def _flow(given: dict[str, Any]) -> tuple[Hardmax, HardmaxFlow]:
+    return Hardmax(B=given["B"], ties="points"), HardmaxFlow()
+
+
+def _flows(rng: Rng, k: int) -> dict[str, Any]:
+    x, B = polytope(rng, k)
+    return {"tokens": x, "B": B, "until": pick(rng, (0.5, 3.0, 20.0))}
+
+
+FLOW = Setting({"tokens": ..., "B": None, "until": 5.0}, _flow, _flows)
+
+
+@FW.claim(
+    "ode", "Section 4", PROVED, FLOW,
+    """In a generic polytope the hardmax equation x_i' = argmax_{y in {x_j}} <B x_i, y> - x_i has exactly one solution,
+    x_i(t) = e^{-t} x_i^0 + (1 - e^{-t}) v, v the vertex of the cell of x_i^0; the Euler scheme with gamma = h/(1+h)
+    converges to it at order one.""",
+    given={"generic polytope": _generic},
+)  # fmt: skip
+def ode(e: Experiment) -> list[Margins]:
+    """The exact hardmax flow against the formula, and two Euler runs of the same law whose errors must halve."""
+    v, shrunk = _targets(e), np.exp(-e.times)[:, None, None]
+    errors = np.abs(e.states - (v + shrunk * (e.tokens - v))).max(axis=2) / e.scale
+    solution = Margins("x_i(t) = v + e^{-t} (x_i^0 - v)", -errors, e.times, 64 * EPS)
+    return [solution, _euler_order(e, v)]
+
+
+def _euler_order(e: Experiment, v: Numbers) -> Margins:
+    """Return by how much the errors at time 1 of 64 and of 128 Euler steps are in a ratio between 1.8 and 2.2."""
+    from attnflow.simulate import simulate
+
+    expected = v + np.exp(-1.0) * (e.tokens - v)
+    ends = [simulate(e.tokens, e.law, Layers(gamma=(1 / m) / (1 + 1 / m)), m).final for m in (64, 128)]
+    coarse, fine = (float(np.abs(end - expected).max()) for end in ends)
+    if coarse <= 64 * EPS * float(e.scale):
+        return once("Euler errors vanish", 0.0, time=e.horizon)
+    ratio = coarse / max(fine, 1e-300)
+    return once("Euler errors halve with the step", min(ratio - 1.8, 2.2 - ratio), time=e.horizon)

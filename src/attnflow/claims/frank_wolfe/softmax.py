@@ -1,0 +1,116 @@
+"""Softmax layers (SA_beta): collapse to one point, which need not be the origin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.frank_wolfe.paper import FW
+from attnflow.claims.hypotheses import depths
+from attnflow.claims.margins import Margins, once, smallest, stacked
+from attnflow.claims.samplers import Rng, around_origin, cloud, log_uniform, pick
+from attnflow.geometry.forms import EPS
+from attnflow.geometry.hull import Hull
+from attnflow.laws import Softmax
+from attnflow.motions import Layers
+
+
+def _softmax_layers(given: dict[str, Any]) -> tuple[Softmax, Layers]:
+    return Softmax(beta=given["beta"]), Layers(gamma=given["gamma"])
+
+
+def _softmax_clouds(rng: Rng, k: int) -> dict[str, Any]:
+    x = cloud(rng, k)
+    sign = -1.0 if k % 5 == 4 else 1.0
+    beta = sign * log_uniform(rng, 0.01, 3.0 if k % 2 else 1e4) / (float((x**2).sum(axis=1).max()) or 1.0)
+    return {"tokens": x, "beta": beta, "gamma": pick(rng, (1.0, 0.5, 0.1, "1 / (t + 2)")), "steps": 60}
+
+
+SOFTMAX = Setting({"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200}, _softmax_layers, _softmax_clouds)
+
+
+def _step_up_to_one(e: Experiment) -> Margins:
+    gammas = e.gammas.astype(float)
+    return Margins("0 < gamma^t <= 1", np.where(gammas <= 1, gammas, 1 - gammas), np.arange(len(gammas)), strict=True)
+
+
+def _diameters(states: Any) -> Any:
+    apart = states[:, :, None, :] - states[:, None, :, :]
+    return np.sqrt((apart**2).sum(axis=-1)).max(axis=(1, 2))
+
+
+@FW.claim(
+    "collapse", "Section 5", PROVED, SOFTMAX,
+    """Softmax layers with gamma in (0, 1] and any real beta converge to one point of the first hull:
+    diam(X^{t+1}) <= (1 - gamma sum_k min_i a_ik) diam(X^t), where the sum is at least e^{-2 |beta| R^2}.""",
+    given={"0 < gamma^t <= 1": _step_up_to_one},
+)  # fmt: skip
+def collapse(e: Experiment) -> list[Margins]:
+    """The diameter after every step against the contraction that the weights promise, and tokens against the hull."""
+    softmax = Softmax(beta=e.beta)
+    shared = np.array([softmax.weights(x, t).min(axis=0).sum() for t, x in enumerate(e.states[:-1])])
+    diameters = _diameters(e.states)
+    unit = float(e.scale)
+    room = (1 - e.gammas * shared) * diameters[:-1] - diameters[1:]
+    # A score is known up to a few roundings of its size, and a weight up to e to the power of that.
+    reach = np.abs(np.array([softmax.beta(t) if callable(softmax.beta) else softmax.beta for t in e.times[:-1]]))
+    blur = 32 * EPS * e.shape[0] * (1 + reach * unit**2 * e.shape[1])
+    inside = np.array([depths(e.states[0], x) for x in (e.states[1], e.states[-1])]) / unit
+    return [
+        Margins("diam shrinks by 1 - gamma sum_k min_i a_ik", room / unit, e.times[:-1], blur),
+        Margins("x_i^t in K^0", inside, e.times[[1, -1]], 1e-12),
+    ]
+
+
+def _around_origin(rng: Rng, k: int) -> dict[str, Any]:
+    x = around_origin(rng, k)
+    if np.linalg.matrix_rank(x - x[0]) < x.shape[1] or depths(x, np.zeros((1, x.shape[1])))[0] <= 0:
+        d = x.shape[1]
+        x = np.vstack([np.eye(d), -np.ones((1, d))]) + rng.uniform(-0.1, 0.1, (d + 1, d))
+    beta = log_uniform(rng, 0.01, 3.0) / float((x**2).sum(axis=1).max())
+    return {"tokens": x, "beta": beta, "gamma": pick(rng, (1.0, 0.5, 0.1)), "steps": 60}
+
+
+ORIGIN = Setting(
+    {"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200}, _softmax_layers, _around_origin, arithmetics=("ball",)
+)  # fmt: skip
+
+
+def _origin_inside(e: Experiment) -> Margins:
+    """0 is an interior point of the first hull."""
+    x = np.asarray(e.instance["tokens"], dtype=float)
+    depth = float(depths(x, np.zeros((1, x.shape[1])))[0]) / (float(np.abs(x).max()) or 1.0)
+    return once("0 in the interior of K^0", depth, 1e-12, strict=True)
+
+
+@FW.claim(
+    "collapse-to-origin", "abstract of the preprint", FALSE, ORIGIN,
+    "If 0 is an interior point of K^0, softmax layers with gamma in (0, 1] converge to the origin.",
+    given={"0 < gamma^t <= 1": _step_up_to_one, "0 in the interior of K^0": _origin_inside},
+    repair="collapse",
+)  # fmt: skip
+def collapse_to_origin(e: Experiment) -> list[Margins]:
+    """Whether 0 leaves the hull: hulls shrink, so the limit cannot be 0 from then on, by balls around the states.
+
+    The direction that separates the tokens from 0 comes from floats, its scores from balls. Where 0 stays in the hull
+    the claim holds only up to the last diameter.
+    """
+    values = [_origin_margin(e, x) for x in e.states]
+    size = float(np.abs(e.states[-1].astype(float)).max() / np.abs(e.tokens.astype(float)).max())
+    arrived = once("tokens within 1e-9 of 0 at the end", 1e-9 - size if size < 1e-9 else 0.0, 1.0 * (size >= 1e-9),
+                   time=e.times[-1], strict=True)  # fmt: skip
+    return [Margins("0 in K^t", stacked(values), e.times, 1e-12 * (e.eps > 0)), arrived]
+
+
+def _origin_margin(e: Experiment, x: Any) -> Any:
+    """Return the depth of 0 in the hull of a state, or minus the rigorous least score in a separating direction."""
+    plain = x.astype(float)
+    size = float(np.abs(plain).max()) or 1.0
+    depth = float(depths(plain, np.zeros((1, plain.shape[1])))[0]) / size
+    if depth >= 0:
+        return e.array(depth)[()]
+    u = np.asarray(Hull(plain).nearest(np.zeros(plain.shape[1])))
+    return -smallest(x @ e.array(u / np.linalg.norm(u) / size), axis=0)[()]

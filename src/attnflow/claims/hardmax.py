@@ -1,0 +1,294 @@
+"""Claims of *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
+
+z_i <- (z_i + alpha mean_{C_i} z_j) / (1 + alpha), C_i = {j : <A z_i, z_j> = max_l <A z_i, z_l>}, A symmetric positive
+definite (the parameter B). A token is a leader once C_i = {i}. All of it is rational: verdicts are proofs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.claims import exact
+from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.hypotheses import inclusion, positive_definite, quadratic
+from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, smallest
+from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
+from attnflow.claims.settled import Settled, settled, unknown
+from attnflow.geometry.forms import score_rounding
+from attnflow.inputs import number_at
+from attnflow.laws import Hardmax
+from attnflow.motions import Layers
+
+HARDMAX = Paper(
+    "hardmax",
+    "Alcalde, Fantuzzi, Zuazua",
+    "Clustering in pure-attention hardmax transformers and its role in sentiment analysis",
+    "2407.01602",
+)
+POSITIVE, DISTINCT, CONSTANT = "A > 0", "tokens distinct and not 0", "alpha is constant"
+
+
+def _transformer(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
+    return Hardmax(B=given["B"]), Layers(alpha=given["alpha"])
+
+
+def _sample(steps: int) -> Any:
+    def sample(rng: Rng, k: int) -> dict[str, Any]:
+        x = distinct(cloud(rng, k))
+        x = x[x.any(axis=1)] if x.any() else x + 1
+        alpha = pick(rng, (0.5, 1.0, 0.25, 2.0, 10.0, log_uniform(rng, 0.1, 10)))
+        return {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1]), "alpha": alpha, "steps": steps}
+
+    return sample
+
+
+LAYERS = Setting(
+    {"tokens": ..., "B": None, "alpha": 0.5, "steps": 30}, _transformer, _sample(12), arithmetics=("exact",)
+)
+LONG = Setting({"tokens": ..., "B": None, "alpha": 0.5, "steps": 60}, _transformer, _sample(40), arithmetics=("exact",))
+
+
+def largest_norm(e: Experiment) -> Any:
+    """Return R^2, the largest <A z_i, z_i> at the start; 1 if all tokens are 0."""
+    return quadratic(e.form(), e.tokens).max() or 1
+
+
+def rounding(e: Experiment) -> float:
+    """Return what differences of scores, over R^2, are known up to."""
+    if e.exact:
+        return 0.0
+    return float(score_rounding(e.form(), e.tokens, e.tokens).max()) / float(largest_norm(e))
+
+
+def scores(e: Experiment, x: Numbers) -> Numbers:
+    """Return s_ij = <A z_i, z_j> with the A of the instance."""
+    return x @ e.form().T @ x.T
+
+
+def leads(e: Experiment, x: Numbers) -> Numbers:
+    """Return s_ii - max_{j != i} s_ij over R^2: positive for a leader, C_i = {i}."""
+    s, n = scores(e, x), len(x)
+    if n == 1:
+        return np.ones(1)
+    rivals = s[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+    return (np.diagonal(s) - largest(rivals, axis=1)) / largest_norm(e)
+
+
+def _all_leads(e: Experiment) -> Numbers:
+    return np.array([leads(e, x) for x in e.states])
+
+
+def _distinct(e: Experiment) -> list[Margins]:
+    """Tokens are distinct, and none is 0."""
+    x, n = e.tokens / e.scale, len(e.tokens)
+    apart = np.abs(x[:, None] - x[None]).max(axis=2)[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+    found = [per_token("z_i != 0", np.abs(x).max(axis=1), strict=True)]
+    return [*found, per_token("z_i != z_j", smallest(apart, axis=1), strict=True)] if n > 1 else found
+
+
+def _constant(e: Experiment) -> Margins:
+    """The step does not vary, so that what remains of the run is known."""
+    return once("alpha is a number", -1.0 if callable(e.alpha) else 1.0)
+
+
+def shrinking_hull(e: Experiment) -> Margins:
+    """Return the depth of every token in the hull of the layer before."""
+    found = np.array([inclusion(e, old, new) for old, new in zip(e.states[:-1], e.states[1:], strict=True)])
+    spread = np.abs(e.tokens - e.tokens.mean(axis=0)).max() or 1
+    tol = 1024 * e.shape[1] * e.eps * float(e.scale / spread)
+    return Margins("z_i^{k+1} in K^k", found, np.arange(len(found)), tol)
+
+
+@HARDMAX.claim(
+    "hull", "Section 3", PROVED, LAYERS,
+    """The convex hull K^k of the tokens shrinks, K^{k+1} inside K^k; so it converges to a polytope with at most n
+    vertices.""",
+)  # fmt: skip
+def hull(e: Experiment) -> Margins:
+    """Every token after every layer against the hull before it, by linear programs in fractions."""
+    return shrinking_hull(e)
+
+
+def gains(e: Experiment) -> tuple[Numbers, Numbers]:
+    """Return (gain, step): the growth of |z_i|_A^2 in every layer, and |Delta_i|_A^2, both over R^2."""
+    A, unit = e.form(), largest_norm(e)
+    norms = quadratic(A, e.states)
+    return (norms[1:] - norms[:-1]) / unit, quadratic(A, e.states[1:] - e.states[:-1]) / unit
+
+
+@HARDMAX.claim(
+    "norms", "Section 3", PROVED, LAYERS,
+    """No token loses norm: |z_i^{k+1}|_A^2 >= |z_i^k|_A^2 + |Delta_i^k|_A^2 for the step Delta_i^k of every token and
+    layer, so the sum of |Delta_i^k|_A^2 over k is at most the total gain of |z_i|_A^2.""",
+    given={POSITIVE: positive_definite},
+)  # fmt: skip
+def norms(e: Experiment) -> list[Margins]:
+    """The gain of every token in every layer against its step, and the sums over the run, in fractions."""
+    gain, step = gains(e)
+    total = quadratic(e.form(), e.states[-1]) - quadratic(e.form(), e.states[0])
+    slack = total / largest_norm(e) - step.sum(axis=0)
+    last, tol = len(gain), 8 * rounding(e)
+    return [
+        Margins("|z_i^{k+1}|^2 >= |z_i^k|^2 + |Delta_i|^2", gain - step, np.arange(last), tol),
+        per_token("sum |Delta_i|^2 <= |z_i^k|^2 - |z_i^0|^2", slack, tol * last, time=last - 1),
+    ]
+
+
+@HARDMAX.claim(
+    "first-leaders", "Section 3", PROVED, LAYERS,
+    """If the tokens are distinct and not 0, every token of largest A-norm is a leader at layer 0: C_i = {i}, and it
+    rests.""",
+    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+)  # fmt: skip
+def first_leaders(e: Experiment) -> list[Margins]:
+    """The tokens of largest norm: their score with themselves against all others, and their first step."""
+    norms = quadratic(e.form(), e.tokens)
+    first = norms == norms.max()
+    step = quadratic(e.form(), e.states[1] - e.states[0]) / largest_norm(e)
+    return [
+        per_token("s_ii > s_ij", _only(first, leads(e, e.tokens)), rounding(e), strict=True),
+        per_token("a leader rests", -_only(first, step, 0), rounding(e) ** 2),
+    ]
+
+
+def _only(mask: NDArray[np.bool_], values: Numbers, otherwise: float = 1) -> Numbers:
+    """Return the values where the mask says so; elsewhere the statement says nothing and has slack."""
+    return np.where(mask, values, np.full(1, otherwise, dtype=values.dtype))
+
+
+@HARDMAX.claim(
+    "leaders-persist", "Section 3", PROVED, LAYERS,
+    """A leader, C_i = {i}, is one in all later layers and never moves (tokens distinct and not 0); others may become
+    leaders later.""",
+    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+)  # fmt: skip
+def leaders_persist(e: Experiment) -> list[Margins]:
+    """Every leader of every layer: its step, and whether it leads in the next layer."""
+    lead = _all_leads(e)
+    leader = (lead[:-1] > rounding(e)).astype(bool)
+    times = np.arange(len(leader))
+    step = quadratic(e.form(), e.states[1:] - e.states[:-1]) / largest_norm(e)
+    return [
+        Margins("a leader rests", -_only(leader, step, 0), times, rounding(e) ** 2),
+        Margins("a leader stays one", _only(leader, lead[1:]), times, rounding(e), strict=True),
+    ]
+
+
+def ends_in_S(e: Experiment, end: Settled | None) -> Margins:
+    """Return by how much the limits belong to S(K): |x|_A^2 - max_{y in K} <x, y>_A over R^2, never positive."""
+    if end is None:
+        return unknown("the limits are known")
+    s = scores(e, end.limits)
+    values = (np.diagonal(s) - largest(s, axis=1)) / largest_norm(e)
+    return per_token("|x|_A^2 = max_K <x, y>_A at the limit x", values, time=len(e.states) - 1)
+
+
+@HARDMAX.claim(
+    "limits", "Theorem 1.1", PROVED, LONG,
+    """Every token converges, to a point of the finite set S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2} of the
+    limit polytope K.""",
+    given={POSITIVE: positive_definite, CONSTANT: _constant},
+)  # fmt: skip
+def limits(e: Experiment) -> Margins:
+    """The limits, proved exactly once every token moves straight to tokens that rest, against the definition of S(K).
+
+    Until then the claim is undecided.
+    """
+    return ends_in_S(e, settled(e))
+
+
+def _corners(end: Settled) -> list[int]:
+    """Return for each vertex of the limit polytope the first token that tends to it."""
+    points = {tuple(v): i for i, v in reversed(list(enumerate(end.limits)))}
+    first = sorted(points.values())
+    return [i for i in first if _is_corner(end.limits, [j for j in first if j != i], i)]
+
+
+def _is_corner(points: Numbers, others: list[int], i: int) -> bool:
+    return not others or exact.separated(points[others], points[i]) is not None
+
+
+@HARDMAX.claim(
+    "vertices-in-finite-time", "Section 4", PROVED, LONG,
+    "Every vertex of the limit polytope is occupied by a token, exactly, after finitely many layers.",
+    given={POSITIVE: positive_definite, CONSTANT: _constant},
+)  # fmt: skip
+def vertices_in_finite_time(e: Experiment) -> list[Margins]:
+    """The vertices of the hull of the limits, proved exactly, against the tokens of the last layer."""
+    end = settled(e)
+    if end is None:
+        return [unknown("the limits are known")]
+    last = len(e.states) - 1
+    return [_occupied(e, end, i, last) for i in _corners(end)]
+
+
+def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
+    """Say whether a token sits at the limit of token i; it is refuted only if none that tends to it ever arrives."""
+    there = (end.limits == end.limits[i]).all(axis=1)
+    away = quadratic(e.form(), e.states[-1] - end.limits[i])[there].min() / largest_norm(e)
+    if away > 0 and not end.never[there].all():
+        return unknown("a vertex of the limit is occupied")
+    return once("a vertex of the limit is occupied", -away, time=last)
+
+
+@HARDMAX.claim(
+    "leaders-are-vertices", "after Section 4", DERIVED, LONG,
+    """A leader is a vertex of the hull of its layer and of all later ones; every vertex v of the limit polytope K is
+    occupied after finitely many layers and strictly owns its cell, <v, v>_A > <v, y>_A for all other y in K.""",
+    given={POSITIVE: positive_definite, DISTINCT: _distinct, CONSTANT: _constant},
+)  # fmt: skip
+def leaders_are_vertices(e: Experiment) -> list[Margins]:
+    """Leaders against the hull of the others by linear programs; the vertices of the limit as soon as it is proved."""
+    leader = np.logical_or.accumulate((_all_leads(e) > rounding(e)).astype(bool), axis=0)
+    found = np.array([_outside(e, x, rows) for x, rows in zip(e.states, leader, strict=True)])
+    tol = 1024 * e.shape[1] * e.eps * float(e.scale)
+    first = Margins("a leader is a vertex", found, np.arange(len(found)), tol, strict=True)
+    end = settled(e)
+    if end is None:
+        return [first, unknown("the limits are known")]
+    last, corners = len(e.states) - 1, _corners(end)
+    owns = leads(e, end.limits[corners])
+    strict = Margins("a vertex of the limit owns its cell", owns[None], np.array([last]), strict=True)
+    return [first, strict, *(_occupied(e, end, i, last) for i in corners)]
+
+
+def _outside(e: Experiment, x: Numbers, leader: NDArray[np.bool_]) -> Numbers:
+    """Return for each leader how far it is from the hull of the others; 1 for those that lead nobody."""
+    values = np.ones(len(x)) if not e.exact else exact.rational(np.ones(len(x)))
+    for i in np.flatnonzero(leader) if len(x) > 1 else []:
+        values[i] = -inclusion(e, np.delete(x, i, axis=0), x[i : i + 1])[0]
+    return values
+
+
+@HARDMAX.claim(
+    "follower-rate", "Section 3", PROVED, LAYERS,
+    """While C_i = {j} and token j is a leader at v, the distance shrinks by exactly 1/(1 + alpha) per layer,
+    z_i^{k+1} - v = (z_i^k - v)/(1 + alpha); so followers never arrive.""",
+    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+)  # fmt: skip
+def follower_rate(e: Experiment) -> list[Margins]:
+    """Every follower of a leader in every layer: its distance from the leader before and after, in fractions."""
+    shape = (len(e.states) - 1, len(e.tokens))
+    off, left = np.zeros(shape, dtype=e.tokens.dtype), np.ones(shape, dtype=e.tokens.dtype)
+    any_follower = False
+    for k, (x, y) in enumerate(zip(e.states[:-1], e.states[1:], strict=True)):
+        s = scores(e, x)
+        alone = (s == s.max(axis=1)[:, None]).sum(axis=1) == 1
+        j = s.argmax(axis=1)
+        follows = alone & alone[j] & (j[j] == j) & (j != np.arange(len(x)))
+        any_follower |= bool(follows.any())
+        alpha = exact.value_at(e.alpha, k) if e.exact else number_at(e.alpha, k, "alpha")
+        before, after = (x - x[j]) / e.scale, (y - x[j]) / e.scale
+        off[k] = _only(follows, np.abs(after - before / (1 + alpha)).max(axis=1), 0)
+        left[k] = _only(follows, np.abs(after).max(axis=1))
+    if not any_follower:
+        return [unknown("some token follows a leader")]
+    times = np.arange(shape[0])
+    return [
+        Margins("z_i^{k+1} - v = (z_i^k - v)/(1 + alpha)", -off, times, 8 * e.eps),
+        Margins("a follower has not arrived", left, times, 8 * e.eps, strict=True),
+    ]

@@ -1,0 +1,118 @@
+"""Hypotheses and quantities that claims of several papers share, each in every arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims import exact
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, Numbers, once, stacked
+from attnflow.geometry.forms import EPS
+from attnflow.geometry.hull import Hull
+from attnflow.inputs import Array
+
+
+def quadratic(form: Numbers, x: Numbers) -> Numbers:
+    """Return <B x, x> along the last axis."""
+    return ((x @ form.T) * x).sum(axis=-1)
+
+
+def squared_diameter(x: Numbers) -> Any:
+    """Return the largest squared distance between two tokens."""
+    apart = x[:, None, :] - x[None, :, :]
+    return (apart * apart).sum(axis=-1).max()
+
+
+def semidefinite_margin(e: Experiment, matrix: Numbers) -> tuple[Any, float]:
+    """Return (margin, tol) of M >= 0: the least eigenvalue over the largest modulus; the sign is exact in fractions."""
+    plain = matrix.astype(float)
+    size = float(np.abs(plain).max()) or 1.0
+    if (plain != plain.T).any():
+        return -float(np.abs(plain - plain.T).max()) / size, 1e-12 * (e.eps > 0)
+    least = float(np.linalg.eigvalsh(plain).min()) / size
+    if e.exact:
+        holds = exact.positive_semidefinite(matrix)
+        return Fraction(max(least, 0.0) if holds else min(least, -EPS)), 0.0
+    return least, 8 * len(plain) * EPS
+
+
+def positive_semidefinite(e: Experiment) -> Margins:
+    """B is symmetric and positive semidefinite at the start."""
+    return once("B >= 0", *semidefinite_margin(e, e.form()))
+
+
+def positive_definite(e: Experiment) -> Margins:
+    """B is symmetric and positive definite at the start."""
+    value, tol = semidefinite_margin(e, e.form())
+    return once("B > 0", value, max(tol, 8 * e.shape[1] * EPS), strict=True)
+
+
+def symmetric(e: Experiment) -> Margins:
+    """B is symmetric."""
+    B = e.form().astype(float)
+    return once("B = B^T", -float(np.abs(B - B.T).max()) / (float(np.abs(B).max()) or 1.0), 1e-12)
+
+
+def origin_depth(e: Experiment, x: Numbers) -> tuple[Any, float]:
+    """Return (margin, tol) of 0 in conv x: depth, or minus distance, over the size; its sign is exact in fractions."""
+    plain = x.astype(float)
+    size = float(np.abs(plain).max()) or 1.0
+    margin = float(depths(plain, np.zeros((1, plain.shape[1])))[0]) / size
+    if e.exact:
+        outside = exact.separated(x, exact.rational(np.zeros(x.shape[1]))) is not None
+        return Fraction(min(margin, -EPS) if outside else max(margin, 0.0)), 0.0
+    return margin, Hull(plain).tol / size
+
+
+def depths(x: Array, points: Array) -> Array:
+    """Return how deep points lie in conv x, or minus their distances from it; 0 within a flat hull.
+
+    >>> depths(np.array([[0.0], [4.0]]), np.array([[1.0], [6.0]]))
+    array([ 1., -2.])
+    """
+    body = Hull(x)
+    away = np.asarray(body.distance(points))
+    inside = np.zeros(len(points))
+    if body.dimension == x.shape[1]:
+        inside = np.maximum((body.offsets - points @ body.normals.T).min(axis=1), 0)
+    return np.where(away > body.tol, -away, inside)
+
+
+def inclusion(e: Experiment, old: Numbers, new: Numbers) -> Numbers:
+    """Return the depth of each new token in conv(old), over its size; in fractions the sign is exact."""
+    plain = old.astype(float)
+    size = float(np.abs(plain - plain.mean(axis=0)).max()) or 1.0
+    found = depths(plain, new.astype(float)) / size
+    if not e.exact:
+        return found
+    known = {tuple(x) for x in old}
+    return stacked(
+        [Fraction(m) if m > 1e-9 else _sign(old, x, m, known) for x, m in zip(new, found.tolist(), strict=True)]
+    )
+
+
+def _sign(old: Numbers, x: Numbers, margin: float, known: set[tuple[Any, ...]]) -> Fraction:
+    """Give a depth the sign that a linear program in fractions proves."""
+    if tuple(x) in known or exact.separated(old, x) is None:
+        return Fraction(max(margin, 0.0))
+    return Fraction(min(margin, -EPS))
+
+
+def origin_at_start(e: Experiment) -> Margins:
+    """0 lies in the hull of the tokens at the start."""
+    return once("0 in K^0", *origin_depth(e, e.tokens))
+
+
+def origin_always(e: Experiment) -> Margins:
+    """0 lies in the hull of the tokens at every step."""
+    found = [origin_depth(e, x) for x in e.states[:-1]]
+    return Margins("0 in K^s", stacked([v for v, _ in found]), e.times[:-1], np.array([tol for _, tol in found]))
+
+
+def step_in_unit_interval(e: Experiment) -> Margins:
+    """gamma^t lies strictly between 0 and 1."""
+    gammas = e.gammas
+    return Margins("0 < gamma^t < 1", np.minimum(gammas, 1 - gammas), np.arange(len(gammas)), 0.0, strict=True)

@@ -1,0 +1,130 @@
+"""Margins: by how much statements hold, at which times and for which tokens, in any arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Dimensionless margins of one statement: positive is slack, negative is failure.
+
+    `values` has shape (T,) or (T, n): one row for each of the `times`, one column per token. `tol` is the rounding
+    bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on; a `strict` one
+    holds beyond tol only, and what lies within tol is undecided. `what` is the statement in words, for sentences;
+    `level` is the confidence of margins that come from random draws.
+    """
+
+    what: str
+    values: Numbers
+    times: NDArray[Any]
+    tol: Any = 0.0
+    strict: bool = False
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.tol) == 1 and self.values.ndim == 2:  # one bound for each time
+            object.__setattr__(self, "tol", np.reshape(self.tol, (-1, 1)))
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Where the statement certainly fails."""
+        below = _truth(self.values < -self.tol)
+        if self.strict:
+            below |= _truth(self.tol == np.zeros(self.values.shape)) & _truth(self.values <= 0)
+        return below
+
+    @property
+    def held(self) -> NDArray[np.bool_]:
+        """Where the statement certainly holds."""
+        return _truth(self.values > self.tol if self.strict else self.values >= -self.tol)
+
+    def before(self, time: float) -> Margins:
+        """Return the margins at earlier times."""
+        kept = np.asarray(self.times) < time
+        tol = self.tol[kept] if np.ndim(self.tol) and len(self.tol) == len(kept) else self.tol
+        return replace(self, values=self.values[kept], times=self.times[kept], tol=tol)
+
+    def first(self, mask: NDArray[np.bool_]) -> tuple[Any, int | None]:
+        """Return the time and the token of the first entry of a mask."""
+        place = tuple(int(k) for k in np.argwhere(mask)[0])
+        time = self.times[place[0]]
+        return (time.item() if isinstance(time, np.generic) else time), (place[1] if len(place) > 1 else None)
+
+    def at(self, mask: NDArray[np.bool_]) -> float:
+        """Return the value at the first entry of a mask."""
+        return float(self.values[tuple(np.argwhere(mask)[0])])
+
+    @property
+    def worst(self) -> float:
+        """The smallest margin; infinite if there is none."""
+        return min((float(value) for value in self.values.ravel()), default=np.inf)
+
+    def blurred(self, other: Margins) -> Margins:
+        """Return these margins with twice the difference from another computation of them added to their tol."""
+        difference = np.abs(np.asarray(self.values, dtype=float) - np.asarray(other.values, dtype=float))
+        return replace(self, tol=self.tol + 2 * difference)
+
+
+def _truth(mask: Any) -> NDArray[np.bool_]:
+    return np.asarray(mask, dtype=bool)
+
+
+def once(what: str, value: Any, tol: Any = 0.0, *, time: float = 0, strict: bool = False) -> Margins:
+    """Return one margin, by default at the start.
+
+    >>> once("1 < 2", 1.0, strict=True).held
+    array([ True])
+    """
+    return Margins(what, stacked([value]), np.array([time]), tol, strict)
+
+
+def per_token(what: str, values: ArrayLike, tol: Any = 0.0, *, time: float = 0, strict: bool = False) -> Margins:
+    """Return one margin per token, all at one time; tol may be one for each."""
+    room = np.asarray(tol)[None] if np.ndim(tol) else tol
+    return Margins(what, np.asarray(values)[None], np.array([time]), room, strict)
+
+
+def objects(items: Iterable[Any], shape: tuple[int, ...]) -> Numbers:
+    """Return an array of such items as they are: fractions or balls.
+
+    >>> from fractions import Fraction
+    >>> objects([Fraction(1, 2)], (1,)).tolist()
+    [Fraction(1, 2)]
+    """
+    boxed = np.empty(shape, dtype=object)
+    for place, item in zip(np.ndindex(shape), items, strict=True):
+        boxed[place] = item
+    return boxed
+
+
+def stacked(values: Sequence[Any]) -> Numbers:
+    """Return a vector of numbers: float64, or objects if they are fractions or balls."""
+    if all(isinstance(value, float | int | np.generic) for value in values):
+        return np.array(values, dtype=np.float64)
+    return objects(values, (len(values),))
+
+
+def largest(values: Numbers, axis: int) -> Numbers:
+    """Return the maximum along an axis: rigorous for balls, whose comparisons may be undecided."""
+    return _extremum(values, axis, np.max, "max")
+
+
+def smallest(values: Numbers, axis: int) -> Numbers:
+    """Return the minimum along an axis: rigorous for balls, whose comparisons may be undecided."""
+    return _extremum(values, axis, np.min, "min")
+
+
+def _extremum(values: Numbers, axis: int, plain: Callable[..., Any], ball: str) -> Numbers:
+    first = values.flat[0] if values.size else 0.0
+    if not hasattr(first, "mid"):
+        return np.asarray(plain(values, axis=axis))
+    pick = np.frompyfunc(lambda a, b: getattr(a, ball)(b), 2, 1)
+    return np.asarray(pick.reduce(values, axis=axis))

@@ -1,0 +1,213 @@
+"""Attack a claim: sample, descend on the margin, extend the horizon, confirm, shrink, prove."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.check import decide, read
+from attnflow.claims.claim import Claim, get
+from attnflow.claims.experiment import RTOL
+from attnflow.claims.shrink import HORIZONS, shrink
+from attnflow.claims.verdict import HOLDS, UNDECIDED, VIOLATED, Verdict
+from attnflow.claims.witness import Witness
+from attnflow.inputs import Array, InputError, number, whole
+
+Instance = dict[str, Any]
+
+EVALUATIONS = 1000
+ROUND = 16  # samples between two local searches
+DESCENT = 40  # evaluations of one local search
+DOUBLINGS = 6
+SHRINKING = 150  # evaluations to make a witness small
+SCALARS = ("beta", "delta", "eps")
+
+
+class _Spent(Exception):
+    """The evaluations or the seconds are used up."""
+
+
+def search(id: str, seconds: float | None = None, evaluations: int | None = None, seed: int = 0) -> Witness | None:
+    """Look for a counterexample to a claim; return it, small and confirmed, or None.
+
+    Rounds of samples of every kind; from the closest ones a Nelder-Mead descent on the margin, and horizons doubled up
+    to 64 times. A violation counts if it is proved in fractions or balls, or if it survives twice the horizon and a
+    tenth of the tolerance (for random claims: fresh seeds). The witness is then made small: few tokens, small
+    rationals.
+
+    Parameters
+    ----------
+    seconds
+        A cap on the time, for reports; without it the result depends on nothing but the seed and `evaluations`.
+    evaluations
+        How many instances to check at most, 1000 by default.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> witness = af.search("fw/own-cell", evaluations=200, seed=0)
+    >>> witness.verdict.outcome, witness.exact
+    ('violated', True)
+    """
+    claim = get(id)
+    limit = EVALUATIONS if evaluations is None else whole(evaluations, "evaluations", least=1)
+    until = None if seconds is None else time.monotonic() + number(seconds, "seconds", above=0.0)
+    return _Attack(claim, limit, until, whole(seed, "seed", least=0)).run()
+
+
+class _Attack:
+    """One search: the claim, what is left of its budget, and where its random numbers come from."""
+
+    def __init__(self, claim: Claim, limit: int, until: float | None, seed: int) -> None:
+        self.claim, self.limit, self.until, self.seed = claim, limit, until, seed
+        self.used = 0
+
+    def run(self) -> Witness | None:
+        try:
+            for start in range(0, self.limit, ROUND):
+                if (witness := self._round(start)) is not None:
+                    return witness
+        except _Spent:
+            pass
+        return None
+
+    def _round(self, start: int) -> Witness | None:
+        """Sample, then push the closest sample over the edge."""
+        found: list[tuple[float, int, Instance]] = []
+        for k in range(start, start + ROUND):
+            instance = self._sample(k)
+            verdict = self._verdict(instance)
+            if (witness := self._settle(instance, verdict)) is not None:
+                return witness
+            if verdict.outcome in (HOLDS, UNDECIDED):
+                found.append((verdict.margin, k, instance))
+        for _, k, instance in sorted(found, key=lambda entry: entry[:2])[:2]:
+            for attempt in (self._further(instance), self._descended(instance, k)):
+                if attempt is not None:
+                    return attempt
+        return None
+
+    def _sample(self, k: int) -> Instance:
+        drawn = self.claim.setting.sample(np.random.default_rng([self.seed, k]), k)
+        return read(self.claim, drawn, self.seed)
+
+    def _verdict(self, instance: Instance, rtol: float = RTOL) -> Verdict:
+        if self.used >= self.limit or (self.until is not None and time.monotonic() > self.until):
+            raise _Spent
+        self.used += 1
+        return decide(self.claim, instance, rtol=rtol)
+
+    def _further(self, instance: Instance) -> Witness | None:
+        """Double the horizon again and again."""
+        for doublings in range(1, DOUBLINGS + 1):
+            longer = _longer(instance, 2**doublings)
+            if longer is None:
+                return None
+            if (witness := self._settle(longer, self._verdict(longer))) is not None:
+                return witness
+        return None
+
+    def _descended(self, instance: Instance, k: int) -> Witness | None:
+        """Minimise the margin over tokens and scalars by the simplex method of Nelder and Mead."""
+        from scipy.optimize import minimize
+
+        numbers = _numbers(instance)
+        if numbers is None:
+            return None
+        best: list[tuple[Instance, Verdict]] = []
+
+        def margin(theta: Array) -> float:
+            moved = _moved(instance, theta)
+            try:
+                verdict = self._verdict(moved)
+            except InputError:
+                return 1e6
+            if verdict.outcome == VIOLATED:
+                best.append((moved, verdict))
+                raise StopIteration
+            return verdict.margin if verdict.outcome in (HOLDS, UNDECIDED) else 1e3 - verdict.margin
+
+        try:
+            minimize(
+                margin, numbers, method="Nelder-Mead", options={"maxfev": DESCENT, "initial_simplex": _simplex(numbers)}
+            )
+        except StopIteration:
+            return self._settle(*best[-1])
+        return None
+
+    def _settle(self, instance: Instance, verdict: Verdict) -> Witness | None:
+        """Return a confirmed and shrunk witness if the verdict is a violation."""
+        if verdict.outcome != VIOLATED or not self._survives(instance, verdict):
+            return None
+        small, smaller = shrink(instance, verdict, self._still(verdict))
+        if small is not instance and not self._survives(small, smaller):
+            small, smaller = instance, verdict
+        return Witness(self.claim.id, small, smaller, self.used)
+
+    def _still(self, first: Verdict) -> Any:
+        """Return the test that shrinking asks: a violation certified as the first was."""
+        end = self.used + SHRINKING
+
+        def violates(instance: Instance) -> Verdict | None:
+            if self.used >= end or (self.until is not None and time.monotonic() > self.until):
+                return None
+            self.used += 1
+            verdict = decide(self.claim, read(self.claim, instance))
+            return verdict if verdict.outcome == VIOLATED and verdict.certified == first.certified else None
+
+        return violates
+
+    def _survives(self, instance: Instance, verdict: Verdict) -> bool:
+        """Say whether a violation is proved, or survives fresh seeds, twice the horizon, a tenth of the tolerance."""
+        if "C" in instance and not self._grows(instance):
+            return False
+        if verdict.certified in ("exact", "ball"):
+            return True
+        if verdict.certified == "statistical":
+            again = [{**instance, "seed": instance["seed"] + shift} for shift in (1, 2)]
+            return all(decide(self.claim, other).outcome == VIOLATED for other in again)
+        longer = _longer(instance, 2) or instance
+        return all(
+            decide(self.claim, other, rtol=rtol).outcome == VIOLATED
+            for other, rtol in ((longer, RTOL), (instance, RTOL / 10))
+        )
+
+    def _grows(self, instance: Instance) -> bool:
+        """Say whether samples also violate the claim with twice and four times the constant: no constant serves."""
+        for factor in (2, 4):
+            larger = ({**self._sample(k), "C": factor * instance["C"]} for k in range(10 * ROUND))
+            if not any(decide(self.claim, other).outcome == VIOLATED for other in larger):
+                return False
+        return True
+
+
+def _longer(instance: Instance, factor: int) -> Instance | None:
+    name = next((name for name in HORIZONS if name in instance), None)
+    return None if name is None else {**instance, name: factor * instance[name]}
+
+
+def _numbers(instance: Instance) -> Array | None:
+    """Return what the optimiser may vary: the tokens over their size, and the logarithms of positive scalars."""
+    if "tokens" not in instance or "symmetry" in instance:
+        return None
+    x = instance["tokens"]
+    scalars = [np.log(instance[name]) for name in SCALARS if _positive(instance.get(name))]
+    return np.concatenate([(x / (np.abs(x).max() or 1.0)).ravel(), scalars])
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
+def _simplex(numbers: Array) -> Array:
+    """Return a simplex of edge .2 around the numbers."""
+    return np.vstack([numbers, numbers + 0.2 * np.eye(len(numbers))])
+
+
+def _moved(instance: Instance, theta: Array) -> Instance:
+    x = instance["tokens"]
+    moved = {**instance, "tokens": (np.abs(x).max() or 1.0) * theta[: x.size].reshape(x.shape)}
+    names = [name for name in SCALARS if _positive(instance.get(name))]
+    return moved | {name: float(np.exp(v)) for name, v in zip(names, theta[x.size :], strict=True)}

@@ -1,0 +1,215 @@
+"""What layers do for ever after: limits and periodic orbits of hardmax and localmax, proved in fractions.
+
+A finite run says nothing about a limit unless the motion that remains is known. Here it is known exactly: as long as
+nobody changes whom it listens to the layers are linear, and it is proved that nobody ever will.
+
+- Straight lines, for hardmax and for a delta that vanishes: every token hears only tokens that rest, so it moves
+  straight to their mean; no other token ever scores as high.
+- Unchanging neighbours, for a constant delta > 0: z <- W z with W row-stochastic, so that the distances of all tokens
+  from their limits never exceed those of today; scores within these distances leave every neighbourhood as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.claims import exact
+from attnflow.claims.exact import Rationals
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, Numbers, once
+from attnflow.laws import Hardmax, Law, Localmax
+from attnflow.motions import Layers, Motion
+
+Neighbours = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The limits (n, d) of the tokens, and which of them certainly `never` arrive there."""
+
+    limits: Rationals
+    never: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """The sequence first ratio^t: summable, in closed form.
+
+    >>> Geometric(0.5, 0.25)(1), Geometric(0.5, 0.25)(Fraction(2))
+    (0.125, Fraction(1, 32))
+    """
+
+    first: float
+    ratio: float
+
+    def __call__(self, t: Any) -> Any:
+        """Return its value at step t: a fraction if t is one."""
+        if isinstance(t, Fraction):
+            return Fraction(self.first) * Fraction(self.ratio) ** int(t)
+        return self.first * self.ratio**t
+
+
+def unknown(what: str) -> Margins:
+    """Return the margin of a statement that the horizon does not decide."""
+    return once(what, 0.0, 1.0, strict=True)
+
+
+def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
+    """Return whom each token listens to at step t under the law of the experiment."""
+    if e.exact:
+        return exact.neighbours(e.law, x, 1, t)
+    return [np.flatnonzero(row).tolist() for row in e.law.weights(x, t) > 0]
+
+
+def settled(e: Experiment) -> Settled | None:
+    """Return the limits of all tokens, proved from the last state of an exact run; None where no argument closes."""
+    gamma, B = _constant_step(e.motion), getattr(e.law, "B", None)
+    if not e.exact or gamma is None or gamma == 1 or callable(B):
+        return None
+    x, t = e.states[-1], len(e.states) - 1
+    form = exact.rational(np.eye(x.shape[1])) if B is None else exact.rational(B)
+    rows = heard(e, x, t)
+    if (tail := _tail(e.law, t)) is not None:
+        delta, ratio = tail
+        return _straight(x, rows, form, _allowance(e.law, delta, x, form)) if ratio <= 1 - gamma else None
+    if isinstance(e.law, Localmax) and not callable(e.law.delta):
+        return _unchanging(e.law, x, rows, form, gamma)
+    return None
+
+
+def _constant_step(motion: Motion) -> Fraction | None:
+    if not isinstance(motion, Layers) or motion.V is not None or callable(motion.gamma) or callable(motion.alpha):
+        return None
+    return exact.step_size(motion, 0)
+
+
+def _tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
+    """Return (delta, ratio) with delta(t + s) <= delta ratio^s, where such a bound is known."""
+    if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not callable(law.delta) and law.delta == 0):
+        return Fraction(0), Fraction(0)
+    if isinstance(law, Localmax) and isinstance(law.delta, Geometric):
+        return law.delta(Fraction(t)), Fraction(law.delta.ratio)
+    return None
+
+
+def _allowance(law: Law, delta: Fraction, x: Rationals, form: Rationals) -> Fraction:
+    """Return how far below the top score a token may listen, at most; top scores of the hull are those of its tokens."""
+    relative = isinstance(law, Localmax) and law.threshold == "relative"
+    return delta * np.abs(x @ form.T @ x.T).max() if relative else delta
+
+
+def means(x: Rationals, rows: Neighbours) -> Rationals:
+    """Return the mean of the neighbours of each token."""
+    return np.array([x[row].sum(axis=0) / Fraction(len(row)) for row in rows], dtype=object)
+
+
+def _straight(x: Rationals, rows: Neighbours, form: Rationals, delta: Fraction) -> Settled | None:
+    """Prove that z_i = m_i + u (x_i - m_i), u = (1 - gamma)^s for ever, m_i the mean of today's neighbours."""
+    m = means(x, rows)
+    arm = x - m
+    moving = (arm != 0).any(axis=1)
+    if any(moving[j] for row in rows for j in row):
+        return None
+    for i, row in enumerate(rows):
+        now, last, turn = form @ x[i], form @ m[i], form @ arm[i]
+        p = x[row[0]]
+        if any(now @ (x[j] - p) != 0 or last @ (x[j] - p) != 0 for j in row):
+            return None  # a tie that will not last
+        for k in set(range(len(x))) - set(row):
+            gap = (last @ (p - m[k]), turn @ (p - m[k]) - last @ arm[k], -(turn @ arm[k]))
+            if not _stays_above(gap, delta):
+                return None
+    return Settled(m, moving)
+
+
+def _stays_above(c: tuple[Any, Any, Any], delta: Fraction) -> bool:
+    """Say whether c_0 + c_1 u + c_2 u^2 > delta u for 0 < u <= 1, by its Bernstein coefficients."""
+    return bool(c[0] >= 0 and 2 * c[0] + c[1] >= delta and c[0] + c[1] + c[2] > delta)
+
+
+def _unchanging(law: Localmax, x: Rationals, rows: Neighbours, form: Rationals, gamma: Fraction) -> Settled | None:
+    """Prove that all neighbourhoods stay as they are while z <- W z takes every token to its limit."""
+    limits = limit(step_matrix(rows, gamma), x)
+    away = np.abs(x - limits).max(axis=0)  # in each coordinate; never larger later, since W is row-stochastic
+    scores, delta = limits @ form.T @ limits.T, exact.value_at(law.delta, 0)
+    top = scores.max(axis=1)
+    relative = law.threshold == "relative"
+    above = scores - (top - (delta * np.abs(top) if relative else delta))[:, None]
+    change = (
+        (np.abs(limits @ form.T) @ away)[:, None] + np.abs(limits @ form) @ away + away @ np.abs(form) @ away
+    ).max() * (2 + delta * relative)
+    listens = np.array([[j in row for j in range(len(x))] for row in rows])
+    sure = np.where(listens, above > change, above < -change)
+    if not sure.astype(bool).all() and away.any():
+        return None
+    shrinking = [all(rows[j] == row for j in row) for row in rows]
+    return Settled(limits, (x != limits).any(axis=1) & np.array(shrinking))
+
+
+def step_matrix(rows: Neighbours, gamma: Fraction) -> Rationals:
+    """Return W = (1 - gamma) I + gamma P, P the uniform weights on the neighbours."""
+    W = (1 - gamma) * exact.rational(np.eye(len(rows)))
+    for i, row in enumerate(rows):
+        W[i, row] = W[i, row] + gamma / len(row)
+    return W
+
+
+def closed_groups(rows: Neighbours) -> list[list[int]]:
+    """Return the smallest sets of tokens that listen to nobody else, in the order of their first members.
+
+    >>> closed_groups([[0], [0, 1], [2, 3], [2, 3]])
+    [[0], [2, 3]]
+    """
+    reach = [{i, *row} for i, row in enumerate(rows)]
+    for _ in rows:
+        reach = [set().union(*(reach[j] for j in reached)) for reached in reach]
+    last = [i for i, reached in enumerate(reach) if all(i in reach[j] for j in reached)]
+    return sorted({tuple(sorted(reach[i])): sorted(reach[i]) for i in last}.values())
+
+
+def limit(W: Rationals, x: Rationals) -> Rationals:
+    """Return lim W^k x for a row-stochastic W with a positive diagonal.
+
+    Closed groups go to their stationary mean; the others to the mean of what they are absorbed by.
+
+    >>> from attnflow.claims.exact import rational
+    >>> W = rational([[1, 0, 0], [0, 1, 0], [0.25, 0.25, 0.5]])
+    >>> limit(W, rational([[1], [-3], [7]])).ravel().tolist()
+    [Fraction(1, 1), Fraction(-3, 1), Fraction(-1, 1)]
+    """
+    n = len(W)
+    found, one = np.empty(x.shape, dtype=object), exact.rational(np.eye(n))
+    groups = closed_groups([np.flatnonzero(row != 0).tolist() for row in W])
+    for group in groups:
+        # pi (W - I) = 0 with sum pi = 1 in the place of one of the equations
+        system = (W - one)[np.ix_(group, group)].T
+        system[-1] = Fraction(1)
+        pi = exact.solve(system, one[np.ix_(group, group)][:, -1:])
+        found[group] = (pi.T @ x[group])[0]
+    kept = sorted(i for group in groups for i in group)
+    rest = [i for i in range(n) if i not in kept]
+    if rest:
+        found[rest] = exact.solve((one - W)[np.ix_(rest, rest)], W[np.ix_(rest, kept)] @ found[kept])
+    return found
+
+
+def orbit(e: Experiment, period: int) -> Rationals | None:
+    """Return the periodic orbit (period + 1, n, d) that an exact run tends to; None if replaying it does not close it.
+
+    The law must have this period in time. The orbit is the fixed point of the last whole period, solved over the
+    rationals from its neighbourhoods, and verified by a replay from the solution.
+    """
+    turns, gamma = (len(e.states) - 1) // period, _constant_step(e.motion)
+    if not e.exact or turns == 0 or gamma is None or gamma == 1:
+        return None
+    start = (turns - 1) * period
+    W = exact.rational(np.eye(e.shape[0]))
+    for t in range(start, start + period):
+        W = step_matrix(heard(e, e.states[t], t), gamma) @ W
+    states = exact.replay(limit(W, e.states[start]), e.law, e.motion, period)
+    return states if (states[0] == states[-1]).all() else None

@@ -1,0 +1,110 @@
+"""Make a counterexample small: few tokens, small rationals, plain forms, a short horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.verdict import Verdict
+from attnflow.inputs import Array, InputError
+
+Instance = dict[str, Any]
+Violates = Callable[[Instance], Verdict | None]
+
+HORIZONS = ("steps", "until")
+LATTICES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+
+
+def shrink(instance: Instance, verdict: Verdict, violates: Violates) -> tuple[Instance, Verdict]:
+    """Return a smaller instance that still violates the claim, with its verdict.
+
+    `violates(instance)` returns the verdict if it is a violation as well certified as the first, else None. Every
+    proposal is tried in turn and kept if it violates: the result depends on nothing else.
+    """
+    for propose in (
+        _fewer_tokens,
+        _fewer_dimensions,
+        _simple_forms,
+        _lattice_tokens,
+        _round_numbers,
+        _fewer_tokens,
+        _shorter,
+    ):
+        progress = True
+        while progress:
+            progress = False
+            for smaller in propose(instance, verdict):
+                try:
+                    found = violates(smaller)
+                except InputError:
+                    found = None
+                if found is not None:
+                    instance, verdict, progress = smaller, found, propose in (_fewer_tokens, _fewer_dimensions)
+                    break
+    return instance, verdict
+
+
+def _fewer_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    x = instance.get("tokens")
+    if x is not None and "symmetry" not in instance:
+        for i in range(len(x) if len(x) > 2 else 0):
+            yield {**instance, "tokens": np.delete(x, i, axis=0)}
+
+
+def _fewer_dimensions(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    x = instance.get("tokens")
+    if x is None or "symmetry" in instance or any(callable(instance.get(name)) for name in ("B", "V")):
+        return
+    for k in range(x.shape[1] if x.shape[1] > 1 else 0):
+        forms = {
+            name: np.delete(np.delete(instance[name], k, axis=0), k, axis=1)
+            for name in ("B", "V")
+            if instance.get(name) is not None
+        }
+        yield {**instance, "tokens": np.delete(x, k, axis=1), **forms}
+
+
+def _simple_forms(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    for name in ("B", "V"):
+        M = instance.get(name)
+        if M is None or callable(M):
+            continue
+        if name == "B":
+            yield {**instance, name: None}
+        yield {**instance, name: np.diag(np.diag(M).round())}
+        for digits in range(4):
+            yield {**instance, name: np.round(M, digits)}
+
+
+def _lattice_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    """Propose tokens with small integer coordinates, then with few binary digits at their own scale."""
+    x = instance.get("tokens")
+    if x is None:
+        return
+    size = float(np.abs(x).max()) or 1.0
+    yield from ({**instance, "tokens": _whole(x / size * m)} for m in LATTICES)
+    unit = 2.0 ** np.floor(np.log2(size))
+    yield from ({**instance, "tokens": _whole(x / unit * m) / m * unit} for m in (1, 2, 4, 8, 16, 64, 256, 4096))
+
+
+def _whole(x: Array) -> Array:
+    return np.round(x) + 0.0
+
+
+def _round_numbers(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    for name, value in instance.items():
+        if isinstance(value, float) and name not in HORIZONS:
+            for digits in (1, 2):
+                rounded = float(f"{value:.{digits}g}")
+                if rounded != value:
+                    yield {**instance, name: rounded}
+
+
+def _shorter(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
+    """Propose to stop just after the first failure."""
+    if "steps" in instance and verdict.where is not None:
+        first = int(verdict.where[0]) + 1
+        if 1 <= first < instance["steps"]:
+            yield {**instance, "steps": first}

@@ -1,0 +1,35 @@
+"""What a check says, and how it is decided from margins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HOLDS, VIOLATED, NOT_MET, UNDECIDED = OUTCOMES = ("holds", "violated", "hypotheses not met", "undecided")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says of a claim on an instance.
+
+    `outcome` is one of "holds", "violated", "hypotheses not met", "undecided"; `margin` is dimensionless, positive is
+    slack; `where` is the (step or time, token or None) of the first failure, or of nothing; `certified` is how:
+    "exact" in rational arithmetic, "ball" in rigorous interval arithmetic, "statistical" with its level in `because`,
+    "float" with the error from a rerun at a tighter tolerance; `because` is one sentence. `instance` replays it with
+    `check(claim, **instance)`, and `tried` counts the instances behind the verdict.
+    """
+
+    outcome: str
+    margin: float
+    where: tuple[Any, int | None] | None
+    certified: str
+    because: str
+    claim: str = ""
+    instance: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tried: int = 1
+    level: float | None = None
+
+    def __bool__(self) -> bool:
+        """A verdict is true when the claim holds."""
+        return self.outcome == HOLDS

@@ -1,0 +1,54 @@
+"""Counterexamples that were found, as data and as a snippet of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.verdict import Verdict
+from attnflow.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A counterexample: `check(claim, **instance)` returns `verdict`, and `exact` says if it is proved in fractions."""
+
+    claim: str
+    instance: Mapping[str, Any]
+    verdict: Verdict
+    evaluations: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the violation is a proof in rational arithmetic."""
+        return self.verdict.certified == "exact"
+
+    @property
+    def snippet(self) -> str:
+        """Python that replays it."""
+        arguments = ", ".join(f"{name}={value!r}" for name, value in plain(self.instance).items() if value is not None)
+        return f'import attnflow as af\n\nprint(af.check("{self.claim}", {arguments}))'
+
+
+def plain(instance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an instance as plain data: numbers, strings, lists and dictionaries.
+
+    >>> plain({"tokens": np.eye(2), "gamma": Schedule("1 / (t + 2)")})
+    {'tokens': [[1.0, 0.0], [0.0, 1.0]], 'gamma': '1 / (t + 2)'}
+    """
+    return {name: _plain(value) for name, value in instance.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Schedule):
+        return value.text
+    if isinstance(value, Mapping):
+        return plain(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return repr(value) if callable(value) else value
