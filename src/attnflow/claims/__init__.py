@@ -5,7 +5,7 @@
 'violated'
 """
 
-from attnflow.claims import emergence, frank_wolfe
+from attnflow.claims import emergence, frank_wolfe, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.search import search
@@ -24,4 +24,5 @@ __all__ = [
     "frank_wolfe",
     "get",
     "search",
+    "sphere",
 ]

@@ -95,7 +95,7 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
 
 
 def _cloud(value: Any, name: str) -> Any:
-    return cloud(value, name)
+    return None if value is None else cloud(value, name)
 
 
 def _matrix(value: Any, name: str) -> Any:
@@ -187,7 +187,8 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
         where = first.first(~first.held) if unsure else None
         return _verdict(claim, e, UNDECIDED, first.worst, where, first)
     closest = min(conclusions, key=lambda m: m.worst)
-    return _verdict(claim, e, HOLDS, closest.worst, None, closest)
+    level = min((m.level for m in conclusions if m.level is not None), default=None)
+    return _verdict(claim, e, HOLDS, closest.worst, None, replace(closest, level=level))
 
 
 def _margins(statement: Statement, e: Experiment) -> list[Margins]:

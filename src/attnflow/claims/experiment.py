@@ -71,7 +71,8 @@ class Experiment:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of tokens and dimension."""
-        n, d = np.shape(self.instance.get("tokens", [[0.0]]))
+        given = self.instance.get("tokens")
+        n, d = (1, 1) if given is None else np.shape(given)
         return n, d
 
     def form(self, t: int = 0) -> Numbers:

@@ -19,7 +19,7 @@ from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, 
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled, unknown
 from attnflow.geometry.forms import score_rounding
-from attnflow.inputs import number_at
+from attnflow.inputs import Array, number_at
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
 
@@ -98,13 +98,19 @@ def _constant(e: Experiment) -> Margins:
 def shrinking_hull(e: Experiment) -> Margins:
     """Return the depth of every token in the hull of the layer before."""
     found = np.array([inclusion(e, old, new) for old, new in zip(e.states[:-1], e.states[1:], strict=True)])
-    spread = np.abs(e.tokens - e.tokens.mean(axis=0)).max() or 1
-    tol = 1024 * e.shape[1] * e.eps * float(e.scale / spread)
-    return Margins("z_i^{k+1} in K^k", found, np.arange(len(found)), tol)
+    return Margins("z_i^{k+1} in K^k", found, np.arange(len(found)), hull_rounding(e)[:-1])
+
+
+def hull_rounding(e: Experiment) -> Array:
+    """Return what depths in the hull of each state, over its size, are known up to: a column."""
+    states = e.states.astype(float)
+    spread = np.abs(states - states.mean(axis=1, keepdims=True)).max(axis=(1, 2))
+    tol: Array = 1024 * e.shape[1] * e.eps * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]
+    return tol
 
 
 @HARDMAX.claim(
-    "hull", "Section 3", PROVED, LAYERS,
+    "hull", "on the way to the main theorem", PROVED, LAYERS,
     """The convex hull K^k of the tokens shrinks, K^{k+1} inside K^k; so it converges to a polytope with at most n
     vertices.""",
 )  # fmt: skip
@@ -121,7 +127,7 @@ def gains(e: Experiment) -> tuple[Numbers, Numbers]:
 
 
 @HARDMAX.claim(
-    "norms", "Section 3", PROVED, LAYERS,
+    "norms", "on the way to the main theorem", PROVED, LAYERS,
     """No token loses norm: |z_i^{k+1}|_A^2 >= |z_i^k|_A^2 + |Delta_i^k|_A^2 for the step Delta_i^k of every token and
     layer, so the sum of |Delta_i^k|_A^2 over k is at most the total gain of |z_i|_A^2.""",
     given={POSITIVE: positive_definite},
@@ -139,7 +145,7 @@ def norms(e: Experiment) -> list[Margins]:
 
 
 @HARDMAX.claim(
-    "first-leaders", "Section 3", PROVED, LAYERS,
+    "first-leaders", "on the way to the main theorem", PROVED, LAYERS,
     """If the tokens are distinct and not 0, every token of largest A-norm is a leader at layer 0: C_i = {i}, and it
     rests.""",
     given={POSITIVE: positive_definite, DISTINCT: _distinct},
@@ -161,7 +167,7 @@ def _only(mask: NDArray[np.bool_], values: Numbers, otherwise: float = 1) -> Num
 
 
 @HARDMAX.claim(
-    "leaders-persist", "Section 3", PROVED, LAYERS,
+    "leaders-persist", "on the way to the main theorem", PROVED, LAYERS,
     """A leader, C_i = {i}, is one in all later layers and never moves (tokens distinct and not 0); others may become
     leaders later.""",
     given={POSITIVE: positive_definite, DISTINCT: _distinct},
@@ -181,14 +187,14 @@ def leaders_persist(e: Experiment) -> list[Margins]:
 def ends_in_S(e: Experiment, end: Settled | None) -> Margins:
     """Return by how much the limits belong to S(K): |x|_A^2 - max_{y in K} <x, y>_A over R^2, never positive."""
     if end is None:
-        return unknown("the limits are known")
+        return unknown("every token converges to a point of S(K)", len(e.states) - 1)
     s = scores(e, end.limits)
     values = (np.diagonal(s) - largest(s, axis=1)) / largest_norm(e)
     return per_token("|x|_A^2 = max_K <x, y>_A at the limit x", values, time=len(e.states) - 1)
 
 
 @HARDMAX.claim(
-    "limits", "Theorem 1.1", PROVED, LONG,
+    "limits", "main theorem", PROVED, LONG,
     """Every token converges, to a point of the finite set S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2} of the
     limit polytope K.""",
     given={POSITIVE: positive_definite, CONSTANT: _constant},
@@ -213,16 +219,15 @@ def _is_corner(points: Numbers, others: list[int], i: int) -> bool:
 
 
 @HARDMAX.claim(
-    "vertices-in-finite-time", "Section 4", PROVED, LONG,
+    "vertices-in-finite-time", "on the limit polytope", PROVED, LONG,
     "Every vertex of the limit polytope is occupied by a token, exactly, after finitely many layers.",
     given={POSITIVE: positive_definite, CONSTANT: _constant},
 )  # fmt: skip
 def vertices_in_finite_time(e: Experiment) -> list[Margins]:
     """The vertices of the hull of the limits, proved exactly, against the tokens of the last layer."""
-    end = settled(e)
+    end, last = settled(e), len(e.states) - 1
     if end is None:
-        return [unknown("the limits are known")]
-    last = len(e.states) - 1
+        return [unknown("every vertex of the limit is occupied", last)]
     return [_occupied(e, end, i, last) for i in _corners(end)]
 
 
@@ -231,41 +236,41 @@ def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
     there = (end.limits == end.limits[i]).all(axis=1)
     away = quadratic(e.form(), e.states[-1] - end.limits[i])[there].min() / largest_norm(e)
     if away > 0 and not end.never[there].all():
-        return unknown("a vertex of the limit is occupied")
+        return unknown("a vertex of the limit is occupied", last)
     return once("a vertex of the limit is occupied", -away, time=last)
 
 
 @HARDMAX.claim(
-    "leaders-are-vertices", "after Section 4", DERIVED, LONG,
+    "leaders-are-vertices", "after the main theorem", DERIVED, LONG,
     """A leader is a vertex of the hull of its layer and of all later ones; every vertex v of the limit polytope K is
     occupied after finitely many layers and strictly owns its cell, <v, v>_A > <v, y>_A for all other y in K.""",
     given={POSITIVE: positive_definite, DISTINCT: _distinct, CONSTANT: _constant},
 )  # fmt: skip
 def leaders_are_vertices(e: Experiment) -> list[Margins]:
-    """Leaders against the hull of the others by linear programs; the vertices of the limit as soon as it is proved."""
+    """Leaders against the hull of the others, separated by A z_i or another vector; the limit once it is proved."""
     leader = np.logical_or.accumulate((_all_leads(e) > rounding(e)).astype(bool), axis=0)
     found = np.array([_outside(e, x, rows) for x, rows in zip(e.states, leader, strict=True)])
-    tol = 1024 * e.shape[1] * e.eps * float(e.scale)
-    first = Margins("a leader is a vertex", found, np.arange(len(found)), tol, strict=True)
-    end = settled(e)
+    first = Margins("a leader is a vertex", found, np.arange(len(found)), hull_rounding(e), strict=True)
+    end, last = settled(e), len(e.states) - 1
     if end is None:
-        return [first, unknown("the limits are known")]
-    last, corners = len(e.states) - 1, _corners(end)
+        return [first, unknown("every vertex of the limit owns its cell", last)]
+    corners = _corners(end)
     owns = leads(e, end.limits[corners])
     strict = Margins("a vertex of the limit owns its cell", owns[None], np.array([last]), strict=True)
     return [first, strict, *(_occupied(e, end, i, last) for i in corners)]
 
 
 def _outside(e: Experiment, x: Numbers, leader: NDArray[np.bool_]) -> Numbers:
-    """Return for each leader how far it is from the hull of the others; 1 for those that lead nobody."""
-    values = np.ones(len(x)) if not e.exact else exact.rational(np.ones(len(x)))
-    for i in np.flatnonzero(leader) if len(x) > 1 else []:
+    """Return for each leader how far it is from the hull of the others; 1 for the other tokens."""
+    lead = leads(e, x)
+    values = _only(leader, lead)
+    for i in np.flatnonzero(leader & ~(lead > rounding(e)).astype(bool)):  # A z_i separates it no longer: others might
         values[i] = -inclusion(e, np.delete(x, i, axis=0), x[i : i + 1])[0]
     return values
 
 
 @HARDMAX.claim(
-    "follower-rate", "Section 3", PROVED, LAYERS,
+    "follower-rate", "on the way to the main theorem", PROVED, LAYERS,
     """While C_i = {j} and token j is a leader at v, the distance shrinks by exactly 1/(1 + alpha) per layer,
     z_i^{k+1} - v = (z_i^k - v)/(1 + alpha); so followers never arrive.""",
     given={POSITIVE: positive_definite, DISTINCT: _distinct},

@@ -54,9 +54,9 @@ class Geometric:
         return self.first * self.ratio**t
 
 
-def unknown(what: str) -> Margins:
-    """Return the margin of a statement that the horizon does not decide."""
-    return once(what, 0.0, 1.0, strict=True)
+def unknown(what: str, time: float = 0) -> Margins:
+    """Return the margin of a statement that the run does not decide."""
+    return once(what, 0.0, 1.0, time=time, strict=True)
 
 
 def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
@@ -98,7 +98,7 @@ def _tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
 
 
 def _allowance(law: Law, delta: Fraction, x: Rationals, form: Rationals) -> Fraction:
-    """Return how far below the top score a token may listen, at most; top scores of the hull are those of its tokens."""
+    """Return how far below its top score a token may listen from now on; no later score exceeds the largest now."""
     relative = isinstance(law, Localmax) and law.threshold == "relative"
     return delta * np.abs(x @ form.T @ x.T).max() if relative else delta
 
@@ -166,7 +166,7 @@ def closed_groups(rows: Neighbours) -> list[list[int]]:
     [[0], [2, 3]]
     """
     reach = [{i, *row} for i, row in enumerate(rows)]
-    for _ in rows:
+    for _ in range(len(rows).bit_length()):  # each time, ways twice as long
         reach = [set().union(*(reach[j] for j in reached)) for reached in reach]
     last = [i for i, reached in enumerate(reach) if all(i in reach[j] for j in reached)]
     return sorted({tuple(sorted(reach[i])): sorted(reach[i]) for i in last}.values())

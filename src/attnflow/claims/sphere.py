@@ -6,6 +6,7 @@ In words of both, a_ij is the weight of token j in the velocity of token i.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, comb, exp
 from typing import Any
@@ -18,7 +19,7 @@ from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.geometry.forms import EPS
-from attnflow.geometry.linkage import single_linkage
+from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.geometry.nearest import distance, nearest
 from attnflow.inputs import Array, InputError, number, whole
 from attnflow.inputs import cloud as rows_of
@@ -108,10 +109,16 @@ def _pole(e: Experiment) -> Array:
     return np.asarray(w / np.linalg.norm(w))
 
 
+def _integration(e: Experiment) -> float:
+    """Return how far the integrator may be off between two records, beside the difference from a rerun."""
+    return 0.0 if e.motion.discrete else 8 * e.rtol
+
+
 def _lowest_never_falls(e: Experiment) -> Margins:
     """min_i <x_i, w> from each time to the next."""
     lowest = (e.states @ _pole(e)).min(axis=1)
-    return Margins("min_i <x_i, w> never decreases", np.diff(lowest), e.times[:-1], 16 * e.shape[1] * EPS)
+    tol = 16 * e.shape[1] * EPS + _integration(e)
+    return Margins("min_i <x_i, w> never decreases", np.diff(lowest), e.times[:-1], tol)
 
 
 def _open_hemisphere(e: Experiment) -> Margins:
@@ -144,7 +151,7 @@ def _acute_contracts(e: Experiment) -> Margins:
     gain = np.log((1 - v) / v) - np.log((1 - u) / u)
     margin = np.where(usable, gain - 2 * _least_weight(e, u) * np.diff(e.times), 1.0)
     what = "log(c / (1 - c)), c = min <x_i, x_j> > 0, grows at the rate 2 min a_ij or faster"
-    return Margins(what, margin, e.times[:-1], 64 * EPS / np.sqrt(np.minimum(u, v)) + 64 * EPS / (1 - u))
+    return Margins(what, margin, e.times[:-1], _integration(e) / (np.sqrt(np.minimum(u, v)) * (1 - u)))
 
 
 def _local_rate(e: Experiment) -> Margins:
@@ -170,7 +177,7 @@ def _local_rate(e: Experiment) -> Margins:
     least = np.minimum(u, v).min(axis=(1, 2))
     margin = np.where(usable.any(axis=(1, 2)), (error * step - off) / (rate * step), 1.0)
     what = "near consensus 1 - <x_i, x_j> decays like e^{-2t}, or e^{-2 e^{beta <Bx,x>} t} for USA, up to O(its size)"
-    return Margins(what, margin, e.times[:-1], 64 * EPS / np.sqrt(least) / (rate * step))
+    return Margins(what, margin, e.times[:-1], _integration(e) / np.sqrt(least) / (rate * step))
 
 
 # Energy
@@ -229,7 +236,7 @@ def energy(e: Experiment) -> list[Margins]:
     coarse = per_panel[:, ::2] @ _weights(nodes[::2]) * np.diff(ends) / 2
     at_ends = F[:: NODES + 1]
     gain, when = np.diff(at_ends), ends[:-1]
-    rounding = 64 * EPS * (1 + e.beta)
+    rounding = 64 * EPS * (1 + e.beta) + _integration(e)
     doubt = np.abs(integral - coarse) ** 2 / np.maximum(np.abs(integral), IDENTITY) + rounding
     return [
         Margins("the energy never decreases", np.diff(F), record_times(record), rounding),
@@ -585,21 +592,31 @@ def orthogonal_start(e: Experiment) -> Margins:
 
 @dataclass(frozen=True)
 class Merging:
-    """A run in which tokens that have come together go on as one mass: pieces, each from its time, of labelled tokens.
+    """A run in which tokens that have met go on as one mass: runs of masses, when each began, and who is in which mass.
 
-    Explicit steps cannot pass beside the fast decay inside a cluster for times like e^{beta}; one mass has no inside.
+    Explicit steps cannot pass beside the fast decay inside a cluster for times like e^beta; a mass has no inside.
     """
 
-    starts: list[float]
     runs: list[Trajectory]
-    labels: list[Any]
-    end: float
+    starts: list[float]
+    labels: list[Labels]
+
+    @property
+    def end(self) -> float:
+        """The last time."""
+        return self.starts[-1] + float(self.runs[-1].times[-1])
+
+    def recorded(self) -> Iterator[tuple[float, Array]]:
+        """All recorded times with the state of all tokens."""
+        for run, start, labels in zip(self.runs, self.starts, self.labels, strict=True):
+            for t, x in zip(run.times.tolist(), run.tokens, strict=True):
+                yield start + t, x[labels]
 
     def at(self, t: float) -> Array:
-        """Return all tokens at a time."""
+        """Return the state of all tokens at a time."""
         k = int(np.searchsorted(self.starts, t, side="right")) - 1
-        run = self.runs[k]
-        return np.asarray(run.at(min(t - self.starts[k], float(run.times[-1])))[self.labels[k]])
+        last = float(self.runs[k].times[-1])
+        return np.asarray(self.runs[k].at(min(t - self.starts[k], last))[self.labels[k]])
 
 
 MOST_STEPS = 20_000
@@ -607,29 +624,22 @@ MOST_STEPS = 20_000
 
 def merging(e: Experiment, until: float) -> Merging:
     """Run the tokens of an experiment, uniting those that come within 1e-8 of each other, for at most so many steps."""
-    x, labels, t = _unit(e.tokens), np.arange(e.shape[0]), 0.0
-    pieces = Merging([], [], [], 0.0)
-    steps = [0]
-
-    def tired(t: float, x: Array) -> bool:
-        steps[0] += 1
-        return steps[0] >= MOST_STEPS
-
-    while t < until and steps[0] < MOST_STEPS:
+    x, labels, t, steps = _unit(e.tokens), np.arange(e.shape[0]), 0.0, 0
+    found = Merging([], [], [])
+    while t < until and steps < MOST_STEPS:
         together = single_linkage(x, MERGED)
-        first = np.unique(together, return_index=True)[1]
-        x, labels = x[first], together[labels]
+        x, labels = x[np.unique(together, return_index=True)[1]], together[labels]
         masses = np.bincount(labels).astype(float)
-        watch = [When(tired, "it is too slow"), *([Clustered(len(x) - 1, MERGED)] if len(x) > 1 else [])]
+        room = iter(range(MOST_STEPS - steps))
+        watch: list[When] = [When(lambda t, x, room=room: next(room, None) is None, "it takes too many steps")]  # type: ignore[misc]
+        if len(x) > 1:
+            watch.append(Clustered(len(x) - 1, MERGED))
         run = simulate(x, e.law, e.motion, until - t, masses=masses, watch=watch)
-        pieces.starts.append(t)
-        pieces.runs.append(run)
-        pieces.labels.append(labels)
-        x, last = run.final, t
-        t += float(run.times[-1])
-        if t == last:
-            break
-    return Merging(pieces.starts, pieces.runs, pieces.labels, t)
+        found.runs.append(run)
+        found.starts.append(t)
+        found.labels.append(labels)
+        x, t, steps = run.final, found.end, steps + len(run.times) - 1
+    return found
 
 
 def _caps(e: Experiment) -> tuple[Array, Array, float]:
@@ -704,12 +714,12 @@ def metastability(e: Experiment) -> list[Margins]:
     eps, until = e.instance["eps"], number(e.factor, "factor", above=0.0) * _horizon(e)
     centres, cap, _ = _caps(e)
     run = merging(e, until)
-    times = np.linspace(0, until, 65)
+    times, noise = np.linspace(0, until, 65), until * (1.0 if e.normalized else exp(e.beta))
     reached = times <= run.end * (1 + 1e-12)
     states = np.array([run.at(t) for t in times[reached]])
     inside = ((states * centres[cap]).sum(axis=2) - (1 - 2 * eps)) / eps
     return [
-        Margins("<x_i, w_q> >= 1 - 2 eps", inside, times[reached], 1e-9),
+        Margins("<x_i, w_q> >= 1 - 2 eps", inside, times[reached], 1e-9 + 64 * EPS * noise / eps),
         once("the run came to its end", float(reached.all()), 0.5, time=run.end, strict=True),
     ]
 
@@ -728,33 +738,35 @@ def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
     sizes = rng.integers(1, 5, q)
     angles = np.repeat(rng.uniform(0, 2 * np.pi, q), sizes) + 0.02 * rng.standard_normal(sizes.sum())
     x = np.column_stack([np.cos(angles), np.sin(angles)])
-    return {"tokens": x, "beta": log_uniform(rng, 9.0, 40.0), "normalized": bool(k % 2)}
+    beta, normalized = log_uniform(rng, 9.0, 20.0), bool(k % 2)
+    return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e9 * (1.0 if normalized else exp(-beta))}
 
 
 CIRCLE = Setting(
-    {"tokens": ..., "beta": 16.0, "normalized": False, "until": 1e40}, _model, _on_circle, samples=6
+    {"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e9}, _model, _on_circle, samples=6
 )
 # A plateau is a time between merges that lasts at least this factor, and its height is told to this part of 1.
 PLATEAU, HEIGHT = 10.0, 0.05
 
 
-def _merges(run: Merging) -> list[tuple[float, Array]]:
+def _merges(run: Merging) -> list[tuple[float, Labels]]:
     """Return the time of each merge, the first at which a chain of <x_i, x_j> > .999 joins two clusters, and labels."""
     reach = float(np.sqrt(2 * (1 - MERGE)))
 
-    def labels(t: float) -> Array:
-        return np.asarray(single_linkage(run.at(t), reach))
+    def labels(x: Array) -> Labels:
+        return single_linkage(x, reach)
 
-    found: list[tuple[float, Array]] = [(0.0, labels(0.0))]
-    times = np.concatenate([t + np.asarray(piece.times) for t, piece in zip(run.starts, run.runs, strict=True)])
-    for low, high in zip(times[:-1], times[1:], strict=True):
-        while labels(high).max() < (count := found[-1][1].max()):
+    found = [(0.0, labels(run.at(0.0)))]
+    low = 0.0
+    for high, x in run.recorded():
+        while labels(x).max() < (count := found[-1][1].max()):
             a, b = low, high
             while b - a > 1e-9 * b:
                 middle = (a + b) / 2
-                a, b = (a, middle) if labels(middle).max() < count else (middle, b)
-            found.append((b, labels(b)))
+                a, b = (a, middle) if labels(run.at(middle)).max() < count else (middle, b)
+            found.append((b, labels(run.at(b))))
             low = b
+        low = high
     return found
 
 
@@ -775,7 +787,7 @@ def staircase(e: Experiment) -> Margins:
         if t > 0 and after >= PLATEAU * t:
             middle = float(np.sqrt(t * after))
             F = float(np.exp(-e.beta * _gaps(run.at(middle))).mean())
-            heights.append(HEIGHT - abs(F - float((np.bincount(labels.astype(int)) ** 2).sum()) / len(labels) ** 2))
+            heights.append(HEIGHT - abs(F - float((np.bincount(labels) ** 2).sum()) / len(labels) ** 2))
             middles.append(middle)
     merges = ", ".join(f"{t:.4g}" for t in when[1:-1])
     what = f"the energy between merges (at t = {merges}) is sum_q (n_q / n)^2 to {HEIGHT:g}"

@@ -45,7 +45,7 @@ def pairwise_distinct(e: Experiment) -> Margins:
 
 def sizes(states: Array) -> Array:
     """Return max_i |x_i| at each time."""
-    return np.sqrt((states**2).sum(axis=2)).max(axis=1)
+    return np.asarray(np.sqrt((states**2).sum(axis=2)).max(axis=1))
 
 
 # Growth.
@@ -158,14 +158,17 @@ def distances(e: Experiment) -> Margins:
     stays at least as far apart, in the norm of A, as it started.""",
     given={"B > 0": positive_definite, "distinct tokens": pairwise_distinct},
 )  # fmt: skip
-def no_consensus(e: Experiment) -> Margins:
+def no_consensus(e: Experiment) -> list[Margins]:
     """Every distance between two tokens, along the run, relative to what it was at the start."""
     apart, size = _separations(e)
     away = ~np.eye(e.shape[0], dtype=bool)
     start = np.where(away, apart[0], np.inf)
     ratio = np.where(away, apart / np.maximum(start, 1e-300), np.inf).min(axis=2)
     error = _monotone(e) * size[:, None] / np.maximum(start.min(axis=1), 1e-300)
-    return Margins("|x_i - x_j|_A >= |x_i(0) - x_j(0)|_A", np.minimum(ratio, 1e300) - 1, e.times, error)
+    return [
+        Margins("|x_i - x_j|_A >= |x_i(0) - x_j(0)|_A", np.minimum(ratio, 1e300) - 1, e.times, error),
+        Margins("distances are beyond the error", np.clip(0.5 - error, 0.0, 0.5), e.times, 1e-12, strict=True),
+    ]
 
 
 # V = -I.
@@ -274,7 +277,7 @@ def _rate(x: Array, times: Array) -> list[Margins]:
     w = half - half.mean(axis=0)
     third = np.einsum("ia,ib,ic->abc", w, w, w) / n  # the third cumulant, of the next order
     skew = float(np.linalg.norm(inverse @ np.einsum("akl,bkl->ab", third, third) @ inverse, 2)) / 2
-    allowed = 4 * skew + 10 * n**2 * float(eigenvalues[-1] ** 3 / max(eigenvalues[0], 1e-300))
+    allowed = 1e-6 + 4 * skew + 10 * n**2 * float(eigenvalues[-1] ** 3 / max(eigenvalues[0], 1e-300))
     late = float(times[-1] - times[-2])
     growth_rate = (np.linalg.inv(D) - inverse) / (2 * late)
     noise = 1e-8 * float(np.linalg.norm(inverse, 2)) / late

@@ -131,16 +131,20 @@ def _product_start(rng: Rng, k: int) -> dict[str, Any]:
 
 
 def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
-    """Return oblique spaces F + G, dim F = 2, and a form that mixes them, with the origin near an edge."""
+    """Return oblique spaces F + G, dim F = 2, and a form that mixes them; tokens of one height along F, or any."""
     d, rho = pick(rng, (3, 3, 4)), float(rng.uniform(0.0, 0.4))
     frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    frame[:, 2:] += rng.uniform(0.5, 2.0) * rng.standard_normal((d, d - 2)) @ np.diag(np.ones(d - 2))
+    frame[:, 2:] += rng.uniform(0.5, 3.0) * rng.standard_normal((d, d - 2))
     V = frame @ np.diag([1.0, 1.0, *rng.uniform(-rho, rho, d - 2)]) @ np.linalg.inv(frame)
     Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    B = Q @ np.diag(np.logspace(0, -rng.uniform(0.5, 1.5), d)) @ Q.T
-    x = 2.0 * rng.standard_normal((int(rng.integers(4, 9)), d))
-    x = x - rng.dirichlet(np.ones(len(x))) @ x
-    return {"tokens": x, "B": (B + B.T) / 2, **_timed(rng, V, rho)}
+    B = Q @ np.diag(np.logspace(0, -rng.uniform(0.5, 2.0), d)) @ Q.T
+    w = rng.standard_normal((int(rng.integers(4, 9)), d))
+    if k % 3:  # all on one level of B along F, so that many are vertices and stay
+        form = frame[:, :2].T @ B @ frame[:, :2]
+        w[:, :2] *= (log_uniform(rng, 1.0, 5.0) / np.sqrt(quadratic(form, w[:, :2])))[:, None]
+    else:
+        w = 2 * (w - rng.dirichlet(np.ones(len(w))) @ w)
+    return {"tokens": w @ frame.T, "B": (B + B.T) / 2, **_timed(rng, V, rho)}
 
 
 PARAMETERS = {"tokens": ..., "V": ..., "B": None, "until": 40.0, "symmetry": None}

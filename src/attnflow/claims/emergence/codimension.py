@@ -1,0 +1,259 @@
+"""The codimension conjecture: at most three parallel subspaces, in three printed versions and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import FALSE, OPEN, Setting
+from attnflow.claims.emergence.limits import GIVEN, asymmetric, settled
+from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.projections import DOMINANT, LONG, PARAMETERS, SIMPLE, discounted, dominant, simple
+from attnflow.claims.emergence.settling import Frame, remaining
+from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_of, symmetric_cloud
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, once
+from attnflow.claims.samplers import Rng, cloud, log_uniform, pick
+from attnflow.inputs import Array
+
+# Limits closer than the first, in parts of the initial spread, are one subspace; farther than the second, two.
+ONE, TWO = 1e-3, 1e-2
+# A part this small of an eigenvalue is rounding.
+ROUNDING = 1e-10
+
+
+# Samples
+
+
+def _horizon(values: Array) -> float:
+    """Return a time by which the slowest of some growing coordinates has settled, but scores are still known."""
+    slowest = float(values[values > 0].min())
+    return float(np.ceil(10 * max(14.0 / float(values.max()), 13.0 / slowest)) / 10)
+
+
+def _forms(rng: Rng, k: int, values: Array) -> tuple[Array, Array]:
+    """Return V with such eigenvalues, symmetric or oblique, and a positive definite form."""
+    d = len(values)
+    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    if k % 2:
+        frame = frame @ (np.eye(d) + 0.3 * np.triu(rng.standard_normal((d, d)), 1))
+    M = rng.standard_normal((d, d))
+    return frame @ np.diag(values) @ np.linalg.inv(frame), M @ M.T / d + 0.3 * np.eye(d)
+
+
+def _sized(rng: Rng, k: int, d: int) -> Array:
+    x = cloud(rng, k, int(rng.integers(4, 9)), d)
+    return x * (log_uniform(rng, 1.0, 4.0) / (float(np.abs(x).max()) or 1.0))
+
+
+def _any_spectrum(rng: Rng, k: int, neutral: bool) -> dict[str, Any]:
+    """Return a start whose V has repeated, equal, or neutral eigenvalues as well as different ones."""
+    d = int(rng.integers(2, 4))
+    growing = rng.uniform(0.7, 1.0, d)
+    growing[: int(rng.integers(1, d + 1))] = 1.0
+    if k % 3 == 0:
+        growing[:] = 1.0
+    if neutral and k % 2:
+        growing[-1] = 0.0
+    elif k % 4 == 2:
+        growing[-1] = -rng.uniform(0.1, 0.6)
+    values = log_uniform(rng, 0.5, 2.0) * growing
+    V, B = _forms(rng, k, values)
+    if k % 3 == 0 and (growing == 1.0).all():
+        V = values[0] * np.eye(d)
+    return {"tokens": _sized(rng, k, d), "V": V, "B": B, "until": _horizon(values)}
+
+
+def _neutral_start(rng: Rng, k: int) -> dict[str, Any]:
+    return _any_spectrum(rng, k, neutral=True)
+
+
+def _growing_start(rng: Rng, k: int) -> dict[str, Any]:
+    return _any_spectrum(rng, k, neutral=False)
+
+
+def _ladder(rng: Rng, d: int) -> Array:
+    """Return simple eigenvalues, the first clearly dominant; sometimes one that decays."""
+    values = np.array([1.0, 0.75, 0.6, 0.5][:d]) * rng.uniform(0.97, 1.03, d)
+    if d > 2 and rng.integers(2):
+        values[-1] = -rng.uniform(0.1, 0.5)
+    return log_uniform(rng, 0.5, 2.0) * values
+
+
+def _generic_start(rng: Rng, k: int) -> dict[str, Any]:
+    d = int(rng.integers(2, 4))
+    values = _ladder(rng, d)
+    V, B = _forms(rng, k, values)
+    return {"tokens": _sized(rng, k, d), "V": V, "B": B, "until": _horizon(values)}
+
+
+def _mirrored_start(rng: Rng, k: int) -> dict[str, Any]:
+    """Return tokens with mirrors that B and V share, some of the tokens on them; every third start has none."""
+    if k % 3 == 2:
+        return _generic_start(rng, k)
+    d = pick(rng, (2, 2, 3))
+    matrices = group_matrices(rng, 1 + k % 2, d)
+    values = _ladder(rng, d)
+    # The mirrors commute with this matrix, whose eigenvectors are those of V.
+    directions = np.linalg.eigh(commuting(matrices, _symmetric(rng.standard_normal((d, d)))))[1]
+    V = directions @ np.diag(rng.permutation(values)) @ directions.T
+    x, symmetry = symmetric_cloud(rng, matrices, seeds=int(rng.integers(3, 5)), scale=log_uniform(rng, 1.0, 3.0))
+    M = rng.standard_normal((d, d))
+    B = commuting(matrices, M @ M.T / d + 0.3 * np.eye(d))
+    return {"tokens": x, "V": _symmetric(V), "B": _symmetric(B), "until": _horizon(values), "symmetry": symmetry}
+
+
+def _symmetric(M: Array) -> Array:
+    return (M + M.T) / 2
+
+
+NEUTRAL = Setting(PARAMETERS, discounted, _neutral_start, samples=12)
+GROWING = Setting(PARAMETERS, discounted, _growing_start, samples=12)
+MIRRORED = Setting(PARAMETERS, discounted, _mirrored_start, samples=12)
+GENERIC = Setting(PARAMETERS, discounted, _generic_start, samples=12)
+
+
+# Coordinates
+
+
+def _kept(values: Any, neutral: bool) -> Any:
+    """Say which eigenvalues count: those with real part > 0, or >= 0."""
+    size = float(np.abs(values).max()) or 1.0
+    return values.real >= -ROUNDING * size if neutral else values.real > ROUNDING * size
+
+
+def growing(neutral: bool) -> Callable[[Experiment], Margins]:
+    """Return the hypothesis that V has such an eigenvalue, and all its eigenvectors."""
+
+    def hypothesis(e: Experiment) -> Margins:
+        """V has eigenvalues with real part above 0 (or at least 0)."""
+        count = int(_kept(np.linalg.eigvals(e.V), neutral).sum())
+        return once("k >= 1", count - 0.5)
+
+    return hypothesis
+
+
+def _simple(e: Experiment) -> Iterator[Margins]:
+    """The eigenvalues are simple and lambda_1 is strictly dominant."""
+    values = np.linalg.eigvals(e.V)
+    size = float(np.abs(values).max()) or 1.0
+    apart = np.abs(values[:, None] - values[None]) + 2 * size * np.eye(len(values))
+    yield once("simple eigenvalues", float(apart.min()) / size, 1e-8, strict=True)
+    yield from dominant(e)
+    yield simple(e)
+
+
+def left_space(V: Array, neutral: bool) -> tuple[Array, Array]:
+    """Return (L, C), real, with L V = C L: rows span the left eigenvectors that count, k of them."""
+    from scipy.linalg import schur
+
+    size = float(np.abs(np.linalg.eigvals(V)).max()) or 1.0
+    bound = -ROUNDING * size if neutral else ROUNDING * size
+    T, Z, k = schur(V.T, output="real", sort=lambda re, im: re >= bound if neutral else re > bound)
+    # V^T Z = Z T, so the first k columns Z_1 of Z give Z_1^T V = T_11^T Z_1^T.
+    return Z[:, :k].T, T[:k, :k].T
+
+
+def coordinates(e: Experiment, neutral: bool) -> tuple[Array, Array]:
+    """Return L z at the recorded times, z = e^{-tV} x, and the rates of its k coordinates."""
+    from scipy.linalg import expm
+
+    V = np.asarray(e.V, dtype=np.float64)
+    L, C = left_space(V, neutral)
+    lam = float(np.abs(np.linalg.eigvals(V)).max())
+    z = np.array([(y @ L.T) @ expm(-t * (C - lam * np.eye(len(C)))).T for t, y in zip(e.times, e.states, strict=True)])
+    return z, np.linalg.eigvals(C).real
+
+
+def _subspaces(e: Experiment, neutral: bool) -> Margins:
+    """Return 3 minus the number of different limits of L z, undecided if tokens may still move or come together."""
+    what, T = "at most three parallel subspaces", float(e.times[-1])
+    unknown = once(what, 0.0, inf, time=T, strict=True)
+    V = np.asarray(e.V, dtype=np.float64)
+    lam = float(np.linalg.eigvals(V).real.max())
+    if lam <= 0 or lam < (1 - 1e-9) * float(np.abs(np.linalg.eigvals(V)).max()):
+        return unknown
+    end, j = settled(e, Frame(e.form(), V, lam, group_of(e)))
+    z, rates = coordinates(e, neutral)
+    slowest = float(rates[rates > ROUNDING * lam].min(initial=inf))
+    if end is None or slowest * T < LONG or not np.isfinite(slowest):
+        return unknown
+    unit = np.ptp(z[0], axis=0).max() or 1.0
+    left = remaining(z[-1], z[j], slowest * (T - float(e.times[j]))) / unit
+    apart = np.linalg.norm(z[-1][:, None] - z[-1][None], axis=2) / unit
+    doubt = left[:, None] + left[None] + 1e-6
+    least, most = _count(apart - doubt > TWO), _count(apart + doubt > ONE)
+    if least <= 3 < most:
+        return unknown
+    return once(what, (3 - (least if least > 3 else most)) / e.shape[0], time=T)
+
+
+def _count(apart: Any) -> int:
+    """Return how many tokens a greedy choice of mutually distinct ones finds."""
+    chosen: list[int] = []
+    for i in range(len(apart)):
+        if all(apart[i, j] for j in chosen):
+            chosen.append(i)
+    return len(chosen)
+
+
+# Claims
+
+CONCLUSION = """there are three parallel affine subspaces of codimension k, level sets of the left eigenvectors of those
+k eigenvalues, such that the distance of every rescaled token z_i = e^{-tV} x_i from one of them tends to 0."""
+
+
+@EMERGENCE.claim(
+    "codimension-k/a", "the talk", FALSE, NEUTRAL,
+    f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part >= 0, then {CONCLUSION}",
+    given={**GIVEN, "eigenvalues with real part >= 0": growing(neutral=True)}, repair="codimension-k/repaired",
+)  # fmt: skip
+def codimension_a(e: Experiment) -> Margins:
+    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
+    lambda_k t = 12 to settle."""
+    return _subspaces(e, neutral=True)
+
+
+@EMERGENCE.claim(
+    "codimension-k/b", "the codimension conjecture", FALSE, GROWING,
+    f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part > 0, then {CONCLUSION}",
+    given={**GIVEN, "eigenvalues with real part > 0": growing(neutral=False)}, repair="codimension-k/repaired",
+)  # fmt: skip
+def codimension_b(e: Experiment) -> Margins:
+    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
+    lambda_k t = 12 to settle."""
+    return _subspaces(e, neutral=False)
+
+
+STRICT = {
+    **GIVEN,
+    "eigenvalues with real part > 0": growing(neutral=False),
+    f"the eigenvalues are simple, {DOMINANT}": _simple,
+}
+
+
+@EMERGENCE.claim(
+    "codimension-k/c", "the codimension conjecture", FALSE, MIRRORED,
+    f"""If Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are simple and the largest
+    modulus is that of a positive one alone, then {CONCLUSION}""",
+    given=STRICT, repair="codimension-k/repaired",
+)  # fmt: skip
+def codimension_c(e: Experiment) -> Margins:
+    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
+    lambda_k t = 12 to settle; symmetric configurations in reduced coordinates."""
+    return _subspaces(e, neutral=False)
+
+
+@EMERGENCE.claim(
+    "codimension-k/repaired", "after the codimension conjecture", OPEN, GENERIC,
+    f"""For almost every start: if Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are
+    simple and the largest modulus is that of a positive one alone, then {CONCLUSION}""",
+    given={**STRICT, "no symmetry is imposed": asymmetric},
+)  # fmt: skip
+def codimension_repaired(e: Experiment) -> Margins:
+    """Evidence from starts without symmetry: the number of different limits of the left eigenvectors, once the leaders
+    are final and every coordinate has had lambda_k t = 12 to settle."""
+    return _subspaces(e, neutral=False)
