@@ -3,13 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all lint bench claims clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
 	@echo "make test      style, types and all tests"
 	@echo "make test-all  the same with ten times as many examples of each property"
 	@echo "make bench     attnflow against NumPy, in ratios"
+	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
 	@echo "make clean     remove .venv, out/ and caches"
 
 .venv/ready: pyproject.toml constraints.txt
@@ -36,6 +37,9 @@ test-all: lint
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/against_numpy.py
+
+claims: .venv/ready
+	$(BIN)/python -m attnflow.claims.pages docs/claims
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis

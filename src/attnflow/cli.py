@@ -1,4 +1,4 @@
-"""The command line: `attnflow simulate`."""
+"""The command line: `attnflow simulate`, `check` and `search`."""
 
 from __future__ import annotations
 
@@ -86,6 +86,39 @@ FLAGS = {
 }
 
 
+CHECK = """\
+Check claims of the literature: all of them, those of one paper, or one, on their own samples or on your tokens.
+
+  attnflow check all                                   one line per claim
+  attnflow check fw --json report.json                 one paper, with a report from which every verdict replays
+  attnflow check fw/cluster-rate --tokens "[[3], [-1]]" --steps 700
+  attnflow check fw/voronoi --tokens cloud.csv --B "[[2, 0], [0, 1]]"
+
+The exit status is 1 if a claim that is proved or derived is violated, 2 if the question makes no sense, else 0.
+"""
+SEARCH = """\
+Look for a counterexample to a claim: samples of every kind, descent on the margin, longer horizons; then make it small,
+and prove it in rational or ball arithmetic where that can be done.
+
+  attnflow search fw/cluster-rate
+  attnflow search fw/own-cell --evaluations 500 --seed 3
+
+The exit status is 1 if a claim that is proved or derived is refuted, 2 if the question makes no sense, else 0.
+"""
+# Parameters of claims that are flags of their own; --set name=value gives any other.
+CLAIM_FLAGS = {
+    "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
+    "B": "matrix of the scores <B x_i, x_j>",
+    "V": "value matrix",
+    "beta": "inverse temperature",
+    "gamma": "step size",
+    "alpha": "gamma = alpha / (1 + alpha)",
+    "delta": "alignment slack",
+    "steps": "number of steps",
+    "until": "time",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose refusals are one sentence."""
 
@@ -99,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="attnflow",
         description="The laboratory for self-attention dynamics: tokens as interacting particles.",
-        epilog="attnflow simulate --help has examples and a configuration file to start from.",
+        epilog="attnflow COMMAND --help has examples; that of simulate a configuration file to start from.",
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -113,7 +146,37 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("config", nargs="?", type=Path, metavar="FILE.toml", help="a configuration")
     for flag, (_, _, text) in FLAGS.items():
         simulate.add_argument(f"--{flag}", metavar="X", help=text)
+    _add_check(commands)
+    _add_search(commands)
     return parser
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="check theorems on their own samples or on your tokens",
+        description=CHECK,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("claim", metavar="CLAIM", help="'all', a paper such as fw, or a claim such as fw/voronoi")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
+    check.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the samples and of random claims")
+    for flag, text in CLAIM_FLAGS.items():
+        check.add_argument(f"--{flag}", metavar="X", help=text)
+    check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
+
+
+def _add_search(commands: Any) -> None:
+    search = commands.add_parser(
+        "search",
+        help="look for a counterexample to a claim",
+        description=SEARCH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    search.add_argument("claim", metavar="CLAIM", help="a claim such as fw/cluster-rate")
+    search.add_argument("--seconds", type=float, default=60.0, metavar="X", help="stop after so many seconds (60)")
+    search.add_argument("--evaluations", type=int, default=1000, metavar="X", help="stop after so many checks (1000)")
+    search.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the search")
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
@@ -129,7 +192,7 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, or 2 after one sentence on standard error."""
+    """Run the command line and return its exit status: 2 after one sentence on standard error."""
     parser = _parser()
     given = parser.parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     from attnflow import InputError, __version__
@@ -141,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _simulate(vars(given))
+        return COMMANDS[given.command](vars(given))
     except InputError as error:
         sentence = str(error)
     except MemoryError:
@@ -196,6 +259,59 @@ def _simulate(given: dict[str, Any]) -> int:
     for name, value in rows.items():
         print(f"{name:<10}{value}", flush=True)
     return 0
+
+
+def _check(given: dict[str, Any]) -> int:
+    from attnflow.claims import report
+    from attnflow.claims.check import decide, read
+
+    claims = report.selected(given["claim"])
+    instance = report.parameters(claims, _instance(given))
+    rows = []
+    if instance:
+        begin = time.perf_counter()
+        verdict = decide(claims[0], read(claims[0], instance, given["seed"]))
+        rows.append(report.Checked(claims[0], verdict, time.perf_counter() - begin))
+        print(f"{rows[0].line}\n{verdict.because}")
+    else:
+        for row in report.checked(claims, given["seed"]):
+            rows.append(row)
+            print(row.line if len(claims) > 1 else f"{row.line}\n{row.verdict.because}", flush=True)
+    if given["json"] is not None:
+        text = json.dumps(report.report(rows, given["seed"]), indent=1, allow_nan=False)
+        given["json"].write_text(text + "\n")
+    return int(any(row.alarming for row in rows))
+
+
+def _instance(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a claim that were given as flags; tokens and matrices may be files."""
+    from attnflow import config
+    from attnflow.inputs import InputError
+
+    values = {flag: _value(given[flag]) for flag in CLAIM_FLAGS if given[flag] is not None}
+    for pair in given["set"]:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set got {pair!r}, expected a name and a value such as --set eps=0.15")
+        values[name] = _value(text)
+    files = config.Config({}, Path())
+    return {
+        name: files.numbers(value, name) if name in ("tokens", "vertices", "B", "V") else value
+        for name, value in values.items()
+    }
+
+
+def _search(given: dict[str, Any]) -> int:
+    from attnflow import claims
+    from attnflow.claims import report
+
+    claim = claims.get(given["claim"])
+    witness = claims.search(claim.id, given["seconds"], given["evaluations"], given["seed"])
+    print(report.told(claim, witness))
+    return int(witness is not None and report.Checked(claim, witness.verdict, 0.0).alarming)
+
+
+COMMANDS = {"simulate": _simulate, "check": _check, "search": _search}
 
 
 def _value(text: str) -> Any:

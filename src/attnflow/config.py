@@ -97,7 +97,7 @@ class Config:
             "law": self._law(data["law"]),
             "motion": self._motion(data["motion"]),
             "until": data["until"],
-            "masses": self._numbers(data["masses"], "masses") if "masses" in data else None,
+            "masses": self.numbers(data["masses"], "masses") if "masses" in data else None,
             "record": _record(data.get("record")),
             "watch": _stops(data.get("stop", {})),
             **optional,
@@ -123,7 +123,7 @@ class Config:
     def _cloud(self, table: dict[str, Any]) -> ArrayLike:
         if "file" in table:
             _known(table, ("file",), "[tokens]")
-            return self._numbers(table["file"], "tokens")
+            return self.numbers(table["file"], "tokens")
         name = one_of(table.get("cloud", ""), CLOUDS, "the cloud of [tokens]")
         make, keys = CLOUDS[name]
         given = {k: v for k, v in table.items() if k != "cloud"}
@@ -160,7 +160,7 @@ class Config:
 
     def _parameter(self, name: str, value: Any) -> Any:
         if name in MATRICES:
-            return self._numbers(value, name) if isinstance(value, str) else value
+            return self.numbers(value, name) if isinstance(value, str) else value
         if name in SCHEDULES and isinstance(value, str):
             return Schedule(value)
         if name == "feed_forward":
@@ -169,7 +169,7 @@ class Config:
             return self._built(FeedForward, value, "feed_forward")
         return value
 
-    def _numbers(self, value: Any, what: str) -> ArrayLike:
+    def numbers(self, value: Any, what: str) -> ArrayLike:
         """Return an array from numbers written in place, or from a .csv or .npy file."""
         if not isinstance(value, str):
             numbers: ArrayLike = value

@@ -179,13 +179,13 @@ def test_generic_attention_is_boolean_to_many_digits():
 
 
 def test_what_the_line_does_not_cover():
-    cases = {
-        "d = 1, B > 0, V > 0 fails": {"tokens": [[1.0, 0.0], [0.0, 1.0]]},
-        "d = 1, B > 0, V > 0": {"tokens": [[1.0], [2.0]], "B": [[-1.0]]},
-        "distinct tokens fails": {"tokens": [[1.0], [1.0]]},
-    }
+    cases = [
+        ("d = 1", {"tokens": [[1.0, 0.0], [0.0, 1.0]]}),
+        ("B > 0", {"tokens": [[1.0], [2.0]], "B": [[-1.0]]}),
+        ("distinct tokens", {"tokens": [[1.0], [1.0]]}),
+    ]
     for name in ("boolean", "boolean/doubly-exponential", "bounded-extreme"):
-        for because, instance in cases.items():
+        for because, instance in cases:
             verdict = af.check(f"emergence/{name}", **instance)
             assert verdict.outcome == "hypotheses not met"
             assert because in verdict.because

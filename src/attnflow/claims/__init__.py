@@ -5,15 +5,19 @@
 'violated'
 """
 
-from attnflow.claims import emergence, frank_wolfe, sphere
+from attnflow.claims import emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness
 
 __all__ = [
     "Claim",
+    "Experiment",
+    "Margins",
     "Paper",
     "Setting",
     "Verdict",
@@ -23,6 +27,9 @@ __all__ = [
     "emergence",
     "frank_wolfe",
     "get",
+    "hardmax",
+    "localmax",
+    "neural_ode",
     "search",
     "sphere",
 ]

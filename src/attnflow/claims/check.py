@@ -14,7 +14,7 @@ from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.margins import Margins
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
-from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, number, whole
+from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, matrix_at, number, whole
 from attnflow.laws import Law
 from attnflow.motions import Motion
 from attnflow.schedules import Schedule
@@ -88,10 +88,30 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
             raise InputError(f"{claim.id} has no parameter {name!r}: it takes {', '.join(parameters)}")
     values = {**parameters, **({"seed": seed} if "seed" in parameters else {}), **instance}
     for name, value in values.items():
-        if value is ...:
+        if value is ... or (value is None and parameters[name] is ...):
             raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
-        values[name] = READERS[name](value, name) if name in READERS else value
+        values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
+    _fit(values)
     return values
+
+
+def _like(default: Any, value: Any, name: str) -> Any:
+    """Check a parameter by the kind of its default: a yes or no, a whole number, a number, or anything."""
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}, expected True or False")
+    if isinstance(default, bool):
+        return value
+    if isinstance(default, int):
+        return whole(value, name, least=0)
+    return number(value, name) if isinstance(default, float) else value
+
+
+def _fit(values: Mapping[str, Any]) -> None:
+    """Refuse forms of another dimension than the tokens'."""
+    tokens = values.get("tokens")
+    for name in ("B", "V"):
+        if tokens is not None and not callable(values.get(name)):
+            matrix_at(values.get(name), 0, tokens.shape[1], name)
 
 
 def _cloud(value: Any, name: str) -> Any:
@@ -110,7 +130,7 @@ def _steps(value: Any, name: str) -> int:
     return whole(value, name, least=1)
 
 
-def _until(value: Any, name: str) -> float:
+def _positive(value: Any, name: str) -> float:
     return number(value, name, above=0.0)
 
 
@@ -121,7 +141,7 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "V": _matrix,
     **dict.fromkeys(("beta", "gamma", "alpha", "delta"), _scalar),
     "steps": _steps,
-    "until": _until,
+    **dict.fromkeys(("until", "eps", "c", "C"), _positive),
 }
 
 
@@ -166,11 +186,13 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
                 if mask.any() and (margins.first(mask)[0] < end or end == inf):
                     time, token = margins.first(mask)
                     end, doubtful = time, not sure
-                    broken = (name, time, token, margins.at(mask))
+                    detail = "" if margins.what == name else f" ({margins.what})"
+                    broken = (name + detail, time, token, margins.at(mask))
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
         end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0)
-    conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)]
+    # Where the start itself is out of the question the conclusion may have no meaning.
+    conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)] if end > 0 else []
     fail = [m for m in conclusions if m.failed.any()]
     if fail:
         first = min(fail, key=lambda m: m.first(m.failed)[0])
@@ -232,8 +254,10 @@ def _what_broke(claim: Claim, e: Experiment) -> str:
     """Name the first hypothesis of the repaired claim, absent from the printed one, that fails on this instance."""
     assert claim.repair is not None
     repaired = get(claim.repair)
-    if not set(repaired.setting.parameters) <= set(claim.setting.parameters):
+    defaults = repaired.setting.parameters
+    if any(value is ... and name not in e.instance for name, value in defaults.items()):
         return ""
+    e = Experiment({**defaults, **e.instance}, e.law, e.motion, e.arithmetic, e.rtol)
     for name, hypothesis in repaired.given.items():
         if name in claim.given:
             continue

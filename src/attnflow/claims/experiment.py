@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.blocks import row_blocks
 from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
 from attnflow.geometry.forms import EPS, form, score_rounding
 from attnflow.inputs import Array, matrix_at
 from attnflow.laws import Law
-from attnflow.laws.top_scores import TopScores
+from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
 from attnflow.simulate import simulate
 from attnflow.trajectory import Trajectory
@@ -158,14 +159,20 @@ class Experiment:
 def close_calls(law: TopScores, x: Array, t: int) -> NDArray[np.bool_]:
     """Say for which tokens a score lies within rounding of the threshold of being heard, at another point."""
     B = form(matrix_at(law.B, t, x.shape[1], "B"), x.shape[1])
+    rounding, slack = score_rounding(B, x, x), law.slack(t)
+    return np.concatenate([_close(slack, x[rows], x, B, rounding[rows]) for rows in row_blocks(len(x), len(x))])
+
+
+def _close(slack: Slack, x: Array, sources: Array, B: Array, rounding: Array) -> NDArray[np.bool_]:
     queries = x @ B.T
-    scores = queries @ x.T
-    room, relative = law.slack(t).at(queries)
+    scores = queries @ sources.T
+    room, relative = slack.at(queries)
     top = scores.max(axis=1)
-    floor = top - room - relative * np.abs(top)
-    near = np.abs(scores - floor[:, None]) <= score_rounding(B, x, x)[:, None]
-    leader = x[scores.argmax(axis=1)]
+    near = np.abs(scores - (top - room - relative * np.abs(top))[:, None]) <= rounding[:, None]
     if not room.any() and not relative:  # hardmax: copies of the leader are no rivals
-        apart = np.abs(x[None] - leader[:, None]).max(axis=2) > SAME_POINT * np.abs(x).max()
+        leader, far = sources[scores.argmax(axis=1)], SAME_POINT * np.abs(sources).max()
+        apart = np.zeros(scores.shape, dtype=bool)
+        for k in range(x.shape[1]):
+            apart |= np.abs(sources[:, k] - leader[:, k, None]) > far
         near &= apart
     return near.any(axis=1)

@@ -49,7 +49,7 @@ def _sample(steps: int) -> Any:
 LAYERS = Setting(
     {"tokens": ..., "B": None, "alpha": 0.5, "steps": 30}, _transformer, _sample(12), arithmetics=("exact",)
 )
-LONG = Setting({"tokens": ..., "B": None, "alpha": 0.5, "steps": 60}, _transformer, _sample(40), arithmetics=("exact",))
+LONG = Setting({"tokens": ..., "B": None, "alpha": 0.5, "steps": 60}, _transformer, _sample(30), arithmetics=("exact",))
 
 
 def largest_norm(e: Experiment) -> Any:
@@ -248,8 +248,9 @@ def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
 )  # fmt: skip
 def leaders_are_vertices(e: Experiment) -> list[Margins]:
     """Leaders against the hull of the others, separated by A z_i or another vector; the limit once it is proved."""
-    leader = np.logical_or.accumulate((_all_leads(e) > rounding(e)).astype(bool), axis=0)
-    found = np.array([_outside(e, x, rows) for x, rows in zip(e.states, leader, strict=True)])
+    lead = _all_leads(e)
+    leader = np.logical_or.accumulate((lead > rounding(e)).astype(bool), axis=0)
+    found = np.array([_outside(e, *rows) for rows in zip(e.states, lead, leader, strict=True)])
     first = Margins("a leader is a vertex", found, np.arange(len(found)), hull_rounding(e), strict=True)
     end, last = settled(e), len(e.states) - 1
     if end is None:
@@ -260,9 +261,8 @@ def leaders_are_vertices(e: Experiment) -> list[Margins]:
     return [first, strict, *(_occupied(e, end, i, last) for i in corners)]
 
 
-def _outside(e: Experiment, x: Numbers, leader: NDArray[np.bool_]) -> Numbers:
+def _outside(e: Experiment, x: Numbers, lead: Numbers, leader: NDArray[np.bool_]) -> Numbers:
     """Return for each leader how far it is from the hull of the others; 1 for the other tokens."""
-    lead = leads(e, x)
     values = _only(leader, lead)
     for i in np.flatnonzero(leader & ~(lead > rounding(e)).astype(bool)):  # A z_i separates it no longer: others might
         values[i] = -inclusion(e, np.delete(x, i, axis=0), x[i : i + 1])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array
+from attnflow.inputs import Array, InputError
 
 
 def quadratic(form: Numbers, x: Numbers) -> Numbers:
@@ -77,7 +78,8 @@ def depths(x: Array, points: Array) -> Array:
     away = np.asarray(body.distance(points))
     inside = np.zeros(len(points))
     if body.dimension == x.shape[1]:
-        inside = np.maximum((body.offsets - points @ body.normals.T).min(axis=1), 0)
+        with suppress(InputError):  # a hull so thin that it has no facets in floats counts as flat
+            inside = np.maximum((body.offsets - points @ body.normals.T).min(axis=1), 0)
     return np.where(away > body.tol, -away, inside)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ ROUND = 16  # samples between two local searches
 DESCENT = 40  # evaluations of one local search
 DOUBLINGS = 6
 SHRINKING = 150  # evaluations to make a witness small
+GROWTH = (2, 4)  # multiples of a "universal" constant that must fail too
 SCALARS = ("beta", "delta", "eps")
 
 
@@ -78,7 +80,10 @@ class _Attack:
         found: list[tuple[float, int, Instance]] = []
         for k in range(start, start + ROUND):
             instance = self._sample(k)
-            verdict = self._verdict(instance)
+            try:
+                verdict = self._verdict(instance)
+            except InputError:  # a model may refuse a sample, such as tokens that meet their antipodes
+                continue
             if (witness := self._settle(instance, verdict)) is not None:
                 return witness
             if verdict.outcome in (HOLDS, UNDECIDED):
@@ -144,6 +149,9 @@ class _Attack:
         small, smaller = shrink(instance, verdict, self._still(verdict))
         if small is not instance and not self._survives(small, smaller):
             small, smaller = instance, verdict
+        if "C" in small:
+            others = " and ".join(f"{factor * small['C']:g}" for factor in GROWTH)
+            smaller = replace(smaller, because=f"{smaller.because}; samples with C = {others} violate it too")
         return Witness(self.claim.id, small, smaller, self.used)
 
     def _still(self, first: Verdict) -> Any:
@@ -176,7 +184,7 @@ class _Attack:
 
     def _grows(self, instance: Instance) -> bool:
         """Say whether samples also violate the claim with twice and four times the constant: no constant serves."""
-        for factor in (2, 4):
+        for factor in GROWTH:
             larger = ({**self._sample(k), "C": factor * instance["C"]} for k in range(10 * ROUND))
             if not any(decide(self.claim, other).outcome == VIOLATED for other in larger):
                 return False

@@ -199,10 +199,10 @@ def limit(W: Rationals, x: Rationals) -> Rationals:
 
 
 def orbit(e: Experiment, period: int) -> Rationals | None:
-    """Return the periodic orbit (period + 1, n, d) that an exact run tends to; None if replaying it does not close it.
+    """Return a periodic orbit (period + 1, n, d) of a law that has this period in time, found from an exact run.
 
-    The law must have this period in time. The orbit is the fixed point of the last whole period, solved over the
-    rationals from its neighbourhoods, and verified by a replay from the solution.
+    It is the fixed point of the last whole period, solved over the rationals from its neighbourhoods, and verified by
+    a replay from the solution; None if the replay does not come back.
     """
     turns, gamma = (len(e.states) - 1) // period, _constant_step(e.motion)
     if not e.exact or turns == 0 or gamma is None or gamma == 1:

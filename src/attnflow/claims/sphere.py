@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, comb, exp
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -237,7 +237,9 @@ def energy(e: Experiment) -> list[Margins]:
     at_ends = F[:: NODES + 1]
     gain, when = np.diff(at_ends), ends[:-1]
     rounding = 64 * EPS * (1 + e.beta) + _integration(e)
-    doubt = np.abs(integral - coarse) ** 2 / np.maximum(np.abs(integral), IDENTITY) + rounding
+    # It is of order 3 and the full one of order 12, so that the cube of its relative error is a generous bound.
+    off = np.abs(integral - coarse)
+    doubt = off * np.minimum(off / np.maximum(np.abs(integral), EPS), 1) ** 2 + rounding
     return [
         Margins("the energy never decreases", np.diff(F), record_times(record), rounding),
         Margins("E <= e^beta / (2 beta), its value at consensus", 1 - at_ends, ends, rounding),
@@ -290,15 +292,15 @@ def _hemispherical(rng: Rng, k: int) -> dict[str, Any]:
     x = _in_hemisphere(rng, k)
     B = any_form(rng, k // 3, x.shape[1]) if k % 3 else None
     beta = log_uniform(rng, 0.05, 3.0) / (1.0 if B is None else max(float(np.linalg.norm(B, 2)), 1e-3))
-    draws = 400 if k % 8 == 0 else 0
-    return {"tokens": x, "B": B, "beta": beta, "normalized": k % 4 != 3, "until": 40.0, "draws": draws}
+    draws = 200 if k % 8 == 0 else 0
+    return {"tokens": x, "B": B, "beta": beta, "normalized": k % 4 != 3, "until": 30.0, "draws": draws}
 
 
 HEMISPHERE = Setting(
     {"tokens": ..., "B": None, "beta": 1.0, "normalized": True, "until": 40.0, "w": None, "draws": 0, "seed": 0},
     _model,
     _hemispherical,
-    samples=12,
+    samples=8,
 )
 
 
@@ -469,11 +471,11 @@ def _dimension_or_beta(e: Experiment) -> list[Margins]:
 def _generic(rng: Rng, k: int) -> dict[str, Any]:
     d = 2 + (k % 3 > 0) * int(rng.integers(1, 3))
     beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5) if k % 5 else 0.0
-    return {"tokens": _on_sphere(rng, k, d=d), "beta": beta, "normalized": k % 4 != 3, "until": 200.0}
+    return {"tokens": _on_sphere(rng, k, d=d), "beta": beta, "normalized": k % 4 != 3, "until": 100.0}
 
 
-_COLLAPSE = {"tokens": ..., "beta": 1.0, "normalized": True, "until": 200.0}
-COLLAPSE = Setting(_COLLAPSE, _model, _generic, samples=12)
+_COLLAPSE = {"tokens": ..., "beta": 1.0, "normalized": True, "until": 100.0}
+COLLAPSE = Setting(_COLLAPSE, _model, _generic, samples=8)
 
 
 @SPHERE.claim(
@@ -506,7 +508,7 @@ def _symmetric(rng: Rng, k: int) -> dict[str, Any]:
             simplex = np.eye(d)[:m] - np.pad(np.full((m, m), 1 / m), ((0, 0), (0, d - m)))
             x = np.concatenate([np.eye(d)[:m], -np.eye(d)[:m]]) if k % 8 == 3 else _unit(simplex)
     beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5)
-    return {"tokens": _unit(x @ _rotation(rng, d).T), "beta": beta, "normalized": bool(rng.integers(2)), "until": 200.0}
+    return {"tokens": _unit(x @ _rotation(rng, d).T), "beta": beta, "normalized": bool(rng.integers(2)), "until": 100.0}
 
 
 EVERY_START = Setting(_COLLAPSE, _model, _symmetric, samples=8)
@@ -521,7 +523,8 @@ EVERY_START = Setting(_COLLAPSE, _model, _symmetric, samples=8)
 )  # fmt: skip
 def every_start(e: Experiment) -> list[Margins]:
     """A start at rest that is not consensus refutes it, at every horizon; other starts as for almost every start."""
-    return [_moving(e), _ends_in_hemisphere(e), _acute_contracts(e)]
+    start = _moving(e)
+    return [start] if start.failed.any() else [start, _ends_in_hemisphere(e), _acute_contracts(e)]
 
 
 # Orthogonal starts
@@ -551,7 +554,7 @@ def equiangular(times: Array, n: int, beta: float, normalized: bool = True) -> A
 
 
 def _orthogonal(e: Experiment) -> list[Margins]:
-    """d >= n, and <x_i, x_j> = 0 for i != j."""
+    """Dimension d >= n, and <x_i, x_j> = 0 for i != j."""
     n, d = e.shape
     inner = np.abs(e.tokens @ e.tokens.T - np.eye(n)).max(axis=1)
     return [once("d >= n", d - n), per_token("<x_i, x_j> = 0", -inner, 1e-12)]
@@ -619,13 +622,36 @@ class Merging:
         return np.asarray(self.runs[k].at(min(t - self.starts[k], last))[self.labels[k]])
 
 
-MOST_STEPS = 20_000
+@dataclass(frozen=True, eq=False)
+class _Tangential(ContinuousMotion):
+    """The same flow with the velocity of the nearest unit token.
+
+    On the sphere nothing changes; off it, tokens no longer decay towards it at a rate that would limit the steps.
+    """
+
+    motion: ContinuousMotion
+    rtol: float
+    retracts: ClassVar[bool] = True
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return the velocity at x / |x|."""
+        return self.motion.velocity(hearing, self.retract(x), t)
+
+    def retract(self, x: Array) -> Array:
+        """Return x / |x|."""
+        return self.motion.retract(x)
+
+
+# Long runs are integrated this much less tightly: the noise of velocities, added up over a step, must stay below.
+MOST_STEPS, LOOSER = 5_000, 100
 
 
 def merging(e: Experiment, until: float) -> Merging:
     """Run the tokens of an experiment, uniting those that come within 1e-8 of each other, for at most so many steps."""
     x, labels, t, steps = _unit(e.tokens), np.arange(e.shape[0]), 0.0, 0
     found = Merging([], [], [])
+    flow = isinstance(e.motion, ContinuousMotion) and e.motion.retracts
+    motion = _Tangential(e.motion, LOOSER * e.rtol) if flow else e.motion  # type: ignore[arg-type]
     while t < until and steps < MOST_STEPS:
         together = single_linkage(x, MERGED)
         x, labels = x[np.unique(together, return_index=True)[1]], together[labels]
@@ -634,7 +660,7 @@ def merging(e: Experiment, until: float) -> Merging:
         watch: list[When] = [When(lambda t, x, room=room: next(room, None) is None, "it takes too many steps")]  # type: ignore[misc]
         if len(x) > 1:
             watch.append(Clustered(len(x) - 1, MERGED))
-        run = simulate(x, e.law, e.motion, until - t, masses=masses, watch=watch)
+        run = simulate(x, e.law, motion, until - t, masses=masses, watch=watch)
         found.runs.append(run)
         found.starts.append(t)
         found.labels.append(labels)
@@ -685,9 +711,15 @@ def _in_caps(rng: Rng, k: int) -> dict[str, Any]:
     centres = centres @ _rotation(rng, d).T
     cap = np.concatenate([np.arange(q), rng.integers(q, size=int(rng.integers(1, 8)))])
     towards = centres[(cap + 1) % q] if k % 3 else rng.standard_normal((len(cap), d))
-    across = _unit(towards - (towards * centres[cap]).sum(axis=1, keepdims=True) * centres[cap] + 1e-3 * rng.standard_normal((len(cap), d)))
+    across = _unit(
+        towards
+        - (towards * centres[cap]).sum(axis=1, keepdims=True) * centres[cap]
+        + 1e-3 * rng.standard_normal((len(cap), d))
+    )
     across = _unit(across - (across * centres[cap]).sum(axis=1, keepdims=True) * centres[cap])
-    depth = np.where(np.arange(len(cap)) < q, 1.0, rng.uniform(0, 1, len(cap)))[:, None] * np.arccos(1 - eps) * (1 - 1e-9)
+    depth = (
+        np.where(np.arange(len(cap)) < q, 1.0, rng.uniform(0, 1, len(cap)))[:, None] * np.arccos(1 - eps) * (1 - 1e-9)
+    )
     x = np.cos(depth) * centres[cap] + np.sin(depth) * across
     return {"tokens": _unit(x), "centres": centres, "eps": eps, "beta": beta, "normalized": k % 3 != 2}
 
@@ -728,45 +760,44 @@ def metastability(e: Experiment) -> list[Margins]:
 
 
 def _circle(e: Experiment) -> list[Margins]:
-    """d = 2, and beta is large enough that a cluster at a right angle is heard e^{-8} times as loud as oneself."""
+    """Dimension 2, and beta so large that a cluster at a right angle is heard e^{-8} times as loud as oneself."""
     return [once("d = 2", -abs(e.shape[1] - 2)), once("beta >= 8", (e.beta - 8) / 8)]
 
 
 def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
     """Return a few tight groups of tokens at random angles."""
-    q = int(rng.integers(2, 6))
-    sizes = rng.integers(1, 5, q)
+    q = 2 + k % 3
+    sizes = rng.integers(1, 4, q)
     angles = np.repeat(rng.uniform(0, 2 * np.pi, q), sizes) + 0.02 * rng.standard_normal(sizes.sum())
     x = np.column_stack([np.cos(angles), np.sin(angles)])
     beta, normalized = log_uniform(rng, 9.0, 20.0), bool(k % 2)
-    return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e9 * (1.0 if normalized else exp(-beta))}
+    return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e8 * (1.0 if normalized else exp(-beta))}
 
 
-CIRCLE = Setting(
-    {"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e9}, _model, _on_circle, samples=6
-)
+CIRCLE = Setting({"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, _model, _on_circle, samples=3)
 # A plateau is a time between merges that lasts at least this factor, and its height is told to this part of 1.
-PLATEAU, HEIGHT = 10.0, 0.05
+PLATEAU, HEIGHT = 100.0, 0.05
+# When the first clusters have formed, in the clock of SA.
+RELAXED = 10.0
 
 
-def _merges(run: Merging) -> list[tuple[float, Labels]]:
-    """Return the time of each merge, the first at which a chain of <x_i, x_j> > .999 joins two clusters, and labels."""
+def _merges(run: Merging, start: float) -> list[tuple[float, Labels]]:
+    """Return the clusters at the start, and each later time when a chain of <x_i, x_j> > .999 joins two of them."""
     reach = float(np.sqrt(2 * (1 - MERGE)))
 
     def labels(x: Array) -> Labels:
         return single_linkage(x, reach)
 
-    found = [(0.0, labels(run.at(0.0)))]
-    low = 0.0
+    found, low = [(start, labels(run.at(start)))], start
     for high, x in run.recorded():
-        while labels(x).max() < (count := found[-1][1].max()):
+        while high > start and labels(x).max() < (count := found[-1][1].max()):
             a, b = low, high
-            while b - a > 1e-9 * b:
+            while b - a > 1e-4 * b:
                 middle = (a + b) / 2
                 a, b = (a, middle) if labels(run.at(middle)).max() < count else (middle, b)
             found.append((b, labels(run.at(b))))
             low = b
-        low = high
+        low = max(low, high)
     return found
 
 
@@ -778,13 +809,13 @@ def _merges(run: Merging) -> list[tuple[float, Labels]]:
     given={"the circle, beta >= 8": _circle},
 )  # fmt: skip
 def staircase(e: Experiment) -> Margins:
-    """The energy half way, in log time, between merges a factor of 10 apart, against sum_q (n_q/n)^2, to 5 percent."""
+    """The energy half way, in log time, between merges a factor of 100 apart, against sum_q (n_q/n)^2, to 5 percent."""
     run = merging(e, e.until)
-    found = _merges(run)
+    found = _merges(run, min(RELAXED * (1.0 if e.normalized else exp(-e.beta)), run.end))
     when = [t for t, _ in found] + [run.end]
     heights, middles = [], []
     for (t, labels), after in zip(found, when[1:], strict=True):
-        if t > 0 and after >= PLATEAU * t:
+        if after >= PLATEAU * t:
             middle = float(np.sqrt(t * after))
             F = float(np.exp(-e.beta * _gaps(run.at(middle))).mean())
             heights.append(HEIGHT - abs(F - float((np.bincount(labels) ** 2).sum()) / len(labels) ** 2))
@@ -798,18 +829,18 @@ def staircase(e: Experiment) -> Margins:
 
 
 def _many_dimensions(e: Experiment) -> list[Margins]:
-    """d >= n and beta >= 0."""
+    """Dimension d >= n, at least two tokens, and beta >= 0."""
     n, d = e.shape
     return [once("d >= n", d - n), once("n >= 2", n - 2), once("beta >= 0", e.beta)]
 
 
 def _uniform(rng: Rng, k: int) -> dict[str, Any]:
-    n = (8, 16, 32)[k % 3]
+    n = (6, 8, 12)[k % 3]
     x = _unit(rng.standard_normal((n, n * pick(rng, (2, 4)))))
-    return {"tokens": x, "beta": log_uniform(rng, 0.1, 9.0), "until": 30.0}
+    return {"tokens": x, "beta": log_uniform(rng, 0.1, 5.0), "until": 30.0}
 
 
-PHASES = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 30.0}, _model, _uniform, samples=6)
+PHASES = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 30.0}, _model, _uniform, samples=4)
 # By which factor of time the curve may miss the moment when half of the pairs have merged.
 MISSES = 1.5
 
@@ -830,6 +861,8 @@ def phase_diagram(e: Experiment) -> Margins:
         return once("the horizon reaches the curve: this", 0.0, 1.0, time=e.times[-1], strict=True)
     predicted = e.times[curve.argmax()] if curve.any() else e.times[-1]
     seen = e.times[(merged >= 0.5).argmax()] if (merged >= 0.5).any() else e.times[-1]
-    what = f"half of the pairs have merged at t = {seen:.3g}, on the curve t = {predicted:.3g} up to a factor of {MISSES:g}: this"
+    what = f"half of the pairs merge at t = {seen:.3g}, on the curve t = {predicted:.3g} up to a factor {MISSES:g}"
     coarse = float(e.times[1] - e.times[0]) / max(float(min(seen, predicted)), EPS)
-    return once(what, np.log(MISSES) - abs(np.log(max(seen, EPS) / max(predicted, EPS))), coarse, time=seen, strict=True)
+    return once(
+        what, np.log(MISSES) - abs(np.log(max(seen, EPS) / max(predicted, EPS))), coarse, time=seen, strict=True
+    )

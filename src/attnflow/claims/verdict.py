@@ -29,7 +29,3 @@ class Verdict:
     instance: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: int = 1
     level: float | None = None
-
-    def __bool__(self) -> bool:
-        """A verdict is true when the claim holds."""
-        return self.outcome == HOLDS

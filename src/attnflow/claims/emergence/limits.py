@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting
+from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.settling import WINDOW, Final, Frame, final, remaining, representatives
+from attnflow.claims.emergence.settling import WINDOW, Final, Frame, final, leaders, remaining, representatives
 from attnflow.claims.emergence.symmetry import (
     commuting,
     group_matrices,
@@ -19,21 +20,26 @@ from attnflow.claims.emergence.symmetry import (
     reduced,
     symmetric_cloud,
 )
-from attnflow.claims.experiment import Experiment
+from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, once, per_token
-from attnflow.claims.samplers import KINDS, Rng, cloud, distinct, log_uniform, pick, positive_form
+from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.stationary import stationary_points
 from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions import RescaledFlow
 from attnflow.motions.flows import ContinuousMotion
+from attnflow.simulate import simulate
 
 # Monotone quantities may go back by this part of the scale: the integrator's error over the whole run.
 MONOTONE = 1e-9
 # Tokens are at a point of S when they are this close, in parts of the diameter; vertices are in S up to the second.
 NEAR, ON = 3e-3, 1e-3
+# Starts are moved by this part of their size to see whether their limits are stable.
+NUDGE = 1e-8
+# Beyond this many units of 1 / lambda scores, e^{2 lambda t}, leave float64.
+LONGEST = 150.0
 # A rank is certain when no singular value lies between these parts of the largest.
 RANK = (1e-6, 1e-2)
 
@@ -84,14 +90,43 @@ def look_back(e: Experiment, growth: float) -> int:
     return int(np.searchsorted(e.times, e.times[-1] - WINDOW / growth, side="right")) - 1
 
 
+def in_time(e: Experiment, growth: float) -> bool:
+    """Say whether the run reached its horizon, and scores there are within the range of float64."""
+    return bool(e.times[-1] >= e.horizon and growth * e.horizon <= LONGEST)
+
+
 def settled(e: Experiment, frame: Frame) -> tuple[Final | None, int]:
     """Return what is final at the horizon and was so already a window before, else None; and the earlier state."""
     k = look_back(e, frame.growth)
-    if k < 0 or e.run.times[-1] < e.horizon:
+    if k < 0 or not in_time(e, frame.growth):
         return None, max(k, 0)
     now, before = (final(e.states[j], frame, float(e.times[j])) for j in (-1, k))
     same = now is not None and before is not None and (now.heard == before.heard).all()
-    return (now if same else None), k
+    if now is None or not same:
+        return None, k
+    stable = all((leaders(y, frame) == now.heard).all() for y in nudged(e))
+    return (now if stable else None), k
+
+
+def nudged(e: Experiment) -> list[Array]:
+    """Return the states at the horizon from starts moved a little, to and fro.
+
+    A token on the border between two limits goes where rounding sends it, always to the same side: only another start
+    shows that the run means nothing. The start is moved by an affine map, so that tokens at one point stay together
+    (and symmetric ones symmetric); the rerun at a tighter tolerance need not ask again.
+    """
+    if e.rtol < RTOL:
+        return []
+    known = vars(e).get("_nudged")
+    if known is None:
+        d = e.shape[1]
+        drawn = np.random.default_rng(1).uniform(-NUDGE, NUDGE, (d + 1, d))
+        moved = float(np.abs(e.tokens).max()) * drawn[0] + e.tokens @ drawn[1:]
+        loose = replace(e.motion, rtol=NUDGE / 10)  # type: ignore[type-var]
+        ends = [e.horizon]
+        runs = [simulate(e.tokens + sign * moved, e.law, loose, e.horizon, record=ends) for sign in (1, -1)]
+        known = vars(e)["_nudged"] = [run.final for run in runs]
+    return list(known)
 
 
 def directions(d: int) -> Array:
@@ -124,7 +159,7 @@ def nearest_of(points: Array, x: Array) -> Array:
 
 
 SYMMETRY = "the symmetry is one"
-GIVEN = {"B > 0": positive_definite, SYMMETRY: invariant}
+GIVEN: dict[str, Statement] = {"B > 0": positive_definite, SYMMETRY: invariant}
 
 
 @EMERGENCE.claim(
@@ -250,8 +285,8 @@ def polytope_pair(e: Experiment) -> Margins:
     if e.shape != (2, 2):
         return per_token(what, np.zeros(e.shape[0]), inf, time=T)
     z = np.abs(e.states[-1][:, 1])
-    # Between 1e-154 and 1e154 no square leaves the range of float64.
-    v = np.clip(np.exp(min(T, 300.0)) * z, 1e-154, 1e154)
+    # Between 1e-70 and 1e70 no fourth power leaves the range of float64.
+    v = np.clip(np.exp(min(T, 300.0)) * z, 1e-70, 1e70)
     kept = np.maximum(1 - np.exp(-2 * v * v) / (2 * v * v * np.tanh(v * v)), 0.0)
     first = np.abs(e.states[-1][:, 0] - 1)
     value = -np.maximum(kept * z, first) / max(1.0, float(np.abs(e.tokens).max()))

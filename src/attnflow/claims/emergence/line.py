@@ -41,12 +41,12 @@ AHEAD, SLOPE = 20.0, 0.5
 
 @dataclass(frozen=True)
 class Path:
-    """A run in unit variables: times s (T,), places y (T, n), logarithms of P (T, n, n), and the error of a place."""
+    """A run in unit variables: times s (T,), places y (T, n), logarithms of P (T, n, n), and t for s = 1."""
 
     times: Array
     y: Array
     log_weights: Array
-    unit: float  # of time
+    unit: float
 
     @property
     def n(self) -> int:
@@ -130,7 +130,7 @@ def _any_line(rng: Rng, k: int) -> Instance:
         case 0:
             y = rng.standard_normal(n)
         case 1:
-            return {"tokens": distinct(rng.integers(-4, 5, (n, 1)) / 2 + np.arange(n)[:, None] % 2)}
+            return {"tokens": distinct(np.append(rng.integers(-4, 5, n) / 2, 2.5)[:, None])}
         case 2:
             u = log_uniform(rng, 0.4, 4.0)
             y = np.array([-u, 0.0, u])
@@ -309,16 +309,18 @@ def _shot_at(e: Experiment, token: int) -> Shot | None:
 
 def _slope(shot: Shot | None, path: Path) -> Margins:
     """Return the margin of the slope of log(-log(1 - P)) over the time to come, where an extreme token is bounded."""
-    what = "log(-log(1 - P_leader)) grows like a multiple of t"
     if shot is None:
-        return once(what, 1.0)
+        return once("no extreme token stays bounded: doubly exponential convergence", 1.0)
     c, last = threshold(path.n), shot.last
     X = float(shot.largest()[:, last].max()) * math.exp(AHEAD)
     ceiling = max(math.log(X * (X + c)), 1 + c**2 + math.log(path.n))
     slope = math.log(ceiling / float(shot.doubts()[:, last].min())) / AHEAD
     others = np.delete(np.abs(shot.runs[0].y[last]), shot.token)
     value = slope - SLOPE if (others > c).all() else 0.0
-    what += f": within {SHOT:g} of this start token {shot.token} stays bounded and the slope is at most {slope:.2g}, it"
+    what = (
+        f"from a start within {SHOT:g} token {shot.token} stays bounded, and log(-log(1 - P_leader)) has slope "
+        f"{slope:.2g} at most: doubly exponential convergence"
+    )
     return once(what, value, 1e-9, time=float(path.times[last] * path.unit), strict=True)
 
 

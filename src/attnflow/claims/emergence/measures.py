@@ -87,7 +87,7 @@ def _probes(R: float, d: int) -> tuple[Array, Array]:
 
 
 @EMERGENCE.claim(
-    "mean-field", "Section 7", DERIVED, PAIR,
+    "mean-field", "after the mean-field limit", DERIVED, PAIR,
     """For measures mu and nu in the ball of radius R and X[mu](x) = V int e^{<Bx,y>} y dmu / int e^{<Bx,y>} dmu, with
     q = |B| R^2: X[mu] is Lipschitz with constant |B| |V| R^2, which two atoms attain at 0; and in that ball
     |X[mu] - X[nu]| <= |V| (1+2q) e^{2q} W_1(mu, nu). Hence W_2(mu(t), nu(t)) <= e^{int_0^t C} W_2(mu(0), nu(0)) along

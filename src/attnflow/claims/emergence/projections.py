@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
 from attnflow.claims.emergence.limits import (
     MONOTONE,
     NEAR,
@@ -17,12 +17,14 @@ from attnflow.claims.emergence.limits import (
     SYMMETRY,
     corners,
     diameter,
+    in_time,
     look_back,
     nearest_of,
+    nudged,
     shrinking,
 )
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
+from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining, representatives
 from attnflow.claims.emergence.symmetry import (
     AGREE,
     Group,
@@ -98,7 +100,7 @@ def _with_mirror(rng: Rng, k: int) -> dict[str, Any]:
     """Return tokens, B and V with a symmetry that changes the sign of the dominant coordinate."""
     d, rho = int(rng.integers(2, 4)), float(rng.uniform(0.1, 0.5))
     matrices = group_matrices(rng, (0, 1, 2)[k % 3], d)
-    values, vectors = np.linalg.eigh(commuting(matrices, np.diag(np.arange(d, 0.0, -1.0))))
+    vectors = np.linalg.eigh(commuting(matrices, np.diag(np.arange(d, 0.0, -1.0))))[1]
     V = commuting(matrices, vectors @ np.diag(np.where(np.arange(d) == k % d, 1.0, rho)) @ vectors.T)
     M = rng.standard_normal((d, d))
     x, symmetry = symmetric_cloud(rng, matrices, seeds=3)
@@ -148,9 +150,9 @@ def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
 
 
 PARAMETERS = {"tokens": ..., "V": ..., "B": None, "until": 40.0, "symmetry": None}
-HYPERPLANES = Setting(PARAMETERS, discounted, _hyperplane_start)
-PRODUCT = Setting(PARAMETERS, discounted, _product_start)
-OBLIQUE = Setting(PARAMETERS, discounted, _oblique_start)
+HYPERPLANES = Setting(PARAMETERS, discounted, _hyperplane_start, samples=12)
+PRODUCT = Setting(PARAMETERS, discounted, _product_start, samples=12)
+OBLIQUE = Setting(PARAMETERS, discounted, _oblique_start, samples=12)
 
 
 # Hypotheses
@@ -165,9 +167,9 @@ def dominant(e: Experiment) -> Iterator[Margins]:
     """The eigenvalue of largest modulus is real, positive, semisimple and strictly larger than the other moduli."""
     found = dominant_of(e)
     size = abs(found.value) or 1.0
+    yield once("lambda_1 is real, with all its eigenvectors", -1.0 if found.right is None else 1.0)
     yield once("lambda_1 > |lambda_2|", (abs(found.value) - found.second) / size, found.blur / size, strict=True)
     yield once("lambda_1 > 0", found.value.real / size, found.blur / size, strict=True)
-    yield once("lambda_1 is real, with all its eigenvectors", -1.0 if found.right is None else 1.0)
 
 
 def simple(e: Experiment) -> Margins:
@@ -221,7 +223,7 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
 
     y, t = e.states[k], float(e.times[k])
     w, gain = y @ F.left.T, gain_of(2 * F.growth * t)
-    along_F = w @ (F.form + F.form.T) @ w.T / 2 if len(F.left) > 1 else (w @ F.form) @ w.T
+    along_F = (w @ F.form.T) @ w.T
     whole = (y @ e.form().T) @ y.T
     top, n = along_F.argmax(axis=1), len(y)
     chosen = [np.unique(F.group.places[F.group.stabiliser(i), top[i]]) for i in range(n)]
@@ -250,7 +252,7 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
 def limits_along(e: Experiment, F: Along) -> tuple[Array, Array] | None:
     """Return lim w and a bound, per token, of what is left of the motion along F; None if that is not yet decided."""
     T, w = float(e.times[-1]), e.states @ F.left.T
-    if min(F.growth, F.growth - F.rho) * T < LONG or e.run.times[-1] < e.horizon:
+    if min(F.growth, F.growth - F.rho) * T < LONG or not in_time(e, F.growth):
         return None
     unit = diameter(w[0]) or 1.0
     if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
@@ -261,6 +263,8 @@ def limits_along(e: Experiment, F: Along) -> tuple[Array, Array] | None:
         return None
     # Leaders within one cluster may change: what counts is that both looks promise the same limit.
     if np.abs(now[1] - before[1]).max() > 2 * ON * unit:
+        return None
+    if any(np.abs(y @ F.left.T - w[-1]).max() > ON * unit for y in nudged(e)):
         return None
     return now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k])))
 
@@ -285,8 +289,6 @@ def _in_set(e: Experiment, what: str) -> Margins:
 
 def representatives_of(limit: Array, unit: float) -> Array:
     """Return the vertices of the hull of limits, those within `ON` of each other taken as one."""
-    from attnflow.claims.emergence.settling import representatives
-
     return corners(representatives(limit, ON * unit))
 
 
@@ -328,7 +330,7 @@ def _contracting(e: Experiment) -> Iterator[Margins]:
 )  # fmt: skip
 def hyperplanes(e: Experiment) -> Iterator[Margins]:
     """The extremes of phi_k* from state to state; once the leaders along phi_1 are final, every phi_1* against a, 0, b,
-    and the spread of starts of one sign. Earlier than lambda_1 t = 12 or (lambda_1 - |lambda_2|) t = 12 is undecided."""
+    and the spread of starts of one sign. Undecided before lambda_1 t = 12 and (lambda_1 - |lambda_2|) t = 12."""
     yield from _contracting(e)
     yield _in_set(e, "phi_1*(z_i) tends to a, 0 or b")
     F = along(e)
@@ -342,14 +344,14 @@ def hyperplanes(e: Experiment) -> Iterator[Margins]:
         yield once("one hyperplane", NEAR - width, tol, time=float(e.times[-1]), strict=True)
 
 
-PRODUCT_GIVEN = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
+PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
 
 
 @EMERGENCE.claim(
     "polytope-times-subspace", "Theorem 4", PROVED, PRODUCT,
     """Q^T K = B > 0, R^d = F + G invariant under V, V = lambda I on F with lambda > 0 above the spectral radius of V on
     G: the distance of z_i = e^{-tV} x_i from (boundary(K) or 0) x G tends to 0 for a polytope K in F, components taken
-    along G. The projection of the hull on F never grows, and the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
+    along G. The projection of the hull on F never grows; the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
     given=PRODUCT_GIVEN,
 )  # fmt: skip
 def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:

@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.claims.emergence.symmetry import Group
+from attnflow.claims.emergence.symmetry import Group, Patient
 from attnflow.geometry.forms import score_rounding
 from attnflow.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.laws import Hearing
-from attnflow.motions.flows import ContinuousMotion, tolerance
+from attnflow.motions.flows import tolerance
 from attnflow.motions.motion import apply, gain_of, grown
 
 Heard = NDArray[np.bool_]
@@ -33,7 +33,7 @@ WINDOW = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Discounted(ContinuousMotion):
+class Discounted(Patient):
     """The flow x_i' = V sum_j P_ij x_j in the variables y = e^{-lambda t} x: y_i' = V sum_j P_ij y_j - lambda y_i.
 
     With lambda the largest real part of an eigenvalue nothing grows, and the left eigenvector of lambda takes the same
@@ -71,7 +71,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Final:
-    """Leaders that stay: `heard` (n, n) says who listens to whom for ever, and `limit` (n, d) is lim y(t), for V = I."""
+    """Leaders that stay: `heard` (n, n) says who listens to whom for ever, and `limit` (n, d) is lim y for V = I."""
 
     heard: Heard
     limit: Array

@@ -21,6 +21,7 @@ from attnflow.claims.samplers import Rng, pick
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
+from attnflow.motions.motion import Stepper, Stretch
 
 Symmetry = Sequence[Mapping[str, Any]]
 
@@ -104,8 +105,41 @@ def _same(one: tuple[Array, NDArray[np.int64]], other: tuple[Array, NDArray[np.i
     return bool(np.abs(one[0] - other[0]).max() <= AGREE and (one[1] == other[1]).all())
 
 
+class Patient(ContinuousMotion):
+    """Flows that give up after so many steps: where scores tie up to rounding an integrator would crawl for ever."""
+
+    most_steps: ClassVar[int] = 800
+
+    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
+        return _Counted(super().start(hearing, x, t, state), (t, x), self.most_steps)
+
+
+class _Counted:
+    """A stepper that ends the run after so many stretches."""
+
+    def __init__(self, inner: Stepper, reached: tuple[float, Array], left: int) -> None:
+        self.inner, self.reached, self.left = inner, reached, left
+
+    def advance(self, until: float) -> Stretch:
+        if self.left <= 0:
+            t, x = self.reached
+            why = f"the integrator crawled at t = {t:.6g}, where scores tie up to rounding"
+            return Stretch((t, x), np.empty(0), np.empty((0, *x.shape)), ended=why)
+        self.left -= 1
+        stretch = self.inner.advance(until)
+        self.reached = stretch.after
+        return stretch
+
+    def state(self) -> dict[str, Any]:
+        return self.inner.state()
+
+    def report(self) -> dict[str, Any]:
+        return self.inner.report()
+
+
 @dataclass(frozen=True, eq=False)
-class Symmetric(ContinuousMotion):
+class Symmetric(Patient):
     """A flow whose velocity and state are averaged over a group after every step."""
 
     motion: ContinuousMotion

@@ -130,7 +130,12 @@ class Cone:
 
 
 def _cone(e: Experiment) -> Cone:
-    return Cone(cloud(e.vertices, "vertices"))
+    v, x = cloud(e.vertices, "vertices"), e.instance["tokens"]
+    if len(v) < 2:
+        raise InputError(f"vertices holds {len(v)} point, expected the two or more vertices of a cone polytope")
+    if x is not None and x.shape[1] != v.shape[1]:
+        raise InputError(f"tokens have {x.shape[1]} coordinates and vertices {v.shape[1]}: give both in one space")
+    return Cone(v)
 
 
 def _is_cone(e: Experiment) -> Margins:
@@ -160,10 +165,16 @@ def _starts(rng: Rng, k: int) -> dict[str, Any]:
     """Return tokens between the vertices and 0, as near to their vertex and as far from it as the start set allows."""
     v = _simplex(rng, k) * pick(rng, (1.0, 2.0, 5.0))
     cone, beta = Cone(v), log_uniform(rng, 1e4, 1e9)
-    eta, delta = beta**-0.125, beta**-0.25
     inner = float(depths(v, np.zeros((1, v.shape[1])))[0])
-    # On the segment from v to 0 both constraints are linear in the fraction s of the way.
-    near, far = 1.01 * delta / inner, 0.99 * (1 - (eta + delta * cone.D) / cone.c0)
+
+    def ends(beta: float) -> tuple[float, float]:
+        # On the segment from v to 0 both constraints are linear in the fraction s of the way.
+        eta, delta = beta**-0.125, beta**-0.25
+        return 1.01 * delta / inner, 0.99 * (1 - (eta + delta * cone.D) / cone.c0)
+
+    while np.subtract(*ends(beta)) >= 0:  # the start set is empty
+        beta *= 100
+    near, far = ends(beta)
     s = np.concatenate([[near, far], np.exp(rng.uniform(np.log(near), np.log(far), int(rng.integers(1, 4))))])
     tokens = v[rng.integers(len(v), size=len(s))] * (1 - s[:, None])
     return {"vertices": v, "tokens": tokens, "beta": beta, "gamma": pick(rng, (0.1, 0.3, 0.5))}

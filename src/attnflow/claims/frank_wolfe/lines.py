@@ -112,7 +112,7 @@ def _generic(e: Experiment) -> Margins:
         return once("generic polytope", 1.0, strict=True)
     worst = min(report.broken, key=lambda b: (not b.decided, b.margin))
     return Margins(
-        f"generic polytope ({worst.because})", np.array([-1.0 if worst.decided else 0.0]), np.zeros(1, dtype=int),
+        worst.because, np.array([-1.0 if worst.decided else 0.0]), np.zeros(1, dtype=int),
         0.0 if worst.decided else 0.5, strict=True,
     )  # fmt: skip
 
@@ -156,13 +156,14 @@ def exponential_rate(e: Experiment) -> Margins:
     convergent sequence converge to its limit, so the rate is -log(1 - lim gamma).
     """
     what = "liminf (1/t) sum -log(1 - gamma^s) > 0"
+    end = e.times[-1]
     if (np.asarray(e.tokens == _targets(e))).all():
-        return once("all tokens are vertices", 1.0)
+        return once("all tokens are vertices", 1.0, time=end)
     gamma = getattr(e.motion, "gamma", None)
     limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
     if limit is None:
-        return once(f"{what}, for a schedule whose limit is not known,", 0.0, 1.0, strict=True)
-    return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), strict=True)
+        return once(f"{what}, for a schedule whose limit is not known,", 0.0, 1.0, time=end, strict=True)
+    return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), time=end, strict=True)
 
 
 def _bounded_below(rng: Rng, k: int) -> dict[str, Any]:

@@ -100,15 +100,20 @@ def collapse_to_origin(e: Experiment) -> list[Margins]:
     """
     values = [_origin_margin(e, x) for x in e.states]
     size = float(np.abs(e.states[-1].astype(float)).max() / np.abs(e.tokens.astype(float)).max())
-    arrived = once("tokens within 1e-9 of 0 at the end", 1e-9 - size if size < 1e-9 else 0.0, 1.0 * (size >= 1e-9),
+    near = size < 1e-9  # not where balls have grown beyond all bounds
+    arrived = once("tokens within 1e-9 of 0 at the end", 1e-9 - size if near else 0.0, 0.0 if near else 1.0,
                    time=e.times[-1], strict=True)  # fmt: skip
     return [Margins("0 in K^t", stacked(values), e.times, 1e-12 * (e.eps > 0)), arrived]
 
 
 def _origin_margin(e: Experiment, x: Any) -> Any:
-    """Return the depth of 0 in the hull of a state, or minus the rigorous least score in a separating direction."""
-    plain = x.astype(float)
-    size = float(np.abs(plain).max()) or 1.0
+    """Return the depth of 0 in the hull of a state, or minus the rigorous least score in a separating direction.
+
+    Over the size of the start, which rounding goes by: the tokens themselves may be close to 0.
+    """
+    plain, size = x.astype(float), float(np.abs(e.instance["tokens"]).max())
+    if not np.isfinite(plain).all():  # balls that have grown beyond all bounds
+        return e.array(np.nan)[()]
     depth = float(depths(plain, np.zeros((1, plain.shape[1])))[0]) / size
     if depth >= 0:
         return e.array(depth)[()]

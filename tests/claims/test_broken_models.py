@@ -1,0 +1,42 @@
+"""Every claim fails for a deliberately wrong model, on data on which it holds for the right one."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnflow as af
+
+
+def _broken() -> dict[str, dict[str, Any]]:
+    """Return the wrong models of every file beside this one."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(Path(__file__).parent.glob("broken_*.py")):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert not set(module.BROKEN) & set(found), f"{path.name} repeats a claim"
+        found |= module.BROKEN
+    return found
+
+
+BROKEN = _broken()
+
+
+def test_every_claim_has_a_wrong_model() -> None:
+    assert set(BROKEN) == {claim.id for claim in af.claims.all()}
+
+
+@pytest.mark.parametrize("id", BROKEN)
+def test_a_wrong_model_violates_the_claim(id: str) -> None:
+    assert BROKEN[id].keys() & {"law", "motion"}
+    assert af.check(id, **BROKEN[id]).outcome == "violated"
+
+
+@pytest.mark.parametrize("id", BROKEN)
+def test_the_right_model_does_not_on_the_same_data(id: str) -> None:
+    data = {name: value for name, value in BROKEN[id].items() if name not in ("law", "motion")}
+    assert af.check(id, **data).outcome != "violated"

@@ -1,0 +1,222 @@
+"""How verdicts are reached: hypotheses step by step, doubts, proofs, several instances."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import attnflow as af
+from attnflow.claims import Claim, Experiment, Margins, get, statistics
+from attnflow.claims.check import decide, gathered, on_samples, read
+from attnflow.claims.experiment import close_calls
+from attnflow.claims.hypotheses import depths
+from attnflow.claims.samplers import KINDS, around_origin, cloud, positive_form
+from attnflow.claims.verdict import Verdict
+
+MODEL = get("fw/hull-shrinks/repaired")
+FAR = [[1.0, 0.0], [-1.0, 0.5], [0.0, -1.0]]
+
+
+def at(what: str, step: int, value: float, tol: float = 0.0, strict: bool = False) -> Any:
+    """Return a statement with slack 1 at six steps but one."""
+
+    def statement(e: Experiment) -> Margins:
+        values = np.ones((6, 2))
+        values[step, 1] = value
+        return Margins(what, values, np.arange(6), tol, strict)
+
+    return statement
+
+
+def judged(conclusion: Any, **given: Any) -> Verdict:
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", conclusion, given)
+    return decide(claim, read(MODEL, {"tokens": FAR, "steps": 6}))
+
+
+def test_a_failure_before_the_hypotheses_fail_counts() -> None:
+    verdict = judged(at("x >= 0", 2, -0.5), h=at("h", 3, -1.0))
+    assert (verdict.outcome, verdict.where, verdict.margin) == ("violated", (2, 1), -0.5)
+    assert verdict.because == "x >= 0 fails at step 2, token 1 with margin -0.5"
+    assert verdict.claim == "test/claim"
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_a_failure_after_the_hypotheses_fail_does_not(step: int) -> None:
+    verdict = judged(at("x >= 0", step, -0.5), h=at("h", 3, -1.0))
+    assert (verdict.outcome, verdict.where) == ("hypotheses not met", (3, 1))
+    assert verdict.because == "h fails at step 3, token 1"
+
+
+def test_no_claim_holds_beyond_its_hypotheses() -> None:
+    assert judged(at("x >= 0", 0, 1.0), h=at("h", 5, -1.0)).outcome == "hypotheses not met"
+
+
+def test_the_first_hypothesis_to_fail_is_named() -> None:
+    verdict = judged(at("x >= 0", 5, -1.0), late=at("late", 4, -1.0), early=at("early", 2, -1.0))
+    assert verdict.because == "early fails at step 2, token 1"
+
+
+def test_doubtful_hypotheses_leave_the_claim_undecided() -> None:
+    verdict = judged(at("x >= 0", 4, -0.5), h=at("h", 3, 0.05, tol=0.1, strict=True))
+    assert (verdict.outcome, verdict.where) == ("undecided", (3, 1))
+    assert "h is within rounding of failing at step 3, token 1" in verdict.because
+    assert judged(at("x >= 0", 2, -0.5), h=at("h", 3, 0.05, tol=0.1, strict=True)).outcome == "violated"
+    # Weak hypotheses may lie within their rounding.
+    assert judged(at("x >= 0", 0, 1.0), h=at("h", 3, -0.05, tol=0.1)).outcome == "holds"
+
+
+def test_doubtful_conclusions() -> None:
+    verdict = judged(at("x > 0", 3, 0.05, tol=0.1, strict=True))
+    assert (verdict.outcome, verdict.where) == ("undecided", (3, 1))
+    holds = judged(at("x >= 0", 3, -0.05, tol=0.1))
+    assert (holds.outcome, holds.margin) == ("holds", -0.05)
+    assert judged(at("x > 0", 3, 0.0, strict=True)).outcome == "violated"
+
+
+def test_nothing_seen_is_nothing_decided() -> None:
+    assert judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0))).outcome == "undecided"
+
+
+def test_hypotheses_that_fail_at_once_spare_the_conclusion() -> None:
+    def meaningless(e: Experiment) -> Margins:
+        raise ZeroDivisionError
+
+    assert judged(meaningless, h=at("h", 0, -1.0)).outcome == "hypotheses not met"
+
+
+def test_the_earliest_of_several_conclusions_is_told() -> None:
+    def both(e: Experiment) -> list[Margins]:
+        return [at("late", 4, -2.0)(e), at("early", 1, -0.5)(e)]
+
+    verdict = judged(both)
+    assert verdict.because == "early fails at step 1, token 1 with margin -2"
+    assert (verdict.where, verdict.margin) == ((1, 1), -2.0)
+
+
+def test_levels_make_verdicts_statistical() -> None:
+    verdict = judged(lambda e: statistics.at_least("P >= .5", 9, 10, 0.5))
+    assert (verdict.outcome, verdict.certified, verdict.level) == ("holds", "statistical", statistics.LEVEL)
+    assert "at confidence level 0.999999" in verdict.because
+
+
+def test_several_verdicts_are_gathered() -> None:
+    verdicts = [judged(at("x >= 0", 2, v), h=at("h", 5, w)) for v, w in ((1, 1), (0.5, 1), (1, -1))]
+    one = gathered(verdicts)
+    assert (one.outcome, one.margin, one.tried) == ("holds", 0.5, 3)
+    assert one.because.startswith("2 holds, 1 hypotheses not met; closest: ")
+    worse = gathered([*verdicts, judged(at("x >= 0", 2, -1)), judged(at("x >= 0", 2, -3))])
+    assert (worse.outcome, worse.margin, worse.tried) == ("violated", -3.0, 5)
+    unsure = judged(at("x > 0", 2, 0.0, tol=0.1, strict=True))
+    assert gathered([unsure, unsure, verdicts[0]]).outcome == "undecided"
+    assert gathered([verdicts[2]]).outcome == "hypotheses not met"
+
+
+def test_verdicts_replay() -> None:
+    found = af.check("fw/hull-shrinks")
+    again = af.check("fw/hull-shrinks", **found.instance)
+    assert (again.outcome, again.margin, again.where) == (found.outcome, found.margin, found.where)
+    assert on_samples(get("fw/hull-shrinks"), count=3).tried == 3
+
+
+def test_a_flow_is_run_twice() -> None:
+    claim = get("fw/ode")
+    seen = []
+
+    def drifting(e: Experiment) -> Margins:
+        seen.append(e.rtol)
+        return Margins("x", np.array([-1e-3 if e.rtol > 5e-12 else -1e-6]), np.zeros(1), 0.0)
+
+    given = read(claim, {"tokens": [[1.0], [-1.0]]})
+    # The difference of the two runs, doubled, exceeds the failure: it is rounding.
+    assert decide(replace(claim, conclusion=drifting, given={}), given).outcome == "holds"
+    assert seen == [1e-11, pytest.approx(1e-12)]
+
+
+# Doubts of floats, and their proofs.
+
+
+def test_ties_of_floats_are_settled_in_fractions() -> None:
+    tied = [[0.1, 0.3], [0.3, 0.1], [0.2, 0.2]]
+    e = Experiment(read(MODEL, {"tokens": tied, "steps": 1}), *MODEL.setting.model(read(MODEL, {"tokens": tied})))
+    assert e.doubt() == (0, 2)
+    assert e.using("exact").doubt() is None
+    assert af.check("fw/hull-shrinks/repaired", tokens=tied, steps=1).certified == "exact"
+    # Too many tokens for a proof: what depends on a tie is undecided.
+    many = np.random.default_rng(0).standard_normal((700, 2))
+    many[:2], many[2] = [[10.1, 10.3], [10.3, 10.1]], [0.2, 0.2]
+    verdict = af.check("fw/duality-gap", tokens=many, steps=5)
+    assert (verdict.outcome, verdict.where, verdict.certified) == ("undecided", (0, 2), "float")
+    assert "the choice of leaders" in verdict.because
+
+
+def test_close_calls_are_ties_between_distinct_points() -> None:
+    x = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0], [1.0, 1.0]])
+    assert close_calls(af.Hardmax(), x, 0).tolist() == [False, False, True, False]
+    assert close_calls(af.Localmax(2.0), x, 0).tolist() == [True, True, False, True]
+    near = x + 1e-9
+    assert not close_calls(af.Localmax(2.0 + 1e-3), near, 0).any()
+
+
+def test_arithmetics_agree() -> None:
+    given = read(get("fw/straight-lines"), {"tokens": [[1.0], [-1.0], [0.25]], "gamma": "1 / (t + 2)", "steps": 6})
+    e = Experiment(given, *get("fw/straight-lines").setting.model(given))
+    proof = e.using("exact")
+    assert (e.eps, proof.eps) == (2.0**-52, 0.0)
+    np.testing.assert_allclose(proof.states.astype(float), e.states, rtol=1e-14)
+    np.testing.assert_allclose(proof.gammas.astype(float), e.gammas, rtol=1e-15)
+    assert e.starting_at([[2.0], [3.0]]).states.shape == (7, 2, 1)
+    assert (proof.exact, e.exact) == (True, False)
+    with pytest.raises(AttributeError):
+        _ = e.nothing
+
+
+# Statistics, hulls, samplers.
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (250, 1000)])
+@pytest.mark.parametrize("level", [0.95, statistics.LEVEL])
+def test_confidence_bounds_are_those_of_scipy(k: int, n: int, level: float) -> None:
+    expected = binomtest(k, n).proportion_ci(level, method="exact")
+    assert statistics.clopper_pearson(k, n, level) == pytest.approx((expected.low, expected.high), rel=1e-9, abs=1e-300)
+
+
+def test_draws_refute_but_never_prove() -> None:
+    low, high = statistics.clopper_pearson(300, 1000)
+    for p, least, most in ((low - 0.01, True, False), (0.3, True, True), (high + 0.01, False, True)):
+        assert statistics.at_least("P", 300, 1000, p).held.all() == least
+        assert statistics.at_most("P", 300, 1000, p).held.all() == most
+    assert statistics.at_most("P", 300, 1000, 0.3).level == statistics.LEVEL
+
+
+def test_depths_of_a_square() -> None:
+    square = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]])
+    points = np.array([[1.0, 1.0], [0.5, 1.0], [2.0, 1.0], [3.0, 1.0], [3.0, 3.0]])
+    np.testing.assert_allclose(depths(square, points), [1.0, 0.5, 0.0, -1.0, -np.sqrt(2)], atol=1e-12)
+    assert depths(square[:2], np.array([[1.0, 0.0], [1.0, 0.5]])).tolist() == [0.0, -0.5]
+
+
+@pytest.mark.parametrize("k", range(len(KINDS)))
+def test_clouds_are_of_their_kind(k: int) -> None:
+    rng = np.random.default_rng(k)
+    x = cloud(rng, k, n=6, d=3)
+    assert x.shape == (6, 3)
+    np.testing.assert_array_equal(x, cloud(np.random.default_rng(k), k, n=6, d=3))
+    kind = KINDS[k]
+    if kind == "lattice":
+        assert (x == np.round(x)).all()
+    if kind == "symmetric":
+        assert {tuple(p) for p in x + 0.0} == {tuple(p) for p in 0.0 - x}
+    if kind == "nearly degenerate":
+        assert np.linalg.svd(x - x.mean(axis=0), compute_uv=False)[-1] < 1e-4
+    centred = around_origin(rng, k, n=6, d=2)
+    assert depths(centred, np.zeros((1, 2)))[0] > -1e-9
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_forms_are_positive(k: int) -> None:
+    form = positive_form(np.random.default_rng(k), k, 3)
+    if form is not None:
+        assert (form == form.T).all()
+        assert np.linalg.eigvalsh(form).min() > 0

@@ -1,0 +1,214 @@
+"""Attacks: false claims are refuted, true ones survive, witnesses are small and replay."""
+
+import contextlib
+import importlib
+import io
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.claims import Claim, Experiment, Margins, get
+from attnflow.claims.margins import once
+from attnflow.claims.shrink import shrink
+from attnflow.claims.verdict import Verdict
+from attnflow.claims.witness import Witness, plain
+from attnflow.inputs import InputError
+from attnflow.schedules import Schedule
+
+attack = importlib.import_module("attnflow.claims.search")
+
+FALSE = [claim.id for claim in af.claims.all() if claim.id.startswith("fw/") and claim.refutable]
+TRUE = [claim.id for claim in af.claims.all() if claim.id.startswith("fw/") and not claim.refutable]
+RATIONAL = ["fw/cluster-rate", "fw/hull-shrinks", "fw/exponential-rate", "fw/own-cell"]
+# These take longer: chains of several tokens per vertex, long runs in fractions, many draws.
+SLOW = {
+    "fw/metastable/repaired": 4, "fw/metastable/staged": 4, "fw/first-phase/repaired": 10, "fw/cells": 24,
+    "fw/cluster-rate/repaired": 12, "fw/gaussian-own-cell": 20, "fw/gaussian-own-cell/explicit": 20,
+    "fw/hull-shrinks/repaired": 32,
+}  # fmt: skip
+
+
+def test_the_false_claims_are_these() -> None:
+    assert sorted(FALSE) == sorted([*RATIONAL, "fw/collapse-to-origin", "fw/first-phase", "fw/metastable"])
+
+
+@pytest.mark.parametrize("id", FALSE)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_false_claims_are_refuted(id: str, seed: int) -> None:
+    witness = af.search(id, evaluations=400, seed=seed)
+    assert witness is not None
+    again = af.check(id, **witness.instance)
+    assert again.outcome == "violated"
+    assert (again.margin, again.where) == (witness.verdict.margin, witness.verdict.where)
+    assert witness.exact == (id in RATIONAL)
+    assert witness.evaluations <= 400 + attack.SHRINKING
+    if id in RATIONAL and id != "fw/exponential-rate":
+        assert len(witness.instance["tokens"]) <= 3
+
+
+@pytest.mark.parametrize("id", TRUE)
+def test_true_claims_survive(id: str) -> None:
+    assert af.search(id, evaluations=SLOW.get(id, 60)) is None
+
+
+@pytest.mark.parametrize("id", ["fw/own-cell", "fw/hull-shrinks", "fw/first-phase"])
+def test_searches_are_repeatable(id: str) -> None:
+    one, other = (af.search(id, evaluations=200, seed=3) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    assert one.snippet == other.snippet
+    assert (one.evaluations, one.verdict.margin) == (other.evaluations, other.verdict.margin)
+
+
+def test_evaluations_are_counted() -> None:
+    assert af.search("fw/own-cell", evaluations=1, seed=0) is None  # the first sample is no lattice
+
+
+def test_seconds_are_a_cap() -> None:
+    start = time.monotonic()
+    assert af.search("fw/duality-gap", seconds=0.3, evaluations=10**6) is None
+    assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("bad", [{"seconds": 0.0}, {"evaluations": 0}, {"seed": -1}, {"evaluations": 2.5}])
+def test_bad_budgets_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        af.search("fw/own-cell", **bad)
+
+
+def test_snippets_replay() -> None:
+    for id in ("fw/own-cell", "fw/exponential-rate", "fw/hull-shrinks"):
+        witness = af.search(id, evaluations=200, seed=1)
+        assert witness is not None
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(witness.snippet, {})
+        assert "outcome='violated'" in said.getvalue()
+        assert "certified='exact'" in said.getvalue()
+
+
+def test_witnesses_are_plain_data() -> None:
+    verdict = Verdict("violated", -1.0, None, "float", "")
+    instance = {"tokens": np.eye(2), "B": None, "gamma": Schedule("1 / (t + 2)"), "steps": np.int64(3)}
+    witness = Witness("fw/straight-lines", instance, verdict, 5)
+    assert not witness.exact
+    assert witness.snippet.splitlines()[-1] == (
+        "print(af.check(\"fw/straight-lines\", tokens=[[1.0, 0.0], [0.0, 1.0]], gamma='1 / (t + 2)', steps=3))"
+    )
+    assert plain({"a": (1, np.float64(2.0)), "b": {"c": np.zeros(1)}}) == {"a": [1, 2.0], "b": {"c": [0.0]}}
+
+
+# What counts as a violation.
+
+
+def claimed(conclusion: Any) -> Any:
+    """Return an attack on a claim about two tokens of the line."""
+    model = get("fw/hull-shrinks/repaired")
+
+    def sample(rng: Any, k: int) -> dict[str, Any]:
+        return {"tokens": rng.uniform(-1, 1, (2, 1)), "steps": 4}
+
+    setting = type(model.setting)(model.setting.parameters, model.setting.model, sample)
+    claim = Claim("test/claim", model.paper, "", "false as printed", setting, "", conclusion)
+    return attack._Attack(claim, 200, None, 0)
+
+
+def test_a_violation_must_survive_a_longer_horizon() -> None:
+    def once_only(e: Experiment) -> Margins:
+        return once("x", -1.0 if e.steps == 4 else 1.0)
+
+    def always(e: Experiment) -> Margins:
+        return once("x", -1.0)
+
+    assert claimed(once_only).run() is None
+    assert claimed(always).run() is not None
+
+
+def test_a_violation_must_survive_a_tighter_tolerance() -> None:
+    assert claimed(lambda e: once("x", -1.0 if e.rtol > 5e-12 else 1.0)).run() is None
+
+
+def test_statistical_violations_must_survive_fresh_seeds() -> None:
+    claim = get("fw/metastable")
+    unlucky = attack._Attack(claim, 10, None, 0)
+    verdict = Verdict("violated", -0.1, (0, None), "statistical", "")
+    good = {"vertices": af.tokens.polygon(3), "runs": 20}
+    assert not unlucky._survives(attack.read(claim, good), verdict)
+
+
+def test_a_universal_constant_must_grow() -> None:
+    claim = get("fw/first-phase")
+    search = attack._Attack(claim, 10, None, 0)
+    instance = search._sample(0)
+    assert search._grows(instance)
+    assert not search._grows({**instance, "C": 1e6})
+
+
+def test_thin_triangles_have_starts_too() -> None:
+    claim = get("fw/first-phase")
+    for k in range(400):
+        drawn = claim.setting.sample(np.random.default_rng([0, k]), k)
+        assert af.check(claim.id, **drawn).outcome != "hypotheses not met"
+
+
+def test_longer_horizons_are_tried() -> None:
+    def late(e: Experiment) -> Margins:
+        return Margins("x", np.where(np.arange(e.steps) < 50, 1.0, -1.0), np.arange(e.steps))
+
+    witness = claimed(late).run()
+    assert witness is not None
+    assert witness.instance["steps"] == 51
+
+
+def test_margins_are_descended() -> None:
+    def near(e: Experiment) -> Margins:
+        x = np.asarray(e.instance["tokens"], dtype=float).ravel()
+        return once("|x| >= .1", float(abs(x[0]) - 1e-3 * abs(x[1])))
+
+    assert claimed(near).run() is not None
+
+
+# Shrinking.
+
+
+def violates(test: Any) -> Any:
+    verdict = Verdict("violated", -1.0, (2, 0), "exact", "")
+    return lambda instance: verdict if test(instance) else None
+
+
+def test_witnesses_are_made_small() -> None:
+    first = Verdict("violated", -1.0, (2, 0), "exact", "")
+    rng = np.random.default_rng(0)
+    instance = {
+        "tokens": rng.standard_normal((7, 3)) + 3,
+        "B": rng.standard_normal((3, 3)),
+        "beta": 0.12345,
+        "steps": 90,
+    }
+    small, _ = shrink(instance, first, violates(lambda given: given["tokens"].max() > 0))
+    assert small["tokens"].shape == (2, 1)
+    assert (small["tokens"] == np.round(small["tokens"])).all()
+    assert small["B"] is None
+    assert small["beta"] == 0.1
+    assert small["steps"] == 3
+    # Only what still violates is kept.
+    kept, _ = shrink(instance, first, violates(lambda given: False))
+    assert kept is instance
+    three, _ = shrink(instance, first, violates(lambda given: len(given["tokens"]) >= 3 and given["steps"] == 90))
+    assert len(three["tokens"]) == 3
+    assert three["steps"] == 90
+
+
+def test_bad_proposals_are_passed_over() -> None:
+    first = Verdict("violated", -1.0, (2, 0), "exact", "")
+
+    def refuses(given: dict[str, Any]) -> Verdict | None:
+        if len(given["tokens"]) < 3:
+            raise InputError("too few")
+        return first
+
+    small, _ = shrink({"tokens": np.ones((5, 1)), "steps": 4}, first, refuses)
+    assert len(small["tokens"]) == 3
