@@ -11,8 +11,8 @@ import pytest
 import attnflow as af
 from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.hardmax import leads
-from attnflow.claims.settled import Geometric, Settled, closed_groups, limit, settled
+from attnflow.claims.hardmax import leaders_persist, leads, norms
+from attnflow.claims.settled import Geometric, Settled, _stays_above, closed_groups, limit, settled
 
 EMERGING = np.array(
     [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 1 / 4], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1], [0.6, 0.15]]
@@ -171,6 +171,33 @@ def test_leaders_are_vertices_of_later_hulls() -> None:
     broken = af.check("hardmax/leaders-are-vertices", tokens=EMERGING, law=law, steps=3)
     assert broken.outcome == "violated"
     assert "a leader is a vertex" in broken.because
+
+
+def test_norms_count_steps() -> None:
+    e = exactly([[1.0], [0.5]], steps=1, alpha=1.0)
+    found: Any = norms(e)
+    gain, total = found
+    assert gain.values.tolist() == [[0, Fraction(1, 4)]]  # 9/16 - 1/4 - 1/16
+    assert total.values.tolist() == [[0, Fraction(1, 4)]]
+    # Token 0 gains norm by stepping over 0, but less than its step.
+    broken = af.check("hardmax/norms", tokens=[[0.125], [-3.0]], law=af.Hardmax(B=[[-1.0]]), steps=1)
+    assert (broken.outcome, broken.where) == ("violated", (0, 0))
+
+
+def test_a_leader_that_rests_may_be_overtaken_by_a_wrong_model() -> None:
+    e = exactly([[1.0], [0.5]], steps=1)
+    vars(e)["states"] = rational([[[1], [0.5]], [[1], [2]]])
+    found: Any = leaders_persist(e)
+    rests, stays = found
+    assert rests.held.all()
+    assert stays.failed.tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("gap", [(-1, 3, 0), (1, -5, 5), (1, 0, -2), (0, 0, 0)])
+def test_gaps_that_close(gap: tuple[int, int, int]) -> None:
+    assert not _stays_above(gap, Fraction(0))
+    assert _stays_above((0, 1, 1), Fraction(1))
+    assert not _stays_above((0, 1, 1), Fraction(2))
 
 
 def test_many_tokens_in_floats() -> None:

@@ -63,6 +63,10 @@ def test_nothing_is_proved_while_neighbours_may_change() -> None:
     assert settled(exactly(LINE, af.Localmax(delta=5.0), steps=2)) is None
     assert settled(exactly(LINE, af.Localmax(delta=5.0), gamma=1.0)) is None
     assert settled(exactly(LINE, af.Localmax(delta=Periodic((5.0, 5.0))))) is None
+    # All would stay as it is if nobody moved, but the third token is still too far from its limit to tell.
+    near = exactly([[1.0, 1.0], [1.0, -0.9375], [0.9375, 0.0]], af.Localmax(delta=0.125), steps=1)
+    vars(near)["states"] = near.tokens[None]
+    assert settled(near) is None
     verdict = af.check("localmax/constant-converges", tokens=LINE, delta=5.0, steps=2)
     assert (verdict.outcome, verdict.where) == ("undecided", (2, None))
 
@@ -72,6 +76,7 @@ def test_a_limit_outside_S() -> None:
     end = settled(exactly([p, q, [0.5, 0.0]], af.Localmax(delta=0.125), steps=80))
     assert end is not None
     assert end.limits[2].tolist() == [1, Fraction(1, 32)]
+    assert not end.never.any()  # the third token hears itself, p and q, and nothing is said of its arrival
     shown = af.check("localmax/leaders-move", tokens=[p, q, [0.5, 0.0]], deltas=0.125, shows=OUTSIDE, steps=80)
     assert (shown.outcome, shown.certified) == ("holds", "exact")
     # <m, p> - <m, m> = (1/32)(31/32) over |p|^2 = 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.claims import sphere
 from attnflow.claims.check import decide, read
+from attnflow.claims.sphere import collapse, hemisphere, metastability, runs
 from attnflow.claims.statistics import clopper_pearson
 
 Array = NDArray[np.float64]
@@ -82,15 +81,15 @@ def test_hemisphere_notices_slower_tokens(motion: af.motions.Motion) -> None:
 def test_local_rate(normalized: bool, rate: float) -> None:
     """1 - <x_i, x_j> of two close tokens against e^{-2t} (SA) and e^{-2 e^beta t} (USA)."""
     run = af.simulate(on_circle(0.0, 1e-3), af.Softmax(), af.SphereFlow(normalized=normalized, rtol=1e-11), until=1.0)
-    gap = sphere._gaps(run.tokens)[:, 0, 1]
+    gap = runs.pair_gaps(run.tokens)[:, 0, 1]
     np.testing.assert_allclose(gap[-1] / gap[0], np.exp(-rate), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("n", "d", "p"), [(3, 2, 0.75), (4, 3, 0.875), (2, 2, 1.0), (6, 3, 0.5)])
 def test_wendel(n: int, d: int, p: float) -> None:
-    assert sphere.wendel(n, d) == p
+    assert hemisphere.wendel(n, d) == p
     rng = np.random.default_rng(0)
-    found = sum(sphere._axis(sphere._unit(rng.standard_normal((n, d))))[1] > 1e-12 for _ in range(1000))
+    found = sum(runs.best_axis(runs.normalised(rng.standard_normal((n, d))))[1] > 1e-12 for _ in range(1000))
     low, high = clopper_pearson(found, 1000)
     assert low <= p <= high
 
@@ -100,7 +99,7 @@ def test_draws_refute_another_probability(monkeypatch: pytest.MonkeyPatch) -> No
     tokens /= np.linalg.norm(tokens, axis=1, keepdims=True)
     instance: dict[str, Any] = {"tokens": tokens, "draws": 400, "until": 20.0}
     assert af.check("sphere/hemisphere", **instance).outcome == "holds"
-    monkeypatch.setattr(sphere, "wendel", lambda n, d: 0.7)
+    monkeypatch.setattr(hemisphere, "wendel", lambda n, d: 0.7)
     verdict = af.check("sphere/hemisphere", **instance)
     assert (verdict.outcome, verdict.certified) == ("violated", "statistical")
 
@@ -150,8 +149,8 @@ def test_an_unstable_rest_is_not_attracting() -> None:
     instance = read(claim, {"tokens": on_circle(0.0, 2 * np.pi / 3, 4 * np.pi / 3)})
     law, motion = claim.setting.model(instance)
     x = np.asarray(instance["tokens"])
-    assert sphere._attracting(af.claims.Experiment(instance, law, motion), x) == 0
-    assert sphere._attracting(af.claims.Experiment(instance, law, replace(motion, V=-np.eye(2))), x) > 0.1
+    assert collapse._attracting(af.claims.Experiment(instance, law, motion), x) == 0
+    assert collapse._attracting(af.claims.Experiment(instance, law, af.SphereFlow(V=-np.eye(2))), x) > 0.1
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_an_unstable_rest_is_not_attracting() -> None:
 def test_equiangular_times(beta: float, normalized: bool, time: float) -> None:
     """When 128 orthogonal tokens reach <x_i, x_j> = 1 - 1e-3."""
     times = np.array([0.0, time - 1e-3, time + 1e-3])
-    g = sphere.equiangular(times, 128, beta, normalized)
+    g = collapse.equiangular(times, 128, beta, normalized)
     assert g[1] < 0.999 < g[2]
 
 
@@ -193,7 +192,9 @@ def test_caps_lose_their_tokens_past_the_bound() -> None:
     late = af.check("sphere/metastability", **rims, normalized=False, factor=12.0)
     assert late.outcome == "violated"
     assert late.where is not None
-    assert late.where[0] > 5 * sphere._horizon(_experiment("sphere/metastability", {**rims, "normalized": False}))
+    assert late.where[0] > 5 * metastability._horizon(
+        _experiment("sphere/metastability", {**rims, "normalized": False})
+    )
 
 
 def _experiment(id: str, given: dict[str, Any]) -> af.claims.Experiment:
@@ -206,7 +207,7 @@ def test_merging_agrees_with_the_plain_run() -> None:
     tokens = on_circle(0.0, 0.1, 1.5, 1.52, 3.3)
     e = _experiment("sphere/staircase", {"tokens": tokens, "beta": 8.0})
     plain = af.simulate(tokens, af.Softmax(beta=8.0), af.SphereFlow(), until=60.0)
-    merged = sphere.merging(e, 60.0)
+    merged = metastability.merging(e, 60.0)
     assert len(merged.runs) > 1
     np.testing.assert_allclose(merged.at(60.0), plain.final, atol=1e-7)
     np.testing.assert_allclose(merged.at(1.7), plain.at(1.7), atol=1e-7)
@@ -221,8 +222,8 @@ def test_merge_times_of_two_tokens() -> None:
         return float((1 + w) / (2 * w * np.sin(phi)))
 
     expected = quad(slowness, np.arccos(0.999), 1.8)[0]
-    run = sphere.merging(_experiment("sphere/staircase", {"tokens": on_circle(0.0, 1.8), "beta": 8.0}), 1e8)
-    found = sphere._merges(run, 10.0)
+    run = metastability.merging(_experiment("sphere/staircase", {"tokens": on_circle(0.0, 1.8), "beta": 8.0}), 1e8)
+    found = metastability._merges(run, 10.0)
     assert len(found) == 2
     assert found[1][0] == pytest.approx(expected, rel=1e-3)
 

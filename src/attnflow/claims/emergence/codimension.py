@@ -15,6 +15,7 @@ from attnflow.claims.emergence.projections import DOMINANT, LONG, PARAMETERS, di
 from attnflow.claims.emergence.settling import Frame, remaining
 from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_of, symmetric_cloud
 from attnflow.claims.experiment import Experiment
+from attnflow.claims.hypotheses import quadratic
 from attnflow.claims.margins import Margins, once
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick
 from attnflow.inputs import Array
@@ -64,9 +65,13 @@ def _any_spectrum(rng: Rng, k: int, neutral: bool) -> dict[str, Any]:
         growing[-1] = -rng.uniform(0.1, 0.6)
     values = log_uniform(rng, 0.5, 2.0) * growing
     V, B = _forms(rng, k, values)
+    x = _sized(rng, k, d)
     if k % 3 == 0 and (growing == 1.0).all():
         V = values[0] * np.eye(d)
-    return {"tokens": _sized(rng, k, d), "V": V, "B": B, "until": _horizon(values)}
+        if k % 2:  # all on one level of B, so that many are vertices and stay
+            x = rng.standard_normal(x.shape)
+            x *= (log_uniform(rng, 1.5, 4.0) / np.sqrt(quadratic(B, x)))[:, None]
+    return {"tokens": x, "V": V, "B": B, "until": _horizon(values)}
 
 
 def _neutral_start(rng: Rng, k: int) -> dict[str, Any]:

@@ -11,7 +11,16 @@ import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.settling import WINDOW, Final, Frame, final, leaders, remaining, representatives
+from attnflow.claims.emergence.settling import (
+    WINDOW,
+    Final,
+    Frame,
+    Rescaled,
+    final,
+    leaders,
+    remaining,
+    representatives,
+)
 from attnflow.claims.emergence.symmetry import (
     commuting,
     group_matrices,
@@ -28,7 +37,6 @@ from attnflow.geometry.hull import Hull
 from attnflow.geometry.stationary import stationary_points
 from attnflow.inputs import Array
 from attnflow.laws import Softmax
-from attnflow.motions import RescaledFlow
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.simulate import simulate
 
@@ -46,7 +54,7 @@ RANK = (1e-6, 1e-2)
 
 def _identity(given: dict[str, Any]) -> tuple[Softmax, ContinuousMotion]:
     """Return the rescaled flow with V = I, in reduced coordinates where there is a symmetry."""
-    return Softmax(B=given["B"]), reduced(RescaledFlow(), given["symmetry"])
+    return Softmax(B=given["B"]), reduced(Rescaled(), given["symmetry"])
 
 
 def any_cloud(rng: Rng, k: int) -> dict[str, Any]:
@@ -245,6 +253,7 @@ def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
     rank, sure = _rank(P)
     if end is None or not sure:
         yield once("rank P* = number of leaders", 0.0, inf, time=time, strict=True)
+        yield once("number of leaders <= m", 0.0, inf, time=time, strict=True)
         return
     # Tokens at one point lead together.
     led = representatives(e.states[-1][P.argmax(axis=1)], 1e-9 * (diameter(e.states[0]) or 1.0))
@@ -252,13 +261,13 @@ def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
     yield once("number of leaders <= m", (len(corners(end.limit)) - len(led)) / n, time=time)
 
 
-def _pair_model(given: dict[str, Any]) -> tuple[Softmax, RescaledFlow]:
-    return Softmax(), RescaledFlow()
+def _pair_model(given: dict[str, Any]) -> tuple[Softmax, Rescaled]:
+    return Softmax(), Rescaled()
 
 
 def _pair(rng: Rng, k: int) -> dict[str, Any]:
     eps = log_uniform(rng, 0.02, 3.0) if k % 4 else pick(rng, (0.25, 0.5, 1.0, 2.0))
-    return {"tokens": np.array([[1.0, eps], [1.0, -eps]]), "until": float(rng.integers(8, 20))}
+    return {"tokens": np.array([[1.0, eps], [1.0, -eps]]), "until": float(rng.integers(8, 14))}
 
 
 PAIR = Setting({"tokens": ..., "until": 12.0}, _pair_model, _pair)

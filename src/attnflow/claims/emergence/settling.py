@@ -17,7 +17,7 @@ from attnflow.claims.emergence.symmetry import Group, Patient
 from attnflow.geometry.forms import score_rounding
 from attnflow.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.laws import Hearing
-from attnflow.motions.flows import tolerance
+from attnflow.motions.flows import RescaledFlow, tolerance
 from attnflow.motions.motion import apply, gain_of, grown
 
 Heard = NDArray[np.bool_]
@@ -57,6 +57,11 @@ class Discounted(Patient):
     def seen(self, x: Array, t: float) -> Array:
         """Return x = e^{lambda t} y."""
         return grown(x, gain_of(2 * self.growth * t))
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaled(Patient, RescaledFlow):
+    """The rescaled flow, given up where scores tie up to rounding."""
 
 
 @dataclass(frozen=True)

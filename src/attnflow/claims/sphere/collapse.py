@@ -1,0 +1,232 @@
+"""Collapse from almost every start, and the equiangular motion of orthogonal starts."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.samplers import Rng, log_uniform
+from attnflow.claims.sphere.paper import SPHERE
+from attnflow.claims.sphere.runs import (
+    acute_contracts,
+    normalised,
+    on_sphere,
+    pair_gaps,
+    random_rotation,
+    sphere_model,
+)
+from attnflow.geometry.forms import EPS
+from attnflow.geometry.nearest import distance
+from attnflow.inputs import Array
+from attnflow.laws import Hearing
+from attnflow.motions import ContinuousMotion
+
+
+def _velocity(e: Experiment, x: Array) -> Array | None:
+    """Return the velocity of the model at x; None for models in steps."""
+    return e.motion.velocity(Hearing(e.law), x, 0.0) if isinstance(e.motion, ContinuousMotion) else None
+
+
+def _at_rest(e: Experiment) -> tuple[float, float]:
+    """Return (value, tol): the largest speed at the start; minus the largest 1 - <x_i, x_j> if all speeds vanish.
+
+    A speed vanishes if it is within rounding of 0 while the pulls a_ij |Proj_{x_i} x_j| that it sums are far above
+    rounding, or are all 0. Pulls too small to see, as at large beta, leave the start undecided: value 0.
+    """
+    x = normalised(e.tokens)
+    velocity = _velocity(e, x)
+    gaps = pair_gaps(x)
+    if velocity is None or gaps.max() <= 1e-9:
+        return 1.0, 0.0
+    scores = e.beta * (1 - gaps)
+    largest = 1.0 if e.normalized else float(np.exp(scores.max()))
+    pulls = np.exp(scores - (scores.max(axis=1, keepdims=True) if e.normalized else 0.0))
+    pulls /= pulls.sum(axis=1, keepdims=True) if e.normalized else len(x)
+    across = np.sqrt(np.clip(gaps * (2 - gaps), 0, None))
+    across[(gaps <= 1e-14) | (gaps >= 2 - 1e-14)] = 0.0
+    pulled = (pulls * across).sum(axis=1)
+    speed, bound = float(np.linalg.norm(velocity, axis=1).max()), 64 * len(x) * EPS * largest
+    if speed > bound:
+        return speed / largest, bound / largest
+    told = (pulled > 1e-6 * largest) | ~across.any(axis=1)
+    return (-float(gaps.max()), 0.0) if told.all() else (0.0, bound / largest)
+
+
+def _moving(e: Experiment) -> Margins:
+    """The start is not stationary, or is consensus already."""
+    what = "the start is not at rest: velocities vanish up to rounding, by symmetry, away from consensus; this"
+    value, tol = _at_rest(e)
+    return once(what, value, max(tol, 1e-300), strict=True)
+
+
+def _attracting(e: Experiment, x: Array) -> float:
+    """Return at which rate x, at rest up to rotations, attracts its neighbours; 0 if it does not.
+
+    All eigenvalues of the linearised flow on the tangent space have negative real parts, save those of rotations.
+    """
+    velocity = _velocity(e, x)
+    n, d = x.shape
+    if velocity is None:
+        return 0.0
+    frames = [np.linalg.svd(np.eye(d) - np.outer(p, p))[0][:, : d - 1] for p in x]
+    basis = np.zeros((n * (d - 1), n, d))
+    for i, frame in enumerate(frames):
+        basis[i * (d - 1) : (i + 1) * (d - 1), i] = frame.T
+    h = 1e-5
+    slopes = [(_velocity(e, normalised(x + h * b)), _velocity(e, normalised(x - h * b))) for b in basis]
+    J = np.array([[((up - down) * c).sum() / (2 * h) for c in basis] for up, down in slopes])  # type: ignore[operator]
+    values = np.linalg.eigvals(J)
+    scale = float(np.abs(values).max()) or 1.0
+    turns = [x @ (np.outer(p, q) - np.outer(q, p)) for k, p in enumerate(np.eye(d)) for q in np.eye(d)[:k]]
+    orbit = int(np.linalg.matrix_rank(np.reshape(turns, (len(turns), -1)), tol=1e-6))
+    rates = np.sort(-values.real)[orbit:] / scale
+    calm = float(np.abs(velocity).max()) <= 1e-8 * scale
+    return float(rates.min()) if calm and len(rates) and rates.min() > 1e-4 else 0.0
+
+
+def _ends_in_hemisphere(e: Experiment) -> Margins:
+    """The last state: in an open hemisphere, or at an attracting state that is not in one, or neither."""
+    x = e.states[-1]
+    away = distance(x, np.zeros(x.shape[1]))
+    value = away if away > 1e-9 else -_attracting(e, x)
+    what = "the tokens end in an open hemisphere, from where they collapse, and at no other attracting state: this"
+    return once(what, value, 1e-9, time=e.times[-1], strict=True)
+
+
+def _dimension_or_beta(e: Experiment) -> list[Margins]:
+    """Beta >= 0, and beta <= 1 on the circle."""
+    d = e.shape[1]
+    return [
+        once("d >= 2", d - 2),
+        once("beta >= 0", e.beta),
+        once("d >= 3 or beta <= 1", 1.0 if d >= 3 else 1 - e.beta),
+    ]
+
+
+def _generic(rng: Rng, k: int) -> dict[str, Any]:
+    d = 2 + (k % 3 > 0) * int(rng.integers(1, 3))
+    beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5) if k % 5 else 0.0
+    return {"tokens": on_sphere(rng, k, d=d), "beta": beta, "normalized": k % 4 != 3, "until": 100.0}
+
+
+_COLLAPSE = {"tokens": ..., "beta": 1.0, "normalized": True, "until": 100.0}
+COLLAPSE = Setting(_COLLAPSE, sphere_model, _generic, samples=8)
+
+
+@SPHERE.claim(
+    "collapse", "Theorems 4.1, 4.3 and 5.1", PROVED, COLLAPSE,
+    """From almost every start all tokens converge to one point, under SA and USA with V = B = I: in dimension d >= 3
+    for every beta >= 0, on the circle for beta <= 1 and for beta large (2507.22857 announces every beta >= -0.16).""",
+    given={"d >= 3 and beta >= 0, or d = 2 and 0 <= beta <= 1": _dimension_or_beta, "a start not at rest": _moving},
+)  # fmt: skip
+def collapse(e: Experiment) -> list[Margins]:
+    """The last state lies in an open hemisphere, which decides the limit, and tokens contract as they then must."""
+    return [_ends_in_hemisphere(e), acute_contracts(e)]
+
+
+def _symmetric(rng: Rng, k: int) -> dict[str, Any]:
+    """Return, of four, one generic start and three orbits of finite groups, turned half of the time."""
+    d = int(rng.integers(2, 5))
+    match k % 4:
+        case 0:
+            x = on_sphere(rng, k // 4, d=d)
+        case 1:  # antipodes, each with its own multiplicity
+            x = np.repeat(np.eye(d)[:1] * [[1.0], [-1.0]], rng.integers(1, 5, 2), axis=0)
+        case 2:  # a regular polygon in some plane
+            m = int(rng.integers(2, 8))
+            angles = 2 * np.pi * np.arange(m) / m
+            x = np.zeros((m, d))
+            x[:, 0], x[:, 1] = np.cos(angles), np.sin(angles)
+            x = np.repeat(x, int(rng.integers(1, 4)), axis=0)
+        case _:  # a cross-polytope, or a simplex in its hyperplane
+            m = int(rng.integers(2, d + 1))
+            simplex = np.eye(d)[:m] - np.pad(np.full((m, m), 1 / m), ((0, 0), (0, d - m)))
+            x = np.concatenate([np.eye(d)[:m], -np.eye(d)[:m]]) if k % 8 == 3 else normalised(simplex)
+    beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5)
+    return {
+        "tokens": normalised(x if k % 8 < 4 else x @ random_rotation(rng, d).T),
+        "beta": beta,
+        "normalized": bool(rng.integers(2)),
+        "until": 50.0,
+    }
+
+
+EVERY_START = Setting(_COLLAPSE, sphere_model, _symmetric, samples=8)
+
+
+@SPHERE.claim(
+    "collapse/every-start", "Theorems 4.1, 4.3 and 5.1, read without 'almost'", FALSE, EVERY_START,
+    """From every start all tokens converge to one point, under SA and USA with V = B = I, in dimension d >= 3 for every
+    beta >= 0 and on the circle for 0 <= beta <= 1.""",
+    given={"d >= 3 and beta >= 0, or d = 2 and 0 <= beta <= 1": _dimension_or_beta},
+    repair="collapse",
+)  # fmt: skip
+def every_start(e: Experiment) -> list[Margins]:
+    """A start at rest that is not consensus refutes it, at every horizon; other starts as for almost every start."""
+    start = _moving(e)
+    return [start] if start.failed.any() else [start, _ends_in_hemisphere(e), acute_contracts(e)]
+
+
+def equiangular(times: Array, n: int, beta: float, normalized: bool = True) -> Array:
+    """Return g = <x_i, x_j>, the same for all pairs, at these times, for n tokens that start orthogonal.
+
+    SA: g' = 2 e^{beta g} (1 - g) ((n-1) g + 1) / (e^beta + (n-1) e^{beta g}); USA: g' = (2/n) e^{beta g} (1 - g)
+    ((n-1) g + 1); g(0) = 0.
+
+    >>> equiangular(np.array([0.0, 5.909]), n=128, beta=1.0).round(5)
+    array([0.   , 0.999])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    """
+    from scipy.integrate import solve_ivp
+
+    def slope(t: float, g: Array) -> Array:
+        rise = 2 * (1 - g) * ((n - 1) * g + 1)
+        return rise / (np.exp(beta * (1 - g)) + n - 1) if normalized else rise * np.exp(beta * g) / n
+
+    span = (0.0, float(times[-1]))
+    return np.asarray(solve_ivp(slope, span, [0.0], "LSODA", times, rtol=1e-12, atol=1e-13).y[0])
+
+
+def _orthogonal(e: Experiment) -> list[Margins]:
+    """Dimension d >= n, and <x_i, x_j> = 0 for i != j."""
+    n, d = e.shape
+    inner = np.abs(e.tokens @ e.tokens.T - np.eye(n)).max(axis=1)
+    return [once("d >= n", d - n), per_token("<x_i, x_j> = 0", -inner, 1e-12)]
+
+
+def _frame(rng: Rng, k: int) -> dict[str, Any]:
+    n = int(rng.integers(2, 8))
+    d = n + k % 2 * int(rng.integers(4))
+    x = np.eye(d)[:n] if k % 4 == 0 else random_rotation(rng, d)[:n]
+    beta = (0.0, -1.0)[k % 2] if k % 6 > 3 else log_uniform(rng, 0.05, 9.0)
+    normalized = k % 3 != 2
+    until = 10.0 if normalized else n / (2 + 2 * max(beta, 0.0)) + 10 * exp(-beta)
+    return {"tokens": x, "beta": beta, "normalized": normalized, "until": until}
+
+
+ORTHOGONAL = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _frame, samples=12)
+
+
+@SPHERE.claim(
+    "orthogonal-start", "Section 6, the high-dimensional case", PROVED, ORTHOGONAL,
+    """For d >= n, orthogonal tokens stay equiangular: <x_i, x_j> = g for all i != j, g(0) = 0 and
+    g' = 2 e^{beta g} (1-g) ((n-1) g + 1) / (e^beta + (n-1) e^{beta g}) (SA),
+    g' = (2/n) e^{beta g} (1-g) ((n-1) g + 1) (USA).""",
+    given={"d >= n orthogonal tokens": _orthogonal},
+)  # fmt: skip
+def orthogonal_start(e: Experiment) -> Margins:
+    """All inner products along the run against the scalar equation, solved by another method, to 1e-8."""
+    n = e.shape[0]
+    g = equiangular(e.times, n, e.beta, e.normalized)
+    others = ~np.eye(n, dtype=bool)
+    inner = e.states @ np.swapaxes(e.states, 1, 2)
+    off = np.where(others, np.abs(inner - g[:, None, None]), 0.0).max(axis=2)
+    return Margins("<x_i, x_j> = g to 1e-8", 1 - off / 1e-8, e.times, 64 * EPS / 1e-8)

@@ -1,0 +1,235 @@
+"""Energy, and tokens in a hemisphere: what grows and what collapses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, comb, exp
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import DERIVED, PROVED, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, once
+from attnflow.claims.samplers import Rng, any_form, log_uniform, pick
+from attnflow.claims.sphere.paper import SPHERE
+from attnflow.claims.sphere.runs import (
+    acute_contracts,
+    best_axis,
+    in_hemisphere,
+    integration_error,
+    local_rate,
+    lowest_never_falls,
+    normalised,
+    on_sphere,
+    open_hemisphere,
+    pair_gaps,
+    sphere_model,
+)
+from attnflow.claims.statistics import at_least, at_most
+from attnflow.geometry.forms import EPS
+from attnflow.inputs import Array, InputError, whole
+from attnflow.inputs import cloud as rows_of
+from attnflow.laws import Law, Softmax
+from attnflow.motions import SphereLayers
+
+
+def _positive_beta(e: Experiment) -> Margins:
+    """Beta > 0."""
+    return once("beta > 0", e.beta, strict=True)
+
+
+def _energetic(rng: Rng, k: int) -> dict[str, Any]:
+    normalized, beta = k % 3 != 2, log_uniform(rng, 0.05, 9.0 if k % 3 != 2 else 3.0)
+    until = log_uniform(rng, 0.5, 20.0) * (1.0 if normalized else exp(-beta))
+    return {"tokens": on_sphere(rng, k), "beta": beta, "until": until, "normalized": normalized}
+
+
+ENERGY = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _energetic, samples=12)
+
+# The integral of the dissipation is taken by Gauss's rule on panels this long, in units of the fastest rate.
+PANEL, FEWEST_PANELS, MOST_PANELS, NODES = 1.0, 16, 512, 6
+IDENTITY = 1e-8
+
+
+def _dissipation(e: Experiment, x: Array) -> tuple[Array, Array]:
+    """Return F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)}, which is 2 beta e^{-beta} E, and F' by the formula."""
+    n = e.shape[0]
+    scores = np.exp(-e.beta * pair_gaps(x))
+    pull = scores @ x / n
+    u = pull - (pull * x).sum(axis=-1, keepdims=True) * x
+    Z = scores.mean(axis=-1)
+    speeds = (u * u).sum(axis=-1)
+    dissipated = (speeds / Z).mean(axis=-1) if e.normalized else np.exp(e.beta) * speeds.mean(axis=-1)
+    return Z.mean(axis=-1), 2 * e.beta * dissipated
+
+
+@SPHERE.claim(
+    "energy", "Section 3", PROVED, ENERGY,
+    """For beta > 0 the energy E = (2 beta n^2)^{-1} sum_ij e^{beta <x_i, x_j>} never decreases, is largest exactly at
+    consensus, and E(t) - E(s) is the integral from s to t of n^{-2} sum_i Z_i |x_i'|^2 (SA), of n^{-1} sum_i |x_i'|^2
+    (USA), where x_i' is the velocity of the model.""",
+    given={"beta > 0": _positive_beta},
+)  # fmt: skip
+def energy(e: Experiment) -> list[Margins]:
+    """The gain of energy along the run against the integral of the formula by Gauss's rule, in units of its maximum."""
+    fastest = (1 + e.beta) * (1.0 if e.normalized else exp(e.beta))
+    panels = int(np.clip(ceil(fastest * e.horizon / PANEL), FEWEST_PANELS, MOST_PANELS))
+    ends = np.linspace(0, e.horizon, panels + 1)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    inner = ends[:-1, None] + np.diff(ends)[:, None] * (1 + nodes) / 2
+    record = np.sort(np.concatenate([ends[1:], inner.ravel()]))
+    states = e.evolve(e.tokens, e.horizon, record=record).tokens
+    F, rate = _dissipation(e, states)
+    per_panel = rate[1:].reshape(panels, NODES + 1)[:, :-1]
+    integral = per_panel @ weights * np.diff(ends) / 2
+    # A rule on every other node, exact for quadratics only, tells how fine the panels are.
+    coarse = per_panel[:, ::2] @ _weights(nodes[::2]) * np.diff(ends) / 2
+    at_ends = F[:: NODES + 1]
+    gain, when = np.diff(at_ends), ends[:-1]
+    rounding = 64 * EPS * (1 + e.beta) + integration_error(e)
+    # It is of order 3 and the full one of order 12, so that the cube of its relative error is a generous bound.
+    off = np.abs(integral - coarse)
+    doubt = off * np.minimum(off / np.maximum(np.abs(integral), EPS), 1) ** 2 + rounding
+    return [
+        Margins("the energy never decreases", np.diff(F), record_times(record), rounding),
+        Margins("E <= e^beta / (2 beta), its value at consensus", 1 - at_ends, ends, rounding),
+        Margins(
+            "E(t) - E(s) is the integral of its rate", IDENTITY - np.abs(gain - integral), when, doubt, strict=True
+        ),
+    ]
+
+
+def record_times(record: Array) -> Array:
+    """Return the start of each interval between records."""
+    return np.concatenate([[0.0], record[:-1]])
+
+
+def _weights(nodes: Array) -> Array:
+    """Return the weights of the rule on [-1, 1] with these nodes."""
+    powers = np.arange(len(nodes))
+    moments = (1 - (-1.0) ** (powers + 1)) / (powers + 1)
+    return np.asarray(np.linalg.solve(np.vander(nodes, increasing=True).T, moments))
+
+
+# Hemispheres
+
+
+def wendel(n: int, d: int) -> float:
+    """Return the probability 2^{-(n-1)} sum_{k<d} C(n-1, k) that n uniform tokens lie in an open hemisphere of R^d.
+
+    >>> wendel(3, 2), wendel(3, 3)
+    (0.75, 1.0)
+
+    References
+    ----------
+    Wendel, *A problem in geometric probability* (1962).
+    """
+    return sum(comb(n - 1, k) for k in range(d)) / 2 ** (n - 1)
+
+
+def _frequency_of_hemispheres(e: Experiment) -> list[Margins]:
+    """Return the margins of Wendel's probability against as many draws of n uniform tokens as asked for."""
+    (n, d), draws = e.shape, whole(e.draws, "draws", least=0)
+    if not draws:
+        return []
+    rng = np.random.default_rng(e.seed)
+    found = sum(best_axis(normalised(rng.standard_normal((n, d))))[1] > EPS for _ in range(draws))
+    what = f"{n} uniform tokens lie in a hemisphere with Wendel's probability"
+    return [at_least(what, found, draws, wendel(n, d)), at_most(what, found, draws, wendel(n, d))]
+
+
+def _hemispherical(rng: Rng, k: int) -> dict[str, Any]:
+    x = in_hemisphere(rng, k)
+    B = any_form(rng, k // 3, x.shape[1]) if k % 3 else None
+    beta = log_uniform(rng, 0.05, 3.0) / (1.0 if B is None else max(float(np.linalg.norm(B, 2)), 1e-3))
+    draws = 200 if k % 8 == 0 else 0
+    return {"tokens": x, "B": B, "beta": beta, "normalized": k % 4 != 3, "until": 30.0, "draws": draws}
+
+
+HEMISPHERE = Setting(
+    {"tokens": ..., "B": None, "beta": 1.0, "normalized": True, "until": 40.0, "w": None, "draws": 0, "seed": 0},
+    sphere_model,
+    _hemispherical,
+    samples=8,
+)
+
+
+@SPHERE.claim(
+    "hemisphere", "Section 6, cone collapse", PROVED, HEMISPHERE,
+    """If all <x_i(0), w> > 0 for some w, then for V = I and every constant Q, K (B = K^T Q) the least <x_i, w> never
+    decreases and the tokens converge to one point exponentially; in the end 1 - <x_i, x_j> decays like e^{-2t} (SA),
+    e^{-2 e^{beta <Bx,x>} t} (USA). n uniform tokens lie in a hemisphere with probability
+    2^{-(n-1)} sum_{k<d} C(n-1, k).""",
+    given={"an open hemisphere": open_hemisphere},
+)  # fmt: skip
+def hemisphere(e: Experiment) -> list[Margins]:
+    """Every recorded step, against the differential inequalities that force the collapse once all <x_i, x_j> > 0."""
+    acute = 1 - float(pair_gaps(e.states[-1]).max())
+    return [
+        lowest_never_falls(e),
+        acute_contracts(e),
+        local_rate(e),
+        once(
+            "all <x_i, x_j> > 0 at the end, so that they tend to 1",
+            max(acute, 0.0),
+            1e-9,
+            time=e.times[-1],
+            strict=True,
+        ),
+        *_frequency_of_hemispheres(e),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class FixedWeights(Law):
+    """Attention with one row-stochastic matrix P, wherever the tokens are."""
+
+    P: Array
+
+    def log_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.P))
+
+
+def _layers(given: dict[str, Any]) -> tuple[Law, SphereLayers]:
+    motion = SphereLayers(dt=given["dt"])
+    if given["P"] is None:
+        return Softmax(beta=given["beta"], B=given["B"]), motion
+    P, n = rows_of(given["P"], "P"), len(given["tokens"])
+    if P.shape != (n, n) or P.min() < 0 or np.abs(P.sum(axis=1) - 1).max() > 1e-12:
+        raise InputError(f"P is no row-stochastic matrix of {n} tokens: give n rows of weights >= 0 that sum to 1")
+    return FixedWeights(P), motion
+
+
+def _hemispherical_layers(rng: Rng, k: int) -> dict[str, Any]:
+    x = in_hemisphere(rng, k)
+    n, d = x.shape
+    given: dict[str, Any] = {"tokens": x, "dt": log_uniform(rng, 1e-2, 1e2), "steps": int(rng.integers(5, 60))}
+    match k % 3:
+        case 0:
+            return {**given, "beta": log_uniform(rng, 1e-2, 1e8), "B": any_form(rng, k // 3, d)}
+        case 1:
+            return {**given, "P": rng.dirichlet(np.full(n, pick(rng, (0.1, 1.0))), n)}
+    return {**given, "P": np.eye(n)[rng.integers(n, size=n)]}
+
+
+HEMISPHERE_LAYERS = Setting(
+    {"tokens": ..., "B": None, "beta": 1.0, "P": None, "dt": 1.0, "steps": 50, "w": None},
+    _layers,
+    _hemispherical_layers,
+)
+
+
+@SPHERE.claim(
+    "hemisphere-discrete", "after Section 6, cone collapse", DERIVED, HEMISPHERE_LAYERS,
+    """If all <x_i^0, w> > 0, then under x_i <- (x_i + dt m_i) / |x_i + dt m_i|, m_i = sum_j P_ij x_j, the least
+    <x_i, w> never decreases, for every dt > 0 and every row-stochastic P: softmax of any scores, or any matrix.""",
+    given={"an open hemisphere": open_hemisphere},
+)  # fmt: skip
+def hemisphere_discrete(e: Experiment) -> Margins:
+    """The least <x_i, w> after every step against the step before."""
+    return lowest_never_falls(e)

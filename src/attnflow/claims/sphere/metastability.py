@@ -1,0 +1,306 @@
+"""Caps that hold their tokens for exponentially long, the staircase of the energy, the phase diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnflow.claims.claim import DERIVED, OPEN, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.samplers import Rng, log_uniform, pick
+from attnflow.claims.sphere.collapse import equiangular
+from attnflow.claims.sphere.paper import METASTABLE, SPHERE
+from attnflow.claims.sphere.runs import (
+    MERGE,
+    MERGED,
+    normalised,
+    pair_gaps,
+    random_rotation,
+    sphere_model,
+)
+from attnflow.geometry.forms import EPS
+from attnflow.geometry.linkage import Labels, single_linkage
+from attnflow.inputs import Array, InputError, number
+from attnflow.inputs import cloud as rows_of
+from attnflow.laws import Hearing
+from attnflow.motions import ContinuousMotion
+from attnflow.simulate import simulate
+from attnflow.trajectory import Trajectory
+from attnflow.watch import Clustered, When
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A run in which tokens that have met go on as one mass: runs of masses, when each began, and who is in which mass.
+
+    Explicit steps cannot pass beside the fast decay inside a cluster for times like e^beta; a mass has no inside.
+    """
+
+    runs: list[Trajectory]
+    starts: list[float]
+    labels: list[Labels]
+
+    @property
+    def end(self) -> float:
+        """The last time."""
+        return self.starts[-1] + float(self.runs[-1].times[-1])
+
+    def recorded(self) -> Iterator[tuple[float, Array]]:
+        """All recorded times with the state of all tokens."""
+        for run, start, labels in zip(self.runs, self.starts, self.labels, strict=True):
+            for t, x in zip(run.times.tolist(), run.tokens, strict=True):
+                yield start + t, x[labels]
+
+    def at(self, t: float) -> Array:
+        """Return the state of all tokens at a time."""
+        k = int(np.searchsorted(self.starts, t, side="right")) - 1
+        last = float(self.runs[k].times[-1])
+        return np.asarray(self.runs[k].at(min(t - self.starts[k], last))[self.labels[k]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Tangential(ContinuousMotion):
+    """The same flow with the velocity of the nearest unit token.
+
+    On the sphere nothing changes; off it, tokens no longer decay towards it at a rate that would limit the steps.
+    """
+
+    motion: ContinuousMotion
+    rtol: float
+    retracts: ClassVar[bool] = True
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        """Return the velocity at x / |x|."""
+        return self.motion.velocity(hearing, self.retract(x), t)
+
+    def retract(self, x: Array) -> Array:
+        """Return x / |x|."""
+        return self.motion.retract(x)
+
+
+# Long runs are integrated this much less tightly: the noise of velocities, added up over a step, must stay below.
+MOST_STEPS, LOOSER = 5_000, 100
+
+
+def merging(e: Experiment, until: float) -> Merging:
+    """Run the tokens of an experiment, uniting those that come within 1e-8 of each other, for at most so many steps."""
+    x, labels, t, steps = normalised(e.tokens), np.arange(e.shape[0]), 0.0, 0
+    found = Merging([], [], [])
+    flow = isinstance(e.motion, ContinuousMotion) and e.motion.retracts
+    motion = _Tangential(e.motion, LOOSER * e.rtol) if flow else e.motion  # type: ignore[arg-type]
+    while t < until and steps < MOST_STEPS:
+        together = single_linkage(x, MERGED)
+        x, labels = x[np.unique(together, return_index=True)[1]], together[labels]
+        masses = np.bincount(labels).astype(float)
+        room = iter(range(MOST_STEPS - steps))
+        watch: list[When] = [When(lambda t, x, room=room: next(room, None) is None, "it takes too many steps")]  # type: ignore[misc]
+        if len(x) > 1:
+            watch.append(Clustered(len(x) - 1, MERGED))
+        run = simulate(x, e.law, motion, until - t, masses=masses, watch=watch)
+        found.runs.append(run)
+        found.starts.append(t)
+        found.labels.append(labels)
+        x, t, steps = run.final, found.end, steps + len(run.times) - 1
+    return found
+
+
+def _caps(e: Experiment) -> tuple[Array, Array, float]:
+    """Return the centres, the cap of each token, and alpha = max <x, y> over x, y in distinct 2 eps-caps."""
+    centres = normalised(rows_of(e.centres, "centres"))
+    if centres.shape[1] != e.shape[1]:
+        raise InputError(f"centres have dimension {centres.shape[1]}, the tokens {e.shape[1]}: give them in the same")
+    cap = (e.tokens @ centres.T).argmax(axis=1)
+    between = np.arccos(np.clip(centres @ centres.T, -1, 1))[~np.eye(len(centres), dtype=bool)]
+    nearest_two = float(between.min()) if between.size else np.pi
+    alpha = float(np.cos(max(nearest_two - 2 * np.arccos(1 - 2 * min(e.instance["eps"], 1.0)), 0.0)))
+    return centres, cap, alpha
+
+
+def _horizon(e: Experiment) -> float:
+    """Return until when the tokens stay, in the clock of SA or of USA."""
+    alpha, n, root = _caps(e)[2], e.shape[0], np.sqrt(e.instance["eps"])
+    if e.normalized:
+        return float(root / (2 * max(n - 1, 1)) * np.exp((1 - alpha) * e.beta))
+    # In the clock of the weights e^{beta (<x_i, x_j> - 1)} / n time runs e^beta times as fast.
+    return float(root / 2 * np.exp(-alpha * e.beta))
+
+
+def _small_caps(e: Experiment) -> list[Margins]:
+    """0 < eps < 1/2, beta >= 0, and every token lies in a cap S_q(eps)."""
+    centres, cap, _ = _caps(e)
+    eps = number(e.instance["eps"], "eps", above=0.0)
+    inside = (e.tokens * centres[cap]).sum(axis=1) - (1 - eps)
+    return [
+        once("eps < 1/2", 0.5 - eps, strict=True),
+        once("beta >= 0", e.beta),
+        per_token("<x_i, w_q> >= 1 - eps for some q", inside / eps, 16 * EPS / eps),
+    ]
+
+
+def _in_caps(rng: Rng, k: int) -> dict[str, Any]:
+    """Return tokens in two or three caps, the first ones on the rims that face another cap."""
+    d, q = 2 + k % 2 * int(rng.integers(1, 3)), 2 + k % 2
+    eps, beta = log_uniform(rng, 0.003, 0.08), log_uniform(rng, 1.0, 12.0)
+    angles = np.cumsum(rng.uniform(1.6, 2.0, q)) if k % 4 else np.pi * np.arange(q)
+    centres = np.zeros((q, d))
+    centres[:, 0], centres[:, 1] = np.cos(angles), np.sin(angles)
+    centres = centres @ random_rotation(rng, d).T
+    cap = np.concatenate([np.arange(q), rng.integers(q, size=int(rng.integers(1, 8)))])
+    towards = centres[(cap + 1) % q] if k % 3 else rng.standard_normal((len(cap), d))
+    across = normalised(
+        towards
+        - (towards * centres[cap]).sum(axis=1, keepdims=True) * centres[cap]
+        + 1e-3 * rng.standard_normal((len(cap), d))
+    )
+    across = normalised(across - (across * centres[cap]).sum(axis=1, keepdims=True) * centres[cap])
+    depth = (
+        np.where(np.arange(len(cap)) < q, 1.0, rng.uniform(0, 1, len(cap)))[:, None] * np.arccos(1 - eps) * (1 - 1e-9)
+    )
+    x = np.cos(depth) * centres[cap] + np.sin(depth) * across
+    return {"tokens": normalised(x), "centres": centres, "eps": eps, "beta": beta, "normalized": k % 3 != 2}
+
+
+CAPS = Setting(
+    {"tokens": ..., "centres": ..., "eps": 0.01, "beta": 9.0, "normalized": True, "factor": 1.0},
+    sphere_model,
+    _in_caps,
+    samples=12,
+)
+
+
+@METASTABLE.claim(
+    "metastability", "after the theorem on metastable states", DERIVED, CAPS,
+    """Let all tokens start in caps S_q(eps) = {<x, w_q> >= 1 - eps}, eps < 1/2, and let alpha be the largest inner
+    product between distinct caps S_q(2 eps). A token that starts in S_q(eps) stays in S_q(2 eps) until
+    (sqrt(eps) / 2) e^{(1-alpha) beta} under the weights e^{beta (<x_i, x_j> - 1)} / n, which are USA with time divided
+    by e^beta, and until sqrt(eps) / (2 (n-1)) e^{(1-alpha) beta} under SA. (`factor` multiplies the time, to see by
+    how much the bound can be exceeded.)""",
+    given={"all tokens in caps": _small_caps},
+)  # fmt: skip
+def metastability(e: Experiment) -> list[Margins]:
+    """64 moments up to the bound, with tokens that have met moving as one mass."""
+    eps, until = e.instance["eps"], number(e.factor, "factor", above=0.0) * _horizon(e)
+    centres, cap, _ = _caps(e)
+    run = merging(e, until)
+    times, noise = np.linspace(0, until, 65), until * (1.0 if e.normalized else exp(e.beta))
+    reached = times <= run.end * (1 + 1e-12)
+    states = np.array([run.at(t) for t in times[reached]])
+    inside = ((states * centres[cap]).sum(axis=2) - (1 - 2 * eps)) / eps
+    return [
+        Margins("<x_i, w_q> >= 1 - 2 eps", inside, times[reached], 1e-9 + 64 * EPS * noise / eps),
+        once("the run came to its end", float(reached.all()), 0.5, time=run.end, strict=True),
+    ]
+
+
+# Merges on the circle
+
+
+def _circle(e: Experiment) -> list[Margins]:
+    """Dimension 2, and beta so large that a cluster at a right angle is heard e^{-8} times as loud as oneself."""
+    return [once("d = 2", -abs(e.shape[1] - 2)), once("beta >= 8", (e.beta - 8) / 8)]
+
+
+def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
+    """Return a few tight groups of tokens at random angles."""
+    q = 2 + k % 3
+    sizes = rng.integers(1, 4, q)
+    angles = np.repeat(rng.uniform(0, 2 * np.pi, q), sizes) + 0.02 * rng.standard_normal(sizes.sum())
+    x = np.column_stack([np.cos(angles), np.sin(angles)])
+    beta, normalized = log_uniform(rng, 9.0, 20.0), bool(k % 2)
+    return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e8 * (1.0 if normalized else exp(-beta))}
+
+
+CIRCLE = Setting({"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, sphere_model, _on_circle, samples=3)
+# A plateau is a time between merges that lasts at least this factor, and its height is told to this part of 1.
+PLATEAU, HEIGHT = 100.0, 0.05
+# When the first clusters have formed, in the clock of SA.
+RELAXED = 10.0
+
+
+def _merges(run: Merging, start: float) -> list[tuple[float, Labels]]:
+    """Return the clusters at the start, and each later time when a chain of <x_i, x_j> > .999 joins two of them."""
+    reach = float(np.sqrt(2 * (1 - MERGE)))
+
+    def labels(x: Array) -> Labels:
+        return single_linkage(x, reach)
+
+    found, low = [(start, labels(run.at(start)))], start
+    for high, x in run.recorded():
+        while high > start and labels(x).max() < (count := found[-1][1].max()):
+            a, b = low, high
+            while b - a > 1e-4 * b:
+                middle = (a + b) / 2
+                a, b = (a, middle) if labels(run.at(middle)).max() < count else (middle, b)
+            found.append((b, labels(run.at(b))))
+            low = b
+        low = max(low, high)
+    return found
+
+
+@METASTABLE.claim(
+    "staircase", "the section on the staircase of the energy", OPEN, CIRCLE,
+    """On the circle at large beta the energy n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)} climbs a staircase: between
+    merges, over many orders of magnitude of time, it rests near sum_q (n_q / n)^2, n_q the sizes of the clusters, so
+    that a merge of sizes a and b adds 2 a b / n^2.""",
+    given={"the circle, beta >= 8": _circle},
+)  # fmt: skip
+def staircase(e: Experiment) -> Margins:
+    """The energy half way, in log time, between merges a factor of 100 apart, against sum_q (n_q/n)^2, to 5 percent."""
+    run = merging(e, e.until)
+    found = _merges(run, min(RELAXED * (1.0 if e.normalized else exp(-e.beta)), run.end))
+    when = [t for t, _ in found] + [run.end]
+    heights, middles = [], []
+    for (t, labels), after in zip(found, when[1:], strict=True):
+        if after >= PLATEAU * t:
+            middle = float(np.sqrt(t * after))
+            F = float(np.exp(-e.beta * pair_gaps(run.at(middle))).mean())
+            heights.append(HEIGHT - abs(F - float((np.bincount(labels) ** 2).sum()) / len(labels) ** 2))
+            middles.append(middle)
+    merges = ", ".join(f"{t:.4g}" for t in when[1:-1])
+    what = f"the energy between merges (at t = {merges}) is sum_q (n_q / n)^2 to {HEIGHT:g}"
+    return Margins(what, np.array(heights), np.array(middles), 1e-9, strict=True)
+
+
+def _many_dimensions(e: Experiment) -> list[Margins]:
+    """Dimension d >= n, at least two tokens, and beta >= 0."""
+    n, d = e.shape
+    return [once("d >= n", d - n), once("n >= 2", n - 2), once("beta >= 0", e.beta)]
+
+
+def _uniform(rng: Rng, k: int) -> dict[str, Any]:
+    n = (6, 8, 12)[k % 3]
+    x = normalised(rng.standard_normal((n, n * pick(rng, (2, 4)))))
+    return {"tokens": x, "beta": log_uniform(rng, 0.1, 5.0), "until": 30.0}
+
+
+PHASES = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 30.0}, sphere_model, _uniform, samples=4)
+# By which factor of time the curve may miss the moment when half of the pairs have merged.
+MISSES = 1.5
+
+
+@SPHERE.claim(
+    "phase-diagram", "Section 6, phase diagram", OPEN, PHASES,
+    """For uniform random tokens the fraction of pairs with <x_i, x_j> > .999 rises from 0 to 1 near the curve
+    g_beta(t) = 1 - 1e-3, where g_beta is the inner product of n tokens that start orthogonal: a prediction for d >= n
+    only, where random tokens are nearly orthogonal; on the circle at large beta clusters persist far beyond it.""",
+    given={"d >= n": _many_dimensions},
+)  # fmt: skip
+def phase_diagram(e: Experiment) -> Margins:
+    """The first recorded time when half of the pairs have merged against the curve, within a factor of 1.5."""
+    n = e.shape[0]
+    merged = ((pair_gaps(e.states) < 1 - MERGE).sum(axis=(1, 2)) - n) / (n * (n - 1))
+    curve = equiangular(e.times, n, e.beta, e.normalized) > MERGE
+    if not curve.any() and not (merged >= 0.5).any():
+        return once("the horizon reaches the curve: this", 0.0, 1.0, time=e.times[-1], strict=True)
+    predicted = e.times[curve.argmax()] if curve.any() else e.times[-1]
+    seen = e.times[(merged >= 0.5).argmax()] if (merged >= 0.5).any() else e.times[-1]
+    what = f"half of the pairs merge at t = {seen:.3g}, on the curve t = {predicted:.3g} up to a factor {MISSES:g}"
+    coarse = float(e.times[1] - e.times[0]) / max(float(min(seen, predicted)), EPS)
+    return once(
+        what, np.log(MISSES) - abs(np.log(max(seen, EPS) / max(predicted, EPS))), coarse, time=seen, strict=True
+    )
