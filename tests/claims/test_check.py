@@ -143,6 +143,10 @@ def test_ties_of_floats_are_settled_in_fractions() -> None:
     assert e.doubt() == (0, 2)
     assert e.using("exact").doubt() is None
     assert af.check("fw/hull-shrinks/repaired", tokens=tied, steps=1).certified == "exact"
+    # Floats come first where a proof takes longer, and leave it what rounding could decide.
+    lattice = np.random.default_rng(0).integers(-3, 4, (40, 2)).astype(float)
+    verdict = af.check("fw/duality-gap", tokens=lattice, steps=10)
+    assert (verdict.outcome, verdict.certified) == ("holds", "exact")
     # Too many tokens for a proof: what depends on a tie is undecided.
     many = np.random.default_rng(0).standard_normal((700, 2))
     many[:2], many[2] = [[10.1, 10.3], [10.3, 10.1]], [0.2, 0.2]

@@ -54,7 +54,8 @@ def test_the_printed_theorem_is_violated_on_the_command_line(capsys: pytest.Capt
 
 
 def test_tokens_and_forms_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.savetxt(tmp_path / "square.csv", [[1, 1], [-1, 1], [-1, -1], [1, -1], [0.5, 0.25]], delimiter=",")
+    square = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.5, 0.25]])
+    np.savetxt(tmp_path / "square.csv", square, delimiter=",")
     np.save(tmp_path / "B.npy", np.eye(2))
     given = ["--tokens", str(tmp_path / "square.csv"), "--B", str(tmp_path / "B.npy")]
     assert main(["check", "fw/voronoi", *given]) == 0
