@@ -1,6 +1,7 @@
 """Limits of the rescaled flow: the polytope, hyperplanes, products and the codimension conjecture."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,44 +15,45 @@ from attnflow.claims.emergence.symmetry import Group
 from attnflow.claims.experiment import Experiment
 from attnflow.inputs import InputError
 
-FLIP = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
-TRIPLE = {"tokens": [[-1.0], [0.0], [1.0]], "symmetry": FLIP}
+FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
+TRIPLE: Any = {"tokens": [[-1.0], [0.0], [1.0]], "symmetry": FLIP}
 KITE = [[2.0, 0.1], [-1.3, 1.6], [-1.1, -1.9], [0.4, 0.3]]
 
 
-def mirrors(n_axis):
+def mirrors(n_axis: int) -> list[dict[str, Any]]:
     """Return the symmetry of (+-1, 0), (0, +-s)."""
     first = {"matrix": [[-1.0, 0.0], [0.0, 1.0]], "permutation": [1, 0, 2, 3]}
     second = {"matrix": [[1.0, 0.0], [0.0, -1.0]], "permutation": [0, 1, 3, 2]}
     return [first, second][:n_axis]
 
 
-def test_the_symmetric_triple_refutes_the_rank():
+def test_the_symmetric_triple_refutes_the_rank() -> None:
     verdict = af.check("emergence/polytope/rank", **TRIPLE)
-    assert (verdict.outcome, verdict.margin) == ("violated", pytest.approx(-1 / 3))
+    assert verdict.outcome == "violated"
+    assert verdict.margin == pytest.approx(-1 / 3)
     assert af.check("emergence/polytope/rank", **TRIPLE, until=24.0).outcome == "violated"
     assert af.check("emergence/polytope/rank/repaired", **TRIPLE).outcome == "hypotheses not met"
     assert json.dumps(verdict.instance["symmetry"])
 
 
-def test_the_middle_row_of_the_triple():
+def test_the_middle_row_of_the_triple() -> None:
     claim = af.claims.get("emergence/polytope/rank")
     instance = read(claim, TRIPLE)
     P = attention(Experiment(instance, *claim.setting.model(instance)))
-    assert np.allclose(P, [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 1]], atol=1e-12)
+    assert np.allclose(P, [[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 1.0]], atol=1e-12)
 
 
-def test_without_reduction_the_tie_is_undecided():
+def test_without_reduction_the_tie_is_undecided() -> None:
     assert af.check("emergence/polytope/rank", tokens=TRIPLE["tokens"]).outcome == "undecided"
 
 
-def test_tokens_that_lack_the_symmetry_do_not_meet_the_hypotheses():
+def test_tokens_that_lack_the_symmetry_do_not_meet_the_hypotheses() -> None:
     verdict = af.check("emergence/polytope", tokens=[[-1.0], [0.2], [1.0]], symmetry=FLIP)
     assert verdict.outcome == "hypotheses not met"
     assert "symmetry" in verdict.because
 
 
-def test_the_polytope_of_a_kite():
+def test_the_polytope_of_a_kite() -> None:
     assert af.check("emergence/polytope", tokens=KITE).outcome == "holds"
     assert af.check("emergence/polytope", tokens=KITE, until=24.0).outcome == "holds"
     # Leaders are not final yet: nothing is said of the limit.
@@ -59,14 +61,14 @@ def test_the_polytope_of_a_kite():
     assert af.check("emergence/polytope", tokens=KITE, B=[[1.0, 0.5], [0.0, 1.0]]).outcome == "hypotheses not met"
 
 
-def test_tokens_on_one_side_end_at_one_point():
+def test_tokens_on_one_side_end_at_one_point() -> None:
     far = np.array([[10.0, 0.0]]) + 0.3 * np.array(KITE)
     assert af.check("emergence/polytope", tokens=far).outcome == "holds"
     verdict = af.check("emergence/polytope/rank/repaired", tokens=far)
     assert verdict.outcome == "holds"
 
 
-def test_leaders_are_final_only_if_they_stay_ahead():
+def test_leaders_are_final_only_if_they_stay_ahead() -> None:
     frame = Frame(np.eye(2), np.eye(2), 1.0, Group.generated(None, 4, 2))
     found = final(np.array(KITE), frame, 6.0)
     assert found is not None
@@ -77,7 +79,7 @@ def test_leaders_are_final_only_if_they_stay_ahead():
     assert final(tied, Frame(np.eye(2), np.eye(2), 1.0, Group.generated(None, 3, 2)), 6.0) is None
 
 
-def test_symmetric_leaders_tie_exactly():
+def test_symmetric_leaders_tie_exactly() -> None:
     swap = [{"matrix": [[-1.0, 0.0], [0.0, 1.0]], "permutation": [1, 0, 2]}]
     group = Group.generated(swap, 3, 2)
     x = np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, 0.5]])
@@ -88,14 +90,14 @@ def test_symmetric_leaders_tie_exactly():
 
 
 @pytest.mark.parametrize("eps", [0.5, 1.0, 2.0])
-def test_the_pair_does_not_collapse(eps):
+def test_the_pair_does_not_collapse(eps: float) -> None:
     verdict = af.check("emergence/polytope/pair", tokens=[[1.0, eps], [1.0, -eps]], until=16.0)
     assert verdict.outcome == "violated"
     if eps == 1.0:
         assert -verdict.margin == pytest.approx(0.9483, abs=5e-5)
 
 
-def test_a_small_pair_only_looks_collapsed():
+def test_a_small_pair_only_looks_collapsed() -> None:
     assert af.check("emergence/polytope/pair", tokens=[[1.0, 0.1], [1.0, -0.1]]).outcome == "undecided"
     assert af.check("emergence/polytope/pair", tokens=[[1.0, 0.1], [1.0, 0.1]]).outcome == "hypotheses not met"
     assert af.check("emergence/polytope/pair", tokens=[[1.0, 0.1]]).outcome == "hypotheses not met"
@@ -106,13 +108,13 @@ V3 = [[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], 
 
 
 @pytest.mark.parametrize("V", [V2, V3])
-def test_hyperplanes_of_the_figures(V):
+def test_hyperplanes_of_the_figures(V: Any) -> None:
     x = af.tokens.uniform(n=10, d=len(V), seed=1, low=-3, high=3)
     assert af.check("emergence/hyperplanes", tokens=x, V=V, until=20.0).outcome == "holds"
     assert af.check("emergence/hyperplanes", tokens=x, V=V, until=2.0).outcome == "undecided"
 
 
-def test_one_sign_one_hyperplane_and_a_token_at_zero():
+def test_one_sign_one_hyperplane_and_a_token_at_zero() -> None:
     V = [[1.0, 0.0], [0.0, 0.2]]
     positive = np.abs(af.tokens.gaussian(n=6, d=2, seed=0)) + 0.3
     assert af.check("emergence/hyperplanes", tokens=positive, V=V, until=20.0).outcome == "holds"
@@ -122,22 +124,23 @@ def test_one_sign_one_hyperplane_and_a_token_at_zero():
 
 
 @pytest.mark.parametrize("V", [[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]], [[-1.0, 0.0], [0.0, 0.5]]])
-def test_hyperplanes_need_a_dominant_eigenvalue(V):
+def test_hyperplanes_need_a_dominant_eigenvalue(V: Any) -> None:
     verdict = af.check("emergence/hyperplanes", tokens=KITE, V=V, until=20.0)
     assert verdict.outcome == "hypotheses not met"
     assert "lambda_1" in verdict.because
 
 
-def test_hyperplanes_need_a_positive_form_along_the_eigenvector():
+def test_hyperplanes_need_a_positive_form_along_the_eigenvector() -> None:
     verdict = af.check("emergence/hyperplanes", tokens=KITE, V=[[1.0, 0.0], [0.0, 0.2]], B=-np.eye(2), until=20.0)
     assert verdict.outcome == "hypotheses not met"
 
 
-def test_the_product_of_the_figure():
+def test_the_product_of_the_figure() -> None:
     x = af.tokens.uniform(n=10, d=3, seed=2, low=-3, high=3)
     V = np.diag([1.0, 1.0, -0.5])
     assert af.check("emergence/polytope-times-subspace", tokens=x, V=V, until=26.0).outcome == "holds"
-    assert af.check("emergence/polytope-times-subspace", tokens=x, V=V, until=6.0).outcome == "undecided"
+    # Leaders are final by then, but (lambda - rho) t = 10 is too early.
+    assert af.check("emergence/polytope-times-subspace", tokens=x, V=V, until=20.0).outcome == "undecided"
     assert af.check("emergence/polytope-times-subspace/projected", tokens=x, V=V, until=26.0).outcome == "holds"
 
 
@@ -152,7 +155,7 @@ def test_the_product_of_the_figure():
         "codimension-k/c",
     ],
 )
-def test_samples_refute_what_is_false_as_printed_and_longer_runs_confirm(id):
+def test_samples_refute_what_is_false_as_printed_and_longer_runs_confirm(id: str) -> None:
     claim = af.claims.get(f"emergence/{id}")
     for k in range(40):
         instance = read(claim, claim.setting.sample(np.random.default_rng([0, k]), k))
@@ -162,52 +165,60 @@ def test_samples_refute_what_is_false_as_printed_and_longer_runs_confirm(id):
     pytest.fail("no counterexample")
 
 
-def test_four_mirrored_limits():
+def test_four_mirrored_limits() -> None:
     # (+-1, 0) and (0, +-1): the second pair has first coordinate 0 for ever, and four limits.
-    given = {"tokens": [[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]], "V": np.diag([1.0, 0.8]), "until": 16.0}
+    given: Any = {"tokens": [[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]], "V": np.diag([1.0, 0.8]), "until": 16.0}
     verdict = af.check("emergence/codimension-k/c", **given, symmetry=mirrors(2))
     assert verdict.outcome == "violated"
     assert "no symmetry is imposed" in verdict.because
     assert af.check("emergence/codimension-k/repaired", **given, symmetry=mirrors(2)).outcome == "hypotheses not met"
 
 
-def test_a_square_refutes_the_conjecture_for_equal_eigenvalues():
-    given = {"tokens": [[2.0, 0.1], [-0.2, 2.0], [-2.1, 0.0], [0.0, -2.2]], "V": np.eye(2), "until": 14.0}
+def test_a_square_refutes_the_conjecture_for_equal_eigenvalues() -> None:
+    given: Any = {"tokens": [[2.0, 0.1], [-0.2, 2.0], [-2.1, 0.0], [0.0, -2.2]], "V": np.eye(2), "until": 14.0}
     assert af.check("emergence/codimension-k/b", **given).outcome == "violated"
     assert af.check("emergence/codimension-k/c", **given).outcome == "hypotheses not met"
 
 
-def test_a_neutral_coordinate_never_moves():
+def test_a_neutral_coordinate_never_moves() -> None:
     x = [[2.0, 0.1], [-0.2, 2.0], [-2.1, 0.0], [1.0, -2.2]]
-    given = {"tokens": x, "V": np.diag([1.0, 0.0]), "until": 14.0}
+    given: Any = {"tokens": x, "V": np.diag([1.0, 0.0]), "until": 14.0}
     assert af.check("emergence/codimension-k/a", **given).outcome == "violated"
     assert af.check("emergence/codimension-k/b", **given).outcome == "holds"
 
 
-def test_runs_that_are_too_short_are_undecided():
+def test_runs_that_are_too_short_are_undecided() -> None:
     x = af.tokens.gaussian(n=6, d=2, seed=0)
     for id in ("a", "b", "c", "repaired"):
         verdict = af.check(f"emergence/codimension-k/{id}", tokens=x, V=np.diag([1.0, 0.8]), until=3.0)
         assert verdict.outcome == "undecided"
 
 
-def test_left_spaces_are_invariant():
+def test_the_slowest_coordinate_must_have_had_its_time() -> None:
+    x = [[1.8, 0.2], [-1.6, 0.4], [-0.5, -0.2], [0.9, 0.4], [0.7, -0.1]]
+    given: Any = {"tokens": x, "V": [[1.0, 0.1], [0.0, 0.9]], "B": [[1.0, 0.2], [0.2, 0.8]]}
+    assert af.check("emergence/codimension-k/c", **given, until=14.0).outcome == "holds"
+    assert af.check("emergence/codimension-k/c", **given, until=13.0).outcome == "undecided"
+
+
+def test_left_spaces_are_invariant() -> None:
     V = np.random.default_rng(0).standard_normal((5, 5))
     L, C = left_space(V, neutral=False)
     assert len(L) == (np.linalg.eigvals(V).real > 0).sum()
     assert np.allclose(L @ V, C @ L)
 
 
-def test_the_discounted_flow_is_the_flow():
+def test_the_discounted_flow_is_the_flow() -> None:
     V = np.array([[1.0, 0.3], [0.0, 0.4]])
     x = np.array(KITE) / 2
     plain = af.simulate(x, af.Softmax(), af.Flow(V=V, rtol=1e-11), until=2.0).final
     y = af.simulate(x, af.Softmax(), Discounted(V=V, growth=1.0, rtol=1e-11), until=2.0)
     assert np.allclose(np.exp(2.0) * y.final, plain, rtol=1e-8)
+    assert y.motion is not None
     assert np.allclose(y.motion.seen(y.final, 2.0), plain, rtol=1e-8)
 
 
 @pytest.mark.parametrize("V", [None, [[1.0]], lambda t: np.eye(2)])
-def test_values_that_do_not_fit_are_refused(V):
+def test_values_that_do_not_fit_are_refused(V: Any) -> None:
     with pytest.raises(InputError, match=r"V (has shape|should be a constant)|needs V"):
         af.check("emergence/hyperplanes", tokens=KITE, V=V)

@@ -1,6 +1,7 @@
 """Symmetric configurations: groups, averages, and flows whose symmetry rounding cannot break."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,10 @@ from attnflow.claims.emergence.symmetry import (
 from attnflow.inputs import InputError
 from attnflow.motions import RescaledFlow
 
-FLIP = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
+FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
 
 
-def test_a_group_is_closed_and_averages_to_its_fixed_space():
+def test_a_group_is_closed_and_averages_to_its_fixed_space() -> None:
     turn = [[0.0, -1.0], [1.0, 0.0]]
     group = Group.generated([{"matrix": turn, "permutation": [1, 2, 3, 0]}], 4, 2)
     assert len(group) == 4
@@ -31,20 +32,20 @@ def test_a_group_is_closed_and_averages_to_its_fixed_space():
     assert np.allclose(group.average(mean), mean, atol=1e-15)
 
 
-def test_the_stabiliser_holds_tokens_at_the_centre():
+def test_the_stabiliser_holds_tokens_at_the_centre() -> None:
     group = Group.generated(FLIP, 3, 1)
     assert [group.centred(i) for i in range(3)] == [False, True, False]
     assert group.stabiliser(1).tolist() == [0, 1]
 
 
-def test_averaged_weights_undo_what_rounding_did_to_a_tie():
+def test_averaged_weights_undo_what_rounding_did_to_a_tie() -> None:
     group = Group.generated(FLIP, 3, 1)
     P = np.array([[1.0, 0.0, 0.0], [0.5, 0.2, 0.3], [0.0, 0.0, 1.0]])
     assert np.allclose(group.averaged_weights(P)[1], [0.4, 0.2, 0.4])
 
 
 @pytest.mark.parametrize("k", range(12))
-def test_samples_have_the_symmetry_they_say(k):
+def test_samples_have_the_symmetry_they_say(k: int) -> None:
     rng = np.random.default_rng(k)
     d = 1 + k % 3
     matrices = group_matrices(rng, k, d)
@@ -55,7 +56,7 @@ def test_samples_have_the_symmetry_they_say(k):
     assert np.abs(group.matrices @ B - B @ group.matrices).max() < 1e-14
 
 
-def test_a_token_between_two_others_stays_in_the_reduced_flow():
+def test_a_token_between_two_others_stays_in_the_reduced_flow() -> None:
     # (-u, 0, u) with a middle token off by rounding: alone it leaves, in reduced coordinates it cannot.
     x = [[-1.0], [1e-12], [1.0]]
     plain = af.simulate(x, af.Softmax(), RescaledFlow(), until=20.0)
@@ -65,11 +66,11 @@ def test_a_token_between_two_others_stays_in_the_reduced_flow():
     assert kept.final[0, 0] == -kept.final[2, 0]
 
 
-def test_the_reduced_triple_follows_its_scalar_equation():
+def test_the_reduced_triple_follows_its_scalar_equation() -> None:
     # u' = 2 u sinh(u^2) / (1 + 2 cosh u^2) for the tokens (-u, 0, u).
     from scipy.integrate import solve_ivp
 
-    def speed(_, u):
+    def speed(_: float, u: Any) -> Any:
         return 2 * u * np.sinh(u * u) / (1 + 2 * np.cosh(u * u))
 
     u = solve_ivp(speed, (0, 2), [1.0], method="DOP853", rtol=1e-12, atol=1e-12).y[0, -1]
@@ -88,12 +89,12 @@ def test_the_reduced_triple_follows_its_scalar_equation():
         ["mirror"],
     ],
 )
-def test_what_is_no_symmetry_is_refused(symmetry):
+def test_what_is_no_symmetry_is_refused(symmetry: Any) -> None:
     with pytest.raises(InputError, match="expected"):
         Group.generated(symmetry, 1, 1)
 
 
-def test_an_infinite_group_is_refused():
+def test_an_infinite_group_is_refused() -> None:
     c, s = np.cos(1.0), np.sin(1.0)
     with pytest.raises(InputError, match="elements"):
         Group.generated([{"matrix": [[c, -s], [s, c]], "permutation": [0]}], 1, 2)

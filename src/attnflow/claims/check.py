@@ -274,4 +274,6 @@ def _moment(e: Experiment, time: Any, token: int | None) -> str:
 
 
 def _certified(e: Experiment, m: Margins | None) -> str:
-    return "statistical" if m is not None and m.level is not None else e.arithmetic
+    if m is not None and m.level is not None:
+        return "statistical"
+    return "exact" if m is not None and m.exact else e.arithmetic

@@ -15,9 +15,9 @@ from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import inclusion, positive_definite, quadratic
-from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, smallest
+from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, smallest, unknown
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
-from attnflow.claims.settled import Settled, settled, unknown
+from attnflow.claims.settled import Settled, settled
 from attnflow.geometry.forms import score_rounding
 from attnflow.inputs import Array, number_at
 from attnflow.laws import Hardmax

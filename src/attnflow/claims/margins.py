@@ -19,7 +19,8 @@ class Margins:
     `values` has shape (T,) or (T, n): one row for each of the `times`, one column per token. `tol` is the rounding
     bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on; a `strict` one
     holds beyond tol only, and what lies within tol is undecided. `what` is the statement in words, for sentences;
-    `level` is the confidence of margins that come from random draws.
+    `level` is the confidence of margins that come from random draws; `exact` says that no rounding is in their signs,
+    though they are floats.
     """
 
     what: str
@@ -28,6 +29,7 @@ class Margins:
     tol: Any = 0.0
     strict: bool = False
     level: float | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if np.ndim(self.tol) == 1 and self.values.ndim == 2:  # one bound for each time
@@ -84,6 +86,16 @@ def once(what: str, value: Any, tol: Any = 0.0, *, time: float = 0, strict: bool
     array([ True])
     """
     return Margins(what, stacked([value]), np.array([time]), tol, strict)
+
+
+def unknown(what: str, time: float = 0) -> Margins:
+    """Return the margin of a statement that the run does not decide.
+
+    >>> margins = unknown("every token converges")
+    >>> margins.held, margins.failed
+    (array([False]), array([False]))
+    """
+    return once(what, 0.0, 1.0, time=time, strict=True)
 
 
 def per_token(what: str, values: ArrayLike, tol: Any = 0.0, *, time: float = 0, strict: bool = False) -> Margins:

@@ -198,7 +198,7 @@ def _longer(instance: Instance, factor: int) -> Instance | None:
 
 def _numbers(instance: Instance) -> Array | None:
     """Return what the optimiser may vary: the tokens over their size, and the logarithms of positive scalars."""
-    if "tokens" not in instance or "symmetry" in instance:
+    if instance.get("tokens") is None or instance.get("symmetry") is not None:
         return None
     x = instance["tokens"]
     scalars = [np.log(instance[name]) for name in SCALARS if _positive(instance.get(name))]

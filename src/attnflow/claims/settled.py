@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attnflow.claims import exact
 from attnflow.claims.exact import Rationals
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins, Numbers, once
+from attnflow.claims.margins import Numbers
 from attnflow.laws import Hardmax, Law, Localmax
 from attnflow.motions import Layers, Motion
 
@@ -52,11 +52,6 @@ class Geometric:
         if isinstance(t, Fraction):
             return Fraction(self.first) * Fraction(self.ratio) ** int(t)
         return self.first * self.ratio**t
-
-
-def unknown(what: str, time: float = 0) -> Margins:
-    """Return the margin of a statement that the run does not decide."""
-    return once(what, 0.0, 1.0, time=time, strict=True)
 
 
 def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:

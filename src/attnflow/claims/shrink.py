@@ -48,14 +48,14 @@ def shrink(instance: Instance, verdict: Verdict, violates: Violates) -> tuple[In
 
 def _fewer_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     x = instance.get("tokens")
-    if x is not None and "symmetry" not in instance:
+    if x is not None and instance.get("symmetry") is None:
         for i in range(len(x) if len(x) > 2 else 0):
             yield {**instance, "tokens": np.delete(x, i, axis=0)}
 
 
 def _fewer_dimensions(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     x = instance.get("tokens")
-    if x is None or "symmetry" in instance or any(callable(instance.get(name)) for name in ("B", "V")):
+    if x is None or instance.get("symmetry") is not None or any(callable(instance.get(name)) for name in ("B", "V")):
         return
     for k in range(x.shape[1] if x.shape[1] > 1 else 0):
         forms = {

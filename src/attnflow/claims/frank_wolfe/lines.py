@@ -13,7 +13,7 @@ from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment, close_calls
 from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import step_in_unit_interval
-from attnflow.claims.margins import Margins, Numbers, once
+from attnflow.claims.margins import Margins, Numbers, once, unknown
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
 from attnflow.geometry.forms import EPS, form
 from attnflow.geometry.generic import genericity
@@ -162,7 +162,7 @@ def exponential_rate(e: Experiment) -> Margins:
     gamma = getattr(e.motion, "gamma", None)
     limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
     if limit is None:
-        return once(f"{what}, for a schedule whose limit is not known,", 0.0, 1.0, time=end, strict=True)
+        return unknown(f"{what}, for a schedule whose limit is not known,", end)
     return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), time=end, strict=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnflow.claims.claim import DERIVED, OPEN, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.margins import Margins, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.sphere.collapse import equiangular
 from attnflow.claims.sphere.paper import METASTABLE, SPHERE
@@ -296,7 +296,7 @@ def phase_diagram(e: Experiment) -> Margins:
     merged = ((pair_gaps(e.states) < 1 - MERGE).sum(axis=(1, 2)) - n) / (n * (n - 1))
     curve = equiangular(e.times, n, e.beta, e.normalized) > MERGE
     if not curve.any() and not (merged >= 0.5).any():
-        return once("the horizon reaches the curve: this", 0.0, 1.0, time=e.times[-1], strict=True)
+        return unknown("the horizon reaches the curve: this", e.times[-1])
     predicted = e.times[curve.argmax()] if curve.any() else e.times[-1]
     seen = e.times[(merged >= 0.5).argmax()] if (merged >= 0.5).any() else e.times[-1]
     what = f"half of the pairs merge at t = {seen:.3g}, on the curve t = {predicted:.3g} up to a factor {MISSES:g}"
