@@ -60,7 +60,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "fw/exponential-rate/repaired": {"motion": _step(0.49999), "tokens": INSIDE, "c": 0.5, "steps": 5},
     "fw/ode": {"law": _form([[0.0, 1.0], [1.0, 0.0]]), "tokens": INSIDE, "until": 1.0},
     # Two tokens contract exactly at the promised factor: a little colder is too slow.
-    "fw/collapse": {"law": Softmax(beta=1.01), "tokens": [[1.0], [-0.5]], "beta": 1.0, "gamma": 0.5, "steps": 5},
+    "fw/collapse": {"law": Softmax(beta=1.000001), "tokens": [[1.0], [-0.5]], "beta": 1.0, "gamma": 0.5, "steps": 5},
     # Everyone goes to the first token.
     "fw/collapse-to-origin": {"law": _First(), "tokens": [[1.0], [-1.0]], "gamma": 0.6},
     "fw/exit-time": {"law": Softmax(beta=4.0001), "beta": 4.0},

@@ -1,6 +1,7 @@
 """Claims of the emergence paper on flows: growth, distances, the line, V = -I, measures, and the comparison model."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from attnflow.claims.check import read
 from attnflow.claims.emergence import flows, line, measures
 from attnflow.claims.experiment import Experiment
 
+check: Any = af.check
 IDS = [
     "growth", "distances", "no-consensus", "negative-identity", "boolean", "mean-field", "keller-segel",
 ]  # fmt: skip
@@ -24,13 +26,13 @@ def experiment(name: str, **instance: object) -> Experiment:
     return Experiment(given, *claim.setting.model(given))
 
 
-def bounded(seed: int = 0) -> dict[str, object]:
+def bounded(seed: int = 0) -> dict[str, Any]:
     return get("emergence/bounded-extreme").setting.sample(np.random.default_rng(seed), 0)
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_claims_hold_on_their_samples(name):
-    assert af.check(f"emergence/{name}", seed=1).outcome == "holds"
+def test_claims_hold_on_their_samples(name: Any) -> None:
+    assert check(f"emergence/{name}", seed=1).outcome == "holds"
 
 
 # Growth.
@@ -39,63 +41,63 @@ def test_claims_hold_on_their_samples(name):
 @pytest.mark.parametrize(
     "V", [[[1.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]], [[0.5, -2.0], [2.0, 0.5]], [[-1.0, 0.0], [0.0, 0.2]]]
 )
-def test_growth_with_jordan_blocks_and_complex_eigenvalues(V):
-    assert af.check("emergence/growth", tokens=TRIANGLE, V=V, B=[[0.0, 2.0], [-1.0, 1.0]]).outcome == "holds"
+def test_growth_with_jordan_blocks_and_complex_eigenvalues(V: Any) -> None:
+    assert check("emergence/growth", tokens=TRIANGLE, V=V, B=[[0.0, 2.0], [-1.0, 1.0]]).outcome == "holds"
 
 
-def test_growth_is_attained_by_tokens_at_one_point():
+def test_growth_is_attained_by_tokens_at_one_point() -> None:
     e = experiment("growth", tokens=[[1.0], [1.0]])
     worst = min(margins.worst for margins in flows.growth(e))
     assert abs(worst) < 1e-9
 
 
-def test_growth_allows_a_form_that_varies_but_not_a_value_matrix():
+def test_growth_allows_a_form_that_varies_but_not_a_value_matrix() -> None:
     turning = {"tokens": TRIANGLE, "B": lambda t: (1 - t) * np.eye(2)}
-    assert af.check("emergence/growth", **turning).outcome == "holds"
+    assert check("emergence/growth", **turning).outcome == "holds"
     with pytest.raises(af.InputError, match="V is a function of time, but this claim is about a constant V"):
-        af.check("emergence/growth", tokens=TRIANGLE, V=lambda t: np.eye(2))
+        check("emergence/growth", tokens=TRIANGLE, V=lambda t: np.eye(2))
 
 
 # Distances.
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0])
-def test_distances_under_euler_hold_to_rounding(alpha):
-    verdict = af.check("emergence/distances", tokens=TRIANGLE, B=[[2.0, 1.0], [1.0, 3.0]], alpha=alpha, steps=12)
+def test_distances_under_euler_hold_to_rounding(alpha: Any) -> None:
+    verdict = check("emergence/distances", tokens=TRIANGLE, B=[[2.0, 1.0], [1.0, 3.0]], alpha=alpha, steps=12)
     assert verdict.outcome == "holds"
     assert verdict.margin > -1e-13
 
 
-def test_distances_shrink_without_a_positive_form():
-    verdict = af.check("emergence/distances", tokens=TRIANGLE, B=-np.eye(2))
+def test_distances_shrink_without_a_positive_form() -> None:
+    verdict = check("emergence/distances", tokens=TRIANGLE, B=-np.eye(2))
     assert verdict.outcome == "hypotheses not met"
     assert "B > 0 fails at time 0" in verdict.because
     # The other norm sees what this claim does not say.
-    assert af.check("emergence/distances", tokens=TRIANGLE, law=af.Softmax(beta=-1.0)).outcome == "violated"
-    lopsided = af.check("emergence/distances", tokens=TRIANGLE, B=[[1.0, 0.5], [0.0, 1.0]])
+    assert check("emergence/distances", tokens=TRIANGLE, law=af.Softmax(beta=-1.0)).outcome == "violated"
+    lopsided = check("emergence/distances", tokens=TRIANGLE, B=[[1.0, 0.5], [0.0, 1.0]])
     assert lopsided.outcome == "hypotheses not met"
 
 
-def test_copies_are_named_before_they_meet():
-    verdict = af.check("emergence/no-consensus", tokens=[[0.0], [1.0], [1.0]])
+def test_copies_are_named_before_they_meet() -> None:
+    verdict = check("emergence/no-consensus", tokens=[[0.0], [1.0], [1.0]])
     assert verdict.outcome == "hypotheses not met"
     assert verdict.where == (0, 1)
     assert "distinct tokens" in verdict.because
-    assert af.check("emergence/distances", tokens=[[0.0], [1.0], [1.0]]).outcome == "holds"
+    assert check("emergence/distances", tokens=[[0.0], [1.0], [1.0]]).outcome == "holds"
 
 
-def test_tokens_a_millionth_apart_stay_apart():
-    assert af.check("emergence/no-consensus", tokens=[[1.0], [1.0 + 1e-6], [-2.0]]).outcome == "holds"
+def test_tokens_a_millionth_apart_stay_apart() -> None:
+    assert check("emergence/no-consensus", tokens=[[1.0], [1.0 + 1e-6], [-2.0]]).outcome == "holds"
 
 
 # V = -I.
 
 
-def test_the_threshold_of_escape():
+def test_the_threshold_of_escape() -> None:
     assert [round(flows.threshold(n), 4) for n in (2, 3, 5)] == [0.5277, 0.6805, 0.8472]
 
 
-def test_two_repelled_tokens_follow_the_scalar_equation():
+def test_two_repelled_tokens_follow_the_scalar_equation() -> None:
     u0, until = 1.3, 50.0
     run = af.simulate([[u0], [-u0]], af.Softmax(), af.Flow(V=[[-1.0]], rtol=1e-11), until)
     alone = solve_ivp(lambda t, u: -u * np.tanh(u**2), (0, until), [u0], rtol=1e-11, atol=1e-13)
@@ -103,20 +105,20 @@ def test_two_repelled_tokens_follow_the_scalar_equation():
 
 
 @pytest.mark.parametrize(("x", "r"), [(TRIANGLE, 2), (TRIANGLE @ np.diag([1.0, 0.0]), 1), (TRIANGLE + 1.5, 2)])
-def test_the_rate_counts_dimensions(x, r):
+def test_the_rate_counts_dimensions(x: Any, r: Any) -> None:
     final = af.simulate(x, af.Softmax(), af.Flow(V=-np.eye(2)), 4000.0).final
     assert 4000 * (final**2).sum(axis=1).mean() == pytest.approx(r / 2, rel=0.01)
-    assert af.check("emergence/negative-identity", tokens=x).outcome == "holds"
+    assert check("emergence/negative-identity", tokens=x).outcome == "holds"
 
 
-def test_the_rate_is_undecided_too_early_and_absent_for_one_point():
-    assert af.check("emergence/negative-identity", tokens=TRIANGLE, until=1.0).outcome == "undecided"
-    assert af.check("emergence/negative-identity", tokens=[[1.0, 2.0], [1.0, 2.0]], until=20.0).outcome == "holds"
-    assert af.check("emergence/negative-identity", tokens=[[0.7]], until=20.0).outcome == "holds"
+def test_the_rate_is_undecided_too_early_and_absent_for_one_point() -> None:
+    assert check("emergence/negative-identity", tokens=TRIANGLE, until=1.0).outcome == "undecided"
+    assert check("emergence/negative-identity", tokens=[[1.0, 2.0], [1.0, 2.0]], until=20.0).outcome == "holds"
+    assert check("emergence/negative-identity", tokens=[[0.7]], until=20.0).outcome == "holds"
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01])
-def test_the_rate_alone_sees_a_percent(factor):
+def test_the_rate_alone_sees_a_percent(factor: Any) -> None:
     ends = np.array([0.0, 500.0, 1000.0])
     motion = af.Flow(V=-factor * np.eye(2), rtol=1e-11)
     x = af.simulate(TRIANGLE, af.Softmax(), motion, 1000.0, record=ends[1:]).tokens
@@ -125,8 +127,8 @@ def test_the_rate_alone_sees_a_percent(factor):
     assert flows._rate(good, ends)[0].held.all()
 
 
-def test_attention_that_is_too_sharp_breaks_the_identity():
-    verdict = af.check("emergence/negative-identity", tokens=TRIANGLE, until=300.0, law=af.Softmax(beta=1.01))
+def test_attention_that_is_too_sharp_breaks_the_identity() -> None:
+    verdict = check("emergence/negative-identity", tokens=TRIANGLE, until=300.0, law=af.Softmax(beta=1.01))
     assert verdict.outcome == "violated"
 
 
@@ -134,7 +136,7 @@ def test_attention_that_is_too_sharp_breaks_the_identity():
 
 
 @pytest.mark.parametrize(("c", "v"), [(1.0, 1.0), (4.0, 0.5)])
-def test_two_opposite_tokens_follow_u_tanh_u_squared(c, v):
+def test_two_opposite_tokens_follow_u_tanh_u_squared(c: Any, v: Any) -> None:
     u0 = 0.7
     x = np.array([[-u0], [u0]]) / math.sqrt(c)
     path = line._path(experiment("boolean", tokens=x, B=[[c]], V=[[v]]))
@@ -142,10 +144,10 @@ def test_two_opposite_tokens_follow_u_tanh_u_squared(c, v):
     alone = solve_ivp(lambda t, u: u * np.tanh(u**2), (0, path.times[k]), [u0], rtol=1e-11, atol=1e-13)
     assert path.y[k] == pytest.approx([-alone.y[0, -1], alone.y[0, -1]], rel=1e-8)
     assert np.exp(path.log_weights[-1]) == pytest.approx(np.eye(2), abs=1e-12)
-    assert af.check("emergence/boolean", tokens=x, B=[[c]], V=[[v]]).outcome == "holds"
+    assert check("emergence/boolean", tokens=x, B=[[c]], V=[[v]]).outcome == "holds"
 
 
-def test_a_middle_token_at_rest_keeps_a_row_of_thirds():
+def test_a_middle_token_at_rest_keeps_a_row_of_thirds() -> None:
     u0 = 0.9
     path = line._path(experiment("boolean", tokens=[[-u0], [0.0], [u0]]))
     k = 10  # later rounding takes the middle token away
@@ -153,11 +155,11 @@ def test_a_middle_token_at_rest_keeps_a_row_of_thirds():
     alone = solve_ivp(speed, (0, path.times[k]), [u0], rtol=1e-11, atol=1e-13)
     assert path.y[k, 2] == pytest.approx(alone.y[0, -1], rel=1e-8)
     assert np.exp(path.log_weights[k, 1]) == pytest.approx([1 / 3] * 3)
-    assert af.check("emergence/boolean", tokens=[[-u0], [0.0], [u0]]).outcome == "holds"
-    assert af.check("emergence/boolean/doubly-exponential", tokens=[[-u0], [0.0], [u0]]).outcome == "holds"
+    assert check("emergence/boolean", tokens=[[-u0], [0.0], [u0]]).outcome == "holds"
+    assert check("emergence/boolean/doubly-exponential", tokens=[[-u0], [0.0], [u0]]).outcome == "holds"
 
 
-def test_a_bounded_inner_token_tends_to_its_own_softmax():
+def test_a_bounded_inner_token_tends_to_its_own_softmax() -> None:
     theta, T = -math.log(2) / 3, 4.0  # gamma = (-1, 2): -e^{-theta} + 2 e^{2 theta} = 0
     end = [[-math.exp(T)], [theta * math.exp(-T)], [2 * math.exp(T)]]
     back = af.simulate(end, af.Softmax(), af.Flow(V=[[-1.0]], rtol=1e-11), 1.0).final
@@ -166,7 +168,7 @@ def test_a_bounded_inner_token_tends_to_its_own_softmax():
     assert P[1] == pytest.approx(expected / expected.sum(), abs=1e-2)
 
 
-def test_generic_attention_is_boolean_to_many_digits():
+def test_generic_attention_is_boolean_to_many_digits() -> None:
     path = line._path(experiment("boolean", tokens=[[-1.0], [0.3], [0.8], [2.0]]))
     P = np.exp(path.log_weights[-1])
     assert np.abs(P - P.round()).max() < 1e-8
@@ -177,7 +179,7 @@ def test_generic_attention_is_boolean_to_many_digits():
     assert min(abs(slope - 1), abs(slope - 2)) < 0.02
 
 
-def test_what_the_line_does_not_cover():
+def test_what_the_line_does_not_cover() -> None:
     cases = [
         ("d = 1", {"tokens": [[1.0, 0.0], [0.0, 1.0]]}),
         ("B > 0", {"tokens": [[1.0], [2.0]], "B": [[-1.0]]}),
@@ -185,49 +187,49 @@ def test_what_the_line_does_not_cover():
     ]
     for name in ("boolean", "boolean/doubly-exponential", "bounded-extreme"):
         for because, instance in cases:
-            verdict = af.check(f"emergence/{name}", **instance)
+            verdict = check(f"emergence/{name}", **instance)
             assert verdict.outcome == "hypotheses not met"
             assert because in verdict.because
-        assert af.check(f"emergence/{name}", tokens=[[1.0], [2.0]], V=[[-1.0]]).outcome == "hypotheses not met"
-        assert af.check(f"emergence/{name}", tokens=[[1.0]]).outcome == "hypotheses not met"
+        assert check(f"emergence/{name}", tokens=[[1.0], [2.0]], V=[[-1.0]]).outcome == "hypotheses not met"
+        assert check(f"emergence/{name}", tokens=[[1.0]]).outcome == "hypotheses not met"
     with pytest.raises(af.InputError, match="B is a function of time"):
-        af.check("emergence/boolean", tokens=[[1.0], [2.0]], B=lambda t: np.eye(1))
+        check("emergence/boolean", tokens=[[1.0], [2.0]], B=lambda t: np.eye(1))
 
 
-def test_small_tokens_take_longer_than_rounding_allows():
-    assert af.check("emergence/boolean", tokens=[[0.01], [-0.01]]).outcome == "undecided"
-    assert af.check("emergence/boolean", tokens=[[0.3], [-0.3]], until=2.0).outcome == "undecided"
+def test_small_tokens_take_longer_than_rounding_allows() -> None:
+    assert check("emergence/boolean", tokens=[[0.01], [-0.01]]).outcome == "undecided"
+    assert check("emergence/boolean", tokens=[[0.3], [-0.3]], until=2.0).outcome == "undecided"
 
 
-def test_slower_tokens_are_seen():
+def test_slower_tokens_are_seen() -> None:
     slow = {"tokens": [[-1.0], [2.0]], "V": [[1.0]], "motion": af.RescaledFlow(V=[[0.9]])}
-    assert af.check("emergence/boolean", **slow).outcome == "violated"
+    assert check("emergence/boolean", **slow).outcome == "violated"
 
 
 # Bounded extreme tokens.
 
 
-def test_a_bounded_extreme_token_refutes_the_talk(monkeypatch):
+def test_a_bounded_extreme_token_refutes_the_talk(monkeypatch: Any) -> None:
     instance = bounded(1)
-    verdict = af.check("emergence/boolean/doubly-exponential", **instance)
+    verdict = check("emergence/boolean/doubly-exponential", **instance)
     assert verdict.outcome == "violated"
     assert "stays bounded" in verdict.because
-    assert af.check("emergence/boolean", **instance).outcome == "holds"
+    assert check("emergence/boolean", **instance).outcome == "holds"
     for closer in (1e-8, 1e-10):  # the bracket may be wider or narrower
         monkeypatch.setattr(line, "SHOT", closer)
-        assert af.check("emergence/boolean/doubly-exponential", **instance).outcome == "violated"
+        assert check("emergence/boolean/doubly-exponential", **instance).outcome == "violated"
 
 
-def test_away_from_the_bounded_start_the_talk_is_right():
+def test_away_from_the_bounded_start_the_talk_is_right() -> None:
     instance = bounded()
     path = line._path(experiment("boolean", **instance))
     token = min(path.extremes, key=lambda i: abs(path.y[0, i]))
     moved = np.array(instance["tokens"])
     moved[token] *= 1.001
-    assert af.check("emergence/boolean/doubly-exponential", **{**instance, "tokens": moved}).outcome == "holds"
+    assert check("emergence/boolean/doubly-exponential", **{**instance, "tokens": moved}).outcome == "holds"
 
 
-def test_the_row_of_a_bounded_extreme_token_obeys_the_proved_bound():
+def test_the_row_of_a_bounded_extreme_token_obeys_the_proved_bound() -> None:
     end = np.array([[-0.0138], [1000.0], [999.0]])
     run = af.simulate(end, af.Softmax(), af.Flow(V=[[-1.0]], rtol=1e-12), 6.5)
     c = flows.threshold(3)
@@ -238,26 +240,26 @@ def test_the_row_of_a_bounded_extreme_token_obeys_the_proved_bound():
         assert -c < x[0, 0] < 0
 
 
-def test_the_rate_of_a_bounded_extreme_token_needs_its_constant():
+def test_the_rate_of_a_bounded_extreme_token_needs_its_constant() -> None:
     instance = bounded()
-    assert af.check("emergence/bounded-extreme", **instance).outcome == "holds"
-    assert af.check("emergence/bounded-extreme", **instance, C=1.05).outcome == "violated"
-    free = af.check("emergence/bounded-extreme", tokens=[[-1.0], [2.0]])
+    assert check("emergence/bounded-extreme", **instance).outcome == "holds"
+    assert check("emergence/bounded-extreme", **instance, C=1.05).outcome == "violated"
+    free = check("emergence/bounded-extreme", tokens=[[-1.0], [2.0]])
     assert free.outcome == "hypotheses not met"
     assert "an extreme token stays bounded fails" in free.because
-    assert af.check("emergence/bounded-extreme", tokens=[[-0.01], [0.02]], until=1.0).outcome == "undecided"
+    assert check("emergence/bounded-extreme", tokens=[[-0.01], [0.02]], until=1.0).outcome == "undecided"
 
 
 # Measures.
 
 
-def test_two_atoms_attain_the_lipschitz_constant():
+def test_two_atoms_attain_the_lipschitz_constant() -> None:
     e = experiment("mean-field", tokens=[[0.5, 0.0], [-0.5, 0.0]], others=[[0.4, 0.0], [-0.4, 0.0]])
     lipschitz = next(iter(measures.mean_field(e)))
     assert 0 <= lipschitz.worst < 1e-6
 
 
-def test_two_fields_differ_by_more_than_their_measures_under_a_sharper_law():
+def test_two_fields_differ_by_more_than_their_measures_under_a_sharper_law() -> None:
     claim = get("emergence/mean-field")
     given = read(claim, {"tokens": [[0.1], [0.101]], "others": [[0.1], [0.102]]})
     law, motion = claim.setting.model(given)
@@ -266,48 +268,48 @@ def test_two_fields_differ_by_more_than_their_measures_under_a_sharper_law():
     assert sharp.failed.all()
 
 
-def test_transport_on_the_line_is_sorting():
+def test_transport_on_the_line_is_sorting() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 40, 1))
     assert measures.transport(x, y, 1) == pytest.approx(np.abs(np.sort(x[:, 0]) - np.sort(y[:, 0])).mean())
     assert measures.transport(x, y, 2) == pytest.approx(np.sqrt(((np.sort(x[:, 0]) - np.sort(y[:, 0])) ** 2).mean()))
 
 
-def test_fields_of_equal_measures_are_equal():
-    assert af.check("emergence/mean-field", tokens=TRIANGLE, others=TRIANGLE[::-1]).outcome == "holds"
+def test_fields_of_equal_measures_are_equal() -> None:
+    assert check("emergence/mean-field", tokens=TRIANGLE, others=TRIANGLE[::-1]).outcome == "holds"
 
 
-def test_mean_field_sees_a_motion_that_stretches():
+def test_mean_field_sees_a_motion_that_stretches() -> None:
     wild = {"tokens": [[0.1], [-0.1]], "others": [[0.11], [-0.12]], "motion": af.Flow(V=[[40.0]])}
-    assert af.check("emergence/mean-field", **wild, until=0.5).outcome == "violated"
+    assert check("emergence/mean-field", **wild, until=0.5).outcome == "violated"
 
 
-def test_measures_need_as_many_atoms():
+def test_measures_need_as_many_atoms() -> None:
     with pytest.raises(af.InputError, match="expected as many atoms of the same dimension"):
-        af.check("emergence/mean-field", tokens=TRIANGLE, others=TRIANGLE[:2])
+        check("emergence/mean-field", tokens=TRIANGLE, others=TRIANGLE[:2])
     with pytest.raises(af.InputError, match="needs others"):
-        af.check("emergence/mean-field", tokens=TRIANGLE)
+        check("emergence/mean-field", tokens=TRIANGLE)
 
 
 # The comparison.
 
 
-def test_two_tokens_collide_when_the_line_ends():
+def test_two_tokens_collide_when_the_line_ends() -> None:
     run = af.simulate([[0.0], [2.0]], af.Softmax(), measures.Aggregation(rtol=1e-11), 2.5)
     assert run.times[-1] == pytest.approx(2.0, abs=1e-9)  # M = 1, n M / (n-1) = 2
     x = run.at(1.5)
     assert x[1, 0] - x[0, 0] == pytest.approx(2 * math.sqrt(1 - 1.5 / 2))
-    assert af.check("emergence/keller-segel", tokens=[[0.0], [2.0]]).outcome == "holds"
+    assert check("emergence/keller-segel", tokens=[[0.0], [2.0]]).outcome == "holds"
     meeting = measures.keller_segel(experiment("keller-segel", tokens=[[0.0], [2.0]]))[1]
     assert meeting.worst == pytest.approx(0.0, abs=1e-8)
 
 
-def test_attention_does_not_collapse():
-    verdict = af.check("emergence/keller-segel", tokens=TRIANGLE, motion=af.Flow())
+def test_attention_does_not_collapse() -> None:
+    verdict = check("emergence/keller-segel", tokens=TRIANGLE, motion=af.Flow())
     assert verdict.outcome == "violated"
 
 
-def test_aggregation_starts_from_distinct_tokens():
-    assert af.check("emergence/keller-segel", tokens=[[1.0]]).outcome == "hypotheses not met"
-    verdict = af.check("emergence/keller-segel", tokens=[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+def test_aggregation_starts_from_distinct_tokens() -> None:
+    assert check("emergence/keller-segel", tokens=[[1.0]]).outcome == "hypotheses not met"
+    verdict = check("emergence/keller-segel", tokens=[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     assert verdict.where == (0, 0)

@@ -66,18 +66,20 @@ def on_samples(
     return gathered(verdicts)
 
 
+COUNTED = {VIOLATED: "violate it", HOLDS: "hold", UNDECIDED: "undecided", NOT_MET: "do not meet the hypotheses"}
+
+
 def gathered(verdicts: list[Verdict]) -> Verdict:
     """Return one verdict for several instances: violated if one is, else that of the majority of those that tell."""
-    tried = len(verdicts)
-    by = {outcome: [v for v in verdicts if v.outcome == outcome] for outcome in (VIOLATED, HOLDS, UNDECIDED, NOT_MET)}
-    if by[VIOLATED]:
-        worst = min(by[VIOLATED], key=lambda v: v.margin)
-        return replace(worst, tried=tried)
-    chosen = by[HOLDS] if len(by[HOLDS]) >= len(by[UNDECIDED]) and by[HOLDS] else by[UNDECIDED] or by[NOT_MET]
-    worst = min(chosen, key=lambda v: v.margin)
-    counts = ", ".join(f"{len(found)} {outcome}" for outcome, found in by.items() if found)
-    certified = worst.certified if len({v.certified for v in chosen}) == 1 else "float"
-    return replace(worst, tried=tried, certified=certified, because=f"{counts}; closest: {worst.because}")
+    by = {outcome: [v for v in verdicts if v.outcome == outcome] for outcome in COUNTED}
+    counts = ", ".join(f"{len(by[outcome])} {words}" for outcome, words in COUNTED.items() if by[outcome])
+    chosen = by[VIOLATED] or (by[HOLDS] if len(by[HOLDS]) >= len(by[UNDECIDED]) else []) or by[UNDECIDED] or by[NOT_MET]
+    # One proof refutes a claim; that a claim holds on all samples is no better certified than on the worst of them.
+    proofs = [v for v in by[VIOLATED] if v.certified in ("exact", "ball")]
+    worst = min(proofs or chosen, key=lambda v: v.margin)
+    certified = worst.certified if by[VIOLATED] or len({v.certified for v in chosen}) == 1 else "float"
+    because = f"of {len(verdicts)} samples {counts}; the closest: {worst.because}"
+    return replace(worst, tried=len(verdicts), certified=certified, because=because)
 
 
 def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from attnflow.motions import Motion
 PROVED, FALSE, OPEN, DERIVED = STATUSES = ("proved", "false as printed", "open", "derived")
 
 Statement = Callable[[Experiment], Margins | Iterable[Margins]]
+S = TypeVar("S", bound=Statement)
 Instance = dict[str, Any]
 
 REGISTER: dict[str, Claim] = {}
@@ -109,11 +110,11 @@ class Paper:
         *,
         given: Mapping[str, Statement] | None = None,
         repair: str | None = None,
-    ) -> Callable[[Statement], Statement]:
+    ) -> Callable[[S], S]:
         """Register the decorated function as the conclusion of a claim of this paper."""
         one_of(status, STATUSES, "status")
 
-        def register(conclusion: Statement) -> Statement:
+        def register(conclusion: S) -> S:
             id = f"{self.short}/{name}"
             assert id not in REGISTER, f"two claims are called {id}"
             text = " ".join(statement.split())

@@ -47,8 +47,11 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
     if claim.given:
         lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]
     lines += [*_wrapped(f"How it is checked: {_escaped(claim.how)}"), ""]
-    said = f"On {verdict.tried} samples: **{verdict.outcome}**, margin {verdict.margin:.2g}"
-    lines += [f"{said}, certified {verdict.certified}.", ""]
+    counts = verdict.because.partition(";")[0]
+    lines += [
+        f"**{verdict.outcome}** on its samples ({counts}), margin {verdict.margin:.2g}, certified {verdict.certified}.",
+        "",
+    ]
     if claim.repair is not None:
         lines += [f"Repaired as [{claim.repair}](#{_anchor(claim.repair)}).", ""]
     if witness is not None:
@@ -62,8 +65,7 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
 
 def _replay(witness: Witness) -> list[str]:
     head, _, call = witness.snippet.partition("\n\n")
-    call = call.removeprefix("print(").removesuffix(")")
-    return [head, "", f"verdict = {call}", 'assert verdict.outcome == "violated"']
+    return [head, "", *call.splitlines(), 'assert verdict.outcome == "violated"']
 
 
 def _anchor(id: str) -> str:

@@ -88,7 +88,7 @@ def told(claim: Claim, witness: Witness | None) -> str:
     numbers = "\n".join(f"  {name} = {value}" for name, value in plain(witness.instance).items() if value is not None)
     return (
         f"{claim.id} ({claim.status}) is refuted, certified {v.certified}, after {witness.evaluations} evaluations\n"
-        f"{numbers}\n  because {v.because}\n\nreplay:\n\n{witness.snippet}"
+        f"{numbers}\n  because {v.because}\n\nreplay:\n\n{witness.snippet}\nprint(verdict)"
     )
 
 

@@ -29,8 +29,11 @@ class Witness:
     @property
     def snippet(self) -> str:
         """Python that replays it."""
-        arguments = ", ".join(f"{name}={value!r}" for name, value in plain(self.instance).items() if value is not None)
-        return f'import attnflow as af\n\nprint(af.check("{self.claim}", {arguments}))'
+        given = [f"{name}={value!r}" for name, value in plain(self.instance).items() if value is not None]
+        call = ", ".join([f'"{self.claim}"', *given])
+        if len(call) > 100:
+            call = "".join(f"\n    {part}," for part in (f'"{self.claim}"', *given)) + "\n"
+        return f"import attnflow as af\n\nverdict = af.check({call})"
 
 
 def plain(instance: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """Claims of *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628)."""
 
-from attnflow.claims.frank_wolfe import cells, chain, descent, lines, softmax
+from attnflow.claims.frank_wolfe import cells, chain, descent, first_phase, lines, softmax
 
-__all__ = ["cells", "chain", "descent", "lines", "softmax"]
+__all__ = ["cells", "chain", "descent", "first_phase", "lines", "softmax"]
