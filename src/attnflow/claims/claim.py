@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import numpy as np
@@ -143,6 +144,6 @@ def get(id: str) -> Claim:
     'false as printed'
     """
     if id not in REGISTER:
-        near = [known for known in REGISTER if str(id).split("/")[-1] in known] or list(REGISTER)
-        raise InputError(f"there is no claim {id!r}: choose for example {', '.join(near[:3])}, or list claims.all()")
+        near = get_close_matches(str(id), REGISTER, n=3, cutoff=0.0)
+        raise InputError(f"there is no claim {id!r}: choose for example {', '.join(near)}, or list claims.all()")
     return REGISTER[id]

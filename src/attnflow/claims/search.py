@@ -99,7 +99,7 @@ class _Attack:
         return read(self.claim, drawn, self.seed)
 
     def _verdict(self, instance: Instance, rtol: float = RTOL) -> Verdict:
-        if self.used >= self.limit or (self.until is not None and time.monotonic() > self.until):
+        if self.used >= self.limit or self._late():
             raise _Spent
         self.used += 1
         return decide(self.claim, instance, rtol=rtol)
@@ -159,7 +159,7 @@ class _Attack:
         end = self.used + SHRINKING
 
         def violates(instance: Instance) -> Verdict | None:
-            if self.used >= end or (self.until is not None and time.monotonic() > self.until):
+            if self.used >= end or self._late():
                 return None
             self.used += 1
             verdict = decide(self.claim, read(self.claim, instance))
@@ -184,11 +184,18 @@ class _Attack:
 
     def _grows(self, instance: Instance) -> bool:
         """Say whether samples also violate the claim with twice and four times the constant: no constant serves."""
-        for factor in GROWTH:
-            larger = ({**self._sample(k), "C": factor * instance["C"]} for k in range(10 * ROUND))
-            if not any(decide(self.claim, other).outcome == VIOLATED for other in larger):
+        return all(self._fails_with(factor * instance["C"]) for factor in GROWTH)
+
+    def _fails_with(self, C: float) -> bool:
+        for k in range(10 * ROUND):
+            if self._late():
                 return False
-        return True
+            if decide(self.claim, {**self._sample(k), "C": C}).outcome == VIOLATED:
+                return True
+        return False
+
+    def _late(self) -> bool:
+        return self.until is not None and time.monotonic() > self.until
 
 
 def _longer(instance: Instance, factor: int) -> Instance | None:

@@ -50,7 +50,7 @@ def _fewer_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     x = instance.get("tokens")
     if x is not None and instance.get("symmetry") is None:
         for i in range(len(x) if len(x) > 2 else 0):
-            yield {**instance, "tokens": np.delete(x, i, axis=0)}
+            yield {**instance, **_without(instance, i, axis=0)}
 
 
 def _fewer_dimensions(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
@@ -63,7 +63,12 @@ def _fewer_dimensions(instance: Instance, verdict: Verdict) -> Iterator[Instance
             for name in ("B", "V")
             if instance.get(name) is not None
         }
-        yield {**instance, "tokens": np.delete(x, k, axis=1), **forms}
+        yield {**instance, **_without(instance, k, axis=1), **forms}
+
+
+def _without(instance: Instance, i: int, axis: int) -> Instance:
+    """Return the tokens, and the targets where there are any, without a row or a column."""
+    return {name: np.delete(instance[name], i, axis=axis) for name in ("tokens", "targets") if name in instance}
 
 
 def _simple_forms(instance: Instance, verdict: Verdict) -> Iterator[Instance]:

@@ -216,7 +216,8 @@ def _log_cross(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
     """Return the logarithm of the weight that each token gives to other groups."""
     log_P = np.where(s[:, None] == s[None, :], -np.inf, e.law.log_weights(x, 0))
     top = np.maximum(log_P.max(axis=1), -1e300)
-    return np.asarray(top + np.log(np.exp(log_P - top[:, None]).sum(axis=1)))
+    with np.errstate(divide="ignore"):  # all tokens may be in one group
+        return np.asarray(top + np.log(np.exp(log_P - top[:, None]).sum(axis=1)))
 
 
 @FW.claim(
