@@ -1,6 +1,7 @@
 """How verdicts are reached: hypotheses step by step, doubts, proofs, several instances."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,17 @@ def test_forms_are_positive(k: int) -> None:
     if form is not None:
         assert (form == form.T).all()
         assert np.linalg.eigvalsh(form).min() > 0
+
+
+def test_alpha_and_gamma_stand_for_each_other() -> None:
+    x = [[1.0], [-1.0], [0.1], [-0.1]]
+    assert af.check("localmax/norms", tokens=x, alpha=1.0).instance["gamma"] == 0.5
+    assert af.check("hardmax/norms", tokens=x, gamma=0.5).instance["alpha"] == 1.0
+    alpha = af.check("hardmax/norms", tokens=x, gamma="1 / (t + 2)").instance["alpha"]
+    assert alpha.exactly(Fraction(3)) == Fraction(1, 4)
+
+
+@pytest.mark.parametrize("bad", [{"gamma": 1.0}, {"gamma": "x"}, {"gamma": [1]}, {"gamma": 0.5, "alpha": 1.0}])
+def test_a_step_that_makes_no_sense_by_the_other_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(af.InputError, match="gamma|arithmetic"):
+        af.check("hardmax/norms", tokens=[[1.0], [2.0]], **bad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import inf
+from math import inf, nextafter
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ def gathered(verdicts: list[Verdict]) -> Verdict:
 def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
     """Check the parameters of an instance and add the defaults of the others."""
     parameters = claim.setting.parameters
+    instance = _renamed(instance, parameters)
     for name in instance:
         if name not in parameters:
             raise InputError(f"{claim.id} has no parameter {name!r}: it takes {', '.join(parameters)}")
@@ -95,6 +96,24 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
     _fit(values)
     return values
+
+
+def _renamed(instance: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let gamma = alpha / (1 + alpha) be given by either name where a claim has the other."""
+    for given, wanted, formula in (
+        ("alpha", "gamma", "({0}) / (1 + ({0}))"),
+        ("gamma", "alpha", "({0}) / (1 - ({0}))"),
+    ):
+        if given in instance and given not in parameters and parameters.get(wanted) is not None:
+            value = instance[given]
+            if wanted in instance or callable(value):
+                raise InputError(f"{given} was given, but this claim is about {wanted}: give {wanted} alone")
+            if not isinstance(value, str):
+                number(value, given, above=0.0, most=inf if given == "alpha" else nextafter(1, 0))
+            step = Schedule(formula.format(value))
+            rest = {name: other for name, other in instance.items() if name != given}
+            return {**rest, wanted: step.text if isinstance(value, str) else step(0)}
+    return instance
 
 
 def _like(default: Any, value: Any, name: str) -> Any:
