@@ -248,5 +248,5 @@ def test_alpha_and_gamma_stand_for_each_other() -> None:
 
 @pytest.mark.parametrize("bad", [{"gamma": 1.0}, {"gamma": "x"}, {"gamma": [1]}, {"gamma": 0.5, "alpha": 1.0}])
 def test_a_step_that_makes_no_sense_by_the_other_name(bad: dict[str, Any]) -> None:
-    with pytest.raises(af.InputError, match="gamma|arithmetic"):
+    with pytest.raises(af.InputError, match=r"gamma|arithmetic"):
         af.check("hardmax/norms", tokens=[[1.0], [2.0]], **bad)
