@@ -25,6 +25,8 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     name: getattr(math, name) for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "floor")
 } | {"min": min, "max": max, "abs": abs}
 _CONSTANTS = {"pi": math.pi, "e": math.e}
+# `always_between` looks at no more steps than these.
+MOST_STEPS = 20_000
 
 
 class Schedule:
@@ -84,6 +86,39 @@ class Schedule:
         Fraction(2, 3)
         """
         return Fraction(self._value(self._tree, t))
+
+    @property
+    def rational(self) -> bool:
+        """Whether the formula is a quotient of polynomials, so that `exactly` rounds nothing.
+
+        >>> Schedule("1 / (t + 2)").rational, Schedule("1 / sqrt(t + 2)").rational
+        (True, False)
+        """
+        try:
+            _quotient(self._tree)
+        except (TypeError, ZeroDivisionError):
+            return False
+        return True
+
+    def always_between(self, low: Fraction, high: Fraction) -> bool | None:
+        """Say whether low < f(t) < high for all t = 0, 1, 2...; None where a quotient of polynomials does not tell.
+
+        Beyond Cauchy's bound of its roots a polynomial has the sign of its leading coefficient.
+
+        >>> Schedule("1 / (t + 2)").always_between(Fraction(0), Fraction(1))
+        True
+        >>> Schedule("1 / (t + 2) - 1 / 1000").always_between(Fraction(0), Fraction(1))
+        False
+        """
+        if not self.rational:
+            return None
+        above, below = _quotient(self._tree)
+        room = _plus(above, [-low * c for c in below]), _plus([high * c for c in below], [-c for c in above]), below
+        bound = max(1 + max((abs(c / p[-1]) for c in p[:-1]), default=Fraction(0)) for p in room if p != [0])
+        if bound > MOST_STEPS:
+            return None
+        times = range(int(bound) + 2)
+        return all(_at(p, t) * _at(below, t) > 0 for t in times for p in room[:2])
 
     def limit(self) -> Fraction | None:
         """Return the limit at infinity of a quotient of polynomials; None where it is infinite or the formula another.
@@ -149,6 +184,10 @@ def _power(base: tuple[_Polynomial, _Polynomial], by: tuple[_Polynomial, _Polyno
     for _ in range(int(exponent)):
         above, below = _times(above, base[0]), _times(below, base[1])
     return above, below
+
+
+def _at(p: _Polynomial, t: int) -> Fraction:
+    return sum((c * t**k for k, c in enumerate(p)), Fraction(0))
 
 
 def _times(p: _Polynomial, q: _Polynomial) -> _Polynomial:

@@ -119,7 +119,7 @@ def test_verdicts_replay() -> None:
     found = af.check("fw/hull-shrinks")
     again = af.check("fw/hull-shrinks", **found.instance)
     assert (again.outcome, again.margin, again.where) == (found.outcome, found.margin, found.where)
-    assert on_samples(get("fw/hull-shrinks"), count=3).tried == 3
+    assert on_samples(get("fw/hull-shrinks")).tried == get("fw/hull-shrinks").setting.samples
 
 
 def test_a_flow_is_run_twice() -> None:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.claims import exact
 from attnflow.claims.margins import objects
-from attnflow.inputs import matrix_at, number_at
+from attnflow.inputs import matrix_at
 from attnflow.laws import Law, Softmax
 from attnflow.motions import Layers, Motion
+from attnflow.schedules import Schedule
 
 Balls = NDArray[np.object_]
 BITS = 256
 
 
 def replayable(law: Law, motion: Motion) -> bool:
-    """Say whether the layers of a law can be enclosed step by step."""
-    return type(law) is Softmax and type(motion) is Layers and motion.V is None
+    """Say whether the layers of a law can be enclosed step by step: softmax, with parameters that fractions hold."""
+    if type(law) is not Softmax or type(motion) is not Layers or motion.V is not None:
+        return False
+    parameters = (law.beta, motion.gamma, motion.alpha)
+    return all(not isinstance(parameter, Schedule) or parameter.rational for parameter in parameters)
 
 
 @contextmanager
@@ -47,6 +53,13 @@ def balls(value: Any) -> Balls:
     return objects((arb(float(v)) for v in given.ravel()), given.shape)
 
 
+def _ball(fraction: Fraction) -> Any:
+    """Return a ball around a fraction."""
+    from flint import arb
+
+    return arb(fraction.numerator) / arb(fraction.denominator)
+
+
 def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
     """Return balls around the states x^0 .. x^steps of softmax layers, shape (steps + 1, n, d).
 
@@ -63,10 +76,10 @@ def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
     for t in range(steps):
         x = states[-1]
         B = matrix_at(law.B, t, d, "B")
-        scores = (x if B is None else x @ balls(B).T) @ x.T * balls(number_at(law.beta, t, "beta"))[()]
+        scores = (x if B is None else x @ balls(B).T) @ x.T * _ball(exact.value_at(law.beta, t))
         centres = np.array([[float(s.mid()) for s in row] for row in scores]).max(axis=1)
         weights = np.frompyfunc(lambda s: s.exp(), 1, 1)(scores - balls(centres)[:, None])
         mean = (weights @ x) / weights.sum(axis=1, keepdims=True)
-        gamma = balls(float(motion.step_sizes(range(t, t + 1))[0]))[()]
+        gamma = _ball(exact.step_size(motion, t))
         states.append(x + gamma * (mean - x))
     return np.array(states, dtype=object)

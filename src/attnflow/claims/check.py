@@ -12,7 +12,7 @@ import numpy as np
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RTOL, Experiment
-from attnflow.claims.margins import Margins
+from attnflow.claims.margins import Margins, unknown
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, matrix_at, number, whole
 from attnflow.laws import Law
@@ -55,12 +55,10 @@ def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0
     return decide(claim, read(claim, instance, seed), law=law, motion=motion)
 
 
-def on_samples(
-    claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0, count: int | None = None
-) -> Verdict:
+def on_samples(claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0) -> Verdict:
     """Check a claim on its own samples and return the worst verdict: any violation, or how many hold."""
     verdicts = []
-    for k in range(claim.setting.samples if count is None else count):
+    for k in range(claim.setting.samples):
         instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
         verdicts.append(decide(claim, instance, law=law, motion=motion))
     return gathered(verdicts)
@@ -93,6 +91,8 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
     for name, value in values.items():
         if value is ... or (value is None and parameters[name] is ...):
             raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
+        if name in ("B", "V") and callable(value) and name not in claim.setting.varying:
+            raise InputError(f"{name} is a function of time, but {claim.id} is about a constant {name}: give a matrix")
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
     _fit(values)
     return values
@@ -204,8 +204,10 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
     for name, hypothesis in claim.given.items():
         for margins in _margins(hypothesis, e):
             for mask, sure in ((margins.failed, True), (~margins.failed & ~margins.held, False)):
-                if mask.any() and (margins.first(mask)[0] < end or end == inf):
-                    time, token = margins.first(mask)
+                if not mask.any():
+                    continue
+                time, token = margins.first(mask)
+                if time < end or (time == end and sure and doubtful):
                     end, doubtful = time, not sure
                     detail = "" if margins.what == name else f" ({margins.what})"
                     broken = (name + detail, time, token, margins.at(mask))
@@ -240,10 +242,9 @@ def _margins(statement: Statement, e: Experiment) -> list[Margins]:
     if e.motion.discrete or e.arithmetic != "float":
         return found
     again = _listed(statement(_tighter(e)))
-    return [
-        one.blurred(other) if one.values.shape == other.values.shape else one
-        for one, other in zip(found, again, strict=True)
-    ]
+    if [m.values.shape for m in found] != [m.values.shape for m in again]:  # nothing to take an error from
+        return [unknown(m.what, m.times[-1] if len(m.times) else 0) for m in found]
+    return [one.blurred(other) for one, other in zip(found, again, strict=True)]
 
 
 def _tighter(e: Experiment) -> Experiment:

@@ -31,7 +31,8 @@ class Setting:
     `parameters` are their names with the defaults (`...` where one must be given); `model(instance)` returns the law
     and the motion; `sample(rng, k)` draws the k-th instance: consecutive k go through the kinds (generic, lattice,
     symmetric, nearly degenerate, far from the origin, small and large scales), so that a few k see them all.
-    `arithmetics` are those beyond floats that the statements are written for: "exact", "ball".
+    `arithmetics` are those beyond floats that the statements are written for: "exact", "ball". `varying` names the
+    matrices that may be functions of time; the statements are about constant ones otherwise.
     """
 
     parameters: Mapping[str, Any]
@@ -39,6 +40,7 @@ class Setting:
     sample: Callable[[np.random.Generator, int], Instance]
     arithmetics: tuple[str, ...] = ()
     samples: int = 16
+    varying: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,15 @@ def value_at(parameter: Any, t: int) -> Any:
     if isinstance(parameter, Schedule):
         value: Any = parameter.exactly(Fraction(t))
     else:
-        value = parameter(Fraction(t)) if callable(parameter) else parameter
+        value = _asked(parameter, t) if callable(parameter) else parameter
     return rational(value)[()]
+
+
+def _asked(function: Any, t: int) -> Any:
+    try:
+        return function(Fraction(t))
+    except (TypeError, AttributeError):  # np.exp and the like know no fractions
+        return function(float(t))
 
 
 def replayable(law: Law, motion: Motion) -> bool:
@@ -50,7 +57,13 @@ def replayable(law: Law, motion: Motion) -> bool:
     rational_law = type(law) in (Hardmax, HegselmannKrause) or (
         type(law) is Localmax and law.threshold in ("additive", "relative")
     )
-    return rational_law and type(motion) is Layers
+    parameters = [*vars(law).values(), *vars(motion).values()]
+    return rational_law and type(motion) is Layers and not any(map(_rounds, parameters))
+
+
+def _rounds(parameter: Any) -> bool:
+    """Say whether a schedule has values that no fraction is: roots, exponentials."""
+    return isinstance(parameter, Schedule) and not parameter.rational
 
 
 def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals:
@@ -239,6 +252,28 @@ def positive_semidefinite(matrix: Rationals) -> bool:
     return True
 
 
+def positive_definite(matrix: Rationals) -> bool:
+    """Say whether a symmetric matrix is positive definite: semidefinite and invertible.
+
+    >>> positive_definite(rational([[1, 0], [0, 1e-17]])), positive_definite(rational([[1, 1], [1, 1]]))
+    (True, False)
+    """
+    return positive_semidefinite(matrix) and invertible(matrix)
+
+
+def invertible(matrix: Rationals) -> bool:
+    """Say whether a square matrix has an inverse.
+
+    >>> invertible(rational([[0, 1], [1, 0]])), invertible(rational([[1, 2], [2, 4]]))
+    (True, False)
+    """
+    try:
+        solve(matrix, rational(np.eye(len(matrix))))
+    except StopIteration:
+        return False
+    return True
+
+
 def largest_eigenvalue(matrix: Rationals) -> Fraction:
     """Return an upper bound of the largest eigenvalue of a symmetric matrix, sharp to about 1e-14, proved by LDL^T.
 
@@ -246,9 +281,9 @@ def largest_eigenvalue(matrix: Rationals) -> Fraction:
     2.0
     """
     found = float(np.linalg.eigvalsh(matrix.astype(float)).max())
-    size, bound, identity = max(abs(found), 1e-300), Fraction(found), rational(np.eye(len(matrix)))
-    for room in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-9, 1e-6, 1.0):
+    size, identity = max(abs(found), 1e-300), rational(np.eye(len(matrix)))
+    for room in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-9, 1e-6):
         bound = Fraction(found) + Fraction(room * size)
         if positive_semidefinite(bound * identity - matrix):
-            break
-    return bound
+            return bound
+    return Fraction(np.abs(matrix).sum(axis=1).max())  # Gershgorin's, always right

@@ -48,7 +48,9 @@ def positive_semidefinite(e: Experiment) -> Margins:
 def positive_definite(e: Experiment) -> Margins:
     """B is symmetric and positive definite at the start."""
     value, tol = semidefinite_margin(e, e.form())
-    return once("B > 0", value, max(tol, 8 * e.shape[1] * EPS), strict=True)
+    if e.exact:
+        value = Fraction(max(float(value), EPS) if exact.positive_definite(e.form()) else min(float(value), 0.0))
+    return once("B > 0", value, tol, strict=True)
 
 
 def symmetric(e: Experiment) -> Margins:
@@ -118,3 +120,10 @@ def step_in_unit_interval(e: Experiment) -> Margins:
     """gamma^t lies strictly between 0 and 1."""
     gammas = e.gammas
     return Margins("0 < gamma^t < 1", np.minimum(gammas, 1 - gammas), np.arange(len(gammas)), 0.0, strict=True)
+
+
+def step_up_to_one(e: Experiment) -> Margins:
+    """gamma^t lies in (0, 1]."""
+    gammas = e.gammas
+    values = np.where(gammas <= 1, gammas, 1 - gammas)
+    return Margins("0 < gamma^t <= 1", values, np.arange(len(values)), 0.0, strict=True)

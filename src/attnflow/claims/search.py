@@ -107,7 +107,7 @@ class _Attack:
     def _further(self, instance: Instance) -> Witness | None:
         """Double the horizon again and again."""
         for doublings in range(1, DOUBLINGS + 1):
-            longer = _longer(instance, 2**doublings)
+            longer = self._longer(instance, 2**doublings)
             if longer is None:
                 return None
             if (witness := self._settle(longer, self._verdict(longer))) is not None:
@@ -176,7 +176,7 @@ class _Attack:
         if verdict.certified == "statistical":
             again = [{**instance, "seed": instance["seed"] + shift} for shift in (1, 2)]
             return all(decide(self.claim, other).outcome == VIOLATED for other in again)
-        longer = _longer(instance, 2) or instance
+        longer = self._longer(instance, 2) or instance
         return all(
             decide(self.claim, other, rtol=rtol).outcome == VIOLATED
             for other, rtol in ((longer, RTOL), (instance, RTOL / 10))
@@ -194,13 +194,13 @@ class _Attack:
                 return True
         return False
 
+    def _longer(self, instance: Instance, factor: int) -> Instance | None:
+        """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
+        name = HORIZONS[not self.claim.setting.model(instance)[1].discrete]
+        return {**instance, name: factor * instance[name]} if name in instance else None
+
     def _late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
-
-
-def _longer(instance: Instance, factor: int) -> Instance | None:
-    name = next((name for name in HORIZONS if name in instance), None)
-    return None if name is None else {**instance, name: factor * instance[name]}
 
 
 def _numbers(instance: Instance) -> Array | None:

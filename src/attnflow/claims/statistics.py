@@ -6,7 +6,8 @@ import numpy as np
 
 from attnflow.claims.margins import Margins
 
-# Probability that none of our statistical verdicts on one instance is wrong.
+# Confidence of each interval: a claim that makes m of them on each of s samples is wronged with probability at most
+# m s (1 - LEVEL).
 LEVEL = 1 - 1e-6
 
 

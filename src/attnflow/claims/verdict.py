@@ -1,4 +1,4 @@
-"""What a check says, and how it is decided from margins."""
+"""What a check says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-HOLDS, VIOLATED, NOT_MET, UNDECIDED = OUTCOMES = ("holds", "violated", "hypotheses not met", "undecided")
+HOLDS, VIOLATED, NOT_MET, UNDECIDED = ("holds", "violated", "hypotheses not met", "undecided")
 
 
 @dataclass(frozen=True)

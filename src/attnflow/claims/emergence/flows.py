@@ -15,19 +15,12 @@ from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, any_form, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.geometry.forms import form
-from attnflow.inputs import Array, InputError, constant_number, matrix_at
+from attnflow.inputs import Array, constant_number, matrix_at
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, Motion, Residual
 
 # A quantity that never decreases along a flow may seem to by this part of the current size of the tokens.
 MONOTONE = 1e-9
-
-
-def fixed(given: dict[str, Any], name: str) -> Any:
-    """Return a matrix of an instance, which these claims need constant."""
-    if callable(given[name]):
-        raise InputError(f"{name} is a function of time, but this claim is about a constant {name}: give a matrix")
-    return given[name]
 
 
 def value_matrix(e: Experiment) -> Array:
@@ -53,7 +46,7 @@ def sizes(states: Array) -> Array:
 
 
 def _flow(given: dict[str, Any]) -> tuple[Softmax, Flow]:
-    return Softmax(B=given["B"]), Flow(V=fixed(given, "V"))
+    return Softmax(B=given["B"]), Flow(V=given["V"])
 
 
 def _value(rng: Rng, k: int, d: int) -> Array:
@@ -79,7 +72,7 @@ def _any_flow(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": any_form(rng, k // 2, x.shape[1]), "V": V, "until": until}
 
 
-FLOW = Setting({"tokens": ..., "B": None, "V": None, "until": 2.0}, _flow, _any_flow, samples=10)
+FLOW = Setting({"tokens": ..., "B": None, "V": None, "until": 2.0}, _flow, _any_flow, samples=10, varying=("B",))
 
 
 @EMERGENCE.claim(
@@ -107,7 +100,7 @@ def growth(e: Experiment) -> Iterator[Margins]:
 
 def _identity_flow(given: dict[str, Any]) -> tuple[Softmax, Motion]:
     """Return V = I: the flow, or forward Euler with the step size alpha."""
-    law, alpha = Softmax(B=fixed(given, "B")), given["alpha"]
+    law, alpha = Softmax(B=given["B"]), given["alpha"]
     return law, Flow() if alpha is None else Residual(dt=constant_number(alpha, "alpha", above=0.0))
 
 

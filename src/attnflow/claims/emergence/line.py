@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Instance, Setting, Statement
-from attnflow.claims.emergence.flows import MONOTONE, fixed, pairwise_distinct, threshold, value_matrix
+from attnflow.claims.emergence.flows import MONOTONE, pairwise_distinct, threshold, value_matrix
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import RECORDS, Experiment
 from attnflow.claims.margins import Margins, once, per_token
@@ -104,7 +104,7 @@ def _along(e: Experiment, tokens: Array) -> Path:
 
 
 def _line(given: dict[str, Any]) -> tuple[Softmax, RescaledFlow]:
-    return Softmax(B=fixed(given, "B")), RescaledFlow(V=fixed(given, "V"))
+    return Softmax(B=given["B"]), RescaledFlow(V=given["V"])
 
 
 def _on_the_line(e: Experiment) -> list[Margins]:

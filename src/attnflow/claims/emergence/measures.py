@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow.claims.claim import DERIVED, Instance, Setting
-from attnflow.claims.emergence.flows import fixed, pairwise_distinct, value_matrix
+from attnflow.claims.emergence.flows import pairwise_distinct, value_matrix
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
@@ -30,7 +30,7 @@ def _pair(given: dict[str, Any]) -> tuple[Softmax, Flow]:
             f"others have shape {others.shape} and tokens {given['tokens'].shape}, expected as many atoms of the same "
             "dimension: repeat atoms to give them more mass"
         )
-    return Softmax(B=fixed(given, "B")), Flow(V=fixed(given, "V"))
+    return Softmax(B=given["B"]), Flow(V=given["V"])
 
 
 def _two_clouds(rng: Rng, k: int) -> Instance:
@@ -191,7 +191,7 @@ def keller_segel(e: Experiment) -> list[Margins]:
     met = float(apart.min()) / math.sqrt(M0)
     end = float(times[-1])
     return [
-        Margins("M(t) = M(0) - (n-1)t/n", -error, times, 1e-8),
+        once("M(t) = M(0) - (n-1)t/n", -float(error.max()), 1e-8, time=float(times[error.argmax()])),
         once("two tokens meet by n M(0)/(n-1)", 1 - end / latest, 1e-6, time=end),
         once("the run ends where two tokens meet", 1e-3 - met, 1e-12, time=end),
     ]

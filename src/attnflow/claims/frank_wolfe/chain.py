@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnflow.claims.claim import DERIVED, FALSE, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.frank_wolfe.cone import Cone, chain_model, cone_of, is_cone, many_chains, random_simplex
+from attnflow.claims.frank_wolfe.cone import Cone, chain_model, cone_of, is_cone, log_sum, many_chains, random_simplex
 from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import depths
 from attnflow.claims.margins import Margins, once, per_token
@@ -35,22 +35,37 @@ def _polygons(rng: Rng, k: int) -> dict[str, Any]:
 POLYGON = Setting({"k": 3, "beta": 4.0, "gamma": 0.1, "runs": 1000, "seed": 0}, chain_model, _polygons, samples=8)
 
 
+def _cross_sum(e: Experiment) -> float:
+    """Return S = sum_{j=1}^{k-1} e^{-beta (1 - cos(2 pi j/k))}."""
+    k, beta = whole(e.k, "k", least=2), number(e.beta, "beta", least=-300.0)
+    return float(np.exp(-beta * (1 - np.cos(2 * np.pi * np.arange(1, k) / k))).sum())
+
+
+def _visible(e: Experiment) -> list[Margins]:
+    """Every pick of another token moves, and S is neither 0 nor denormal, in float64."""
+    x, gamma = polygon(whole(e.k, "k", least=2)), number(e.gamma, "gamma", above=0.0, most=1.0)
+    stuck = (x[:, None] + gamma * (x[None] - x[:, None]) == x[:, None]).all(axis=2) & ~np.eye(len(x), dtype=bool)
+    return [
+        once("gamma large enough to move a token", -1.0 if stuck.any() else 1.0),
+        once("S > 1e-280", math.log10(max(_cross_sum(e), 1e-300)) + 280, strict=True),
+    ]
+
+
 @FW.claim(
     "exit-time", "Section 5", DERIVED, POLYGON,
     """With one token at each vertex of the regular k-gon in the unit circle the first step at which some token moves is
     geometric with success probability 1 - (1 - p)^k, p = S/(1 + S),
     S = sum_{j=1}^{k-1} e^{-beta (1 - cos(2 pi j/k))}.""",
+    given={"picks that float64 can tell": _visible},
 )  # fmt: skip
 def exit_time(e: Experiment) -> list[Margins]:
     """The weights of the law against p, and three quantiles of simulated first moves against the geometric law."""
-    k, beta = whole(e.k, "k", least=2), number(e.beta, "beta")
-    x = polygon(k)
-    S = float(np.exp(-beta * (1 - np.cos(2 * np.pi * np.arange(1, k) / k))).sum())
-    p = S / (1 + S)
+    k, beta, S = e.k, e.beta, _cross_sum(e)
+    x, p = polygon(k), S / (1 + S)
     P = np.exp(e.law.log_weights(x, 0))
     cross = (P * (1 - np.eye(k))).sum(axis=1)
     weights = per_token("a token picks another with probability p", -np.abs(cross / p - 1), 256 * EPS * (1 + abs(beta)))
-    log_stay = k * math.log1p(-p)
+    log_stay = -k * math.log1p(S)
     quantiles = [math.ceil(math.log1p(-q) / log_stay) for q in (0.1, 0.5, 0.9)]
     times, _ = many_chains(e, x, 64 * quantiles[-1], lambda state, t: True)
     margins = [weights]
@@ -103,9 +118,17 @@ def _small_radius(e: Experiment) -> Margins:
     return once("4 R (rho + eps) <= c0 / 2", 0.5 - 4 * cone.R * (rho + e.instance["eps"]) / cone.c0, 1e-12)
 
 
+def _vertices(rng: Rng, k: int) -> Array:
+    """Return the vertices of a cone polytope, now and then two antipodal ones, where the constants are attained."""
+    if k % 5 != 4:
+        return random_simplex(rng, k)
+    u = rng.standard_normal((1, int(rng.integers(1, 3))))
+    return np.vstack([u, -u]) / np.linalg.norm(u)
+
+
 def _any_scale(rng: Rng, k: int) -> dict[str, Any]:
     """Return one token per vertex at any scale, with beta c0 of the order of one."""
-    v = random_simplex(rng, k) * log_uniform(rng, 1e-2, 1e3)
+    v = _vertices(rng, k) * log_uniform(rng, 1e-2, 1e3)
     cone, gamma = Cone(v), pick(rng, (0.05, 0.1, 0.3))
     eps = 2.01 * gamma * cone.D * pick(rng, (1.0, 1.5))
     beta = log_uniform(rng, 0.01, 20.0) / cone.c0
@@ -142,7 +165,7 @@ def _close_groups(bound: Bound) -> Callable[[Rng, int], dict[str, Any]]:
     """Return a sampler of tokens at or near the vertices, with the beta that makes a bound small, but not too small."""
 
     def sample(rng: Rng, k: int) -> dict[str, Any]:
-        v = random_simplex(rng, k) * log_uniform(rng, 1e-2, 1e2)
+        v = _vertices(rng, k) * log_uniform(rng, 1e-2, 1e2)
         cone = Cone(v)
         room, centre = cone.c0 / (8 * cone.R), v.mean(axis=0) - v
         inward = centre / np.linalg.norm(centre, axis=1, keepdims=True)
@@ -192,16 +215,29 @@ def _at_most_exits(e: Experiment, bound: Bound) -> Margins:
     "metastable/repaired", "after Theorem 5.4", DERIVED, METASTABLE_PLAIN,
     """Cone polytope, tokens in K within rho of their vertices, r = rho + eps with 4 R r <= c0/2, R = max |v|,
     D = diam K, M = ceil(eps/(gamma D)): P(T_2 < t) <= binom(t - 1, M) (n^2 e^{-beta c0/2})^M. Tokens within r of their
-    vertices give at most n e^{-beta c0/2} of their weight to other groups.""",
+    vertices give at most n e^{-beta c0/2} of their weight to other groups, whose scores lie at least c0 - 4Rr below
+    those of their own.""",
     given=CLOSE,
 )  # fmt: skip
 def metastable_repaired(e: Experiment) -> list[Margins]:
     """Simulated chains against the bound, and the weights of tokens pushed by r towards other vertices."""
     cone, x, s, rho = _groups(e)
-    log_cross = _log_cross(e, _pushed(e, cone, s, rho + e.instance["eps"]), s)
-    room = math.log(len(x)) - e.beta * cone.c0 / 2 - log_cross
-    facts = per_token("weight of other groups <= n e^{-beta c0/2}", room, 64 * EPS * (1 + e.beta * cone.R**2))
-    return [_at_most_exits(e, _plain_bound), facts]
+    r = rho + e.instance["eps"]
+    pushed = _pushed(e, cone, s, r)
+    rounding = 64 * EPS * (1 + e.beta * cone.R**2)
+    room = math.log(len(x)) - e.beta * cone.c0 / 2 - _log_cross(e, pushed, s)
+    ahead = _least_lead(e, pushed, s) - e.beta * (cone.c0 - 4 * cone.R * r)
+    return [
+        _at_most_exits(e, _plain_bound),
+        per_token("weight of other groups <= n e^{-beta c0/2}", room, rounding),
+        per_token("scores of other groups lie c0 - 4Rr below", ahead / (1 + e.beta * cone.c0), rounding),
+    ]
+
+
+def _least_lead(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
+    """Return by how much the score of each token's own vertex mates leads those of other groups, times beta."""
+    log_P, own = e.law.log_weights(x, 0), s[:, None] == s[None, :]
+    return np.where(own, log_P, np.inf).min(axis=1) - np.where(own, -np.inf, log_P).max(axis=1)
 
 
 def _pushed(e: Experiment, cone: Cone, s: NDArray[np.int64], r: float) -> Array:
@@ -215,9 +251,7 @@ def _pushed(e: Experiment, cone: Cone, s: NDArray[np.int64], r: float) -> Array:
 def _log_cross(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
     """Return the logarithm of the weight that each token gives to other groups."""
     log_P = np.where(s[:, None] == s[None, :], -np.inf, e.law.log_weights(x, 0))
-    top = np.maximum(log_P.max(axis=1), -1e300)
-    with np.errstate(divide="ignore"):  # all tokens may be in one group
-        return np.asarray(top + np.log(np.exp(log_P - top[:, None]).sum(axis=1)))
+    return log_sum(log_P)
 
 
 @FW.claim(

@@ -101,3 +101,10 @@ def random_simplex(rng: Rng, k: int) -> Array:
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     v = corners @ basis.T @ turn
     return v / np.linalg.norm(v, axis=1, keepdims=True)
+
+
+def log_sum(log_weights: Array) -> Array:
+    """Return log sum_j e^{w_ij} for each row, minus infinity for a row of nothing."""
+    top = np.maximum(log_weights.max(axis=1), -1e300)
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.exp(log_weights - top[:, None]).sum(axis=1)))

@@ -11,7 +11,7 @@ import numpy as np
 from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.frank_wolfe.paper import FW
+from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import (
     inclusion,
     origin_always,
@@ -21,6 +21,7 @@ from attnflow.claims.hypotheses import (
     semidefinite_margin,
     squared_diameter,
     step_in_unit_interval,
+    step_up_to_one,
 )
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
@@ -53,7 +54,9 @@ def _half_symmetric(rng: Rng, k: int) -> dict[str, Any]:
     return given
 
 
-FRANK_WOLFE = Setting({"tokens": ..., "B": None, "steps": 100}, _frank_wolfe, _with_origin, arithmetics=("exact",))
+FRANK_WOLFE = Setting(
+    {"tokens": ..., "B": None, "steps": 100}, _frank_wolfe, _with_origin, arithmetics=("exact",), varying=("B",)
+)
 WITH_ORIGIN = replace(FRANK_WOLFE, sample=_half_symmetric)
 
 
@@ -107,10 +110,6 @@ def cluster_rate_repaired(e: Experiment) -> Margins:
     return _energy_against(e, lambda t: (2 * t + 3) / (3 * (t + 1) * (t + 2)))
 
 
-def _layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    return Hardmax(B=given["B"], ties="points"), Layers(gamma=given["gamma"])
-
-
 def _any_layers(rng: Rng, k: int) -> dict[str, Any]:
     x = cloud(rng, k)
     gamma = pick(rng, (1.0, step_sizes(rng, k)))
@@ -129,7 +128,7 @@ def _any_diagonal(rng: Rng, k: int) -> dict[str, Any]:
 
 
 LAYERS = Setting(
-    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, _layers, _any_layers, arithmetics=("exact",)
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, hardmax_layers, _any_layers, arithmetics=("exact",)
 )  # fmt: skip
 RENORMALISED = Setting(
     {"tokens": ..., "B": None, "V": ..., "steps": 30}, _renormalised, _any_diagonal, arithmetics=("exact",)
@@ -139,11 +138,6 @@ RENORMALISED = Setting(
 def _hulls_shrink(e: Experiment) -> Margins:
     values = np.array([inclusion(e, old, new) for old, new in pairwise(e.states)])
     return Margins("x_i^{t+1} in K^t", values, e.times[:-1], 1e-10 * (e.eps > 0))
-
-
-def _step_up_to_one(e: Experiment) -> Margins:
-    values = np.where(e.gammas <= 1, e.gammas, 1 - e.gammas)
-    return Margins("0 < gamma^t <= 1", values, np.arange(len(values)), 0.0, strict=True)
 
 
 def _positive_diagonal(e: Experiment) -> Margins:
@@ -167,7 +161,7 @@ def hull_shrinks(e: Experiment) -> Margins:
 @FW.claim(
     "hull-shrinks/repaired", "Section 3", PROVED, LAYERS,
     "With scalar steps gamma^t in (0, 1] the hull shrinks, K^{t+1} inside K^t, whatever B.",
-    given={"0 < gamma^t <= 1": _step_up_to_one},
+    given={"0 < gamma^t <= 1": step_up_to_one},
 )  # fmt: skip
 def hull_shrinks_repaired(e: Experiment) -> Margins:
     """Each token against the hull of the step before, by linear programming in fractions."""
@@ -182,11 +176,6 @@ def _betas(e: Experiment) -> Numbers:
     return np.array([number_at(e.beta, t, "beta") for t in steps])
 
 
-def _scaled_layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    # A positive factor beta^t changes no argmax; a factor 0 makes all tokens tie.
-    return _layers(given)
-
-
 def _proportional(rng: Rng, k: int) -> dict[str, Any]:
     given = _any_layers(rng, k)
     gamma = step_sizes(rng, k)
@@ -196,28 +185,24 @@ def _proportional(rng: Rng, k: int) -> dict[str, Any]:
 
 
 DUALITY = Setting(
-    {"tokens": ..., "B": None, "beta": 1.0, "gamma": 0.5, "steps": 30}, _scaled_layers, _proportional,
+    {"tokens": ..., "B": None, "beta": 1.0, "gamma": 0.5, "steps": 30}, hardmax_layers, _proportional,
     arithmetics=("exact",),
 )  # fmt: skip
 
 
 def _balanced(e: Experiment) -> list[Margins]:
-    """beta^t > 0 and beta^t gamma^{t+1} = beta^{t+1} gamma^t for t >= 1."""
+    """beta^t >= 0 and beta^t gamma^{t+1} = beta^{t+1} gamma^t for t >= 1."""
     beta, gamma = _betas(e)[1:], e.gammas[1:]
-    across = beta[:-1] * gamma[1:] - beta[1:] * gamma[:-1]
-    sizes = np.maximum(np.abs(beta[:-1] * gamma[1:]), np.abs(beta[1:] * gamma[:-1]))
-    balance = Margins(
-        "beta^t gamma^{t+1} = beta^{t+1} gamma^t", -np.abs(across) / sizes, np.arange(1, len(beta)), 4 * e.eps
-    )
-    return [
-        Margins("beta^t > 0", beta, np.arange(1, len(beta) + 1), strict=True),
-        *([balance] if len(beta) > 1 else []),
-    ]
+    one, other = beta[:-1] * gamma[1:], beta[1:] * gamma[:-1]
+    sizes = np.maximum(np.abs(one), np.abs(other))
+    off = np.abs(one - other) / np.where(sizes > 0, sizes, 1)
+    balance = Margins("beta^t gamma^{t+1} = beta^{t+1} gamma^t", -off, np.arange(1, len(beta)), 4 * e.eps)
+    return [Margins("beta^t >= 0", beta, np.arange(1, len(beta) + 1)), *([balance] if len(beta) > 1 else [])]
 
 
 @FW.claim(
     "duality-gap", "Section 3", PROVED, DUALITY,
-    """If B >= 0 is symmetric, B^t = beta^t B with beta^t > 0, gamma^t in (0, 1) and
+    """If B >= 0 is symmetric, B^t = beta^t B with beta^t >= 0, gamma^t in (0, 1) and
     beta^t gamma^{t+1} = beta^{t+1} gamma^t, then for t >= 1
     min_{1 <= s <= t} (max_j <B^s x_i, x_j> - <B^s x_i, x_i>) <=
     (1/t) [max_j 1/2 <B^t x_j^t, x_j^t> / gamma^t - 1/2 <B^1 x_i^1, x_i^1> / gamma^1], and <B x_i, x_i> never
@@ -244,4 +229,4 @@ def duality_gap(e: Experiment) -> list[Margins]:
     t = e.array(np.arange(1, steps))[:, None]
     bound = ((ratio * energy).max(axis=1)[1:, None] - (ratio * energy)[1]) / t
     size = np.maximum(ratio[1:], beta[1:, None]) * unit
-    return [rise, Margins("least gap <= bound", (bound - least) / size, e.times[1:-1], tol)]
+    return [rise, Margins("least gap <= bound", (bound - least) / np.where(size > 0, size, 1), e.times[1:-1], tol)]

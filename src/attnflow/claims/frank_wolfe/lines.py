@@ -11,7 +11,7 @@ import numpy as np
 from attnflow.claims import exact
 from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment, close_calls
-from attnflow.claims.frank_wolfe.paper import FW
+from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, once, unknown
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
@@ -27,17 +27,15 @@ from attnflow.schedules import Schedule
 MOVED = 2.0**-20
 
 
-def _layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    return Hardmax(B=given["B"], ties="points"), Layers(gamma=given["gamma"])
-
-
 def _invertible(e: Experiment) -> Margins:
     """B^t is invertible at the start, or at every step where it varies."""
     steps = range(int(e.horizon)) if callable(e.B) else range(1)
     least = [float(np.linalg.svd(e.form(t).astype(float), compute_uv=False).min()) for t in steps]
     size = [float(np.abs(e.form(t).astype(float)).max()) or 1.0 for t in steps]
     values = np.array(least) / np.array(size)
-    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * EPS, strict=True)
+    if e.exact:
+        values = np.where([exact.invertible(e.form(t)) for t in steps], np.maximum(values, EPS), 0.0)
+    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * e.eps, strict=True)
 
 
 def _any_start(rng: Rng, k: int) -> dict[str, Any]:
@@ -50,8 +48,9 @@ def _any_start(rng: Rng, k: int) -> dict[str, Any]:
 
 
 ALMOST_EVERY = Setting(
-    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 20, "seed": 0}, _layers, _any_start, arithmetics=("exact",)
-)
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 20, "seed": 0}, hardmax_layers, _any_start,
+    arithmetics=("exact",), varying=("B",),
+)  # fmt: skip
 
 
 @FW.claim(
@@ -100,7 +99,7 @@ def _polytopes(rng: Rng, k: int) -> dict[str, Any]:
 
 
 POLYTOPE = Setting(
-    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, _layers, _polytopes, arithmetics=("exact",)
+    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, hardmax_layers, _polytopes, arithmetics=("exact",)
 )  # fmt: skip
 
 
@@ -142,11 +141,20 @@ def straight_lines(e: Experiment) -> Margins:
     return Margins("x_i^t = v + Pi_t (x_i^0 - v)", -errors, e.times, 4 * (e.times + 2) * e.eps)
 
 
+def _always_in_unit_interval(e: Experiment) -> Margins:
+    """Return the margin of 0 < gamma^t < 1 for every t, also beyond the run; unknown where no formula tells."""
+    what = "0 < gamma^t < 1 for ever"
+    if not callable(e.gamma):
+        return once(what, min(e.gamma, 1 - e.gamma), strict=True)
+    always = e.gamma.always_between(Fraction(0), Fraction(1)) if isinstance(e.gamma, Schedule) else None
+    return unknown(what, e.times[-1]) if always is None else once(what, 1.0 if always else -1.0)
+
+
 @FW.claim(
     "exponential-rate", "Theorem 4.2", FALSE, POLYTOPE,
     """In a generic polytope, for arbitrary steps gamma^t in (0, 1), every token converges to the vertex of its cell at
     least exponentially fast.""",
-    given=GENERIC,
+    given={**GENERIC, "0 < gamma^t < 1 for ever": _always_in_unit_interval},
     repair="exponential-rate/repaired",
 )  # fmt: skip
 def exponential_rate(e: Experiment) -> Margins:
