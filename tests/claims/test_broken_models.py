@@ -36,7 +36,12 @@ def test_a_wrong_model_violates_the_claim(id: str) -> None:
     assert af.check(id, **BROKEN[id]).outcome == "violated"
 
 
+# The right model refutes or holds at infinity only, where a finite run is undecided.
+UNDECIDED = {"emergence/polytope/pair"}
+
+
 @pytest.mark.parametrize("id", BROKEN)
-def test_the_right_model_does_not_on_the_same_data(id: str) -> None:
+def test_the_right_model_holds_on_the_same_data(id: str) -> None:
     data = {name: value for name, value in BROKEN[id].items() if name not in ("law", "motion")}
-    assert af.check(id, **data).outcome != "violated"
+    if data or not af.claims.get(id).refutable:
+        assert af.check(id, **data).outcome == ("undecided" if id in UNDECIDED else "holds")

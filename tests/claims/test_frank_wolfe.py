@@ -724,3 +724,23 @@ def test_bad_input_is_told_in_a_sentence(id: str, given: dict[str, Any], words: 
     with pytest.raises(InputError) as error:
         af.check(id, **given)
     assert words in str(error.value)
+
+
+class Folded(af.Hardmax):
+    """Hardmax of |<x, y>|: its cells are pairs of opposite cones."""
+
+    def log_weights(self, x: Any, t: float = 0, *, sources: Any = None, masses: Any = None) -> Any:
+        scores = np.abs(x @ (x if sources is None else sources).T)
+        with np.errstate(divide="ignore"):
+            return np.log((scores == scores.max(axis=1, keepdims=True)).astype(float))
+
+
+def test_cells_that_are_not_convex_or_overlap_are_seen() -> None:
+    square = [[1.0, 1.1], [-1.0, 1.0], [-1.2, -1.0], [1.0, -1.3]]
+    e = experiment("cells", tokens=square)
+    right = get("fw/cells").conclusion(e)
+    assert [m.held.all() for m in right] == [True] * 3  # type: ignore[union-attr]
+    folded = get("fw/cells").conclusion(Experiment(e.instance, Folded(), e.motion))
+    assert folded[1].failed.any()  # type: ignore[index]
+    everyone = get("fw/cells").conclusion(Experiment(e.instance, af.Softmax(), e.motion))
+    assert everyone[2].failed.all()  # type: ignore[index]

@@ -149,6 +149,19 @@ def test_statistical_violations_must_survive_fresh_seeds() -> None:
     assert not unlucky._survives(attack.read(claim, good), verdict)
 
 
+def test_fresh_seeds_are_fresh() -> None:
+    model = get("fw/exit-time")
+    claim = Claim(
+        "test/claim", model.paper, "", "false as printed", model.setting, "",
+        lambda e: Margins("x", np.array([-1.0 if e.seed == 0 else 1.0]), np.zeros(1), level=0.99),
+    )  # fmt: skip
+    instance = attack.read(claim, {"k": 3}, 0)
+    unlucky = attack._Attack(claim, 10, None, 0)
+    verdict = attack.decide(claim, instance)
+    assert (verdict.outcome, verdict.certified) == ("violated", "statistical")
+    assert not unlucky._survives(instance, verdict)
+
+
 def test_a_universal_constant_must_grow() -> None:
     claim = get("fw/first-phase")
     search = attack._Attack(claim, 10, None, 0)
