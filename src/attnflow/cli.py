@@ -264,8 +264,10 @@ def _simulate(given: dict[str, Any]) -> int:
 def _check(given: dict[str, Any]) -> int:
     from attnflow.claims import report
     from attnflow.claims.check import decide, read
+    from attnflow.inputs import whole
 
     claims = report.selected(given["claim"])
+    whole(given["seed"], "seed", least=0)
     instance = report.parameters(claims, _instance(given))
     rows = []
     if instance:

@@ -176,7 +176,8 @@ class Config:
             return numbers
         path = self.folder / value
         if not path.is_file():
-            raise InputError(f"{what} should come from {value}, which is not a file: give a .csv or .npy file")
+            expected = "a list of rows, or a .csv or .npy file"
+            raise InputError(f"{what} should come from {value}, which is not a file: give {expected}")
         try:
             if path.suffix == ".npy":
                 return np.asarray(np.load(path, allow_pickle=False))

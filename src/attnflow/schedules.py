@@ -85,7 +85,19 @@ class Schedule:
         >>> Schedule("2 / (t + 2)").exactly(Fraction(1))
         Fraction(2, 3)
         """
-        return Fraction(self._value(self._tree, t))
+        try:
+            return Fraction(self._value(self._tree, t))
+        except (ArithmeticError, ValueError, TypeError):
+            raise InputError(f"{self.text!r} has no real value at t = {t}: change the formula or the run") from None
+
+    @property
+    def constant(self) -> bool:
+        """Whether the formula does not mention t.
+
+        >>> Schedule("1 / 2").constant, Schedule("t").constant
+        (True, False)
+        """
+        return not any(isinstance(node, ast.Name) and node.id == "t" for node in ast.walk(self._tree))
 
     @property
     def rational(self) -> bool:

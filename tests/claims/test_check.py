@@ -1,5 +1,6 @@
 """How verdicts are reached: hypotheses step by step, doubts, proofs, several instances."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -250,3 +251,75 @@ def test_alpha_and_gamma_stand_for_each_other() -> None:
 def test_a_step_that_makes_no_sense_by_the_other_name(bad: dict[str, Any]) -> None:
     with pytest.raises(af.InputError, match=r"gamma|arithmetic"):
         af.check("hardmax/norms", tokens=[[1.0], [2.0]], **bad)
+
+
+# What users may give.
+
+LINE = [[1.0], [-0.5], [0.25]]
+
+
+@pytest.mark.parametrize(
+    ("id", "given", "words"),
+    [
+        ("fw/hull-shrinks/repaired", {"gamma": "1 / t"}, "has no real value at t = 0"),
+        ("fw/hull-shrinks/repaired", {"gamma": lambda t: math.nan}, "finite"),
+        ("fw/hull-shrinks/repaired", {"gamma": lambda t: "x"}, "number"),
+        ("fw/hull-shrinks/repaired", {"gamma": lambda: 1}, "failed at t = 0"),
+        ("fw/hull-shrinks/repaired", {"steps": 10**7}, "at most 100000"),
+        ("fw/straight-lines", {"motion": af.Flow()}, "counts steps"),
+        ("fw/exit-time", {"tokens": None, "beta": -1e6}, "beta"),
+        ("fw/cells", {"seed": -1}, "seed"),
+    ],
+)
+def test_sentences_for_what_cannot_be_checked(id: str, given: dict[str, Any], words: str) -> None:
+    instance = {"tokens": LINE, **given}
+    if instance["tokens"] is None:
+        del instance["tokens"]
+    with pytest.raises(af.InputError, match=words):
+        af.check(id, **instance)
+
+
+def test_a_constant_formula_is_a_constant() -> None:
+    assert af.check("hardmax/limits", tokens=LINE, alpha="1 / 2").instance["alpha"] == 0.5
+
+
+def test_collapse_is_about_constant_parameters() -> None:
+    assert af.check("fw/collapse", tokens=LINE, beta="10 * (t + 1)", gamma=0.5).outcome == "hypotheses not met"
+
+
+def test_energies_over_times_too_long_for_the_quadrature_are_undecided() -> None:
+    for until in (1000.0, 1e5):
+        assert af.check("sphere/energy", tokens=np.eye(3), until=until).outcome == "undecided"
+
+
+def test_caps_hold_tokens_of_the_sphere_only() -> None:
+    given: dict[str, Any] = {"centres": [[1.0, 0.0], [0.0, -1.0]], "eps": 0.006, "beta": 4.6}
+    assert af.check("sphere/metastability", tokens=[[3.0, 1.0], [3.0, 0.0]], **given).outcome == "hypotheses not met"
+
+
+@pytest.mark.parametrize("scale", [1e100, 1e-100])
+def test_collisions_at_any_scale(scale: float) -> None:
+    assert af.check("emergence/keller-segel", tokens=[[0.0], [scale]]).outcome == "holds"
+
+
+def test_what_overflows_decides_nothing() -> None:
+    verdict = af.check("emergence/negative-identity", tokens=[[1e10], [-1.0]], until=1.0)
+    assert verdict.outcome != "violated"
+    assert not math.isnan(verdict.margin)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(True, "returned True"), ([1.0], "returned 1.0"), (None, "returned None")],
+)
+def test_claims_that_return_something_else_are_told(returned: Any, words: str) -> None:
+    model = get("fw/cells")
+    claim = replace(model, conclusion=lambda e: returned, given={})
+    with pytest.raises(af.InputError, match=words):
+        decide(claim, read(claim, {"tokens": LINE}))
+
+
+def test_margins_of_odd_shapes_are_told() -> None:
+    for values, times in ((np.array(1.0), np.zeros(1)), (np.zeros(3), np.zeros(2))):
+        with pytest.raises(af.InputError, match="one row for each time"):
+            Margins("x", values, times)

@@ -209,8 +209,8 @@ def test_many_tokens_in_floats() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(af.InputError, match="hardmax/limits has no parameter 'gamma'"):
-        af.check("hardmax/limits", tokens=SQUARE, gamma=0.5)
+    with pytest.raises(af.InputError, match="hardmax/limits has no parameter 'delta'"):
+        af.check("hardmax/limits", tokens=SQUARE, delta=0.5)
     with pytest.raises(af.InputError, match="alpha is -1, expected a finite number above 0"):
         af.check("hardmax/hull", tokens=SQUARE, alpha=-1.0)
     with pytest.raises(af.InputError, match="B has shape"):

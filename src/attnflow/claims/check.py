@@ -144,7 +144,10 @@ def _matrix(value: Any, name: str) -> Any:
 
 
 def _scalar(value: Any, name: str) -> Any:
-    return None if value is None else Schedule(value) if isinstance(value, str) else constant_number(value, name)
+    if isinstance(value, str):
+        schedule = Schedule(value)
+        return schedule(0) if schedule.constant else schedule
+    return None if value is None else constant_number(value, name)
 
 
 def _steps(value: Any, name: str) -> int:
@@ -170,6 +173,15 @@ def decide(
     claim: Claim, instance: dict[str, Any], *, law: Changed = None, motion: Changed = None, rtol: float = RTOL
 ) -> Verdict:
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number decides nothing
+            return _decided(claim, instance, law, motion, rtol)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        because = f"{claim.id} leaves the range of float64 on this instance ({error})"
+        raise InputError(f"{because}: rescale the tokens or the parameters") from error
+
+
+def _decided(claim: Claim, instance: dict[str, Any], law: Changed, motion: Changed, rtol: float) -> Verdict:
     own_law, own_motion = claim.setting.model(instance)
     model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
     e = Experiment(instance, *model, rtol=rtol)
@@ -253,8 +265,12 @@ def _tighter(e: Experiment) -> Experiment:
     return vars(e)["_again"]
 
 
-def _listed(found: Margins | Iterable[Margins]) -> list[Margins]:
-    return [found] if isinstance(found, Margins) else list(found)
+def _listed(found: Any) -> list[Margins]:
+    margins = [found] if isinstance(found, Margins) else list(found) if isinstance(found, Iterable) else [found]
+    for item in margins:
+        if not isinstance(item, Margins):
+            raise InputError(f"a hypothesis or a conclusion returned {item!r}, expected Margins or a list of them")
+    return margins
 
 
 def _verdict(
@@ -265,6 +281,8 @@ def _verdict(
     if where is not None:
         because += f" at {_moment(e, *where)}"
     because += f" with margin {margin:.3g}"
+    if 0 < m.rounding < 1:
+        because += f", known up to {m.rounding:.1g}"
     if m.level is not None:
         because += f" at confidence level {m.level:g}"
     if outcome == VIOLATED and claim.repair is not None and (reason := _what_broke(claim, e)):

@@ -116,10 +116,13 @@ class Paper:
     ) -> Callable[[S], S]:
         """Register the decorated function as the conclusion of a claim of this paper."""
         one_of(status, STATUSES, "status")
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"given is {given!r}, expected a dictionary from names to functions of an experiment")
 
         def register(conclusion: S) -> S:
             id = f"{self.short}/{name}"
-            assert id not in REGISTER, f"two claims are called {id}"
+            if id in REGISTER:
+                raise InputError(f"there is a claim {id} already: choose another name")
             text = " ".join(statement.split())
             repaired = None if repair is None else f"{self.short}/{repair}"
             REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.claims.margins import objects
+from attnflow.inputs import InputError, called
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
 from attnflow.motions import Layers, Motion
 from attnflow.schedules import Schedule
@@ -42,14 +43,17 @@ def value_at(parameter: Any, t: int) -> Any:
         value: Any = parameter.exactly(Fraction(t))
     else:
         value = _asked(parameter, t) if callable(parameter) else parameter
-    return rational(value)[()]
+    try:
+        return rational(value)[()]
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"a parameter, a function of time, is {value!r} at t = {t}: give finite numbers") from None
 
 
 def _asked(function: Any, t: int) -> Any:
     try:
         return function(Fraction(t))
     except (TypeError, AttributeError):  # np.exp and the like know no fractions
-        return function(float(t))
+        return called(function, float(t), "a parameter")
 
 
 def replayable(law: Law, motion: Motion) -> bool:

@@ -14,15 +14,17 @@ from attnflow.blocks import row_blocks
 from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
 from attnflow.geometry.forms import EPS, form, score_rounding
-from attnflow.inputs import Array, matrix_at
+from attnflow.inputs import Array, InputError, matrix_at
 from attnflow.laws import Law
 from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
 from attnflow.simulate import simulate
 from attnflow.trajectory import Trajectory
-from attnflow.watch import Record
+from attnflow.watch import Record, WallClock
 
 RTOL = 1e-11
+MOST_STEPS = 100_000
+PATIENCE = 60.0  # seconds for one run
 RECORDS = 128
 # Two tokens this close, relative to the cloud, are one point: their scores cannot be told apart in floats.
 SAME_POINT = 1e-12
@@ -86,17 +88,26 @@ class Experiment:
     @property
     def horizon(self) -> float:
         """How many steps, or how long."""
-        return self.instance.get("steps", 1) if self.motion.discrete else self.instance["until"]
+        if self.motion.discrete:
+            return self.instance.get("steps", 1)
+        if "until" not in self.instance:
+            raise InputError(f"{type(self.motion).__name__} moves in time, but this claim counts steps: give layers")
+        return self.instance["until"]
 
     @cached_property
     def run(self) -> Trajectory:
         """The run in floats: every step, or so many moments of a flow."""
         record = None if self.motion.discrete else np.linspace(0, self.horizon, RECORDS + 1)[1:]
+        if self.motion.discrete and self.horizon > MOST_STEPS:
+            raise InputError(f"steps is {self.horizon}, but every step is looked at: give at most {MOST_STEPS}")
         return self.evolve(self.instance["tokens"], self.horizon, record=record)
 
     def evolve(self, tokens: ArrayLike, until: float, record: Record = None) -> Trajectory:
         """Run other tokens, or another time, under the same law and motion, in floats."""
-        return simulate(tokens, self.law, self.motion, until, record=record)
+        run = simulate(tokens, self.law, self.motion, until, record=record, watch=[WallClock(PATIENCE)])
+        if "wall clock" in run.stopped:
+            raise InputError(f"the run did not end within {PATIENCE:g} seconds: shorten it, or give fewer tokens")
+        return run
 
     @cached_property
     def states(self) -> Numbers:

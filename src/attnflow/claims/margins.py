@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.inputs import InputError
+
 Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
 
 
@@ -32,6 +34,9 @@ class Margins:
     exact: bool = False
 
     def __post_init__(self) -> None:
+        if np.ndim(self.values) not in (1, 2) or len(self.values) != len(self.times):
+            shapes = f"values of shape {np.shape(self.values)} at times of shape {np.shape(self.times)}"
+            raise InputError(f"margins have {shapes}, expected one row for each time: use margins.once for one value")
         if np.ndim(self.tol) == 1 and self.values.ndim == 2:  # one bound for each time
             object.__setattr__(self, "tol", np.reshape(self.tol, (-1, 1)))
 
@@ -66,8 +71,15 @@ class Margins:
 
     @property
     def worst(self) -> float:
-        """The smallest margin; infinite if there is none."""
-        return min((float(value) for value in self.values.ravel()), default=np.inf)
+        """The smallest margin; infinite if there is none, 0 where none is a number."""
+        values = [float(value) for value in self.values.ravel()]
+        numbers = [value for value in values if not np.isnan(value)]
+        return min(numbers, default=0.0 if values else np.inf)
+
+    @property
+    def rounding(self) -> float:
+        """The largest rounding bound."""
+        return float(np.max(self.tol, initial=0.0)) if np.size(self.tol) else 0.0
 
     def blurred(self, other: Margins) -> Margins:
         """Return these margins with twice the difference from another computation of them added to their tol."""

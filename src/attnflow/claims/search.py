@@ -23,6 +23,7 @@ ROUND = 16  # samples between two local searches
 DESCENT = 40  # evaluations of one local search
 DOUBLINGS = 6
 SHRINKING = 150  # evaluations to make a witness small
+LONGEST = 50_000  # steps times n^2 d of a longer horizon: seconds, even in fractions
 GROWTH = (2, 4)  # multiples of a "universal" constant that must fail too
 SCALARS = ("beta", "delta", "eps")
 
@@ -197,7 +198,9 @@ class _Attack:
     def _longer(self, instance: Instance, factor: int) -> Instance | None:
         """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
         name = HORIZONS[not self.claim.setting.model(instance)[1].discrete]
-        return {**instance, name: factor * instance[name]} if name in instance else None
+        if name not in instance or (name == "steps" and factor * instance[name] * _pairs(instance) > LONGEST):
+            return None
+        return {**instance, name: factor * instance[name]}
 
     def _late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
@@ -210,6 +213,12 @@ def _numbers(instance: Instance) -> Array | None:
     x = instance["tokens"]
     scalars = [np.log(instance[name]) for name in SCALARS if _positive(instance.get(name))]
     return np.concatenate([(x / (np.abs(x).max() or 1.0)).ravel(), scalars])
+
+
+def _pairs(instance: Instance) -> int:
+    """Return n^2 d."""
+    n, d = (1, 1) if instance.get("tokens") is None else instance["tokens"].shape
+    return int(n * n * d)
 
 
 def _positive(value: Any) -> bool:

@@ -254,7 +254,7 @@ def _bounds(e: Experiment, x: Array, times: Array) -> list[Margins]:
     k = min(1 / R**2, -math.expm1(-2 * R**2) / (2 * R**2 * d))
     a = (norms**2).mean(axis=1)
     P = e.law.weights(x[-1])
-    spread = math.expm1(2 * float(norms[-1].max()) ** 2)
+    spread = float(np.expm1(2 * norms[-1].max() ** 2))
     return [
         Margins("|x_i(t)| <= max(|x_i(0)|, sqrt(W((n-1)/e)))", (allowed - norms) / R, times, MONOTONE),
         Margins("a(t) <= a(0) / (1 + k a(0) t)", (a[0] / (1 + k * a[0] * times) - a) / (a[0] or 1.0), times, MONOTONE),

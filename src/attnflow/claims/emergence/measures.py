@@ -181,14 +181,17 @@ def keller_segel(e: Experiment) -> list[Margins]:
     n = e.shape[0]
     if n < 2 or not pairwise_distinct(e).held.all():
         return []
-    M0 = float(((e.tokens - e.tokens.mean(axis=0)) ** 2).sum(axis=1).mean())
-    latest = n * M0 / (n - 1)
-    run = e.evolve(e.tokens, 1.01 * latest)
+    # In units of the standard deviation, so that no scale is too large or too small for the integrator.
+    y = e.tokens - e.tokens.mean(axis=0)
+    y = y / np.abs(y).max()
+    y = y / math.sqrt(float((y**2).sum(axis=1).mean()))
+    latest = n / (n - 1)
+    run = e.evolve(y, 1.01 * latest)
     x, times = run.tokens, run.times
     M = ((x - x.mean(axis=1, keepdims=True)) ** 2).sum(axis=2).mean(axis=1)
-    error = np.abs(M - M0 + (n - 1) / n * times) / M0
+    error = np.abs(M - 1 + times / latest)
     apart = np.linalg.norm(x[-1, :, None] - x[-1, None], axis=2) + np.diag(np.full(n, np.inf))
-    met = float(apart.min()) / math.sqrt(M0)
+    met = float(apart.min())
     end = float(times[-1])
     return [
         once("M(t) = M(0) - (n-1)t/n", -float(error.max()), 1e-8, time=float(times[error.argmax()])),

@@ -40,6 +40,11 @@ def _constant_step(e: Experiment) -> Margins:
     return once(what, e.gamma if e.gamma <= 1 else 1 - e.gamma, strict=True)
 
 
+def _constant_beta(e: Experiment) -> Margins:
+    """Beta is a number: one that grows may stop tokens from meeting."""
+    return once("beta a number", -1.0 if callable(e.beta) else 1.0)
+
+
 def _diameters(states: Any) -> Any:
     apart = states[:, :, None, :] - states[:, None, :, :]
     return np.sqrt((apart**2).sum(axis=-1)).max(axis=(1, 2))
@@ -49,7 +54,7 @@ def _diameters(states: Any) -> Any:
     "collapse", "Section 5", PROVED, SOFTMAX,
     """Softmax layers with gamma in (0, 1] and any real beta converge to one point of the first hull:
     diam(X^{t+1}) <= (1 - gamma sum_k min_i a_ik) diam(X^t), where the sum is at least e^{-2 |beta| R^2}.""",
-    given={"gamma a number in (0, 1]": _constant_step},
+    given={"gamma a number in (0, 1]": _constant_step, "beta a number": _constant_beta},
 )  # fmt: skip
 def collapse(e: Experiment) -> list[Margins]:
     """The diameter after every step against the contraction that the weights promise, and tokens against the hull."""
@@ -60,7 +65,7 @@ def collapse(e: Experiment) -> list[Margins]:
     unit = float(e.scale)
     room = (1 - e.gammas * shared) * diameters[:-1] - diameters[1:]
     # A score is known up to a few roundings of its size, and a weight up to e to the power of that.
-    reach = np.abs(np.array([softmax.beta(t) if callable(softmax.beta) else softmax.beta for t in e.times[:-1]]))
+    reach = abs(e.beta)
     blur = 32 * EPS * e.shape[0] * (1 + reach * unit**2 * e.shape[1])
     least = np.exp(-2 * reach * (e.states[:-1] ** 2).sum(axis=2).max(axis=1))
     inside = np.array([depths(e.states[0], x) for x in (e.states[1], e.states[-1])]) / unit
@@ -95,7 +100,10 @@ def _origin_inside(e: Experiment) -> Margins:
 @FW.claim(
     "collapse-to-origin", "abstract of the preprint", FALSE, ORIGIN,
     "If 0 is an interior point of K^0, softmax layers with gamma in (0, 1] converge to the origin.",
-    given={"gamma a number in (0, 1]": _constant_step, "0 in the interior of K^0": _origin_inside},
+    given={
+        "gamma a number in (0, 1]": _constant_step, "beta a number": _constant_beta,
+        "0 in the interior of K^0": _origin_inside,
+    },
     repair="collapse",
 )  # fmt: skip
 def collapse_to_origin(e: Experiment) -> list[Margins]:

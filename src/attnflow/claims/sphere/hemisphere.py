@@ -91,6 +91,8 @@ def energy(e: Experiment) -> list[Margins]:
     # It is of order 3 and the full one of order 12, so that the cube of its relative error is a generous bound.
     off = np.abs(integral - coarse)
     doubt = off * np.minimum(off / np.maximum(np.abs(integral), EPS), 1) ** 2 + rounding
+    if fastest * ends[1] > 2 * PANEL:  # panels too long to see anything between their nodes
+        doubt = doubt + 2.0
     return [
         Margins("the energy never decreases", np.diff(F), record_times(record), rounding),
         Margins("E <= e^beta / (2 beta), its value at consensus", 1 - at_ends, ends, rounding),

@@ -136,6 +136,7 @@ def _small_caps(e: Experiment) -> list[Margins]:
     eps = number(e.instance["eps"], "eps", above=0.0)
     inside = (e.tokens * centres[cap]).sum(axis=1) - (1 - eps)
     return [
+        per_token("|x_i| = 1", -np.abs(np.linalg.norm(e.tokens, axis=1) - 1), 1e-9),
         once("eps < 1/2", 0.5 - eps, strict=True),
         once("beta >= 0", e.beta),
         per_token("<x_i, w_q> >= 1 - eps for some q", inside / eps, 16 * EPS / eps),
