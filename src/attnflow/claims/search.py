@@ -10,7 +10,7 @@ import numpy as np
 
 from attnflow.claims.check import decide, read
 from attnflow.claims.claim import Claim, get
-from attnflow.claims.experiment import RTOL
+from attnflow.claims.experiment import RTOL, products
 from attnflow.claims.shrink import HORIZONS, shrink
 from attnflow.claims.verdict import HOLDS, UNDECIDED, VIOLATED, Verdict
 from attnflow.claims.witness import Witness
@@ -23,7 +23,7 @@ ROUND = 16  # samples between two local searches
 DESCENT = 40  # evaluations of one local search
 DOUBLINGS = 6
 SHRINKING = 150  # evaluations to make a witness small
-LONGEST = 50_000  # steps times n^2 d of a longer horizon: seconds, even in fractions
+LONGEST = 100_000  # products of a longer horizon: a second or so, even in fractions
 GROWTH = (2, 4)  # multiples of a "universal" constant that must fail too
 SCALARS = ("beta", "delta", "eps")
 
@@ -198,9 +198,12 @@ class _Attack:
     def _longer(self, instance: Instance, factor: int) -> Instance | None:
         """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
         name = HORIZONS[not self.claim.setting.model(instance)[1].discrete]
-        if name not in instance or (name == "steps" and factor * instance[name] * _pairs(instance) > LONGEST):
+        if name not in instance:
             return None
-        return {**instance, name: factor * instance[name]}
+        longer = {**instance, name: factor * instance[name]}
+        tokens = instance.get("tokens")
+        heavy = name == "steps" and tokens is not None and products(tokens.shape, longer[name]) > LONGEST
+        return None if heavy else longer
 
     def _late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
@@ -213,12 +216,6 @@ def _numbers(instance: Instance) -> Array | None:
     x = instance["tokens"]
     scalars = [np.log(instance[name]) for name in SCALARS if _positive(instance.get(name))]
     return np.concatenate([(x / (np.abs(x).max() or 1.0)).ravel(), scalars])
-
-
-def _pairs(instance: Instance) -> int:
-    """Return n^2 d."""
-    n, d = (1, 1) if instance.get("tokens") is None else instance["tokens"].shape
-    return int(n * n * d)
 
 
 def _positive(value: Any) -> bool:
