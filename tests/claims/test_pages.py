@@ -17,13 +17,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_of_a_paper_is_up_to_date(short: str) -> None:
     text = (DOCS / "claims" / f"{short}.md").read_text()
     claims = pages.pages()[short]
-    assert re.findall(r"^## (\S+)$", text, re.MULTILINE) == [claim.id for claim in claims]
+    assert re.findall(r"^## (\S+/\S+)$", text, re.MULTILINE) == [claim.id for claim in claims]
     flat = " ".join(text.split())
     for claim in claims:
         nothing = af.claims.Verdict("undecided", 0.0, None, "float", "")
         fixed = pages.section(claim, nothing, None).split("**undecided**")[0]
         assert " ".join(fixed.split()) in flat, f"run make claims: {claim.id} has changed"
         assert claim.paper.citation in text
+        notation = "\n".join(pages._paragraphs(claim.paper.notation))
+        assert " ".join(notation.split()) in flat
     assert f"claims/{short}.md" in (DOCS / "claims.md").read_text()
 
 

@@ -91,12 +91,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: the short name that begins its claims' ids, its authors, title and number."""
+    """A paper: the short name that begins its claims' ids, its authors, title and number, and its notation."""
 
     short: str
     authors: str
     title: str
     arxiv: str
+    notation: str = ""
 
     @property
     def citation(self) -> str:

@@ -35,6 +35,12 @@ LOCALMAX = Paper(
     "Cimetiere, Chiri, Gharesifard",
     "Localmax dynamics for attention in transformers and its asymptotic behavior",
     "2509.15958",
+    notation="""The formulas are a reconstruction from the published abstract, and the claims are proved for the rule as
+    implemented here, which may differ from the paper's. Tokens z_1 .. z_n in R^d, A symmetric positive definite (the
+    parameter is called B), scores s_ij = <A z_i, z_j>, M_i = max_j s_ij, neighbours N_i = {j : s_ij >= M_i - delta(t)};
+    the threshold "relative" subtracts delta M_i, "normalized" delta |A z_i|. Layers are z_i <- z_i + gamma (mean_{j in
+    N_i} z_j - z_i); Delta_i is the step of token i. Hegselmann-Krause layers average over {j : |x_i - x_j| <= eps}.
+    S(K) = {x in K : max_{y in K} <A x, y> = <A x, x>}.""",
 )
 RULE = "reconstructed from the abstract"
 POSITIVE = "A > 0"

@@ -31,6 +31,9 @@ def page(claims: list[Claim], sections: list[str]) -> str:
         f"samples with seed 0; counterexamples are those that `af.search(id, evaluations={EVALUATIONS})` finds by",
         "itself, made small. [How claims are checked](../claims.md).", "",
     ]  # fmt: skip
+    for paper in papers:
+        if paper.notation:
+            head += ["## Notation", "", *_paragraphs(paper.notation), ""]
     return "\n".join([*head, *sections])
 
 
@@ -44,6 +47,7 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
         *_wrapped(_escaped(claim.statement)),
         "",
     ]
+    lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]
     lines += [*_wrapped(f"How it is checked: {_escaped(claim.how)}"), ""]
@@ -66,6 +70,17 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
 def _replay(witness: Witness) -> list[str]:
     head, _, call = witness.snippet.partition("\n\n")
     return [head, "", *call.splitlines(), 'assert verdict.outcome == "violated"']
+
+
+def _parameters(claim: Claim) -> str:
+    defaults = claim.setting.parameters.items()
+    return ", ".join(f"`{name}`" if value is ... else f"`{name}={value!r}`" for name, value in defaults)
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return a text as wrapped paragraphs; blank lines part them."""
+    parts = (" ".join(part.split()) for part in text.strip().split("\n\n"))
+    return "\n\n".join("\n".join(_wrapped(_escaped(part))) for part in parts).splitlines()
 
 
 def _anchor(id: str) -> str:
