@@ -28,10 +28,10 @@ HARDMAX = Paper(
     "Alcalde, Fantuzzi, Zuazua",
     "Clustering in pure-attention hardmax transformers and its role in sentiment analysis",
     "2407.01602",
-    notation="""Tokens z_1 .. z_n in R^d, A symmetric positive definite (the parameter is called B), alpha > 0,
-    <x, y>_A = <A x, y>, |x|_A^2 = <x, x>_A. C_i is the set of tokens j with the largest score <z_i, z_j>_A, every tied token
-    counted, and layers are z_i <- (z_i + alpha mean_{j in C_i} z_j) / (1 + alpha). Delta_i is the step of token i, K^k
-    the convex hull at layer k. A token is a leader from the first layer on at which C_i = {i}; a follower has
+    notation="""Tokens z_1 .. z_n in R^d, A symmetric positive definite (the parameter is called B), alpha > 0, <x,
+    y>_A = <A x, y>, |x|_A^2 = <x, x>_A. C_i is the set of tokens j with the largest score <z_i, z_j>_A, every tied
+    token counted, and layers are z_i <- (z_i + alpha mean_{j in C_i} z_j) / (1 + alpha). Delta_i is the step of token
+    i, K^k the convex hull at layer k. A token is a leader from the first layer on at which C_i = {i}; a follower has
     C_i = {j}, j a leader. S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2}.""",
 )
 POSITIVE, DISTINCT, CONSTANT = "A > 0", "tokens distinct and not 0", "alpha is constant"
