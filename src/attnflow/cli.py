@@ -263,7 +263,8 @@ def _simulate(given: dict[str, Any]) -> int:
 
 def _check(given: dict[str, Any]) -> int:
     from attnflow.claims import report
-    from attnflow.claims.check import decide, read
+    from attnflow.claims.check import decide
+    from attnflow.claims.instances import read
     from attnflow.inputs import whole
 
     claims = report.selected(given["claim"])

@@ -11,9 +11,10 @@ from scipy.stats import binomtest
 
 import attnflow as af
 from attnflow.claims import Claim, Experiment, Margins, get, statistics
-from attnflow.claims.check import decide, gathered, on_samples, read
+from attnflow.claims.check import decide, gathered, on_samples
 from attnflow.claims.experiment import close_calls
 from attnflow.claims.hypotheses import depths, positive_semidefinite
+from attnflow.claims.instances import read
 from attnflow.claims.samplers import KINDS, around_origin, cloud, positive_form
 from attnflow.claims.verdict import Verdict
 

@@ -9,9 +9,9 @@ from scipy.integrate import solve_ivp
 
 import attnflow as af
 from attnflow.claims import get
-from attnflow.claims.check import read
 from attnflow.claims.emergence import flows, line, measures
 from attnflow.claims.experiment import Experiment
+from attnflow.claims.instances import read
 
 check: Any = af.check
 IDS = [

@@ -14,9 +14,9 @@ from scipy.stats import norm
 
 import attnflow as af
 from attnflow.claims import Experiment, exact, get
-from attnflow.claims.check import read
 from attnflow.claims.frank_wolfe import cells, chain
 from attnflow.claims.frank_wolfe.cone import Cone
+from attnflow.claims.instances import read
 from attnflow.claims.samplers import distinct
 from attnflow.inputs import InputError
 from attnflow.motions.jumps import chains

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.claims.check import decide, read
+from attnflow.claims.check import decide
+from attnflow.claims.instances import read
 from attnflow.claims.sphere import collapse, hemisphere, metastability, runs
 from attnflow.claims.statistics import clopper_pearson
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims.check import decide, read
-from attnflow.claims.claim import Claim, get
+from attnflow.claims.check import decide
+from attnflow.claims.claim import Claim, Instance, get
 from attnflow.claims.experiment import RTOL, products
+from attnflow.claims.instances import read
 from attnflow.claims.shrink import HORIZONS, shrink
 from attnflow.claims.verdict import HOLDS, UNDECIDED, VIOLATED, Verdict
 from attnflow.claims.witness import Witness
 from attnflow.inputs import Array, InputError, number, whole
-
-Instance = dict[str, Any]
 
 EVALUATIONS = 1000
 ROUND = 16  # samples between two local searches

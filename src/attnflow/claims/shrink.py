@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from attnflow.claims.claim import Instance
 from attnflow.claims.verdict import Verdict
 from attnflow.inputs import Array, InputError
 
-Instance = dict[str, Any]
 Violates = Callable[[Instance], Verdict | None]
 
 HORIZONS = ("steps", "until")
