@@ -136,13 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    simulate = commands.add_parser(
-        "simulate",
-        help="let tokens move under a law of attention, from flags or a TOML file",
-        description=SIMULATE,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    simulate = _command(
+        commands, "simulate", "let tokens move under a law of attention, from flags or a TOML file", SIMULATE
     )
+    simulate.epilog = EXAMPLE
     simulate.add_argument("config", nargs="?", type=Path, metavar="FILE.toml", help="a configuration")
     for flag, (_, _, text) in FLAGS.items():
         simulate.add_argument(f"--{flag}", metavar="X", help=text)
@@ -151,13 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _command(commands: Any, name: str, text: str, description: str) -> Any:
+    layout = argparse.RawDescriptionHelpFormatter
+    return commands.add_parser(name, help=text, description=description, formatter_class=layout)
+
+
 def _add_check(commands: Any) -> None:
-    check = commands.add_parser(
-        "check",
-        help="check theorems on their own samples or on your tokens",
-        description=CHECK,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
     check.add_argument("claim", metavar="CLAIM", help="'all', a paper such as fw, or a claim such as fw/voronoi")
     check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
     check.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the samples and of random claims")
@@ -167,12 +164,7 @@ def _add_check(commands: Any) -> None:
 
 
 def _add_search(commands: Any) -> None:
-    search = commands.add_parser(
-        "search",
-        help="look for a counterexample to a claim",
-        description=SEARCH,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)
     search.add_argument("claim", metavar="CLAIM", help="a claim such as fw/cluster-rate")
     search.add_argument("--seconds", type=float, default=60.0, metavar="X", help="stop after so many seconds (60)")
     search.add_argument("--evaluations", type=int, default=1000, metavar="X", help="stop after so many checks (1000)")

@@ -189,6 +189,16 @@ def test_longer_horizons_are_tried() -> None:
     assert witness.instance["steps"] == 51
 
 
+def test_refusals_do_not_end_a_search() -> None:
+    def short_runs_only(e: Experiment) -> Margins:
+        if e.steps > 4:
+            raise InputError("too long")
+        return once("x", 1.0)
+
+    assert claimed(short_runs_only).run() is None
+    assert not claimed(short_runs_only)._violated({"tokens": np.ones((2, 1)), "steps": 8, "gamma": 0.5, "B": None})
+
+
 def test_margins_are_descended() -> None:
     def near(e: Experiment) -> Margins:
         x = np.asarray(e.instance["tokens"], dtype=float).ravel()

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.hypotheses import inclusion, positive_definite, quadratic
+from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
 from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, smallest, unknown
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled
 from attnflow.geometry.forms import score_rounding
-from attnflow.inputs import Array, number_at
+from attnflow.inputs import number_at
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
 
@@ -98,20 +98,6 @@ def _distinct(e: Experiment) -> list[Margins]:
 def _constant(e: Experiment) -> Margins:
     """The step does not vary, so that what remains of the run is known."""
     return once("alpha is a number", -1.0 if callable(e.alpha) else 1.0)
-
-
-def shrinking_hull(e: Experiment) -> Margins:
-    """Return the depth of every token in the hull of the layer before."""
-    found = np.array([inclusion(e, old, new) for old, new in zip(e.states[:-1], e.states[1:], strict=True)])
-    return Margins("z_i^{k+1} in K^k", found, np.arange(len(found)), hull_rounding(e)[:-1])
-
-
-def hull_rounding(e: Experiment) -> Array:
-    """Return what depths in the hull of each state, over its size, are known up to: a column."""
-    states = e.states.astype(float)
-    spread = np.abs(states - states.mean(axis=1, keepdims=True)).max(axis=(1, 2))
-    tol: Array = 1024 * e.shape[1] * e.eps * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]
-    return tol
 
 
 @HARDMAX.claim(

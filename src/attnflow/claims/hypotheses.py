@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,20 @@ def _sign(old: Numbers, x: Numbers, margin: float, known: set[tuple[Any, ...]]) 
     if tuple(x) in known or exact.separated(old, x) is None:
         return Fraction(max(margin, 0.0))
     return Fraction(min(margin, -EPS))
+
+
+def shrinking_hull(e: Experiment) -> Margins:
+    """Return the depth of every token in the hull of the step before."""
+    found = np.array([inclusion(e, old, new) for old, new in pairwise(e.states)])
+    return Margins("x_i^{t+1} in K^t", found, np.arange(len(found)), hull_rounding(e)[:-1])
+
+
+def hull_rounding(e: Experiment) -> Array:
+    """Return what depths in the hull of each state, over its size, are known up to: a column."""
+    states = e.states.astype(float)
+    spread = np.abs(states - states.mean(axis=1, keepdims=True)).max(axis=(1, 2))
+    tol: Array = 1024 * e.shape[1] * e.eps * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]
+    return tol
 
 
 def origin_at_start(e: Experiment) -> Margins:

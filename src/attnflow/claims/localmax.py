@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, FALSE, OPEN, Paper, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.hardmax import ends_in_S, gains, hull_rounding, largest_norm, rounding, scores, shrinking_hull
-from attnflow.claims.hypotheses import inclusion, positive_definite, quadratic
+from attnflow.claims.hardmax import ends_in_S, gains, largest_norm, rounding, scores
+from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
 from attnflow.claims.margins import Margins, Numbers, largest, once, stacked, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import Geometric, closed_groups, heard, orbit, settled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import wrap
 
 from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
@@ -95,8 +96,6 @@ def _escaped(text: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
     return wrap(text, 118, break_long_words=False, break_on_hyphens=False)
 
 

@@ -80,41 +80,49 @@ class _Attack:
         found: list[tuple[float, int, Instance]] = []
         for k in range(start, start + ROUND):
             instance = self._sample(k)
-            try:
-                verdict = self._verdict(instance)
-            except InputError:  # a model may refuse a sample, such as tokens that meet their antipodes
-                continue
+            verdict = self._verdict(instance)
             if (witness := self._settle(instance, verdict)) is not None:
                 return witness
-            if verdict.outcome in (HOLDS, UNDECIDED):
+            if verdict is not None and verdict.outcome in (HOLDS, UNDECIDED):
                 found.append((verdict.margin, k, instance))
-        for _, k, instance in sorted(found, key=lambda entry: entry[:2])[:2]:
-            for attempt in (self._further(instance), self._descended(instance, k)):
-                if attempt is not None:
-                    return attempt
+        for _, _, instance in sorted(found, key=lambda entry: entry[:2])[:2]:
+            if (witness := self._further(instance) or self._descended(instance)) is not None:
+                return witness
         return None
 
     def _sample(self, k: int) -> Instance:
         drawn = self.claim.setting.sample(np.random.default_rng([self.seed, k]), k)
         return read(self.claim, drawn, self.seed)
 
-    def _verdict(self, instance: Instance, rtol: float = RTOL) -> Verdict:
+    def _verdict(self, instance: Instance) -> Verdict | None:
+        """Return the verdict on an instance, at the cost of one evaluation; None if it is refused."""
         if self.used >= self.limit or self._late():
             raise _Spent
         self.used += 1
-        return decide(self.claim, instance, rtol=rtol)
+        return self._decided(instance)
+
+    def _decided(self, instance: Instance, rtol: float = RTOL) -> Verdict | None:
+        """Return the verdict; None where a model refuses: tokens that meet their antipodes, too long a run."""
+        try:
+            return decide(self.claim, instance, rtol=rtol)
+        except InputError:
+            return None
+
+    def _violated(self, instance: Instance, rtol: float = RTOL) -> bool:
+        verdict = self._decided(instance, rtol)
+        return verdict is not None and verdict.outcome == VIOLATED
 
     def _further(self, instance: Instance) -> Witness | None:
         """Double the horizon again and again."""
         for doublings in range(1, DOUBLINGS + 1):
             longer = self._longer(instance, 2**doublings)
-            if longer is None:
+            if longer is None or _heavy(longer):
                 return None
             if (witness := self._settle(longer, self._verdict(longer))) is not None:
                 return witness
         return None
 
-    def _descended(self, instance: Instance, k: int) -> Witness | None:
+    def _descended(self, instance: Instance) -> Witness | None:
         """Minimise the margin over tokens and scalars by the simplex method of Nelder and Mead."""
         from scipy.optimize import minimize
 
@@ -125,9 +133,8 @@ class _Attack:
 
         def margin(theta: Array) -> float:
             moved = _moved(instance, theta)
-            try:
-                verdict = self._verdict(moved)
-            except InputError:
+            verdict = self._verdict(moved)
+            if verdict is None:
                 return 1e6
             if verdict.outcome == VIOLATED:
                 best.append((moved, verdict))
@@ -142,9 +149,9 @@ class _Attack:
             return self._settle(*best[-1])
         return None
 
-    def _settle(self, instance: Instance, verdict: Verdict) -> Witness | None:
+    def _settle(self, instance: Instance, verdict: Verdict | None) -> Witness | None:
         """Return a confirmed and shrunk witness if the verdict is a violation."""
-        if verdict.outcome != VIOLATED or not self._survives(instance, verdict):
+        if verdict is None or verdict.outcome != VIOLATED or not self._survives(instance, verdict):
             return None
         small, smaller = shrink(instance, verdict, self._still(verdict))
         if small is not instance and not self._survives(small, smaller):
@@ -175,12 +182,9 @@ class _Attack:
             return True
         if verdict.certified == "statistical":
             again = [{**instance, "seed": instance["seed"] + shift} for shift in (1, 2)]
-            return all(decide(self.claim, other).outcome == VIOLATED for other in again)
+            return all(map(self._violated, again))
         longer = self._longer(instance, 2) or instance
-        return all(
-            decide(self.claim, other, rtol=rtol).outcome == VIOLATED
-            for other, rtol in ((longer, RTOL), (instance, RTOL / 10))
-        )
+        return self._violated(longer) and self._violated(instance, RTOL / 10)
 
     def _grows(self, instance: Instance) -> bool:
         """Say whether samples also violate the claim with twice and four times the constant: no constant serves."""
@@ -190,22 +194,23 @@ class _Attack:
         for k in range(10 * ROUND):
             if self._late():
                 return False
-            if decide(self.claim, {**self._sample(k), "C": C}).outcome == VIOLATED:
+            if self._violated({**self._sample(k), "C": C}):
                 return True
         return False
 
     def _longer(self, instance: Instance, factor: int) -> Instance | None:
         """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
         name = HORIZONS[not self.claim.setting.model(instance)[1].discrete]
-        if name not in instance:
-            return None
-        longer = {**instance, name: factor * instance[name]}
-        tokens = instance.get("tokens")
-        heavy = name == "steps" and tokens is not None and products(tokens.shape, longer[name]) > LONGEST
-        return None if heavy else longer
+        return {**instance, name: factor * instance[name]} if name in instance else None
 
     def _late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
+
+
+def _heavy(instance: Instance) -> bool:
+    """Say whether so many steps of so many tokens would take long in fractions."""
+    tokens = instance.get("tokens")
+    return tokens is not None and products(tokens.shape, instance.get("steps", 0)) > LONGEST
 
 
 def _numbers(instance: Instance) -> Array | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
+from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.emergence.settling import (
     WINDOW,
@@ -40,8 +41,6 @@ from attnflow.laws import Softmax
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.simulate import simulate
 
-# Monotone quantities may go back by this part of the scale: the integrator's error over the whole run.
-MONOTONE = 1e-9
 # Tokens are at a point of S when they are this close, in parts of the diameter; vertices are in S up to the second.
 NEAR, ON = 3e-3, 1e-3
 # Starts are moved by this part of their size to see whether their limits are stable.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
+from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.limits import (
-    MONOTONE,
     NEAR,
     ON,
     SYMMETRY,
@@ -42,7 +42,7 @@ from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_for
 from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.spectra import Dominant, classify
 from attnflow.geometry.stationary import stationary_points
-from attnflow.inputs import Array, InputError
+from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import gain_of
@@ -51,17 +51,15 @@ from attnflow.motions.motion import gain_of
 LONG = 12.0
 
 
-def growth_of(V: Any, d: int) -> float:
-    """Return the largest modulus of an eigenvalue of V, which must act on tokens of dimension d."""
-    if V is None or callable(V) or np.shape(V) != (d, d):
-        raise InputError(f"V should be a constant {d} by {d} matrix: give one that fits the tokens")
+def spectral_radius(V: Array) -> float:
+    """Return the largest modulus of an eigenvalue of V."""
     return float(np.abs(np.linalg.eigvals(V)).max())
 
 
 def discounted(given: dict[str, Any]) -> tuple[Softmax, ContinuousMotion]:
     """Return the flow in the variables y = e^{-lambda_1 t} x, in reduced coordinates where there is a symmetry."""
     V = given["V"]
-    growth = growth_of(V, given["tokens"].shape[1])
+    growth = spectral_radius(V)
     return Softmax(B=given["B"]), reduced(Discounted(V=V, growth=growth), given["symmetry"])
 
 
@@ -307,7 +305,7 @@ def coordinates(V: Numbers) -> list[tuple[float, Array]]:
 
 def _contracting(e: Experiment) -> Iterator[Margins]:
     """Yield by how much max and -min of each left eigenvector on z decrease from state to state."""
-    growth = growth_of(e.V, e.shape[1])
+    growth = spectral_radius(e.V)
     for value, phi in coordinates(e.V):
         grown = np.exp(np.minimum((growth - value) * e.times, 600.0))
         u = (e.states @ phi) * grown[:, None]

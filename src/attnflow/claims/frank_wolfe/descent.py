@@ -13,12 +13,12 @@ from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import (
-    inclusion,
     origin_always,
     origin_at_start,
     positive_semidefinite,
     quadratic,
     semidefinite_margin,
+    shrinking_hull,
     squared_diameter,
     step_in_unit_interval,
     step_up_to_one,
@@ -135,11 +135,6 @@ RENORMALISED = Setting(
 )  # fmt: skip
 
 
-def _hulls_shrink(e: Experiment) -> Margins:
-    values = np.array([inclusion(e, old, new) for old, new in pairwise(e.states)])
-    return Margins("x_i^{t+1} in K^t", values, e.times[:-1], 1e-10 * (e.eps > 0))
-
-
 def _positive_diagonal(e: Experiment) -> Margins:
     V = np.asarray(e.V, dtype=float)
     off = float(np.abs(V - np.diag(np.diag(V))).max())
@@ -155,7 +150,7 @@ def _positive_diagonal(e: Experiment) -> Margins:
 )  # fmt: skip
 def hull_shrinks(e: Experiment) -> Margins:
     """Each token against the hull of the step before, by linear programming in fractions."""
-    return _hulls_shrink(e)
+    return shrinking_hull(e)
 
 
 @FW.claim(
@@ -165,7 +160,7 @@ def hull_shrinks(e: Experiment) -> Margins:
 )  # fmt: skip
 def hull_shrinks_repaired(e: Experiment) -> Margins:
     """Each token against the hull of the step before, by linear programming in fractions."""
-    return _hulls_shrink(e)
+    return shrinking_hull(e)
 
 
 def _betas(e: Experiment) -> Numbers:
