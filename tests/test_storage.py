@@ -111,6 +111,7 @@ def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
         (af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]]), 8.0, None),
         (af.RescaledFlow(), 8.0, [0.5, 1.5, 3.3]),
         (af.SphereFlow(), 9.0, 2),
+        (af.SphereFlow(rtol=1e-5), 1e6, None),
         (af.Flow(V=lambda t: [[-1.0, t], [0.0, -1.0]]), 3.0, None),
     ],
 )

@@ -17,6 +17,7 @@ from attnflow.motions import (
     HardmaxFlow,
     Jumps,
     Layers,
+    Leaps,
     Motion,
     RescaledFlow,
     RescaledLayers,
@@ -32,7 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps", "Law",
-    "Layers", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax", "SphereFlow",
-    "SphereLayers", "Trajectory",
+    "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax",
+    "SphereFlow", "SphereLayers", "Trajectory",
     "check", "claims", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
 ]  # fmt: skip

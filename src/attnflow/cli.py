@@ -17,6 +17,9 @@ Simulate tokens under a law of attention, from flags, from a TOML file, or from 
   attnflow simulate --cloud gaussian --n 200 --d 2 --law softmax --beta 9 --motion layers --gamma 0.1 --until 500
   attnflow simulate --tokens cloud.csv --law hardmax --motion layers --gamma "2 / (t + 2)" --until 100
   attnflow simulate run.toml --beta 20 --store run.zarr --plot run.png
+  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \
+    --merges 0.999 --draw staircase.png
+  attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
 
 Numbers may be formulas in t; matrices are lists such as "[[1, 0], [0, 2]]", or .csv and .npy files. A store records
 the configuration, the versions and the seed with the run; an interrupted run goes on when the command is repeated.
@@ -38,8 +41,12 @@ a TOML file:
 
   [motion]
   name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow,
-                        # jumps
+                        # jumps, leaps
   gamma = 0.1
+
+  [measure]             # of long times, one of: merges = 0.999 (sphere); exits = 0.1, a radius (jumps), perhaps with
+  phases = 0.05         # within = 100 steps, or betas; phases, a part of the cloud's size, with betas
+  betas = [8, 16, 32]
 
   [output]
   store = "run.zarr"
@@ -60,29 +67,32 @@ FLAGS = {
     "threshold": ("law", "threshold", "additive, relative or normalized (localmax)"),
     "ties": ("law", "ties", "tokens, points, first or error (hardmax)"),
     "eps": ("law", "eps", "confidence radius (hegselmann-krause)"),
-    "motion": (
-        "motion",
-        "name",
-        "layers, residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow, jumps",
-    ),
-    "gamma": ("motion", "gamma", "step size in (0, 1] (layers, jumps)"),
+    "motion": ("motion", "name", "layers, residual, sphere-layers, flow, sphere-flow, jumps, leaps: see below"),
+    "gamma": ("motion", "gamma", "step size in (0, 1] (layers, jumps, leaps)"),
     "alpha": ("motion", "alpha", "gamma = alpha / (1 + alpha) (layers)"),
     "V": ("motion", "V", "value matrix"),
     "dt": ("motion", "dt", "time step (residual, rescaled-layers, sphere-layers)"),
-    "rtol": ("motion", "rtol", "relative tolerance (flows)"),
+    "rtol": ("motion", "rtol", "relative tolerance (flows, leaps)"),
     "normalized": ("motion", "normalized", "true for SA, false for USA (sphere-flow)"),
     "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
     "until": (None, "until", "number of steps, or time"),
     "seed": (None, "seed", "seed of everything random"),
-    "record": (None, "record", "record every k-th step, or at a list of times"),
+    "record": (None, "record", "record every k-th step, at a list of times, or 'geometric'"),
     "masses": (None, "masses", "masses of the tokens, a list or a file"),
     "engine": (None, "engine", "auto, dense or fused"),
     "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
     "clusters": ("stop", "clusters", "stop when at most so many clusters are left"),
     "tol": ("stop", "tol", "distance that joins tokens to a cluster"),
     "seconds": ("stop", "seconds", "stop after so many seconds"),
+    "merges": ("measure", "merges", "tell when clusters merge on the sphere: inner products above this, as 0.999"),
+    "exits": ("measure", "exits", "tell when chains first leave this radius (jumps)"),
+    "within": ("measure", "within", "how likely exits are within so many steps, however rare"),
+    "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
+    "betas": ("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
+    "runs": ("measure", "runs", "number of chains (exits, phases)"),
     "store": ("output", "store", "Zarr store to write the run to"),
-    "plot": ("output", "plot", "picture to draw: .png, .svg or .pdf"),
+    "plot": ("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
+    "draw": ("output", "draw", "picture of merges, exits or phases to draw"),
 }
 
 
@@ -210,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _simulate(given: dict[str, Any]) -> int:
-    from attnflow import config, figures, measure, watch
+    from attnflow import config, figures, measure, questions, watch
     from attnflow.inputs import InputError
     from attnflow.simulate import simulate
     from attnflow.storage import opened
@@ -219,9 +229,10 @@ def _simulate(given: dict[str, Any]) -> int:
     for flag, (table, key, _) in FLAGS.items():
         if given[flag] is not None:
             settings.set(table, key, _value(given[flag]))
-    arguments, output = settings.arguments(), settings.output
-    if "plot" in output:
-        figures.destination(output["plot"])
+    arguments, asked, output = settings.arguments(), settings.asked, settings.output
+    for picture in ("plot", "draw"):
+        if picture in output:
+            figures.destination(output[picture])
     store = Path(output["store"]) if "store" in output else None
     if store is not None:
         if store.exists() and "results" in opened(store, "r").attrs["attnflow"]:
@@ -232,8 +243,13 @@ def _simulate(given: dict[str, Any]) -> int:
     begin = time.perf_counter()
     run = simulate(**arguments, store=store)
     seconds = time.perf_counter() - begin
+    answers = questions.answers(run, asked, arguments.get("seed", 0))
     if "plot" in output:
         figures.save(run.plot(), output["plot"])
+    if "draw" in output:
+        if answers.picture is None:
+            raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")
+        figures.save(answers.picture(), output["draw"])
     end = measure.summary(run)
     rows = {
         "tokens": f"{run.tokens.shape[1]} in dimension {run.tokens.shape[2]}",
@@ -248,8 +264,7 @@ def _simulate(given: dict[str, Any]) -> int:
         "time": f"{seconds:.2f} s",
         **output,
     }
-    for name, value in rows.items():
-        print(f"{name:<10}{value}", flush=True)
+    print("\n".join([*(f"{name:<10}{value}" for name, value in rows.items()), *answers.lines]), flush=True)
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow import tokens, watch
+from attnflow import questions, tokens, watch
 from attnflow.inputs import Array, InputError, one_of
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
@@ -22,6 +22,7 @@ from attnflow.motions import (
     HardmaxFlow,
     Jumps,
     Layers,
+    Leaps,
     Motion,
     RescaledFlow,
     RescaledLayers,
@@ -55,11 +56,12 @@ MOTIONS: dict[str, type[Motion]] = {
     "sphere-flow": SphereFlow,
     "hardmax-flow": HardmaxFlow,
     "jumps": Jumps,
+    "leaps": Leaps,
 }
 # Parameters that a string turns into a function of time, and those that are matrices.
 SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")
 MATRICES = ("B", "V", "W")
-TABLES = ("tokens", "law", "motion", "stop", "output")
+TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
 TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 
 
@@ -104,10 +106,18 @@ class Config:
         }
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """Return what is to be measured over long times."""
+        asked: dict[str, Any] = self.data.get("measure", {})
+        _known(asked, questions.KEYS, "[measure]")
+        questions.check(asked)
+        return asked
+
+    @property
     def output(self) -> dict[str, str]:
-        """Return where to store and to plot."""
+        """Return where to store, to plot the run, and to draw what was measured."""
         output: dict[str, str] = self.data.get("output", {})
-        _known(output, ("store", "plot"), "[output]")
+        _known(output, ("store", "plot", "draw"), "[output]")
         for name, path in output.items():
             if not isinstance(path, str) or not path:
                 raise InputError(f"{name} is {path!r}, expected a path")
@@ -223,6 +233,8 @@ def _known(table: dict[str, Any], keys: Iterable[str], where: str) -> None:
 
 
 def _record(value: Any) -> watch.Record:
+    if value == "geometric":
+        return watch.Geometric()
     if isinstance(value, dict):
         _known(value, ("first", "per_decade"), "record")
         return watch.Geometric(**value)

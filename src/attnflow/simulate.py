@@ -76,7 +76,7 @@ def simulate(
     hearing = replace(hearing, seed=seed)
     if store is not None and not all(map(is_dataclass, (law, motion))):
         raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
-    if store is not None and motion.random and until >= 2**63:
+    if store is not None and motion.discrete and until >= 2**63:
         raise InputError(f"until is {until:.3g}, but a store counts steps in int64: give less than 2**63, or no store")
     about: dict[str, Any] = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,

@@ -204,31 +204,6 @@ def _experiment(id: str, given: dict[str, Any]) -> af.claims.Experiment:
     return af.claims.Experiment(instance, *claim.setting.model(instance))
 
 
-def test_merging_agrees_with_the_plain_run() -> None:
-    tokens = on_circle(0.0, 0.1, 1.5, 1.52, 3.3)
-    e = _experiment("sphere/staircase", {"tokens": tokens, "beta": 8.0})
-    plain = af.simulate(tokens, af.Softmax(beta=8.0), af.SphereFlow(), until=60.0)
-    merged = metastability.merging(e, 60.0)
-    assert len(merged.runs) > 1
-    np.testing.assert_allclose(merged.at(60.0), plain.final, atol=1e-7)
-    np.testing.assert_allclose(merged.at(1.7), plain.at(1.7), atol=1e-7)
-
-
-def test_merge_times_of_two_tokens() -> None:
-    """Two tokens at an angle phi: phi' = -2 e^{beta (cos phi - 1)} sin(phi) / (1 + e^{beta (cos phi - 1)}) under SA."""
-    from scipy.integrate import quad
-
-    def slowness(phi: float) -> float:
-        w = np.exp(8.0 * (np.cos(phi) - 1))
-        return float((1 + w) / (2 * w * np.sin(phi)))
-
-    expected = quad(slowness, np.arccos(0.999), 1.8)[0]
-    run = metastability.merging(_experiment("sphere/staircase", {"tokens": on_circle(0.0, 1.8), "beta": 8.0}), 1e8)
-    found = metastability._merges(run, 10.0)
-    assert len(found) == 2
-    assert found[1][0] == pytest.approx(expected, rel=1e-3)
-
-
 def test_staircase_names_its_merges() -> None:
     verdict = af.check("sphere/staircase", tokens=on_circle(0.0, 0.05, 1.9, 3.7), beta=12.0)
     assert verdict.outcome == "holds"

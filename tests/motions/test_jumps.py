@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import attnflow as af
+from attnflow import blocks
 from attnflow.cli import main
-from attnflow.motions.jumps import chains
+from attnflow.motions.jumps import Rule, chains
 from attnflow.watch import Checkpoint, Converged, Geometric, When
 
 Array = NDArray[np.float64]
@@ -347,15 +348,88 @@ def test_the_command_line_knows_the_chain(capsys: pytest.CaptureFixture[str]) ->
     assert "literal is 'maybe'" in capsys.readouterr().err
 
 
-def test_chains_are_runs() -> None:
-    times, finals = chains(X, SOFT, 0.2, 50, 3, np.random.default_rng(9))
-    assert times.tolist() == [50, 50, 50]
+def test_one_chain_is_a_run() -> None:
+    times, finals = chains(X, SOFT, 0.2, 50, 1, np.random.default_rng(9))
+    assert times.tolist() == [50]
     np.testing.assert_array_equal(finals[0], final(X, SOFT, af.Jumps(0.2), 50, 9))
     seen: list[int] = []
     times, finals = chains(X, SOFT, 0.2, 50, 1, 9, lambda x, t: seen.append(t) or len(seen) == 4)  # type: ignore[func-returns-value]
     run = af.simulate(X, SOFT, af.Jumps(0.2), until=50, seed=9)
     assert times[0] == seen[3] == run.times[4]
     np.testing.assert_array_equal(finals[0], run.tokens[4])
+
+
+@pytest.mark.parametrize("until", [300, 10**30])
+def test_each_chain_ends_with_its_own_time_and_state(until: int) -> None:
+    """Chains that advance together stop at different moves; what `stop` saw is what is returned, in order."""
+    seen: dict[bytes, int] = {}
+    far = 0.5
+
+    def stop(x: Array, t: int) -> bool:
+        assert type(t) is int
+        ended = bool(np.abs(x - X).max() > far)
+        if ended:
+            seen[x.tobytes()] = t
+        return ended
+
+    times, finals = chains(X, af.Softmax(beta=3.0), 0.1, until, 400, 0, stop)
+    assert len(set(times.tolist())) > 20
+    assert times.dtype == (np.int64 if until < 2**63 else object)
+    for t, x in zip(times.tolist(), finals, strict=True):
+        left = bool(np.abs(x - X).max() > far)
+        assert t == (seen[x.tobytes()] if left else until)
+    again, same = chains(X, af.Softmax(beta=3.0), 0.1, until, 400, 0, stop)
+    assert times.tolist() == again.tolist()
+    np.testing.assert_array_equal(finals, same)
+
+
+def test_small_blocks_of_memory_change_no_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 500)
+    for law in (SOFT, af.HegselmannKrause(eps=1.2)):
+        times, finals = chains(X, law, 0.3, 1, 4000, 1)
+        assert times.tolist() == [1] * 4000
+        assert agrees(Counter(map(key, finals)), one_step(X, law, 0.3))
+
+
+def test_chains_together_agree_with_literal_runs() -> None:
+    """The states after many moves, of chains together and of runs one step after the other."""
+    law, gamma, steps = af.Softmax(beta=4.0), 0.25, 40
+    _, together = chains(X, law, gamma, steps, 4000, 0)
+    literal = np.array([final(X, law, af.Jumps(gamma, True), steps, seed) for seed in range(500)])
+    for i, k in itertools.product(range(4), range(2)):
+        assert stats.ks_2samp(np.round(together[:, i, k], 9), np.round(literal[:, i, k], 9)).pvalue > LEVEL / 8
+
+
+@pytest.mark.parametrize("masses", [None, [1.0, 2.0, 0.5, 3.0]])
+@pytest.mark.parametrize(
+    "law",
+    [
+        SOFT,
+        af.Softmax(beta=-2.0),
+        af.HegselmannKrause(eps=1.2),
+        af.Localmax(delta=0.3),
+        af.Localmax(delta=0.3, threshold="relative", B=[[1.0, 0.4], [-0.2, 0.8]]),
+        af.Localmax(delta=0.3, threshold="normalized"),
+        *(af.Hardmax(ties=ties) for ties in ("tokens", "points", "first")),
+    ],
+)
+def test_weights_of_many_configurations_are_those_of_each(law: af.Law, masses: Any) -> None:
+    """Ties and copies differ from one configuration to the next."""
+    corners = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    x = np.array([X, corners, corners[[0, 0, 2, 3]], corners[[0, 2, 2, 0]] / 2, X[::-1]])
+    w = None if masses is None else np.array(masses)
+    together = Rule(law, 0.5, w).weights(x)
+    np.testing.assert_allclose(together, [law.weights(one, masses=w) for one in x], rtol=1e-13, atol=1e-300)
+    held = Rule(law, 0.5, w, free=np.arange(4) == 2).weights(x)
+    np.testing.assert_array_equal(held[:, 2], together[:, 2])
+    assert not held[:, [0, 1, 3]].any()
+
+
+def test_ties_refused_in_one_of_many_configurations() -> None:
+    law = af.Hardmax(ties="error")
+    x = np.array([X, [[-1.0, 0.1], [1.0, 0.5], [1.0, -0.5], [0.3, 0.0]]])
+    with pytest.raises(af.InputError, match="token 3 ties between token 1"):
+        Rule(law, 0.5).weights(x)
 
 
 def heads() -> af.Law:

@@ -13,11 +13,12 @@ def scores(queries: Array, keys: Array) -> Array:
     """Inner products <q_i, k_j>, summed coordinate by coordinate without fused operations.
 
     Whoever compares scores needs this order: two sources whose products are equal up to a permutation of at
-    most two terms then get the same score, bit for bit, and every engine sees the same ties.
+    most two terms then get the same score, bit for bit, and every engine sees the same ties. Leading axes stand for
+    several systems.
     """
-    total = queries[:, None, 0] * keys[None, :, 0]
-    for k in range(1, queries.shape[1]):
-        total += queries[:, None, k] * keys[None, :, k]
+    total = queries[..., :, None, 0] * keys[..., None, :, 0]
+    for k in range(1, queries.shape[-1]):
+        total += queries[..., :, None, k] * keys[..., None, :, k]
     return total
 
 
@@ -32,18 +33,19 @@ def squared_distances(queries: Array, keys: Array) -> Array:
 def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return log P_ij and log sum_j w_j e^{g s_ij} for P_ij = w_j e^{g s_ij} / sum_k w_k e^{g s_ik}.
 
-    The row maximum leaves before the gain g multiplies, so no gain is too large.
+    The row maximum leaves before the gain g multiplies, so no gain is too large. Leading axes stand for several
+    systems.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        s = queries @ keys.T
-        top = s.max(axis=1, keepdims=True)
+        s = queries @ keys.swapaxes(-1, -2)
+        top = s.max(axis=-1, keepdims=True)
         exponents = min(gain, LARGEST_GAIN) * (s - top)
-        shift = gain * top[:, 0]
+        shift = gain * top[..., 0]
     if log_masses is not None:
         exponents += log_masses
-    highest = exponents.max(axis=1, keepdims=True)
-    log_sum = highest + np.log(np.exp(exponents - highest).sum(axis=1, keepdims=True))
-    return exponents - log_sum, shift + log_sum[:, 0]
+    highest = exponents.max(axis=-1, keepdims=True)
+    log_sum = highest + np.log(np.exp(exponents - highest).sum(axis=-1, keepdims=True))
+    return exponents - log_sum, shift + log_sum[..., 0]
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
@@ -52,17 +54,23 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     return np.exp(log_p) @ values, log_total
 
 
+def pull(queries: Array, x: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Return sum_j P_ij (k_j - x_i) and log sum_j w_j e^{g s_ij}: differences first, so that nothing small is lost."""
+    log_p, log_total = log_softmax(queries, keys, log_masses, gain)
+    return np.einsum("ij,ijk->ik", np.exp(log_p), keys[None] - x[:, None]), log_total
+
+
 def neighbours(
     queries: Array, keys: Array, weights: Array, slack: Array, relative: float
 ) -> tuple[NDArray[np.bool_], Array, NDArray[np.int64]]:
     """Return where s_ij >= M_i - slack_i - relative |M_i|, M_i = max_j s_ij, and the first index that attains it.
 
-    Sources of weight 0 are absent.
+    Sources of weight 0 are absent. Leading axes stand for several systems.
     """
     s = scores(queries, keys)
-    s[:, weights <= 0] = -np.inf
-    best = s.max(axis=1)
-    return s >= (best - slack - relative * np.abs(best))[:, None], best, s.argmax(axis=1)
+    np.copyto(s, -np.inf, where=weights[..., None, :] <= 0)
+    best = s.max(axis=-1)
+    return s >= (best - slack - relative * np.abs(best))[..., None], best, s.argmax(axis=-1)
 
 
 def top(
@@ -80,5 +88,5 @@ def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: flo
 
 def shares(near: NDArray[np.bool_], weights: Array) -> Array:
     """Return P_ij: the weights of the true entries of each row, divided by their sum."""
-    w = np.where(near, weights, 0.0)
-    return w / w.sum(axis=1, keepdims=True)
+    w = np.where(near, weights[..., None, :], 0.0)
+    return w / w.sum(axis=-1, keepdims=True)

@@ -55,12 +55,16 @@ class Law:
     ``layers(x, times, gammas, *, masses, engine) -> (steps, n, d)``
         many averaging steps in one compiled loop;
     ``uses(engine, n, d) -> str``
-        the name of the engine that does it.
+        the name of the engine that does it;
+    ``pull(x, t, *, masses, engine) -> Heard``
+        averages as seen from each token, accurate where they are tiny.
 
-    Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused.
+    Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``stacks = True``
+    if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster.
     """
 
     continuous: ClassVar[bool] = True
+    stacks: ClassVar[bool] = False
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -92,6 +96,11 @@ class Law:
             for rows in row_blocks(len(x), len(y))
         ]
         return Heard(np.concatenate(blocks), None)
+
+    def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
+        """Return sum_j P_ij (x_j - x_i) as the mean: to the accuracy of a barycentre here, laws may know better."""
+        heard = self.hear(x, t, masses=masses, engine=engine)
+        return Heard(heard.mean - x, heard.log_total)
 
     def weights(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
         """Return the matrix P_ij, shape (n, n), rows summing to one: for small n."""
@@ -148,6 +157,10 @@ class Hearing:
     ) -> Heard:
         """What tokens at x hear at time t."""
         return self.law.hear(x, t, sources=sources, values=values, masses=self.masses, gain=gain, engine=self.engine)
+
+    def pull(self, x: Array, t: float) -> Heard:
+        """What tokens at x hear at time t, as seen from where they are: sum_j P_ij (x_j - x_i)."""
+        return self.law.pull(x, t, masses=self.masses, engine=self.engine)
 
     @property
     def total_mass(self) -> float | None:

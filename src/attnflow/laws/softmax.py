@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from attnflow import engines
+from attnflow.blocks import row_blocks
 from attnflow.engines import dense
 from attnflow.inputs import (
     Array,
@@ -20,6 +22,9 @@ from attnflow.inputs import (
     numbers_at,
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
+
+# Up to this many tokens all differences of two fit in the cache.
+FEW = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,8 @@ class Softmax(Law):
     of clusters in self-attention dynamics* (arXiv 2305.05465).
     """
 
+    stacks: ClassVar[bool] = True
+
     beta: Scalar = 1.0
     B: Matrix = None
 
@@ -76,7 +83,7 @@ class Softmax(Law):
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:
         """Return log P_ij = beta <B x_i, x_j> + log w_j - log sum_k w_k e^{beta <B x_i, x_k>}."""
-        matrix, gain = self.form(t, x.shape[1])
+        matrix, gain = self.form(t, x.shape[-1])
         queries = x if matrix is None else x @ matrix.T
         return dense.log_softmax(queries, x if sources is None else sources, _log(masses), gain)[0]
 
@@ -89,6 +96,19 @@ class Softmax(Law):
         return Heard(
             *chosen.softmax(queries, sources.places, sources.values, _log(sources.masses), gain * sources.gain)
         )
+
+    def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
+        """Return sum_j P_ij (x_j - x_i); of few tokens, or if dense, to full relative accuracy, be it e^{-100}.
+
+        A barycentre minus the token would lose what is below a rounding error of the token.
+        """
+        n, d = x.shape
+        if engine != "dense" and (n > FEW or engine != "auto"):
+            return super().pull(x, t, masses=masses, engine=engine)
+        matrix, gain = self.form(t, d)
+        queries, log_masses = x if matrix is None else x @ matrix.T, _log(masses)
+        blocks = [dense.pull(queries[rows], x[rows], x, log_masses, gain) for rows in row_blocks(n, n * d)]
+        return Heard(*blocks[0]) if len(blocks) == 1 else Heard(*map(np.concatenate, zip(*blocks, strict=True)))
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"

@@ -43,22 +43,24 @@ class Slack(NamedTuple):
 
     def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
         """Return the part that each query knows beforehand, for scores still to be multiplied by a gain."""
-        room = np.full(len(queries), self.additive / gain)
+        room = np.full(queries.shape[:-1], self.additive / gain)
         if self.normalized:
-            room += self.normalized / np.sqrt(gain) * np.sqrt(np.einsum("ik,ik->i", queries, queries))
+            room += self.normalized / np.sqrt(gain) * np.sqrt(np.einsum("...ik,...ik->...i", queries, queries))
         return room, self.relative
 
 
 def distinct(points: Array) -> Array:
-    """Return 1 for the first token at each point and 0 for its copies.
+    """Return 1 for the first token at each point and 0 for its copies, in each system on its own.
 
     >>> distinct(np.array([[1.0], [2.0], [1.0]]))
     array([1., 1., 0.])
     """
-    order = np.lexsort(points.T)  # copies come one after the other, the first token first
-    new = (points[order[1:]] != points[order[:-1]]).any(axis=1)
-    first = np.zeros(len(points))
-    first[order[np.concatenate([[True], new])]] = 1.0
+    order = np.lexsort(np.moveaxis(points, -1, 0))  # copies come one after the other, the first token first
+    ordered = np.take_along_axis(points, order[..., None], axis=-2)
+    new = np.ones(order.shape)
+    new[..., 1:] = (ordered[..., 1:, :] != ordered[..., :-1, :]).any(axis=-1)
+    first = np.empty(order.shape)
+    np.put_along_axis(first, order, new, axis=-1)
     return first
 
 
@@ -72,6 +74,7 @@ class TopScores(Law):
     """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i, x_j>."""
 
     continuous: ClassVar[bool] = False
+    stacks: ClassVar[bool] = True
     kind: ClassVar[str] = "near"
     B: Matrix
 
@@ -86,14 +89,14 @@ class TopScores(Law):
 
     def queries(self, x: Array, t: float) -> Array:
         """Return B(t) x_i."""
-        matrix = matrix_at(self.B, t, x.shape[1], "B")
+        matrix = matrix_at(self.B, t, x.shape[-1], "B")
         return x if matrix is None else dense.scores(x, matrix)
 
     def counts(self, sources: Array, masses: Array | None) -> Array:
         """How much each source counts: its mass, or one per distinct point."""
         if self.counting in ("points", "error"):
             return distinct(sources)
-        return each_mass(masses, len(sources))
+        return each_mass(masses, sources.shape[-2])
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
@@ -107,9 +110,9 @@ class TopScores(Law):
         queries, counts = self.queries(x, t), self.counts(keys, masses)
         near, _, leader = dense.neighbours(queries, keys, counts, *self.slack(t).at(queries))
         if self.counting == "error":
-            self._refuse_ties(near.sum(axis=1) > 1, leader, t)
+            self._refuse_ties(near.sum(axis=-1) > 1, leader, t)
         if self.counting == "first":
-            near = np.arange(len(keys)) == leader[:, None]
+            near = np.arange(keys.shape[-2]) == leader[..., None]
         with np.errstate(divide="ignore"):
             return np.log(dense.shares(near, counts))
 
@@ -142,9 +145,9 @@ class TopScores(Law):
 
     def _refuse_ties(self, tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
         if tied.any():
-            i = int(tied.argmax())
+            where = np.unravel_index(tied.argmax(), tied.shape)
             raise TieError(
-                f"token {i} ties between token {leader[i]} and another point at time {t:g}: "
+                f"token {where[-1]} ties between token {leader[where]} and another point at time {t:g}: "
                 "choose ties='tokens', 'points' or 'first', or move the tokens"
             )
 

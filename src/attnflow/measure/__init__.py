@@ -3,12 +3,19 @@
 from attnflow.measure.attention import Leaders, Rank, entropy, influence, leaders, rank
 from attnflow.measure.configuration import Clusters, clusters, distance_to_limits
 from attnflow.measure.energies import energy, pair_energy
+from attnflow.measure.exits import ExitRate, ExitTimes, GeometricLaw, exit_rate, exit_times
 from attnflow.measure.farthest import diameter
+from attnflow.measure.merges import Merge, Merges, Plateau, Staircase, merge_times, staircase
 from attnflow.measure.over_time import OverTime
+from attnflow.measure.phases import Course, Phases, phases
+from attnflow.measure.powers import PowerLaw, power_law
 from attnflow.measure.rates import Rate, contraction_rate
+from attnflow.measure.splitting import RareEvent, exit_probability
 from attnflow.measure.summary import Summary, summary
 
 __all__ = [
-    "Clusters", "Leaders", "OverTime", "Rank", "Rate", "Summary", "clusters", "contraction_rate", "diameter",
-    "distance_to_limits", "energy", "entropy", "influence", "leaders", "pair_energy", "rank", "summary",
+    "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "Merge", "Merges", "OverTime", "Phases",
+    "Plateau", "PowerLaw", "Rank", "RareEvent", "Rate", "Staircase", "Summary", "clusters", "contraction_rate",
+    "diameter", "distance_to_limits", "energy", "entropy", "exit_probability", "exit_rate", "exit_times", "influence",
+    "leaders", "merge_times", "pair_energy", "phases", "power_law", "rank", "staircase", "summary",
 ]  # fmt: skip

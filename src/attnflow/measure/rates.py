@@ -93,15 +93,10 @@ def contraction_rate(
     else:
         if to is not None:
             raise InputError("limits `to` came without a run: give contraction_rate(run, to=limits)")
-        when, apart = _checked(times, distances)
+        when, apart = series(times, distances)
         size = float(apart.max())
     size = size if scale is None else number(scale, "scale", above=0.0)
-    inside = _inside(when, window)
-    if inside.start == inside.stop:
-        raise InputError(
-            f"window {window} holds none of the times, which go from {when[0]:g} to {when[-1]:g}: widen it"
-        )
-    when, apart = when[inside], apart[inside]
+    when, apart = within(window, when, apart)
     if apart.ndim == 1:
         return _rate(when, apart, size)
     rates = [_rate(when, column, size) if _usable(column, size) >= FEWEST else None for column in apart.T]
@@ -124,7 +119,7 @@ def _history(run: Trajectory, to: Any) -> tuple[Array, Array, float]:
     return when, np.linalg.norm(run.tokens - goal, axis=2), max(size, float(np.abs(goal).max()))
 
 
-def _checked(times: ArrayLike, distances: ArrayLike | None) -> tuple[Array, Array]:
+def series(times: ArrayLike, distances: ArrayLike | None) -> tuple[Array, Array]:
     """Check times (T,), increasing, and distances (T,) or (T, n), none negative."""
     if distances is None:
         raise InputError("times came without distances: give contraction_rate(times, distances), or a run")
@@ -142,10 +137,10 @@ def _checked(times: ArrayLike, distances: ArrayLike | None) -> tuple[Array, Arra
     return when, apart
 
 
-def _inside(when: Array, window: tuple[float, float] | None) -> slice:
-    """Return the places of the times in a window."""
+def within(window: tuple[float, float] | None, when: Array, apart: Array) -> tuple[Array, Array]:
+    """Return the times in a window, and what belongs to them."""
     if window is None:
-        return slice(0, len(when))
+        return when, apart
     try:
         first, last = window
     except (TypeError, ValueError):
@@ -154,7 +149,11 @@ def _inside(when: Array, window: tuple[float, float] | None) -> slice:
     if first > last:
         raise InputError(f"window is reversed, from {first:g} to {last:g}: give ({last:g}, {first:g})")
     begin, end = np.searchsorted(when, first), np.searchsorted(when, last, side="right")
-    return slice(int(begin), int(end))
+    if begin == end:
+        raise InputError(
+            f"window {window} holds none of the times, which go from {when[0]:g} to {when[-1]:g}: widen it"
+        )
+    return when[begin:end], apart[begin:end]
 
 
 def _usable(distances: Array, scale: float) -> int:

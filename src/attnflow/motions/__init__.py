@@ -5,9 +5,10 @@ from attnflow.motions.flows import ContinuousMotion, Flow, RescaledFlow, SphereF
 from attnflow.motions.hardmax_flow import HardmaxFlow
 from attnflow.motions.jumps import Jumps
 from attnflow.motions.layers import Layers, RescaledLayers, Residual, SphereLayers
+from attnflow.motions.leaps import Leaps
 from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch
 
 __all__ = [
-    "ContinuousMotion", "DiscreteMotion", "FeedForward", "Flow", "HardmaxFlow", "Jumps", "Layers", "Motion",
-    "RescaledFlow", "RescaledLayers", "Residual", "SphereFlow", "SphereLayers", "Stepper", "Stretch",
+    "ContinuousMotion", "DiscreteMotion", "FeedForward", "Flow", "HardmaxFlow", "Jumps", "Layers", "Leaps",
+    "Motion", "RescaledFlow", "RescaledLayers", "Residual", "SphereFlow", "SphereLayers", "Stepper", "Stretch",
 ]  # fmt: skip

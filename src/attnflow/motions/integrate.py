@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from scipy.integrate import DOP853
 
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing
+from attnflow.motions.meeting import Clumps
 from attnflow.motions.motion import Stretch
 
 if TYPE_CHECKING:
@@ -16,38 +19,73 @@ if TYPE_CHECKING:
 
 # The absolute tolerance is this fraction of the relative one, times the size of the cloud.
 ABSOLUTE = 1e-3
+# Where a motion lets tokens meet, they have met at this many relative tolerances from each other.
+MEETING = 10.0
 
 
 class Integration:
-    """A `Stepper` for flows; its state is all that the next step depends on, so a stopped run goes on bit for bit."""
+    """A `Stepper` for flows; its state is all that the next step depends on, so a stopped run goes on bit for bit.
+
+    What is integrated are bodies: tokens that coincide move as one. Where tokens meet, after long rests, each step has
+    a clock of its own that starts at 0, so that a step of length 1 does not vanish beside a time of 1e20 (several
+    states then have the same time, to rounding), and ticks at the speed of the motion: the integrator squares speeds,
+    and 1e-200 must not vanish.
+    """
 
     def __init__(
         self, motion: ContinuousMotion, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None
     ) -> None:
-        self.motion, self.hearing, self.shape = motion, hearing, x.shape
-        self.t, self.x = float(t), x
+        self.motion, self.t, self.x = motion, float(t), x
         self.known = state or {}
         self.atol = float(self.known.get("atol", motion.rtol * ABSOLUTE * max(float(np.abs(x).max()), 1e-300)))
         self.evaluations = 0
         self.norm_defect = float(self.known.get("norm_defect", 0.0))
+        self.hearing = hearing
+        self._embody(
+            Clumps(self.known["labels"], self.known.get("masses"))
+            if "labels" in self.known
+            else Clumps.coinciding(x, hearing.masses)
+        )
         self.solver: Any = None
+        self.origin, self.unit = 0.0, 1.0
 
-    def _velocity(self, t: float, flat: Array) -> Array:
+    def _embody(self, clumps: Clumps) -> None:
+        self.clumps, self.hearing = clumps, replace(self.hearing, masses=clumps.masses)
+
+    def _set_clock(self) -> None:
+        """Let the next step begin at 0, in a unit of time in which speeds are of order one."""
+        if not self.motion.meets:
+            return
+        self.origin, solver = self.t, self.solver
+        speed = float(np.abs(solver.f).max()) / self.unit
+        if 0 < speed < np.inf:
+            # A power of two changes no bit.
+            unit = 2.0 ** -max(-1000, min(1000, round(math.log2(speed))))
+            solver.f, solver.h_abs = solver.f * (unit / self.unit), solver.h_abs * (self.unit / unit)
+            self.unit = unit
+
+    def _velocity(self, s: float, flat: Array) -> Array:
         self.evaluations += 1
+        x, t = flat.reshape(self.clumps.count, -1), self.origin + self.unit * s
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.motion.velocity(self.hearing, flat.reshape(self.shape), t).ravel()
+            return self.unit * self.motion.velocity(self.hearing, x, t).ravel()
 
-    def _start(self, until: float) -> None:
-        first = self.known.get("step_size")
+    def _start(self, y: Array, first: float | None, until: float) -> None:
+        self.origin, self.unit = self.t if self.motion.meets else 0.0, 1.0
         self.solver = DOP853(
             self._velocity,
-            self.t,
-            self.x.ravel(),
-            until,
+            self.t - self.origin,
+            y.ravel(),
+            until - self.origin,
             rtol=self.motion.rtol,
             atol=self.atol,
-            first_step=None if first is None else min(float(first), until - self.t),
+            first_step=None if first is None else min(first, until - self.t),
         )
+
+    def _go_on(self, until: float) -> None:
+        """Start, or go on from the state of a checkpoint."""
+        first = self.known.get("step_size")
+        self._start(self.clumps.bodies(self.x), None if first is None else float(first), until)
         if "velocity" in self.known:
             self.solver.h_abs = float(self.known["step_size"])
             self.solver.f = np.asarray(self.known["velocity"])
@@ -58,48 +96,76 @@ class Integration:
         before = (self.t, self.x)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.solver is None:
-                self._start(float(until))
-            solver = self.solver
+                self._go_on(float(until))
+            solver, clumps = self.solver, self.clumps
             finite = np.isfinite(solver.f).all()
             if finite:
+                self._set_clock()
+                solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
                 solver.step()
         if not finite or solver.status == "failed":
             why = "its steps became too small" if finite else "speeds left the range of float64"
             sentence = f"the integrator stopped at t = {self.t:.6g} because {why}; {self.motion.hint}"
-            return Stretch(before, np.empty(0), np.empty((0, *self.shape)), ended=sentence)
-        reached = solver.y.reshape(self.shape)
-        x = self.motion.retract(reached)
-        if self.motion.retracts:
-            # The velocity stays that of the point before: it differs by no more than the step's own error.
-            self.norm_defect = max(self.norm_defect, float(np.abs(x - reached).max()))
-            solver.y = x.ravel().copy()
-        self.t, self.x = float(solver.t), x
-        inside: list[Any] = []
+            return Stretch(before, np.empty(0), np.empty((0, *self.x.shape)), ended=sentence)
+        self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
+        bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
+        if (found := self._meeting(bodies)) is not None:
+            inside.append(solver.dense_output())
+            bodies = self._unite(*found, float(until))
+        self.x = x = self.clumps.tokens(bodies)
 
         def between(t: float) -> Array:
             # The interpolant costs three evaluations, so it waits until somebody asks.
+            if t >= stretch.times[0]:
+                return x
             if not inside:
                 if self.t != stretch.times[0]:
                     raise InputError("this stretch is over: ask for states between its ends while it is being watched")
                 inside.append(solver.dense_output())
-            return self.motion.retract(inside[0](t).reshape(self.shape)) if t < stretch.times[0] else x
+            return clumps.tokens(self.motion.retract(inside[0]((t - origin) / unit).reshape(clumps.count, -1)))
 
         stretch = Stretch(before, np.array([self.t]), x[None].copy(), between)
         return stretch
 
+    def _retracted(self) -> Array:
+        """Return the bodies after the step, put back where the motion lives."""
+        reached = self.solver.y.reshape(self.clumps.count, -1)
+        y = self.motion.retract(reached)
+        if self.motion.retracts:
+            # The velocity stays that of the point before: it differs by no more than the step's own error.
+            self.norm_defect = max(self.norm_defect, float(np.abs(y - reached).max()))
+            self.solver.y = y.ravel().copy()
+        return y
+
+    def _meeting(self, y: Array) -> tuple[Clumps, Array] | None:
+        """Return what becomes of bodies y that have met, None if none have."""
+        if not self.motion.meets:
+            return None
+        return self.clumps.united(y, self.solver.f.reshape(y.shape), MEETING * self.motion.rtol)
+
+    def _unite(self, clumps: Clumps, y: Array, until: float) -> Array:
+        """Go on with these bodies."""
+        y = self.motion.retract(y)
+        self._embody(clumps)
+        if self.t < until:
+            self._start(y, self.unit * float(self.solver.h_abs), until)
+        return y
+
     def state(self) -> dict[str, Any]:
-        """Return the next step size, the current velocity and the counters."""
-        return {
+        """Return the next step size, the current velocity, the counters, and which tokens are one."""
+        state = {
             "atol": self.atol,
-            "step_size": float(self.solver.h_abs),
-            "velocity": self.solver.f,
+            "step_size": self.unit * float(self.solver.h_abs),
+            "velocity": self.solver.f / self.unit,
             "evaluations": self.evaluations,
             "norm_defect": self.norm_defect,
+            "labels": self.clumps.labels,
         }
+        return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
 
     def report(self) -> dict[str, Any]:
-        """Return the number of evaluations of the velocity and the largest correction by the retraction."""
-        report: dict[str, Any] = {"evaluations": self.evaluations}
+        """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""
+        report: dict[str, Any] = {"evaluations": self.evaluations, "bodies": self.clumps.count}
         if self.motion.retracts:
             report["norm defect"] = self.norm_defect
         return report

@@ -6,7 +6,8 @@ import json
 import math
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from attnflow.laws import Heads, Hearing, Law
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch
 
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class Jumps(Motion):
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
-        kind = _Literal if self.literal or callable(self.gamma) or _varies(hearing.law) else _Leaping
+        kind = _Literal if self.literal or callable(self.gamma) or varies(hearing.law) else _Leaping
         return kind(self.gamma, hearing, x, int(t), state)
 
 
@@ -105,8 +107,8 @@ def chains(
     """Run many independent chains from x0, each until `stop(x, t)` is true after a move, or for `until` steps.
 
     Return the steps (runs,) at which they ended, int64 or Python integers where `until` needs them, and the last
-    states (runs, n, d). Parameters are constants here. The chain that stops at its first move leaves after an exact
-    geometric time:
+    states (runs, n, d). Parameters are constants here. The chains advance together, a move at a time. One that stops at
+    its first move leaves after an exact geometric time:
 
     >>> import attnflow as af
     >>> times, final = chains(af.tokens.polygon(3), af.Softmax(beta=4.0), 0.1, 10**9, 500, 0, lambda x, t: True)
@@ -117,76 +119,138 @@ def chains(
     x = cloud(x0, "x0")
     step = number(gamma, "gamma", above=0.0, most=1.0)
     end, count = whole(until, "until", least=0), whole(runs, "runs", least=1)
-    _one_matrix(law)
-    if _varies(law):
-        raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
-    weights, draw = mass_vector(masses, len(x)), np.random.default_rng(rng)
-    first = _Picks(x, law, step, weights)
-    times, finals = np.empty(count, _whole_type(end)), np.empty((count, *x.shape))
-    for k in range(count):
-        times[k], finals[k] = _one_chain(first, law, end, draw, stop, weights)
+    constant_law(law)
+    rule, draw = Rule(law, step, mass_vector(masses, len(x))), np.random.default_rng(rng)
+
+    def ended(x: Array, t: NDArray[Any]) -> Flags:
+        if stop is None:
+            return np.zeros(len(x), dtype=bool)
+        return np.fromiter((stop(one, int(when)) for one, when in zip(x, t, strict=True)), bool, len(x))
+
+    first = Picks(x[None], rule)
+    blocks = [len(range(count)[rows]) for rows in row_blocks(count, x.size * len(x))]
+    times, finals = zip(*(race(first, size, end, draw, ended) for size in blocks), strict=True)
+    return np.concatenate(times), np.concatenate(finals)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The chain itself: the law, the step size, the masses, and which tokens (n,) are free to move (default: all)."""
+
+    law: Law
+    gamma: float
+    masses: Array | None = None
+    free: Flags | None = None
+
+    def weights(self, x: Array) -> Array:
+        """Return P (b, n, n) of configurations x (b, n, d), with rows of zeros for tokens that are held."""
+        law, masses = self.law, self.masses
+        if law.stacks:
+            log_P = law.log_weights(x, 0, masses=masses)
+        else:
+            log_P = np.array([law.log_weights(one, 0, masses=masses) for one in x]).reshape(*x.shape[:2], x.shape[1])
+        P = np.exp(log_P)
+        if math.isnan(P.max(initial=0.0)):
+            raise _beyond_range(x)
+        return P if self.free is None else P * self.free[:, None]
+
+    def landings(self, x: Array, rows: slice = slice(None)) -> Iterator[Array]:
+        """Return where each pick leads, x_i + gamma (x_j - x_i), coordinate by coordinate, each of shape (b, n, n)."""
+        shape, d = (*x[:, rows].shape[:2], x.shape[1]), x.shape[2]
+        places = (towards(x[:, rows, None, k], x[:, None, :, k], self.gamma) for k in range(d))
+        return (np.broadcast_to(place, shape) for place in places)
+
+    def effective(self, x: Array) -> Flags:
+        """Return which picks (i, j) change token i, shape (b, n, n)."""
+        b, n, _ = x.shape
+        changes = np.zeros((b, n, n), dtype=bool)
+        for rows in row_blocks(n, b * n):
+            for k, landing in enumerate(self.landings(x, rows)):
+                changes[:, rows] |= landing != x[:, rows, None, k]
+        return changes
+
+
+class Picks:
+    """The effective picks of configurations x (b, n, d), one for each chain: those that change their token.
+
+    `sums` (b, n, n) holds the sums along each row of their probabilities, so that its last column is q (b, n). That is
+    never computed as one minus the rest: it may be 1e-300. `hazard` (b,) is -log of the probability that a step moves
+    nothing.
+    """
+
+    def __init__(self, x: Array, rule: Rule) -> None:
+        self.x, self.rule = x, rule
+        self.sums = (rule.weights(x) * rule.effective(x)).cumsum(axis=2)
+        self.q = np.minimum(self.sums[:, :, -1], 1.0)
+        self.hazard = hazard(self.q)
+
+    def repeated(self, count: int) -> Picks:
+        """Return the picks of many chains that share this one configuration, which is not copied."""
+        same = copy(self)
+        for name in ("x", "sums", "q", "hazard"):
+            one = getattr(self, name)
+            setattr(same, name, np.broadcast_to(one, (count, *one.shape[1:])))
+        return same
+
+    def stays(self, rng: np.random.Generator) -> Array:
+        """Draw for each chain the number of steps before the next move, infinite if there is none; floor it.
+
+        It is at least m with probability e^{-m hazard}, as floor(E / hazard) is for an exponential variable E.
+        """
+        with np.errstate(divide="ignore", over="ignore"):
+            return rng.standard_exponential(len(self.x)) / self.hazard
+
+    def move(self, chosen: Integers, rng: np.random.Generator) -> Array:
+        """Return the tokens of the chosen chains after a step, given that it moves some."""
+        chain, token = movers(self.q[chosen], rng).nonzero()
+        source = each_picked(self.sums[chosen[chain], token], rng)
+        x = self.x[chosen]
+        y = x.copy()
+        y[chain, token] = towards(x[chain, token], x[chain, source], self.rule.gamma)
+        return y
+
+
+def race(
+    picks: Picks, count: int, until: int, rng: np.random.Generator, ended: Callable[[Array, NDArray[Any]], Flags]
+) -> tuple[NDArray[Any], Array]:
+    """Run chains from the one configuration of `picks`, all a move further in each round; return their ends.
+
+    `ended(x, t)` says of the chains that have just moved, now at x (b, n, d) after t (b,) steps, which of them are
+    over; the others are after `until` steps.
+    """
+    kind = whole_type(until)
+    times, finals = np.full(count, until, kind), np.repeat(picks.x, count, axis=0)
+    alive, t, picks = np.arange(count), np.zeros(count, kind), picks.repeated(count)
+    while len(alive):
+        still = picks.stays(rng)
+        going = (still < until - t).astype(bool).nonzero()[0]
+        waits = [1 + int(steps) for steps in still[going].tolist()]
+        alive, t = alive[going], t[going] + np.array(waits, kind)
+        x = picks.move(going, rng)
+        finals[alive] = x
+        over = ended(x, t)
+        times[alive[over]] = t[over]
+        alive, t, picks = alive[~over], t[~over], Picks(x[~over], picks.rule)
     return times, finals
 
 
-def _one_chain(
-    picks: _Picks,
-    law: Law,
-    until: int,
-    rng: np.random.Generator,
-    stop: Callable[[Array, int], bool] | None,
-    masses: Array | None,
-) -> tuple[int, Array]:
-    t = 0
-    while (wait := picks.wait(until - t, rng)) is not None:
-        x, t = picks.move(rng), t + wait
-        if stop is not None and stop(x, t):
-            return t, x
-        picks = _Picks(x, law, picks.gamma, masses)
-    return until, picks.x
+def hazard(q: Array) -> Array:
+    """Return -log prod_i (1 - q_i) for chances q (b, n) of independent events: infinite where one is certain."""
+    with np.errstate(divide="ignore"):
+        return np.abs(np.log1p(-q).sum(axis=1))
 
 
-class _Picks:
-    """The effective picks of a configuration x: those that change their token.
+def movers(q: Array, rng: np.random.Generator) -> Flags:
+    """Draw which of independent events with chances q (b, n) happen, given that one of each row does.
 
-    `sums` (n, n) holds the sums along each row of their probabilities, so that its last column is q (n,). That is never
-    computed as one minus the rest: it may be 1e-300. `hazard` is -log of the probability that a step moves nothing.
+    The first is i with a probability proportional to q_i prod_{j<i} (1 - q_j); those after it are free.
     """
-
-    def __init__(self, x: Array, law: Law, gamma: float, masses: Array | None) -> None:
-        self.x, self.gamma = x, gamma
-        self.sums = _checked((np.exp(law.log_weights(x, 0, masses=masses)) * _effective(x, gamma)).cumsum(axis=1), x)
-        self.q = np.minimum(self.sums[:, -1], 1.0)
-        # The logarithm of zero is no concern: then someone moves for sure.
-        self.hazard = -float(np.log1p(-self.q).sum()) if self.q.max() < 1 else math.inf
-
-    def wait(self, most: int, rng: np.random.Generator) -> int | None:
-        """Draw the number of steps up to and including the next move; None if it is more than `most`.
-
-        It exceeds m with probability e^{-m hazard}, as 1 + floor(E / hazard) does for an exponential variable E.
-        """
-        still = rng.standard_exponential() / self.hazard if self.hazard > 0 else math.inf
-        return None if still >= most else 1 + int(still)
-
-    def move(self, rng: np.random.Generator) -> Array:
-        """Return the tokens after a step, given that it moves some."""
-        rows = self.movers(rng)
-        sources = [_picked(self.sums[i], u) for i, u in zip(rows, rng.random(len(rows)).tolist(), strict=True)]
-        y = self.x.copy()
-        y[rows] = towards(self.x[rows], self.x[sources], self.gamma)
-        return y
-
-    def movers(self, rng: np.random.Generator) -> list[int]:
-        """Draw which tokens pick effectively, given that one does.
-
-        The first is i with a probability proportional to q_i prod_{j<i} (1 - q_j); those after it are free.
-        """
-        none_yet = (1 - self.q).cumprod()
-        chances = self.q.copy()
-        chances[1:] *= none_yet[:-1]
-        first = _picked(chances.cumsum(), rng.random())
-        after = rng.random(len(self.q)) < self.q
-        after[: first + 1] = False
-        return [first, *after.nonzero()[0].tolist()]
+    none_yet = (1 - q).cumprod(axis=1)
+    chances = q.copy()
+    chances[:, 1:] *= none_yet[:, :-1]
+    first = each_picked(chances.cumsum(axis=1), rng)[:, None]
+    places = np.arange(q.shape[1])
+    return (places == first) | ((rng.random(q.shape) < q) & (places > first))
 
 
 def towards(x: Array, y: Array, gamma: float) -> Array:
@@ -194,28 +258,20 @@ def towards(x: Array, y: Array, gamma: float) -> Array:
     return y if gamma == 1 else x + gamma * (y - x)
 
 
-def _effective(x: Array, gamma: float) -> NDArray[np.bool_]:
-    """Return which picks (i, j) change token i."""
-    n, d = x.shape
-    changes = [(towards(x[rows, None], x[None], gamma) != x[rows, None]).any(axis=2) for rows in row_blocks(n, n * d)]
-    return changes[0] if len(changes) == 1 else np.concatenate(changes)
+def each_picked(sums: Array, rng: np.random.Generator) -> Integers:
+    """Draw one index for each row, with probabilities proportional to the increments of the row."""
+    totals = sums[:, -1]
+    # The product may round to the total, beyond the last index.
+    drawn = np.minimum(rng.random(len(sums)) * totals, np.nextafter(totals, 0.0))
+    picked: Integers = (sums <= drawn[:, None]).sum(axis=1)
+    return picked
 
 
-def _checked(sums: Array, x: Array) -> Array:
-    """Return sums along the rows of the weights of tokens x, or say that there are none."""
-    if math.isnan(sums[:, -1].max()):
-        raise InputError(
-            f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
-            "divide the tokens by a constant, and multiply beta by its square"
-        )
-    return sums
-
-
-def _picked(sums: Array, u: float) -> int:
-    """Return the index that a uniform number u in [0, 1) picks, with probabilities proportional to the increments."""
-    total = float(sums[-1])
-    # u * total may round to the total, beyond the last index.
-    return int(sums.searchsorted(min(u * total, math.nextafter(total, 0.0)), side="right"))
+def _beyond_range(x: Array) -> InputError:
+    return InputError(
+        f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
+        "divide the tokens by a constant, and multiply beta by its square"
+    )
 
 
 def _one_matrix(law: Law) -> None:
@@ -223,12 +279,21 @@ def _one_matrix(law: Law) -> None:
         raise InputError("Jumps pick one source per token, but heads bring several weights: use Residual with heads")
 
 
-def _varies(law: Law) -> bool:
+def constant_law(law: Law) -> None:
+    """Refuse laws whose effective picks change while nothing moves."""
+    if not isinstance(law, Law):
+        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=4.0)")
+    _one_matrix(law)
+    if varies(law):
+        raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
+
+
+def varies(law: Law) -> bool:
     """Say whether a parameter of the law, or of a law that it wraps, is a function of time."""
-    return any(callable(value) or (isinstance(value, Law) and _varies(value)) for value in vars(law).values())
+    return any(callable(value) or (isinstance(value, Law) and varies(value)) for value in vars(law).values())
 
 
-def _whole_type(until: int) -> type[Any]:
+def whole_type(until: int) -> type[Any]:
     """Return the type of the times of a chain: Python's integers where int64 ends too early."""
     return np.int64 if until < 2**63 else object
 
@@ -255,15 +320,19 @@ class _Chain:
         return {"engine": "dense", "seed": self.seed, "moves": self.moves}
 
 
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
 class _Leaping(_Chain):
     """The chain from move to move."""
 
     def __init__(self, gamma: Scalar, hearing: Hearing, x: Array, t: int, state: dict[str, Any] | None) -> None:
         super().__init__(gamma, hearing, x, t, state)
+        self.rule = Rule(hearing.law, number_at(gamma, t, "gamma"), hearing.masses)
         self.picks = self._picks()
 
-    def _picks(self) -> _Picks:
-        return _Picks(self.x, self.hearing.law, number_at(self.gamma, self.t, "gamma"), self.hearing.masses)
+    def _picks(self) -> Picks:
+        return Picks(self.x[None], self.rule)
 
     def advance(self, until: float) -> Stretch:
         before, end = (self.t, self.x), int(until)
@@ -278,15 +347,15 @@ class _Leaping(_Chain):
             past = bisect_right(times, t)
             return states[past - 1] if past else before[1]
 
-        return Stretch(before, np.array(times, _whole_type(end)), np.stack(states), between)
+        return Stretch(before, np.array(times, whole_type(end)), np.stack(states), between)
 
     def _leap(self, end: int) -> None:
         """Go to the next move, or to the end."""
-        wait = self.picks.wait(end - self.t, self.rng)
-        if wait is None:
+        still = float(self.picks.stays(self.rng)[0])
+        if still >= end - self.t:
             self.t = end
             return
-        self.t, self.x, self.moves = self.t + wait, self.picks.move(self.rng), self.moves + 1
+        self.t, self.x, self.moves = self.t + 1 + int(still), self.picks.move(_FIRST, self.rng)[0], self.moves + 1
         self.picks = self._picks()
 
 
@@ -296,23 +365,17 @@ class _Literal(_Chain):
     def advance(self, until: float) -> Stretch:
         before, count = (self.t, self.x), min(int(until) - self.t, self.most)
         sums: Array | None = None
-        fixed = not _varies(self.hearing.law)
+        fixed = not varies(self.hearing.law)
         states = np.empty((count, *self.x.shape))
         for state in states:
             if sums is None or not fixed:
                 log_weights = self.hearing.law.log_weights(self.x, self.t, masses=self.hearing.masses)
-                sums = _checked(np.exp(log_weights).cumsum(axis=1), self.x)
+                sums = np.exp(log_weights).cumsum(axis=1)
+                if math.isnan(sums[:, -1].max()):
+                    raise _beyond_range(self.x)
             gamma = number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)
-            state[:] = towards(self.x, self.x[_each_picked(sums, self.rng)], gamma)
+            state[:] = towards(self.x, self.x[each_picked(sums, self.rng)], gamma)
             if (state != self.x).any():
                 self.moves, self.x, sums = self.moves + 1, state, None
             self.t += 1
         return Stretch(before, before[0] + 1 + np.arange(count), states)
-
-
-def _each_picked(sums: Array, rng: np.random.Generator) -> Integers:
-    """Draw one index for each row, with probabilities proportional to the increments of the row."""
-    totals = sums[:, -1]
-    drawn = np.minimum(rng.random(len(sums)) * totals, np.nextafter(totals, 0.0))
-    picked: Integers = (sums <= drawn[:, None]).sum(axis=1)
-    return picked

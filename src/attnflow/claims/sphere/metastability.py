@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from math import exp
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,96 +15,15 @@ from attnflow.claims.sphere.collapse import equiangular
 from attnflow.claims.sphere.paper import METASTABLE, SPHERE
 from attnflow.claims.sphere.runs import (
     MERGE,
-    MERGED,
     normalised,
     pair_gaps,
     random_rotation,
     sphere_model,
 )
 from attnflow.geometry.forms import EPS
-from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.inputs import Array, InputError, number
 from attnflow.inputs import cloud as rows_of
-from attnflow.laws import Hearing
-from attnflow.motions import ContinuousMotion
-from attnflow.simulate import simulate
-from attnflow.trajectory import Trajectory
-from attnflow.watch import Clustered, When
-
-
-@dataclass(frozen=True)
-class Merging:
-    """A run in which tokens that have met go on as one mass: runs of masses, when each began, and who is in which mass.
-
-    Explicit steps cannot pass beside the fast decay inside a cluster for times like e^beta; a mass has no inside.
-    """
-
-    runs: list[Trajectory]
-    starts: list[float]
-    labels: list[Labels]
-
-    @property
-    def end(self) -> float:
-        """The last time."""
-        return self.starts[-1] + float(self.runs[-1].times[-1])
-
-    def recorded(self) -> Iterator[tuple[float, Array]]:
-        """All recorded times with the state of all tokens."""
-        for run, start, labels in zip(self.runs, self.starts, self.labels, strict=True):
-            for t, x in zip(run.times.tolist(), run.tokens, strict=True):
-                yield start + t, x[labels]
-
-    def at(self, t: float) -> Array:
-        """Return the state of all tokens at a time."""
-        k = int(np.searchsorted(self.starts, t, side="right")) - 1
-        last = float(self.runs[k].times[-1])
-        return np.asarray(self.runs[k].at(min(t - self.starts[k], last))[self.labels[k]])
-
-
-@dataclass(frozen=True, eq=False)
-class _Tangential(ContinuousMotion):
-    """The same flow with the velocity of the nearest unit token.
-
-    On the sphere nothing changes; off it, tokens no longer decay towards it at a rate that would limit the steps.
-    """
-
-    motion: ContinuousMotion
-    rtol: float
-    retracts: ClassVar[bool] = True
-
-    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
-        """Return the velocity at x / |x|."""
-        return self.motion.velocity(hearing, self.retract(x), t)
-
-    def retract(self, x: Array) -> Array:
-        """Return x / |x|."""
-        return self.motion.retract(x)
-
-
-# Long runs are integrated this much less tightly: the noise of velocities, added up over a step, must stay below.
-MOST_STEPS, LOOSER = 5_000, 100
-
-
-def merging(e: Experiment, until: float) -> Merging:
-    """Run the tokens of an experiment, uniting those that come within 1e-8 of each other, for at most so many steps."""
-    x, labels, t, steps = normalised(e.tokens), np.arange(e.shape[0]), 0.0, 0
-    found = Merging([], [], [])
-    flow = isinstance(e.motion, ContinuousMotion) and e.motion.retracts
-    motion = _Tangential(e.motion, LOOSER * e.rtol) if flow else e.motion  # type: ignore[arg-type]
-    while t < until and steps < MOST_STEPS:
-        together = single_linkage(x, MERGED)
-        x, labels = x[np.unique(together, return_index=True)[1]], together[labels]
-        masses = np.bincount(labels).astype(float)
-        room = iter(range(MOST_STEPS - steps))
-        watch: list[When] = [When(lambda t, x, room=room: next(room, None) is None, "it takes too many steps")]  # type: ignore[misc]
-        if len(x) > 1:
-            watch.append(Clustered(len(x) - 1, MERGED))
-        run = simulate(x, e.law, motion, until - t, masses=masses, watch=watch)
-        found.runs.append(run)
-        found.starts.append(t)
-        found.labels.append(labels)
-        x, t, steps = run.final, found.end, steps + len(run.times) - 1
-    return found
+from attnflow.measure.merges import staircase as measured
 
 
 def _caps(e: Experiment) -> tuple[Array, Array, float]:
@@ -184,17 +101,16 @@ CAPS = Setting(
     given={"all tokens in caps": _small_caps},
 )  # fmt: skip
 def metastability(e: Experiment) -> list[Margins]:
-    """64 moments up to the bound, with tokens that have met moving as one mass."""
+    """64 moments up to the bound."""
     eps, until = e.instance["eps"], number(e.factor, "factor", above=0.0) * _horizon(e)
     centres, cap, _ = _caps(e)
-    run = merging(e, until)
     times, noise = np.linspace(0, until, 65), until * (1.0 if e.normalized else exp(e.beta))
-    reached = times <= run.end * (1 + 1e-12)
-    states = np.array([run.at(t) for t in times[reached]])
+    run = e.evolve(normalised(e.tokens), until, record=times)
+    states = run.tokens
     inside = ((states * centres[cap]).sum(axis=2) - (1 - 2 * eps)) / eps
     return [
-        Margins("<x_i, w_q> >= 1 - 2 eps", inside, times[reached], 1e-9 + 64 * EPS * noise / eps),
-        once("the run came to its end", float(reached.all()), 0.5, time=run.end, strict=True),
+        Margins("<x_i, w_q> >= 1 - 2 eps", inside, run.times, 1e-9 + 64 * EPS * noise / eps),
+        once("the run came to its end", float(run.times[-1] == until), 0.5, time=run.times[-1], strict=True),
     ]
 
 
@@ -223,26 +139,6 @@ PLATEAU, HEIGHT = 100.0, 0.05
 RELAXED = 10.0
 
 
-def _merges(run: Merging, start: float) -> list[tuple[float, Labels]]:
-    """Return the clusters at the start, and each later time when a chain of <x_i, x_j> > .999 joins two of them."""
-    reach = float(np.sqrt(2 * (1 - MERGE)))
-
-    def labels(x: Array) -> Labels:
-        return single_linkage(x, reach)
-
-    found, low = [(start, labels(run.at(start)))], start
-    for high, x in run.recorded():
-        while high > start and labels(x).max() < (count := found[-1][1].max()):
-            a, b = low, high
-            while b - a > 1e-4 * b:
-                middle = (a + b) / 2
-                a, b = (a, middle) if labels(run.at(middle)).max() < count else (middle, b)
-            found.append((b, labels(run.at(b))))
-            low = b
-        low = max(low, high)
-    return found
-
-
 @METASTABLE.claim(
     "staircase", "the section on the staircase of the energy", OPEN, CIRCLE,
     """On the circle at large beta the energy n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)} climbs a staircase: between
@@ -252,19 +148,13 @@ def _merges(run: Merging, start: float) -> list[tuple[float, Labels]]:
 )  # fmt: skip
 def staircase(e: Experiment) -> Margins:
     """The energy half way, in log time, between merges a factor of 100 apart, against sum_q (n_q/n)^2, to 5 percent."""
-    run = merging(e, e.until)
-    found = _merges(run, min(RELAXED * (1.0 if e.normalized else exp(-e.beta)), run.end))
-    when = [t for t, _ in found] + [run.end]
-    heights, middles = [], []
-    for (t, labels), after in zip(found, when[1:], strict=True):
-        if after >= PLATEAU * t:
-            middle = float(np.sqrt(t * after))
-            F = float(np.exp(-e.beta * pair_gaps(run.at(middle))).mean())
-            heights.append(HEIGHT - abs(F - float((np.bincount(labels) ** 2).sum()) / len(labels) ** 2))
-            middles.append(middle)
-    merges = ", ".join(f"{t:.4g}" for t in when[1:-1])
+    run = e.evolve(normalised(e.tokens), e.until)
+    stairs, relaxed = measured(run, MERGE), RELAXED * (1.0 if e.normalized else exp(-e.beta))
+    rests = [p for p in stairs.plateaux if p.end >= PLATEAU * max(p.start, relaxed)]
+    heights = np.array([HEIGHT - abs(p.height - p.predicted) for p in rests])
+    merges = ", ".join(f"{m.time:.4g} +- {m.error:.1g}" for m in stairs.merges)
     what = f"the energy between merges (at t = {merges}) is sum_q (n_q / n)^2 to {HEIGHT:g}"
-    return Margins(what, np.array(heights), np.array(middles), 1e-9, strict=True)
+    return Margins(what, heights, np.array([p.end for p in rests]), 1e-9, strict=True)
 
 
 def _many_dimensions(e: Experiment) -> list[Margins]:

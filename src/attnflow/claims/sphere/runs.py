@@ -18,8 +18,6 @@ from attnflow.motions import SphereFlow
 
 # Pairs closer than this, in 1 - <x_i, x_j>, are left to rounding.
 FLOOR = 1e-12
-# Tokens this close move as one: their distance has shrunk by this factor, and goes on shrinking.
-MERGED = 1e-8
 # A pair counts as merged from this inner product on.
 MERGE = 0.999
 

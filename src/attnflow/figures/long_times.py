@@ -1,0 +1,211 @@
+"""Pictures of exponentially long times: the staircase of the energy, exits against beta, phases of finite beta."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, figure_of, look, sheet
+from attnflow.inputs import Array, InputError
+from attnflow.measure.exits import ExitRate
+from attnflow.measure.merges import Merge, Staircase
+from attnflow.measure.phases import EVENTS, Course, Phases
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Log time begins this factor before the first merge; merges nearer than this factor to the one before go unnamed.
+BEFORE, APART = 100.0, 1e3
+PREDICTED: dict[str, Any] = {"color": INK, "ls": (0, (4, 3)), "lw": 0.9}
+# Events that often coincide have marks that fit into each other.
+MARKERS, SIZES = ("o", "s", "D", "^"), (8.0, 4.0, 4.0, 3.0)
+MEANING = {
+    "follows": "leaves the hardmax trajectory",
+    "arrival": "arrives at its limits, $T_1$",
+    "residence": "leaves its limits, $T_2$",
+    "collapse": "collapses to a point",
+}
+
+
+def staircase(stairs: Staircase) -> Figure:
+    """Draw the energy in log time, the predicted heights between merges, and each merge with its error bar.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
+    >>> run = af.simulate(x0, af.Softmax(beta=12.0), af.SphereFlow(), until=1e12)
+    >>> figure = staircase(af.measure.staircase(run))
+    >>> figure.axes[0].get_xscale()
+    'log'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    if not isinstance(stairs, Staircase):
+        raise InputError(f"stairs is of type {type(stairs).__name__}, expected what measure.staircase(run) returned")
+    last = float(stairs.times[-1])
+    first = min([m.time for m in stairs.merges if m.time > 0] or [last]) / BEFORE
+    first = max(first, float(stairs.times[stairs.times > 0].min(initial=last)))
+    with look():
+        figure = sheet(7.0, 3.6)
+        ax = figure.add_subplot()
+        seen = stairs.times >= first
+        ax.plot(stairs.times[seen], stairs.energy[seen], color=PALETTE[0], label="energy", zorder=3)
+        for plateau in stairs.plateaux:
+            if plateau.end > first:
+                ax.hlines(plateau.predicted, max(plateau.start, first), plateau.end, zorder=4, **PREDICTED)
+        named = first
+        for merge in stairs.merges:
+            _mark(ax, merge, stairs, named=merge.time > APART * named)
+            named = max(named, merge.time)
+        ax.plot([], [], **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")
+        ax.plot([], [], color=PALETTE[1], marker="o", ms=4, ls="", label="merge")
+        _log_axis(ax, "x")
+        ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="time $t$")
+        ax.set_ylabel(r"$n^{-2}\sum_{ij} e^{\beta(\langle x_i,x_j\rangle-1)}$")
+        ax.legend(loc="upper left", ncols=1, borderaxespad=0.2)
+    return figure
+
+
+def _mark(ax: Any, merge: Merge, stairs: Staircase, named: bool) -> None:
+    """Mark a merge on the curve; its error bar is drawn to scale, and written, since the eye often cannot see it."""
+    height = float(np.interp(merge.time, stairs.times, stairs.energy))
+    error = min(merge.error, merge.time * (1 - 1e-9))
+    ax.errorbar(merge.time, height, xerr=error, color=PALETTE[1], marker="o", ms=4, capsize=2.5, zorder=4)
+    if not named:
+        return
+    said = f"$t = {_digits(merge)}$"
+    ax.annotate(
+        said, (merge.time, height), xytext=(-5, 5), textcoords="offset points", ha="right", va="bottom", fontsize=9.5
+    )
+
+
+def _digits(merge: Merge) -> str:
+    """Return a time with its error in units of the last digits, as in 134703.68(15).
+
+    >>> _digits(Merge(134703.6832, 0.00015, (1, 1), 1)), _digits(Merge(2.5e9, 3.0e4, (1, 1), 1))
+    ('134703.68320(15)', '2.50000(3) \\\\times 10^{9}')
+    """
+    if not math.isfinite(merge.error):
+        return f"{merge.time:.3g}?"
+    power = math.floor(math.log10(merge.time)) if not 1e-3 <= merge.time < 1e6 else 0
+    t, error = merge.time / 10.0**power, merge.error / 10.0**power
+    digit = math.floor(math.log10(error))
+    places = max(0, -digit + (error / 10.0**digit < 2))
+    text = f"{t:.{places}f}({math.ceil(round(error * 10.0**places, 6))})"
+    return text if power == 0 else f"{text} \\times 10^{{{power}}}"
+
+
+def exits(rate: ExitRate) -> Figure:
+    """Draw median exit times against beta with their confidence intervals, the exact law, and the theoretical slope.
+
+    >>> import attnflow as af
+    >>> rate = af.measure.exit_rate(af.tokens.polygon(3), [5.0, 10.0, 20.0, 40.0], gamma=0.1, radius=0.1, runs=100)
+    >>> figure = exits(rate)
+    >>> figure.axes[0].get_yscale()
+    'log'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    if not isinstance(rate, ExitRate):
+        raise InputError(f"rate is of type {type(rate).__name__}, expected what measure.exit_rate(...) returned")
+    with look():
+        figure = sheet(5.2, 3.8)
+        ax = figure.add_subplot()
+        sampled = _floats([found.median for found in rate.exits])
+        low = _floats([found.interval[0] for found in rate.exits])
+        high = _floats([min(found.interval[1], 1e308) for found in rate.exits])
+        if all(found.exact is not None for found in rate.exits):
+            exact = _floats([found.exact.median for found in rate.exits if found.exact is not None])
+            ax.plot(rate.betas, exact, color=PALETTE[0], label="exact median", zorder=2)
+        if rate.gap is not None:
+            # Through the last point, where the limit is nearest.
+            guide = np.exp(np.log(sampled[-1]) + rate.gap * (rate.betas - rate.betas[-1]))
+            ax.plot(rate.betas, guide, color=PENCIL, ls="--", lw=1.0, label=rf"slope of theory, {rate.gap:.4g}")
+        ax.errorbar(
+            rate.betas, sampled, yerr=[sampled - low, high - sampled], color=PALETTE[1], marker="o", ms=4, ls="",
+            capsize=2.5, zorder=3, label=f"median of {len(rate.exits[0].times)} chains",
+        )  # fmt: skip
+        _log_axis(ax, "y")
+        ax.set(xlabel=r"$\beta$", ylabel="first exit, steps")
+        ax.set_title(f"slope {rate.slope:.4f} $\\pm$ {rate.error:.1g}", color=QUIET, fontsize=11)
+        ax.legend(loc="upper left")
+    return figure
+
+
+def phases(found: Phases) -> Figure:
+    """Draw when tokens leave the hardmax trajectory, arrive, leave again and collapse, against beta, in two panels.
+
+    Left the layers (SA_beta), right the medians of the chain (SA_P) with their confidence intervals. What never happens
+    at some beta is not drawn there.
+
+    >>> import attnflow as af
+    >>> figure = phases(af.measure.phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20))
+    >>> [ax.get_title().split(",")[0] for ax in figure.axes]
+    ['layers', 'chain']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    if not isinstance(found, Phases):
+        raise InputError(f"found is of type {type(found).__name__}, expected what measure.phases(...) returned")
+    with look():
+        figure = sheet(8.6, 4.2)
+        left, right = figure.subplots(1, 2, sharey=True)
+        _course(left, found.layers)
+        _course(right, found.chain, found.low, found.high)
+        left.set_title(r"layers, $\mathrm{SA}_\beta$")
+        right.set_title(rf"chain, $\mathrm{{SA}}_P$: medians of {found.runs}")
+        left.set_ylabel("step")
+        _log_axis(left, "y")
+        for ax, course in ((left, found.layers), (right, found.chain)):
+            ax.set_xlabel(r"$\beta$")
+            _guide(ax, course, found.gap)
+        handles, labels = left.get_legend_handles_labels()
+        known = dict(zip(labels, handles, strict=True))
+        handles, labels = right.get_legend_handles_labels()
+        known |= dict(zip(labels, handles, strict=True))
+        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _course(ax: Any, course: Course, low: Course | None = None, high: Course | None = None) -> None:
+    for k, event in enumerate(EVENTS):
+        steps = _floats(getattr(course, event))
+        happened = np.isfinite(steps)
+        if not happened.any():
+            continue
+        bars = None
+        if low is not None and high is not None:
+            ends = [_floats(getattr(part, event)) for part in (low, high)]
+            bars = [np.nan_to_num(np.abs(end - steps), nan=0.0, posinf=0.0)[happened] for end in ends]
+        ax.errorbar(
+            course.betas[happened], np.maximum(steps[happened], 1.0), yerr=bars, color=PALETTE[k], marker=MARKERS[k],
+            ms=SIZES[k], mfc=PAPER if SIZES[k] > SIZES[2] else None, lw=1.2, capsize=2.5, label=MEANING[event],
+            zorder=3 + k if SIZES[k] <= SIZES[2] else 2,
+        )  # fmt: skip
+
+
+def _guide(ax: Any, course: Course, gap: float | None) -> None:
+    """Draw the slope of theory through the last residence."""
+    steps = _floats(course.residence)
+    there = np.flatnonzero(np.isfinite(steps))
+    if gap is None or not len(there):
+        return
+    last, beta = there[-1], course.betas[there]
+    guide = np.exp(np.log(steps[last]) + gap * (beta - course.betas[last]))
+    ax.plot(beta, guide, color=INK, ls=":", lw=1.0, label=rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}", zorder=1)
+
+
+def _floats(steps: Any) -> Array:
+    """Return steps as floats, not a number where there is none."""
+    return np.array([np.nan if t is None else float(min(t, 10**308)) for t in steps], dtype=np.float64)
+
+
+def _log_axis(ax: Any, which: str) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    getattr(ax, f"set_{which}scale")("log")
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(LogLocator(numticks=9))
+    axis.set_major_formatter(figure_of)
+    axis.set_minor_formatter(NullFormatter())

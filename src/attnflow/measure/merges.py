@@ -1,0 +1,281 @@
+"""When clusters merge on the sphere, with error bars from the solver, and the staircase that the energy climbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attnflow.geometry.linkage import Labels, single_linkage
+from attnflow.inputs import Array, InputError, each_mass, number, shares
+from attnflow.laws import Softmax
+from attnflow.measure.over_time import OverTime
+from attnflow.motions import ContinuousMotion, Motion, SphereLayers, Stretch
+from attnflow.motions.flows import TIGHTEST
+from attnflow.simulate import simulate
+from attnflow.trajectory import Trajectory
+from attnflow.watch import Start, Watcher
+
+EPS = float(np.finfo(np.float64).eps)
+# The error of a time is this many times what it changes when the run is repeated at other tolerances.
+SAFETY = 2.0
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two clusters of these masses became one at a time, known up to an error; so many clusters are left."""
+
+    time: float
+    error: float
+    sizes: tuple[float, float]
+    left: int
+
+
+class Merges(OverTime[Merge]):
+    """All merges of a run, in the order of time; an attribute is that of all merges, stacked."""
+
+    def __repr__(self) -> str:
+        lines = [f"t = {m.time:.10g} +- {m.error:.2g}: {m.sizes[0]:g} + {m.sizes[1]:g}, {m.left} left" for m in self]
+        return "\n".join(lines) or "<no merges>"
+
+
+def merge_times(run: Trajectory, threshold: float = 0.999) -> Merges:
+    """Return when clusters of a run on the sphere merge: one entry per merge, with `time` and `error`.
+
+    Clusters are tokens joined by chains of inner products <x_i, x_j> > threshold (single linkage). `sizes` are the
+    masses of the two that merge, and `left` the number of clusters afterwards. What is joined at the start has not
+    merged.
+
+    The run is repeated with the tolerance it had, and with a tenth and a hundredth of it (or ten and a hundred times
+    it, where the solver can do no better), which also is the distance at which tokens that have met become one mass.
+    Each merge is located on the solver's dense output. The error is twice the largest change of its time, and at least
+    rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all three. Of motions in
+    layers the times are steps, as recorded, and the error is how much earlier it may have been.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
+    >>> run = af.simulate(x0, af.Softmax(beta=6.0), af.SphereFlow(), until=1e6)
+    >>> merges = merge_times(run)
+    >>> merges.time.round(3).tolist(), bool(merges.error.max() < 1e-4)
+    ([3.536, 20.396, 5249.317], True)
+
+    References
+    ----------
+    Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
+    """
+    _on_sphere(run)
+    reach, m = _reach(threshold), each_mass(run.masses, run.tokens.shape[1])
+
+    def partition(x: Array) -> tuple[int, ...]:
+        return tuple(single_linkage(x, reach).tolist())
+
+    repeated = [_merged(changes, m) for changes in _repeated(run, partition)]
+    errors = _errors(run, [[t for t, *_ in merges] for merges in repeated])
+    return Merges([Merge(t, error, sizes, left) for (t, sizes, left), error in zip(repeated[0], errors, strict=True)])
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """A time between merges: from `start` to `end` the energy should rest at `predicted`, and half way it is `height`.
+
+    `predicted` is sum_q (n_q / n)^2, n_q the masses of the clusters. Half way is meant in log time, which begins at 1,
+    or at e^{-beta} in the clock of USA.
+    """
+
+    start: float
+    end: float
+    height: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The energy of a run in log time: `times` and `energy` (T,), `merges`, `plateaux` between them, `half_heights`.
+
+    Entry k of `half_heights` is when the energy first is half way between the predicted heights before and after merge
+    k, as (time, error).
+    """
+
+    times: Array
+    energy: Array
+    merges: Merges
+    plateaux: list[Plateau]
+    half_heights: list[tuple[float, float]]
+
+
+def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
+    """Return how the energy F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)} of a run on the sphere climbs.
+
+    At large beta it rests at sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a
+    merge of masses a and b adds 2ab/n^2. Errors are those of `merge_times`. The first plateau begins when the run does.
+
+    >>> import attnflow as af
+    >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
+    >>> stairs = staircase(af.simulate(x0, af.Softmax(beta=12.0), af.SphereFlow(), until=1e12))
+    >>> [(round(p.height, 3), p.predicted) for p in stairs.plateaux]
+    [(0.289, 0.25), (0.375, 0.375), (0.625, 0.625), (1.0, 1.0)]
+
+    References
+    ----------
+    Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
+    """
+    merges, share = merge_times(run, threshold), shares(run.masses, run.tokens.shape[1])
+    law, beta = _softmax(run)
+    total = float(each_mass(run.masses, len(share)).sum())
+
+    def F(x: Array) -> float:
+        log_total = law.hear(x, masses=share).log_total
+        assert log_total is not None
+        return float(share @ np.exp(log_total - beta))
+
+    first = single_linkage(run.tokens[0], _reach(threshold))
+    start = float((np.bincount(first, weights=share) ** 2).sum())
+    heights = start + np.cumsum([0.0, *(2 * a * b / total**2 for a, b in (m.sizes for m in merges))])
+    levels = (heights[1:] + heights[:-1]) / 2
+    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
+    when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
+    unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-beta))
+    plateaux = [
+        Plateau(a, b, F(run.at(np.sqrt(max(a, min(unit, b)) * b))), height)
+        for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
+        if b > a
+    ]
+    return Staircase(
+        np.asarray(run.times, np.float64),
+        np.array([F(x) for x in run.tokens]),
+        merges,
+        plateaux,
+        list(zip(repeated[0], _errors(run, repeated), strict=True)),
+    )
+
+
+def _softmax(run: Trajectory) -> tuple[Softmax, float]:
+    law = run.law
+    if not isinstance(law, Softmax) or law.B is not None or callable(law.beta):
+        raise InputError(
+            f"the law is {law!r}, but the staircase is that of Softmax(beta) with constant beta, without B"
+        )
+    return law, float(law.beta)
+
+
+def _on_sphere(run: Any) -> None:
+    if not isinstance(run, Trajectory):
+        raise InputError(f"run is of type {type(run).__name__}, expected what simulate returned")
+    if run.law is None or run.motion is None:
+        raise InputError("this run was loaded without its law or motion, so it cannot be repeated: run it again")
+    if not (isinstance(run.motion, SphereLayers) or getattr(run.motion, "retracts", False)):
+        raise InputError(f"the motion is {run.motion!r}, expected one on the sphere: use SphereFlow or SphereLayers")
+
+
+def _reach(threshold: float) -> float:
+    """Return the distance of unit vectors that have this inner product."""
+    return float(np.sqrt(2 * (1 - number(threshold, "threshold", above=-1.0, most=1 - 1e-12))))
+
+
+# A reading of a state: what clusters there are, how many heights the energy has passed.
+Reading = Callable[[Array], Hashable]
+Changes = list[tuple[float, Hashable]]
+
+
+def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
+    """Return when the reading changes in the run, and in runs at other tolerances."""
+    assert run.law is not None
+    if not isinstance(run.motion, ContinuousMotion):
+        watcher = _Changing(reading)
+        watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
+        watcher.see(Stretch((run.times[0], run.tokens[0]), run.times[1:], run.tokens[1:]))
+        return [watcher.found]
+    found = []
+    for motion in _tolerances(run.motion):
+        watcher, until = _Changing(reading), float(run.times[-1])
+        simulate(
+            run.tokens[0],
+            run.law,
+            motion,
+            until,
+            masses=run.masses,
+            record=[until],
+            watch=[watcher],
+            engine=run.about["engine"],
+        )
+        found.append(watcher.found)
+    return found
+
+
+def _tolerances(motion: Any) -> list[Motion]:
+    """Return the motion as it is, and at two other tolerances: tighter ones if the solver knows any."""
+    factor = 0.1 if motion.rtol * 0.01 >= TIGHTEST else 10.0
+    return [motion, *(replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2))]
+
+
+class _Changing(Watcher):
+    """Find when a reading of the state changes, on the dense output of the solver."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def begin(self, start: Start) -> None:
+        self.found: Changes = [(float(start.t), self.reading(start.x))]
+
+    def see(self, stretch: Stretch) -> None:
+        low = float(stretch.before[0])
+        for t, x in zip(stretch.times.tolist(), stretch.tokens, strict=True):
+            last = self.reading(x)
+            while last != self.found[-1][1]:
+                low, reading = self._first_change(low, float(t), last, stretch)
+                self.found.append((low, reading))
+            low = float(t)
+
+    def _first_change(self, low: float, high: float, last: Hashable, stretch: Stretch) -> tuple[float, Hashable]:
+        """Bisect for the first time after `low` with another reading than the newest, given that at `high`."""
+        while stretch.between is not None and low < (middle := low + (high - low) / 2) < high:
+            reading = self.reading(stretch.between(middle))
+            if reading == self.found[-1][1]:
+                low = middle
+            else:
+                high, last = middle, reading
+        return high, last
+
+
+def _merged(changes: Changes, m: Array) -> list[tuple[float, tuple[float, float], int]]:
+    """Return the merges among changes of clusters: when, which masses, how many clusters are left."""
+    merges = []
+    for (_, before), (t, after) in pairwise(changes):
+        old: Labels = np.array(before)
+        new: Labels = np.array(after)
+        for cluster in range(int(new.max()) + 1):
+            parts = sorted(float(m[(new == cluster) & (old == k)].sum()) for k in np.unique(old[new == cluster]))
+            whole = parts.pop()
+            while parts:
+                part = parts.pop()
+                merges.append((t, (whole, part), int(new.max()) + 1 + len(parts)))
+                whole += part
+    return merges
+
+
+def _passed(changes: Changes, count: int) -> list[float]:
+    """Return when each of the levels is first passed."""
+    when: list[float] = []
+    for t, passed in changes:
+        when += [t] * (int(passed) - len(when))  # type: ignore[call-overload]
+    return when + [np.inf] * (count - len(when))
+
+
+def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
+    """Return the error of each time of the run, from those of the runs at other tolerances."""
+    times, others = repeated[0], repeated[1:]
+    if not others:
+        gaps = np.diff(run.times, prepend=run.times[0])
+        return [float(max(gaps[np.searchsorted(run.times, t)] - 1, 0)) for t in times]
+    rtol = run.motion.rtol  # type: ignore[union-attr]
+    return [
+        max(
+            *(SAFETY * abs(t - other[k]) if k < len(other) else np.inf for other in others),
+            rtol * t,
+            4 * EPS * t,
+        )
+        for k, t in enumerate(times)
+    ]

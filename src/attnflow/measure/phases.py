@@ -1,0 +1,399 @@
+"""Finite temperature against hardmax: how long the two agree, first phase, residence and collapse, beta by beta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.inputs import Array, InputError, cloud, number, reals, whole
+from attnflow.laws import Hardmax, Softmax
+from attnflow.measure.exits import median_ranks
+from attnflow.measure.farthest import diameter
+from attnflow.motions import Leaps, Stretch
+from attnflow.motions.jumps import Picks, Rule, towards
+from attnflow.simulate import simulate
+from attnflow.watch import Start, Watcher
+
+# Nothing is waited for beyond so many steps.
+HORIZON = 10**300
+# A chain that has moved more often than this is not followed any further.
+MOST_MOVES = 50_000
+# Hardmax tokens that have not found resting leaders after so many steps are given up.
+MOST_STEPS = 10_000
+# Points are the same, and a run along a straight line is over, at this part of the cloud's size.
+SAME = 1e-12
+EVENTS = ("follows", "arrival", "residence", "collapse")
+
+
+@dataclass(frozen=True)
+class Course:
+    """The first steps at which something happened, at each beta: Python integers, None where it did not happen.
+
+    Attributes
+    ----------
+    follows
+        Some token is farther than the radius from where hardmax has it at that step.
+    arrival
+        T_1: all tokens are within the radius of their limits under hardmax.
+    residence
+        T_2: after that, some token is not.
+    collapse
+        All tokens are within the radius of each other.
+    """
+
+    betas: Array
+    follows: NDArray[Any]
+    arrival: NDArray[Any]
+    residence: NDArray[Any]
+    collapse: NDArray[Any]
+
+    @property
+    def slope(self) -> float | None:
+        """The slope of log residence against beta, by least squares; None with fewer than two residences."""
+        stays = [(beta, math.log(t)) for beta, t in zip(self.betas.tolist(), self.residence, strict=True) if t]
+        if len({beta for beta, _ in stays}) < 2:
+            return None
+        beta, log_t = np.array(stays, dtype=np.float64).T
+        away = beta - beta.mean()
+        return float(away @ log_t / (away @ away))
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What `phases` found.
+
+    Attributes
+    ----------
+    limits
+        Where each token goes under hardmax, (n, d).
+    radius
+        tol times the diameter of the tokens.
+    gap
+        min <v, v> - <v, w> over different limits v, w; None if there is but one. log T_2 / beta tends to it where one
+        pick leaves the radius, and for the layers, if limits keep apart and each is its own leader.
+    layers
+        The deterministic model (SA_beta).
+    chain, low, high
+        The Markov chain (SA_P): medians, and the ends of intervals that hold the median with 95 per cent confidence,
+        whatever the law. What a chain never does counts as later than any step.
+    unfinished
+        How many chains, at each beta, had moved 50000 times before they collapsed. What they had not done by then is
+        not known: a median or an end of an interval that depends on it is None.
+    """
+
+    gamma: float
+    runs: int
+    limits: Array = field(repr=False)
+    radius: float
+    gap: float | None
+    layers: Course = field(repr=False)
+    chain: Course = field(repr=False)
+    low: Course = field(repr=False)
+    high: Course = field(repr=False)
+    unfinished: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def betas(self) -> Array:
+        """The values of beta."""
+        return self.layers.betas
+
+    def __str__(self) -> str:
+        head = "".join(f"{name:>11}" for name in EVENTS)
+        lines = [
+            f"{'':8} | {'layers (SA_beta)':44}| chain (SA_P), medians of {self.runs}",
+            f"{'beta':>8} |{head} |{head}",
+        ]
+        for k, beta in enumerate(self.betas.tolist()):
+            rows = [[getattr(course, name)[k] for name in EVENTS] for course in (self.layers, self.chain)]
+            lines.append(f"{beta:8g}" + "".join(" |" + "".join(f"{_short(t):>11}" for t in row) for row in rows))
+        slopes = [_rate(course.slope) for course in (self.layers, self.chain)]
+        lines.append(f"slope of log residence in beta: layers {slopes[0]}, chain {slopes[1]}; gap {_rate(self.gap)}")
+        if self.unfinished.any():
+            lines.append(
+                f"{int(self.unfinished.sum())} of {self.runs * len(self.betas)} chains were not followed beyond "
+                f"{MOST_MOVES} moves"
+            )
+        return "\n".join(lines)
+
+
+def _short(t: int | None) -> str:
+    return "-" if t is None else str(t) if t < 10**8 else f"{t:.3e}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def phases(
+    tokens: ArrayLike, betas: ArrayLike, gamma: float, *, tol: float = 0.05, runs: int = 100, seed: int = 0
+) -> Phases:
+    """Compare hardmax with softmax layers (SA_beta) and with the Markov chain (SA_P), from one start and with B = I.
+
+    Under hardmax tokens run straight to vertices v and rest. At finite beta they do so for a while, stay near them for
+    a time that grows like e^{beta gap}, gap = min <v, v> - <v, w>, and collapse to one point in the end. The result
+    holds, for each beta, the first step at which some token is farther than tol times the diameter of the cloud from
+    its hardmax trajectory; at which all are so near to their limits (T_1); at which one has left again (T_2); and at
+    which all are so near to each other. Print it for a table.
+
+    The layers are those of `Leaps`, followed over up to 10^300 steps; inside a leap an event is found by bisection. Of
+    the chain, `runs` are drawn from the seed, and followed until they collapse, or for 50000 moves.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> found = phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20)
+    >>> found.layers.arrival, found.layers.residence, found.layers.collapse, round(found.gap, 9)
+    (array([0, 0], dtype=object), array([6, 78], dtype=object), array([44, 171], dtype=object), 1.5)
+    >>> bool(found.low.residence[1] <= found.chain.residence[1] <= found.high.residence[1])
+    True
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), on the first phase
+    and on metastability.
+    """
+    x = cloud(tokens)
+    values = reals(betas, "betas are", "positive numbers")
+    if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError("betas are not a list of positive finite numbers: give some, as [10, 20, 40]")
+    step, count = number(gamma, "gamma", above=0.0, most=1.0), whole(runs, "runs", least=6)
+    size = diameter(x)
+    if size == 0:
+        raise InputError("tokens all coincide, so that none ever moves: give at least two different tokens")
+    radius = number(tol, "tol", above=0.0, most=1.0) * size
+    goal = _Goal(_hardmax(x, step, SAME * size), radius)
+    seeds = np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
+    layers = [[_layers(x, beta, step, goal)] for beta in values.tolist()]
+    samples = [_chain(x, beta, step, goal, count, rng) for beta, rng in zip(values.tolist(), seeds, strict=True)]
+    median, low, high = (_course(values, samples, rank) for rank in median_ranks(count))
+    unfinished = np.array([sum(events.last is not None for events in sample) for sample in samples])
+    gap = _gap(goal.hardmax.limits, SAME * size)
+    return Phases(
+        step, count, goal.hardmax.limits, radius, gap, _course(values, layers, 1), median, low, high, unfinished
+    )
+
+
+def _gap(limits: Array, same: float) -> float | None:
+    """Return min <v, v> - <v, w> over pairs of different limits."""
+    apart = np.linalg.norm(limits[:, None] - limits[None], axis=2) > same
+    costs = np.einsum("ik,ijk->ij", limits, limits[:, None] - limits[None])[apart]
+    return float(costs.min()) if len(costs) else None
+
+
+# Hardmax
+
+
+@dataclass(frozen=True)
+class _Straight:
+    """A hardmax trajectory: the states of its first steps, then straight lines from the last of them to the limits.
+
+    From the step `over` on it is at the limits, to rounding.
+    """
+
+    states: list[Array]
+    limits: Array
+    gamma: float
+    over: int
+
+    @property
+    def settled(self) -> int:
+        """From which step on tokens run straight."""
+        return len(self.states) - 1
+
+    def at(self, t: int) -> Array:
+        """Return the tokens at step t."""
+        if t < self.settled:
+            return self.states[t]
+        if t >= self.over:
+            return self.limits
+        return self.limits + (1 - self.gamma) ** (t - self.settled) * (self.states[-1] - self.limits)
+
+
+def _hardmax(x: Array, gamma: float, same: float) -> _Straight:
+    """Take hardmax steps until every token is led by a token at rest.
+
+    Then it is so for ever: if v leads x and itself, <x, y> <= <x, v> and <v, y> <= <v, v> for all y in the hull, so
+    v leads every point between x and v; and hulls only shrink.
+    """
+    law, states = Hardmax(ties="points"), [x]
+    for _ in range(MOST_STEPS):
+        y = law.hear(x).mean
+        rests = x[np.linalg.norm(y - x, axis=1) <= same]
+        if len(rests) and np.linalg.norm(y[:, None] - rests[None], axis=2).min(axis=1).max() <= same:
+            away = float(np.linalg.norm(y - x, axis=1).max())
+            more = 0 if away <= same else 1 if gamma == 1 else math.ceil(math.log(same / away) / math.log1p(-gamma))
+            return _Straight(states, y, gamma, len(states) - 1 + more)
+        x = towards(x, y, gamma)
+        states.append(x)
+    raise InputError(
+        f"after {MOST_STEPS} hardmax steps some token is still led by one that moves: move tokens that tie, or give "
+        "a larger gamma"
+    )
+
+
+# What is looked for
+
+
+@dataclass
+class _Events:
+    """The steps of the events of one run, None before they happen; `last` is where an unfinished run was left."""
+
+    follows: int | None = None
+    arrival: int | None = None
+    residence: int | None = None
+    collapse: int | None = None
+    last: int | None = None
+
+    def see(self, t: int, strays: bool, home: bool, together: bool) -> None:
+        """Take note of the signs at step t; steps come in order."""
+        if self.follows is None and strays:
+            self.follows = t
+        if self.arrival is None and home:
+            self.arrival = t
+        if self.arrival is not None and self.residence is None and not home:
+            self.residence = t
+        if self.collapse is None and together:
+            self.collapse = t
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What states are compared with."""
+
+    hardmax: _Straight
+    radius: float
+
+    def signs(self, times: Sequence[int], x: Array) -> list[list[bool]]:
+        """Say of states x (b, n, d): some token strays from hardmax; all are at their limits; all are together."""
+        home = self._near(x, self.hardmax.limits)
+        strays = ~home
+        if min(times) < self.hardmax.over:
+            strays = ~self._near(x, np.stack([self.hardmax.at(t) for t in times]))
+        together = self._near(x, x[:, :1])
+        together[together] = [diameter(one) <= self.radius for one in x[together]]
+        return np.column_stack([strays, home, together]).tolist()
+
+    def _near(self, x: Array, y: Array) -> NDArray[np.bool_]:
+        near: NDArray[np.bool_] = (np.linalg.norm(x - y, axis=2) <= self.radius).all(axis=1)
+        return near
+
+    def strays_at_rest(self, x: Array, start: int, end: int) -> int | None:
+        """Return the first step after start, before end, at which tokens resting at x stray from hardmax."""
+        straight = self.hardmax.settled
+        for t in range(start + 1, min(end, straight + 1)):
+            if self._strays(x, t):
+                return t
+        last = min(end - 1, self.hardmax.over)
+        # The distance to a point that moves on a line is convex: once above the radius it stays there.
+        low = max(start, straight)
+        return _first(lambda t: self._strays(x, t), low, last) if last > low and self._strays(x, last) else None
+
+    def _strays(self, x: Array, t: int) -> bool:
+        return not self._near(x[None], self.hardmax.at(t)[None])[0]
+
+
+def _first(true: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first step after low at which a statement is true, given that it is at high and stays true."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if true(middle) else (middle, high)
+    return high
+
+
+def _course(betas: Array, samples: list[list[_Events]], rank: int) -> Course:
+    """Return at each beta, for each event, the time of this rank among those of the runs."""
+    columns = [np.array([_ranked(runs, name, rank) for runs in samples], object) for name in EVENTS]
+    return Course(betas, *columns)
+
+
+def _ranked(runs: list[_Events], name: str, rank: int) -> int | None:
+    """Return the time of the given rank, counted from 1, if it is known and finite."""
+    times = sorted(t for events in runs if (t := getattr(events, name)) is not None)
+    known = min(
+        (events.last for events in runs if events.last is not None and getattr(events, name) is None), default=None
+    )
+    if rank > len(times) or (known is not None and times[rank - 1] > known):
+        return None
+    return int(times[rank - 1])
+
+
+# The two models
+
+
+def _layers(x: Array, beta: float, gamma: float, goal: _Goal) -> _Events:
+    """Follow (SA_beta) until it collapses."""
+    watcher = _Looking(goal)
+    simulate(x, Softmax(beta=beta), Leaps(gamma=gamma), until=HORIZON, record=[0], watch=[watcher])
+    return watcher.events
+
+
+class _Looking(Watcher):
+    """Look for events, at every step and inside leaps."""
+
+    def __init__(self, goal: _Goal) -> None:
+        self.goal, self.events = goal, _Events()
+
+    def begin(self, start: Start) -> None:
+        """Look at the first state."""
+        self._see(0, self.goal.signs([0], start.x[None])[0])
+
+    def _see(self, t: int, signs: list[bool]) -> None:
+        self.events.see(t, *signs)
+        self.now = signs
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop at the first state after all tokens have come together."""
+        times = stretch.times.tolist()
+        for k, (t, signs) in enumerate(zip(times, self.goal.signs(times, stretch.tokens), strict=True)):
+            for step, seen in [*self._inside(stretch, signs), (t, signs)]:
+                self._see(step, seen)
+            if self.events.collapse is not None:
+                return k + 1, "all tokens have come together"
+        return None
+
+    def _inside(self, stretch: Stretch, signs: list[bool]) -> list[tuple[int, list[bool]]]:
+        """Return the steps of a leap at which a sign changes; over a leap none changes twice."""
+        between = stretch.between
+        if between is None:
+            return []
+
+        def at(t: int) -> list[bool]:
+            return self.goal.signs([t], between(t)[None])[0]
+
+        start, end = int(stretch.before[0]), int(stretch.times[-1])
+        changed = [k for k in range(len(signs)) if signs[k] != self.now[k]]
+        steps = {_first(lambda t, k=k: at(t)[k] == signs[k], start, end) for k in changed}  # type: ignore[misc]
+        return [(t, at(t)) for t in sorted(steps) if t < end]
+
+
+def _chain(x: Array, beta: float, gamma: float, goal: _Goal, runs: int, rng: np.random.Generator) -> list[_Events]:
+    """Follow many chains (SA_P) together, a move at a time, until they collapse."""
+    every = [_Events() for _ in range(runs)]
+    rule = Rule(Softmax(beta=beta), gamma)
+    picks, going = Picks(x[None], rule).repeated(runs), list(range(runs))
+    times = [0] * runs
+    for events in every:
+        events.see(0, *goal.signs([0], x[None])[0])
+    for _ in range(MOST_MOVES):
+        stays = picks.stays(rng)
+        ends = [t + 1 + int(min(stay, HORIZON)) for t, stay in zip(times, stays.tolist(), strict=True)]
+        for k, one, t, end in zip(going, picks.x, times, ends, strict=True):
+            if every[k].follows is None and t < goal.hardmax.over:
+                every[k].follows = goal.strays_at_rest(one, t, end)
+        # Whoever waits longer than the horizon rests for ever.
+        moving = np.flatnonzero(stays < HORIZON)
+        y, going, times = picks.move(moving, rng), [going[k] for k in moving], [ends[k] for k in moving]
+        for k, t, signs in zip(going, times, goal.signs(times, y) if going else (), strict=True):
+            every[k].see(t, *signs)
+        left = [j for j, k in enumerate(going) if every[k].collapse is None]
+        if not left:
+            return every
+        picks, going, times = Picks(y[left], rule), [going[j] for j in left], [times[j] for j in left]
+    for k, t in zip(going, times, strict=True):
+        every[k].last = t
+    return every

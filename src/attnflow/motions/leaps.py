@@ -1,0 +1,256 @@
+"""Averaging layers over exponentially many steps: literal where tokens move, in leaps where they drift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from attnflow.inputs import Array, InputError, number
+from attnflow.laws import Heads, Hearing
+from attnflow.motions.jumps import varies, whole_type
+from attnflow.motions.meeting import Clumps
+from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch
+
+# A leap evaluates G about forty times, so that a shorter one costs more than its steps.
+LEAST = 64
+# Tokens have met at this many relative tolerances of the cloud's size from each other.
+MEETING = 10.0
+# The absolute tolerance is this fraction of the relative one, times the size of the cloud.
+ABSOLUTE = 1e-3
+# The part of the cloud's size over which the change of G is felt before the first leap.
+PROBE = 1e-4
+# No leap is longer: whole numbers beyond are not float64.
+LONGEST = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Leaps(Motion):
+    """The tokens of `Layers(gamma)`, x_i <- x_i + gamma (m_i - x_i), over as many steps as metastability takes.
+
+    With G(x) = gamma (m - x) the step is F(x) = x + G(x). Many steps F^N are the flow over the time N of the field
+    log F, y' = G_0 - (G_1 - G_0) / 2 + (G_2 - 2 G_1 + G_0) / 3 - ..., G_k = G(F^k(y)). Where |G_1 - G_0| = delta |G_0|
+    for a token, the next term is about delta^3 |G_0| / 4. So as long as that is above rtol |G_0| for some token, steps
+    are taken one by one. Where it is below for all, SciPy's eighth-order method integrates the three terms to the
+    tolerance rtol, over a whole number of steps. For `Softmax` and up to 32 bodies G is accurate however small it is: a
+    drift of 1e-30 per step is followed over 1e30 steps.
+
+    Tokens that have met are one body with their mass: those that coincide, and those within 10 rtol of the cloud's
+    first extent, by chains, that are approaching. The latter go to their centre of mass, which moves them by at most
+    that; all others feel its square, since to first order they hear only the centre.
+
+    Each literal step and the end of each leap is recorded; `run.report` counts the `steps`, the `leaps` and how many
+    tokens have `merged` into others. Leaps are short where some body is held by a fast stable motion that never ends:
+    the run is then as slow as `Layers`.
+
+    Parameters
+    ----------
+    gamma
+        Step size in (0, 1], constant.
+    rtol
+        Relative tolerance of a leap.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=40.0), Leaps(gamma=0.1), until=10**20)
+    >>> af.measure.diameter(run.at(10**15)) > 1.9, af.measure.diameter(run.final) < 1e-8
+    (True, True)
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), the model
+    (SA_beta). The logarithm of a map by forward differences: Newton's series of log(1 + Delta).
+    """
+
+    discrete = True
+
+    gamma: float
+    rtol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if callable(self.gamma):
+            raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
+        object.__setattr__(self, "gamma", number(self.gamma, "gamma", above=0.0, most=1.0))
+        object.__setattr__(self, "rtol", number(self.rtol, "rtol", least=1e-13, most=1e-2))
+
+    def prepare(self, x: Array, hearing: Hearing) -> Array:
+        """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""
+        law, name = hearing.law, type(hearing.law).__name__
+        if isinstance(law, Heads):
+            raise InputError("Leaps follow one matrix of weights, but heads bring several: use Layers with heads")
+        if not law.continuous:
+            raise InputError(f"Leaps need a continuous law, but {name} jumps as tokens move: use Layers")
+        if varies(law):
+            raise InputError(f"Leaps need a constant law, but a parameter of {name} is a function of time: use Layers")
+        if hearing.engine not in ("auto", "dense"):
+            raise InputError(f"Leaps hear differences of tokens, without engine {hearing.engine!r}: leave it out")
+        return x
+
+    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
+        return _Leaping(self, hearing, x, int(t), state or {})
+
+
+class _Leaping:
+    """Bodies y with the next literal step G, which are at the step t."""
+
+    def __init__(self, motion: Leaps, hearing: Hearing, x: Array, t: int, state: dict[str, Any]) -> None:
+        self.gamma, self.rtol, self.t = motion.gamma, motion.rtol, t
+        self.hearing = replace(hearing, engine="dense")
+        self.size = float(state.get("size", np.linalg.norm(np.ptp(x, axis=0))))
+        # The length of the next leap, 0 if it is not known; and how many literal steps come before it.
+        self.stride, self.pause = float(state.get("stride", 0.0)), int(state.get("pause", 0))
+        self.steps, self.leaps = int(state.get("steps", 0)), int(state.get("leaps", 0))
+        known = Clumps(state["labels"], state.get("masses")) if state else Clumps.coinciding(x, hearing.masses)
+        self._embody(known, known.bodies(x))
+
+    def _embody(self, clumps: Clumps, y: Array) -> None:
+        self.clumps, self.hearing = clumps, replace(self.hearing, masses=clumps.masses)
+        self.y, self.G = y, self._step(y)
+
+    def _step(self, y: Array) -> Array:
+        return _step(y, self.hearing, self.gamma)
+
+    def _drifts(self, G: Array, ahead: Array) -> bool:
+        """Say whether the fourth term of log F is below rtol of the first, for each body; `ahead` is G a step later."""
+        return bool((_norms(ahead - G) <= (4 * self.rtol) ** (1 / 3) * _norms(G)).all())
+
+    def _guess(self) -> float:
+        """Return over how many steps G should change by about a tenth, from its change over a short way ahead.
+
+        Where a step is below the rounding of the tokens, the next step alone would tell nothing.
+        """
+        way = min(PROBE * self.size / float(np.abs(self.G).max()), LONGEST)
+        change, speed = _norms(self._step(self.y + way * self.G) - self.G), _norms(self.G)
+        moving = speed > 0
+        return 0.1 * way / max(float((change[moving] / speed[moving]).max()), PROBE)
+
+    def advance(self, until: float) -> Stretch:
+        before, end = (self.t, self.clumps.tokens(self.y)), int(until)
+        most, times, states = steps_per_stretch(len(self.y)), list[int](), list[Array]()
+        while self.t < end and len(times) < most:
+            ahead = self._step(self.y + self.G)
+            if self.pause == 0 and self._drifts(self.G, ahead):
+                # A leap is a stretch of its own.
+                if times:
+                    break
+                if (between := self._leap(end)) is not None:
+                    return self._stretch(before, [self.t], [self.clumps.tokens(self.y)], end, between)
+                self.pause = LEAST
+            self._moved(1, self.y + self.G, ahead)
+            self.steps, self.pause = self.steps + 1, max(0, self.pause - 1)
+            times.append(self.t)
+            states.append(self.clumps.tokens(self.y))
+        return self._stretch(before, times, states, end)
+
+    def _stretch(
+        self,
+        before: tuple[int, Array],
+        times: list[int],
+        states: list[Array],
+        end: int,
+        between: Callable[[float], Array] | None = None,
+    ) -> Stretch:
+        return Stretch(before, np.array(times, whole_type(end)), np.stack(states), between)
+
+    def _moved(self, steps: int, y: Array, G: Array) -> None:
+        """Go on to y, where the next step is G, and unite bodies that have met there."""
+        self.t, self.y, self.G = self.t + steps, y, G
+        reach = MEETING * self.rtol * self.size
+        if (found := self.clumps.united(y, G, reach)) is not None:
+            self._embody(*found)
+
+    def _leap(self, end: int) -> Callable[[float], Array] | None:
+        """Leap at most to the end and return the states on the way; None if literal steps are better."""
+        start, clumps, y = self.t, self.clumps, self.y
+        if not self.G.any():
+            self._landed(end - start, y, self.G)
+            return lambda t: clumps.tokens(y)
+        length = min(int(min(self.stride or self._guess(), LONGEST)), end - start)
+        while length >= LEAST:
+            arc = _Arc(y, self.hearing, self.gamma, length, self.rtol, self.rtol * ABSOLUTE * self.size)
+            length, reached = arc.length, arc.at(arc.length)
+            G = self._step(reached)
+            if length >= LEAST and self._drifts(G, self._step(reached + G)):
+                self._landed(length, reached, G)
+                self.stride = arc.next_length
+                return lambda t: clumps.tokens(arc.at(t - start))
+            # On the way the drift has become a motion: stop before.
+            length //= 2
+        self.stride = 0.0
+        return None
+
+    def _landed(self, steps: int, y: Array, G: Array) -> None:
+        self._moved(steps, y, G)
+        self.leaps += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return the extent of the first cloud, which tokens are one, the next leap's length and the counters."""
+        state = {
+            "size": self.size, "stride": self.stride, "pause": self.pause, "steps": self.steps, "leaps": self.leaps,
+            "labels": self.clumps.labels,
+        }  # fmt: skip
+        return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
+
+    def report(self) -> dict[str, Any]:
+        """Return how many literal steps and leaps there were, and how many tokens go on as part of another."""
+        merged = len(self.clumps.labels) - self.clumps.count
+        return {"engine": "dense", "steps": self.steps, "leaps": self.leaps, "merged": merged}
+
+
+def _step(y: Array, hearing: Hearing, gamma: float) -> Array:
+    """Return G(y) = gamma sum_j P_ij (y_j - y_i)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return gamma * hearing.pull(y, 0).mean
+
+
+def _log_step(y: Array, hearing: Hearing, gamma: float) -> Array:
+    """Return log F at y by three forward differences: G_0 - (G_1 - G_0) / 2 + (G_2 - 2 G_1 + G_0) / 3."""
+    G0 = _step(y, hearing, gamma)
+    G1 = _step(y + G0, hearing, gamma)
+    G2 = _step(y + G0 + G1, hearing, gamma)
+    return G0 - (G1 - G0) / 2 + ((G2 - G1) - (G1 - G0)) / 3
+
+
+class _Arc:
+    """One step of SciPy's integrator along log F from y, over `length` steps: those asked for, or as its error allows.
+
+    Those asked for are the unit of its time, so that squares of a drift of 1e-200 do not vanish.
+    """
+
+    def __init__(self, y: Array, hearing: Hearing, gamma: float, steps: int, rtol: float, atol: float) -> None:
+        from scipy.integrate import DOP853
+
+        def field(s: float, flat: Array) -> Array:
+            return self.unit * _log_step(flat.reshape(y.shape), hearing, gamma).ravel()
+
+        self.shape, self.unit = y.shape, float(steps)
+        self.solver = DOP853(field, 0.0, y.ravel(), 1.0, rtol=rtol, atol=atol, first_step=1.0)
+        self.solver.step()
+        self.length = steps if self.solver.t == 1 else int(self.solver.t * self.unit)
+        # The interpolant costs three evaluations, so it waits until somebody asks.
+        self.inside = cache(self.solver.dense_output)
+
+    @property
+    def next_length(self) -> float:
+        """How long the integrator wants the next step to be; where it had to shorten this one, shorter once more.
+
+        For a drift mostly grows by the same factor from one leap to the next.
+        """
+        return float(self.solver.h_abs * self.solver.t) * self.unit
+
+    def at(self, steps: float) -> Array:
+        """Return the bodies after so many steps."""
+        s = steps / self.unit
+        flat: Array = self.solver.y if s >= self.solver.t else self.inside()(s)
+        return flat.reshape(self.shape)
+
+
+def _norms(vectors: Array) -> Array:
+    """Return the largest coordinate of each: squares of 1e-200 would vanish."""
+    norms: Array = np.abs(vectors).max(axis=1)
+    return norms

@@ -1,0 +1,113 @@
+"""What a configuration asks about long times beside the run itself: merges, exits, phases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnflow import figures, measure
+from attnflow.inputs import InputError
+from attnflow.laws import Softmax
+from attnflow.motions import Jumps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from attnflow.trajectory import Trajectory
+
+# question: (what it needs beside itself, what it may have)
+QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "merges": ((), ()),
+    "exits": ((), ("runs", "betas", "within")),
+    "phases": (("betas",), ("runs",)),
+}
+KEYS = (*QUESTIONS, "runs", "betas", "within")
+
+
+class Answers:
+    """Lines to print, and a picture to draw."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.picture: Callable[[], Any] | None = None
+
+
+def check(asked: Mapping[str, Any]) -> None:
+    """Refuse keys that belong to no question asked."""
+    questions = [name for name in QUESTIONS if name in asked]
+    if len(questions) > 1:
+        raise InputError(f"{' and '.join(questions)} were asked at once: ask for one of them")
+    for key in asked:
+        if key not in QUESTIONS and not any(key in (*QUESTIONS[q][0], *QUESTIONS[q][1]) for q in questions):
+            belongs = " or ".join(q for q, (needs, has) in QUESTIONS.items() if key in (*needs, *has))
+            raise InputError(f"{key} was given without the question it belongs to: add {belongs}")
+    for name in questions:
+        for key in QUESTIONS[name][0]:
+            if key not in asked:
+                raise InputError(f"{name} were asked for without {key}: give {key}, as in [4, 8, 16]")
+
+
+def answers(run: Trajectory, asked: Mapping[str, Any], seed: int) -> Answers:
+    """Answer what is asked of a run: of what happened in it, or of chains and layers that start where it did."""
+    found = Answers()
+    for name, answer in (("merges", _merges), ("exits", _exits), ("phases", _phases)):
+        if name in asked:
+            answer(found, run, dict(asked), seed)
+    return found
+
+
+def _merges(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
+    threshold = asked["merges"]
+    found.lines += [f"{'merge':<10}{line}" for line in repr(measure.merge_times(run, threshold)).splitlines()]
+    found.picture = lambda: figures.staircase(measure.staircase(run, threshold))
+
+
+def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
+    x, radius, options = run.tokens[0], asked["exits"], {"runs": asked.get("runs", 1000), "seed": seed}
+    assert run.law is not None
+    if not isinstance(run.motion, Jumps):
+        raise InputError(f"exits are those of the chain, but the motion is {run.motion!r}: use jumps")
+    gamma = _step_size(run)
+    if "within" in asked:
+        rare = measure.exit_probability(x, run.law, gamma, radius, asked["within"], **options)
+        low, high = rare.interval
+        found.lines.append(f"{'exit':<10}by step {asked['within']:.6g} with probability {rare.value:.4g}")
+        found.lines.append(f"{'':<10}95 percent interval {low:.4g} to {high:.4g}, {len(rare.stages)} levels")
+        return
+    if "betas" in asked:
+        rate = measure.exit_rate(x, asked["betas"], gamma, radius, B=_softmax(run).B, **options)
+        rows = zip(rate.betas.tolist(), rate.exits, strict=True)
+        found.lines += [f"{'exit':<10}beta {beta:g}: {_said(exits)}" for beta, exits in rows]
+        gap = "unknown" if rate.gap is None else f"{rate.gap:.6g}"
+        found.lines.append(f"{'rate':<10}{rate.slope:.6g} +- {rate.error:.2g}, by theory {gap}")
+        found.picture = lambda: figures.exits(rate)
+        return
+    found.lines.append(f"{'exit':<10}{_said(measure.exit_times(x, run.law, gamma, radius, **options))}")
+
+
+def _said(exits: measure.ExitTimes) -> str:
+    low, high = exits.interval
+    exact = "" if exits.exact is None else f"; exactly geometric with median {exits.exact.median:.6g}"
+    return f"median step {exits.median:.6g}, 95 percent interval {low:.6g} to {high:.6g}{exact}"
+
+
+def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
+    if _softmax(run).B is not None or run.masses is not None:
+        raise InputError("phases compare softmax with hardmax for B = I and tokens of mass one: leave out B and masses")
+    result = measure.phases(
+        run.tokens[0], asked["betas"], _step_size(run), tol=asked["phases"], runs=asked.get("runs", 100), seed=seed
+    )
+    found.lines += str(result).splitlines()
+    found.picture = lambda: figures.phases(result)
+
+
+def _softmax(run: Trajectory) -> Softmax:
+    if not isinstance(run.law, Softmax):
+        raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use softmax")
+    return run.law
+
+
+def _step_size(run: Trajectory) -> float:
+    gamma = getattr(run.motion, "gamma", None)
+    if gamma is None or callable(gamma):
+        raise InputError(f"this needs a constant gamma, but the motion is {run.motion!r}: use jumps, leaps or layers")
+    return float(gamma)

@@ -1,0 +1,193 @@
+"""Rare exits against exact enumeration of the chain, against plain simulation, and against the theorems.
+
+The exact value adds up the probabilities of all choices of all tokens at all steps; choices too unlikely to matter are
+left out, and their total bounds what that changes. Estimates are compared at five standard errors or more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import attnflow as af
+from attnflow import blocks
+from attnflow.measure import splitting
+from attnflow.measure.exits import exit_times
+from attnflow.measure.splitting import exit_probability
+
+Array = NDArray[np.float64]
+TRIANGLE = af.tokens.polygon(3)
+PAIR = np.array([[1.0], [-1.0]])
+PAIRS = np.array([[1.0], [1.0], [-1.0], [-1.0]])
+
+
+def choices(x: Array, P: Array, gamma: float, cut: float) -> Iterator[tuple[Array | None, float]]:
+    """Go through all outcomes of a step with their probabilities; those below the cut have no tokens."""
+
+    def token(i: int, y: Array, p: float) -> Iterator[tuple[Array | None, float]]:
+        if i == len(x):
+            yield y, p
+            return
+        landings: dict[bytes, float] = defaultdict(float)
+        for j in range(len(x)):
+            landings[(x[i] + gamma * (x[j] - x[i])).tobytes()] += P[i, j]
+        for place, chance in landings.items():
+            if p * chance < cut:
+                yield None, p * chance
+            else:
+                z = y.copy()
+                z[i] = np.frombuffer(place)
+                yield from token(i + 1, z, p * chance)
+
+    return token(0, x, 1.0)
+
+
+def exact(x0: Array, law: af.Law, gamma: float, radius: float, steps: int, cut: float) -> tuple[float, float]:
+    """Return bounds of P(T <= steps), by the forward recursion over all configurations."""
+    now: dict[bytes, float] = {x0.tobytes(): 1.0}
+    left = lost = 0.0
+    for _ in range(steps):
+        after: dict[bytes, float] = defaultdict(float)
+        for state, chance in now.items():
+            x = np.frombuffer(state).reshape(x0.shape)
+            for y, p in choices(x, law.weights(x), gamma, cut / chance):
+                if y is None:
+                    lost += chance * p
+                elif (np.linalg.norm(y - x0, axis=1) > radius).any():
+                    left += chance * p
+                else:
+                    after[y.tobytes()] += chance * p
+        now = after
+    return left, left + lost
+
+
+SOFT = af.Softmax
+SCALENE = np.array([[1.0, 0.1], [-0.6, 0.8], [0.1, -1.0]])
+SHORT = np.array([[1.0, 0.3], [1.0, -0.2], [-1.0, 0.0]])
+CASES: dict[str, tuple[Array, af.Law, float, float, int, float]] = {
+    # tokens, law, gamma, radius, steps, cut
+    "two tokens, three picks": (PAIR, SOFT(beta=8.0), 0.1, 0.5, 12, 1e-22),
+    "two tokens, warm": (PAIR, SOFT(beta=0.8), 0.1, 0.5, 7, 1e-9),
+    "triangle, two picks": (TRIANGLE, SOFT(beta=11.0), 0.1, 0.2, 8, 1e-20),
+    "square, two picks": (af.tokens.polygon(4), SOFT(beta=11.0), 0.1, 0.22, 5, 1e-17),
+    "a pair per vertex": (PAIRS, SOFT(beta=8.0), 0.1, 0.3, 5, 1e-18),
+    "a pair per vertex, warm": (PAIRS, SOFT(beta=1.0), 0.2, 0.5, 3, 1e-8),
+    "general position": (SCALENE, SOFT(beta=6.0), 0.2, 0.5, 6, 1e-15),
+    "short and long picks": (SHORT, SOFT(beta=1.0), 0.2, 1.02 * 0.2 * math.hypot(2.0, 0.3), 4, 1e-9),
+    "one that must move": (SHORT, SOFT(beta=2.0, B=[[-1.0, 0.3], [0.2, 0.5]]), 0.3, 0.7, 4, 1e-9),
+    "uniform weights": (SCALENE, af.Localmax(delta=5.0), 0.2, 0.6, 4, 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exact_values(name: str) -> None:
+    x, law, gamma, radius, steps, cut = CASES[name]
+    low, high = exact(x, law, gamma, radius, steps, cut)
+    assert high - low < 2e-3 * low
+    rare = exit_probability(x, law, gamma, radius, steps, runs=4000, seed=1)
+    assert rare.error < 0.03 * rare.value
+    assert low - 5 * rare.error <= rare.value <= high + 5 * rare.error
+    assert rare.interval[0] < rare.value < rare.interval[1]
+    assert len(rare.stages) == math.ceil(radius / (gamma * af.measure.diameter(x)))
+
+
+@pytest.mark.parametrize(("k", "beta", "steps"), [(3, 1.0, 3), (3, 20.0, 100), (4, 40.0, 10**3), (3, 40.0, 10**24)])
+def test_a_single_pick_is_exact(k: int, beta: float, steps: int) -> None:
+    S = math.fsum(math.exp(-beta * (1 - math.cos(2 * math.pi * j / k))) for j in range(1, k))
+    rare = exit_probability(af.tokens.polygon(k), SOFT(beta=beta), 0.1, 0.1, steps)
+    assert rare.value == pytest.approx(-math.expm1(-steps * k * math.log1p(S)), rel=1e-12)
+    assert rare.error <= 1e-15 * rare.value
+
+
+def test_unbiased_over_seeds_and_intervals_that_hold_the_value() -> None:
+    """One path per group and 200 seeds, then intervals of 200 seeds: 19 in 20 should hold, and 17 in 20 do for sure."""
+    x, law, gamma, radius, steps, cut = CASES["two tokens, three picks"]
+    value = exact(x, law, gamma, radius, steps, cut)[0]
+    few = np.array([exit_probability(x, law, gamma, radius, steps, 20, seed).value for seed in range(200)])
+    assert abs(few.mean() - value) < 5 * few.std(ddof=1) / math.sqrt(200)
+    assert few.std(ddof=1) / math.sqrt(200) < 0.05 * value
+    found = [exit_probability(x, law, gamma, radius, steps, 200, seed) for seed in range(200)]
+    hold = sum(rare.interval[0] <= value <= rare.interval[1] for rare in found)
+    assert hold > stats.binom.ppf(1e-6, 200, 0.9)
+    spread = float(np.std([rare.value for rare in found]))
+    assert np.mean([rare.error for rare in found]) == pytest.approx(spread, rel=0.3)
+
+
+@pytest.mark.parametrize("part", [0.0, 50.0])
+def test_roulette_changes_no_mean(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "NEGLIGIBLE", part)
+    for name in ("general position", "a pair per vertex, warm"):
+        x, law, gamma, radius, steps, cut = CASES[name]
+        value = exact(x, law, gamma, radius, steps, cut)[0]
+        rare = exit_probability(x, law, gamma, radius, steps, runs=8000, seed=2)
+        assert abs(rare.value - value) < 5 * rare.error + 1e-3 * value
+        assert rare.error < 0.1 * value
+
+
+def test_small_blocks_of_memory_change_no_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, law, gamma, radius, steps, cut = CASES["triangle, two picks"]
+    value = exact(x, law, gamma, radius, steps, cut)[0]
+    monkeypatch.setattr(blocks, "BLOCK", 2000)
+    rare = exit_probability(x, law, gamma, radius, steps, runs=2000, seed=3)
+    assert abs(rare.value - value) < 5 * rare.error < 0.2 * value
+
+
+@pytest.mark.parametrize(
+    ("x", "beta", "radius", "steps"), [(TRIANGLE, 3.0, 0.4, 12), (np.repeat(TRIANGLE, 2, axis=0), 3.0, 0.45, 8)]
+)
+def test_frequencies_of_plain_chains(x: Array, beta: float, radius: float, steps: int) -> None:
+    """Level 1e-6: the error of the estimate is small beside that of the frequency."""
+    runs, law = 10000, SOFT(beta=beta)
+    early = int((exit_times(x, law, 0.2, radius, runs=runs, seed=4).times <= steps).sum())
+    rare = exit_probability(x, law, 0.2, radius, steps, runs=4000, seed=4)
+    assert 0.005 < rare.value < 0.5
+    deviation = math.hypot(rare.error, math.sqrt(rare.value * (1 - rare.value) / runs))
+    assert abs(early / runs - rare.value) < 4.9 * deviation
+
+
+def test_the_metastable_bounds_hold() -> None:
+    """P(T_2 < t) <= binom(t - 1, M) (n^2 e^{-beta c0/2})^M, and the sharper bound by stages; t = 100, M = 3."""
+    eps, gamma, beta, t, n = 0.15, 0.04, 12.0, 100, 3
+    D, c0, R = math.sqrt(3), 1.5, 1.0
+    M = math.ceil(eps / (gamma * D))
+    repaired = math.comb(t - 1, M) * (n**2 * math.exp(-beta * c0 / 2)) ** M
+    staged = math.comb(t - 1, M) * math.prod(
+        n * (n - 1) * math.exp(-beta * (c0 - 4 * R * j * gamma * D)) for j in range(M)
+    )
+    assert repaired == pytest.approx(2.1e-4, rel=0.05)
+    rare = exit_probability(TRIANGLE, SOFT(beta=beta), gamma, eps, t - 1, seed=0)
+    assert rare.interval[1] < staged < repaired
+    # The bound by stages is not idle: it is lost without its binomial.
+    assert rare.value > staged / math.comb(t - 1, M)
+
+
+def test_seeds_reproduce() -> None:
+    one, two, other = (exit_probability(TRIANGLE, SOFT(beta=9.0), 0.1, 0.3, 20, 100, seed) for seed in (5, 5, 6))
+    assert one.value == two.value != other.value
+    np.testing.assert_array_equal(one.stages, two.stages)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "steps": (lambda: exit_probability(TRIANGLE, SOFT(), 0.1, 0.1, 0), "steps is 0"),
+    "part of a step": (lambda: exit_probability(TRIANGLE, SOFT(), 0.1, 0.1, 2.5), "steps is 2.5"),  # type: ignore[arg-type]
+    "runs": (lambda: exit_probability(TRIANGLE, SOFT(), 0.1, 0.1, 5, runs=0), "runs is 0"),
+    "heads": (lambda: exit_probability(TRIANGLE, af.Heads([SOFT(), SOFT()]), 0.1, 0.1, 5), "heads"),
+    "radius": (lambda: exit_probability(TRIANGLE, SOFT(), 0.1, 1.8, 5), "no farther than 1.73"),
+    "no move": (lambda: exit_probability(TRIANGLE, af.Hardmax(), 0.1, 0.1, 5), "zero, or less than float64"),
+    "too few steps": (lambda: exit_probability(TRIANGLE, SOFT(), 0.1, 0.3, 1), "zero, or less than float64"),
+    "too rare": (lambda: exit_probability(PAIR, SOFT(beta=300.0), 0.1, 0.3, 5), "zero, or less than float64"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_refused(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(af.InputError, match=words) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
