@@ -41,7 +41,7 @@ def test_exits_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path:
     low, high = found.interval
     assert found.exact is not None
     assert lines[-1] == (
-        f"exit      median step {found.median}, 95 percent interval {low} to {high}; "
+        f"exit      median step {found.median} of 200, 95 percent interval {low} to {high}; "
         f"exactly geometric with median {found.exact.median}"
     )
     picture = tmp_path / "exits.png"
@@ -74,6 +74,8 @@ def test_leaps_have_a_name(capsys: pytest.CaptureFixture[str]) -> None:
         ("--runs 10", "add exits or phases"),
         ("--within 10", "add exits"),
         ("--phases 0.05", "phases were asked for without betas"),
+        ("--exits 0.1 --within 5 --betas [1,2,3]", "ask for one of them"),
+        ("--exits 0.1 --masses [3,1,1]", "leave out masses"),
         ("--exits 0.1 --merges 0.9", "merges and exits were asked at once"),
         ("--exits 0.1 --draw x.png", "draw has no picture"),
         ("--exits 9", "radius is 9"),

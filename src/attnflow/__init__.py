@@ -9,6 +9,7 @@
 
 from attnflow import claims, figures, geometry, measure, tokens, watch
 from attnflow.claims import check, search
+from attnflow.ensembles import Ensemble, ensemble
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
@@ -32,8 +33,8 @@ from attnflow.trajectory import Trajectory, load
 __version__ = "0.1.0"
 
 __all__ = [
-    "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps", "Law",
-    "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "Softmax",
-    "SphereFlow", "SphereLayers", "Trajectory",
-    "check", "claims", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
+    "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
+    "Law", "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
+    "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
+    "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
 ]  # fmt: skip

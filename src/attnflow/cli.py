@@ -17,7 +17,7 @@ Simulate tokens under a law of attention, from flags, from a TOML file, or from 
   attnflow simulate --cloud gaussian --n 200 --d 2 --law softmax --beta 9 --motion layers --gamma 0.1 --until 500
   attnflow simulate --tokens cloud.csv --law hardmax --motion layers --gamma "2 / (t + 2)" --until 100
   attnflow simulate run.toml --beta 20 --store run.zarr --plot run.png
-  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \
+  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \\
     --merges 0.999 --draw staircase.png
   attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
 
@@ -77,7 +77,7 @@ FLAGS = {
     "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
     "until": (None, "until", "number of steps, or time"),
     "seed": (None, "seed", "seed of everything random"),
-    "record": (None, "record", "record every k-th step, at a list of times, or 'geometric'"),
+    "record": (None, "record", "record every k-th step (jumps: move), at a list of times, or 'geometric'"),
     "masses": (None, "masses", "masses of the tokens, a list or a file"),
     "engine": (None, "engine", "auto, dense or fused"),
     "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
@@ -230,6 +230,8 @@ def _simulate(given: dict[str, Any]) -> int:
         if given[flag] is not None:
             settings.set(table, key, _value(given[flag]))
     arguments, asked, output = settings.arguments(), settings.asked, settings.output
+    if "draw" in output and not questions.drawable(asked):
+        raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")
     for picture in ("plot", "draw"):
         if picture in output:
             figures.destination(output[picture])
@@ -247,8 +249,7 @@ def _simulate(given: dict[str, Any]) -> int:
     if "plot" in output:
         figures.save(run.plot(), output["plot"])
     if "draw" in output:
-        if answers.picture is None:
-            raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")
+        assert answers.picture is not None
         figures.save(answers.picture(), output["draw"])
     end = measure.summary(run)
     rows = {

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array: TypeAlias = NDArray[np.float64]
-Scalar: TypeAlias = float | Callable[[float], float]
+Scalar: TypeAlias = float | Callable[[float], float] | NDArray[Any]
 Matrix: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
 
 MASS_RATIO = 1e140
@@ -195,19 +195,34 @@ def below(value: Any, count: int, what: str) -> int:
 
 def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:
     """Value at time t of a number or a function of time, checked against its bounds."""
-    return number(called(parameter, t, name), f"{name}({t:g})", **bounds) if callable(parameter) else float(parameter)
+    if callable(parameter):
+        return number(called(parameter, t, name), f"{name}({t:g})", **bounds)
+    return _one_number(parameter, name)
+
+
+def _one_number(parameter: Any, name: str) -> float:
+    if isinstance(parameter, np.ndarray):
+        raise InputError(f"{name} holds {len(parameter)} numbers, one for each system: give one, or use ensemble")
+    return float(parameter)
 
 
 def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> Array:
     """Values at several times of a number or a function of time."""
     if callable(parameter):
         return np.array([number_at(parameter, t, name, **bounds) for t in times])
-    return np.full(len(times), float(parameter))
+    return np.full(len(times), _one_number(parameter, name))
 
 
-def constant_number(parameter: Scalar, name: str, **bounds: float) -> Scalar:
-    """Check a parameter when it is a value; a function of time is checked whenever it is called."""
-    return parameter if callable(parameter) else number(parameter, name, **bounds)
+def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
+    """Check a parameter when it is a value, or an array of values for the systems of an ensemble.
+
+    A function of time is checked whenever it is called.
+    """
+    if callable(parameter):
+        return parameter
+    if isinstance(parameter, np.ndarray) and parameter.ndim == 1 and parameter.size:
+        return np.array([number(value, f"an entry of {name}", **bounds) for value in parameter.tolist()])
+    return number(parameter, name, **bounds)
 
 
 def location(path: Any, name: str) -> Path:

@@ -40,10 +40,17 @@ def check(asked: Mapping[str, Any]) -> None:
         if key not in QUESTIONS and not any(key in (*QUESTIONS[q][0], *QUESTIONS[q][1]) for q in questions):
             belongs = " or ".join(q for q, (needs, has) in QUESTIONS.items() if key in (*needs, *has))
             raise InputError(f"{key} was given without the question it belongs to: add {belongs}")
+    if "within" in asked and "betas" in asked:
+        raise InputError("exits were asked for within some steps and for several betas: ask for one of them")
     for name in questions:
         for key in QUESTIONS[name][0]:
             if key not in asked:
                 raise InputError(f"{name} were asked for without {key}: give {key}, as in [4, 8, 16]")
+
+
+def drawable(asked: Mapping[str, Any]) -> bool:
+    """Say whether the answer has a picture."""
+    return "merges" in asked or "phases" in asked or ("exits" in asked and "betas" in asked)
 
 
 def answers(run: Trajectory, asked: Mapping[str, Any], seed: int) -> Answers:
@@ -66,28 +73,24 @@ def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) ->
     assert run.law is not None
     if not isinstance(run.motion, Jumps):
         raise InputError(f"exits are those of the chain, but the motion is {run.motion!r}: use jumps")
+    if run.masses is not None:
+        raise InputError("exits are those of tokens of mass one: leave out masses, or repeat tokens")
     gamma = _step_size(run)
     if "within" in asked:
         rare = measure.exit_probability(x, run.law, gamma, radius, asked["within"], **options)
         low, high = rare.interval
         found.lines.append(f"{'exit':<10}by step {asked['within']:.6g} with probability {rare.value:.4g}")
-        found.lines.append(f"{'':<10}95 percent interval {low:.4g} to {high:.4g}, {len(rare.stages)} levels")
+        found.lines.append(f"{'':<10}95 percent interval {low:.4g} to {high:.4g}")
         return
     if "betas" in asked:
         rate = measure.exit_rate(x, asked["betas"], gamma, radius, B=_softmax(run).B, **options)
         rows = zip(rate.betas.tolist(), rate.exits, strict=True)
-        found.lines += [f"{'exit':<10}beta {beta:g}: {_said(exits)}" for beta, exits in rows]
+        found.lines += [f"{'exit':<10}beta {beta:g}: {exits}" for beta, exits in rows]
         gap = "unknown" if rate.gap is None else f"{rate.gap:.6g}"
         found.lines.append(f"{'rate':<10}{rate.slope:.6g} +- {rate.error:.2g}, by theory {gap}")
         found.picture = lambda: figures.exits(rate)
         return
-    found.lines.append(f"{'exit':<10}{_said(measure.exit_times(x, run.law, gamma, radius, **options))}")
-
-
-def _said(exits: measure.ExitTimes) -> str:
-    low, high = exits.interval
-    exact = "" if exits.exact is None else f"; exactly geometric with median {exits.exact.median:.6g}"
-    return f"median step {exits.median:.6g}, 95 percent interval {low:.6g} to {high:.6g}{exact}"
+    found.lines.append(f"{'exit':<10}{measure.exit_times(x, run.law, gamma, radius, **options)}")
 
 
 def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:

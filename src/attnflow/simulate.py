@@ -43,8 +43,8 @@ def simulate(
     law
         Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
     motion
-        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps, `Jumps` in random
-        steps; `Flow`, `RescaledFlow`, `SphereFlow`, `HardmaxFlow` in continuous time.
+        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps, `Leaps` over many of
+        them, `Jumps` in random steps; `Flow`, `RescaledFlow`, `SphereFlow`, `HardmaxFlow` in continuous time.
     until
         A whole number of steps, or a time.
     masses : (n,), optional
@@ -52,9 +52,9 @@ def simulate(
     seed
         For motions that draw random numbers. Without one they draw a seed too: it is `run.seed`.
     record
-        k for every k-th step, a list of times, or `watch.Geometric`. By default every step (flows: accepted step;
-        chains: move); each time the recording has grown by 1 GiB the stride doubles. First and last state are always
-        kept.
+        k for every k-th step (flows: accepted step; chains: move; leaps: leap or step), a list of times, or
+        `watch.Geometric`. By default every one; each time the recording has grown by 1 GiB the stride doubles. First
+        and last state are always kept.
     watch
         Watchers: `watch.Progress`, `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
     store

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnflow.engines import CHOICES, ENGINES, choose
+from attnflow.engines import ENGINES, choose
 from attnflow.engines.dense import softmax as reference
 
 Array = NDArray[np.float64]
@@ -24,7 +24,7 @@ def sums(engine: str) -> Any:
     return importlib.import_module(f"attnflow.engines.{engine}")
 
 
-@pytest.fixture(params=[name for name in CHOICES if name != "auto"])
+@pytest.fixture(params=[*ENGINES, "vertices"])
 def tops(request: pytest.FixtureRequest) -> Any:
     """Each engine that averages over top scores: all of them."""
     return importlib.import_module(f"attnflow.engines.{request.param}")

@@ -71,10 +71,10 @@ def test_phases_show_what_happened_where_it_did() -> None:
     found = af.measure.phases(np.vstack([triangle, 0.65 * triangle]), [4, 8, 12], gamma=0.1, runs=10)
     left, right = figures.phases(found).axes
     shown = labelled(left)
-    residence = next(handle for name, handle in shown.items() if "T_2" in name)[0]
-    there = [t is not None for t in found.layers.residence]
-    np.testing.assert_allclose(residence.get_xdata(), found.betas[there])
-    np.testing.assert_allclose(residence.get_ydata(), [float(t) for t in found.layers.residence if t is not None])
+    departure = next(handle for name, handle in shown.items() if "T_2" in name)[0]
+    there = [t is not None for t in found.layers.departure]
+    np.testing.assert_allclose(departure.get_xdata(), found.betas[there])
+    np.testing.assert_allclose(departure.get_ydata(), [float(t) for t in found.layers.departure if t is not None])
     assert left.get_yscale() == right.get_yscale() == "log"
     collapse = next(handle for name, handle in labelled(right).items() if "collapses" in name)[0]
     np.testing.assert_allclose(collapse.get_ydata(), [float(t) for t in found.chain.collapse])

@@ -120,7 +120,7 @@ def test_a_regular_polygon_never_merges() -> None:
     run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=2.0), af.SphereFlow(), until=3.0)
     merges = af.measure.merge_times(run)
     assert len(merges) == 0
-    assert repr(merges) == "<no merges>"
+    assert repr(merges[:1]) == "<no merges>"
 
 
 def test_masses_are_sizes() -> None:
@@ -180,6 +180,44 @@ def test_a_merge_of_a_and_b_adds_2ab() -> None:
     assert stairs.half_heights[0][0] < stairs.merges[0].time < stairs.half_heights[1][0] < stairs.merges[1].time
 
 
+def test_masses_make_the_heights() -> None:
+    run = af.simulate(on_circle(0.0, 1.8), af.Softmax(beta=16.0), af.SphereFlow(), until=1e14, masses=[3.0, 5.0])
+    stairs = af.measure.staircase(run)
+    np.testing.assert_allclose(stairs.heights, [(9 + 25) / 64, 1.0])
+    np.testing.assert_allclose([p.height for p in stairs.plateaux], stairs.heights, atol=1e-4)
+
+
+def test_half_way_is_meant_in_log_time() -> None:
+    """Late on its plateau the energy has begun to climb: half way in log time it has not."""
+    run = af.simulate(on_circle(0.0, 1.2), af.Softmax(beta=12.0), af.SphereFlow(), until=1e9)
+    (merge,) = af.measure.merge_times(run)
+    first = af.measure.staircase(run).plateaux[0]
+    x = run.at(np.sqrt(merge.time))
+    assert first.height == pytest.approx((1 + np.exp(12.0 * (x[0] @ x[1] - 1))) / 2, abs=1e-9)
+    late = run.at(merge.time / 2)
+    assert abs(first.height - (1 + np.exp(12.0 * (late[0] @ late[1] - 1))) / 2) > 1e-4
+
+
+def test_layers_have_a_staircase_too() -> None:
+    run = af.simulate(on_circle(0.0, 1.2), af.Softmax(beta=8.0), af.SphereLayers(dt=0.1), until=20_000)
+    stairs = af.measure.staircase(run)
+    assert [p.predicted for p in stairs.plateaux] == [0.5, 1.0]
+    assert stairs.plateaux[1].height == pytest.approx(1.0)
+
+
+def test_no_error_is_smaller_than_the_tolerance() -> None:
+    run = af.simulate(on_circle(0.0, 0.5), af.Softmax(beta=1.0), af.SphereFlow(rtol=1e-3), until=20.0)
+    (merge,) = af.measure.merge_times(run)
+    assert merge.error >= 1e-3 * merge.time
+
+
+def test_where_rounding_decides_the_error_says_so() -> None:
+    """A triangle rests for ever; rounding makes it merge, at times that mean nothing."""
+    run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=4.0), af.SphereFlow(), until=1e10)
+    merges = af.measure.merge_times(run)
+    assert (merges.error > 0.3 * merges.time).all()
+
+
 def test_usa_climbs_in_its_own_clock() -> None:
     x = on_circle(0.0, 1.3, 2.9)
     run = af.simulate(x, af.Softmax(beta=12.0), af.SphereFlow(normalized=False), until=1e4)
@@ -194,7 +232,12 @@ def test_bad_questions_get_a_sentence(tmp_path: Path) -> None:
     flat = af.simulate(x, af.Softmax(), af.Flow(), until=1.0)
     with pytest.raises(af.InputError, match="expected one on the sphere"):
         af.measure.merge_times(flat)
-    with pytest.raises(af.InputError, match="threshold is 1"):
+    fast = af.simulate(x, af.Softmax(beta=800.0), af.SphereFlow(normalized=False), until=1.0)
+    with pytest.raises(af.InputError, match="this run has but its first state"):
+        af.measure.merge_times(fast)
+    with pytest.raises(af.InputError, match="leave V out"):
+        af.measure.staircase(af.simulate(x, af.Softmax(), af.SphereFlow(V=-np.eye(2)), until=1.0))
+    with pytest.raises(af.InputError, match="threshold is 1, expected an inner product below 1"):
         af.measure.merge_times(sphere, threshold=1.0)
     with pytest.raises(af.InputError, match="expected what simulate returned"):
         af.measure.merge_times(x)  # type: ignore[arg-type]

@@ -120,7 +120,7 @@ def test_published_arrivals(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = phases(x, [4.0, 8.0, 16.0, 32.0, 64.0, 128.0], 0.1, tol=0.05 / af.measure.diameter(x), runs=6)
     assert found.layers.arrival.tolist() == [None, None, 31, 20, 19, 19]
     assert found.radius == pytest.approx(0.05)
-    assert found.layers.residence.tolist()[:2] == [None, None]
+    assert found.layers.departure.tolist()[:2] == [None, None]
 
 
 @pytest.mark.usefixtures("few_moves")
@@ -133,8 +133,8 @@ def test_residence_is_the_drift_integral(beta: float, gamma: float, tol: float) 
         return math.exp(2 * beta * (a * a - 1)) / (2 * gamma * a)
 
     expected = integrate.quad(steps, 1 - 2 * tol, 1.0, epsrel=1e-12)[0]
-    assert math.log(found.layers.residence[0]) == pytest.approx(2 * beta + math.log(expected), abs=1e-7)
-    assert found.layers.follows[0] == found.layers.residence[0]
+    assert math.log(found.layers.departure[0]) == pytest.approx(2 * beta + math.log(expected), abs=1e-7)
+    assert found.layers.parting[0] == found.layers.departure[0]
     assert found.layers.arrival[0] == 0
     whole = integrate.quad(steps, tol, 1.0, epsrel=1e-12, points=[0.9, 0.99])[0]
     assert math.log(found.layers.collapse[0]) == pytest.approx(2 * beta + math.log(whole), abs=1e-7)
@@ -153,8 +153,8 @@ def test_residence_at_the_vertices_is_geometric(k: int, beta: float) -> None:
     sample = _chain(x, beta, gamma, goal, runs, np.random.default_rng(5))
     S = math.fsum(math.exp(-beta * (1 - math.cos(2 * math.pi * j / k))) for j in range(1, k))
     log_stay = -k * math.log1p(S)
-    assert all(events.arrival == 0 and events.follows == events.residence for events in sample)
-    times = [t for events in sample if isinstance(t := events.residence, int)]
+    assert all(events.arrival == 0 and events.parting == events.departure for events in sample)
+    times = [t for events in sample if isinstance(t := events.departure, int)]
     assert len(times) == runs
     if beta > 10:
         assert stats.kstest([-log_stay * t for t in times], "expon").pvalue > LEVEL
@@ -210,7 +210,7 @@ def test_a_chain_at_rest_strays_as_well() -> None:
     x, beta, runs = np.array([[1.0], [0.5]]), 0.5, 400
     P = af.Softmax(beta=beta).weights(x)
     sample = _chain(x, beta, 0.1, goal_of(x, 0.1, 0.04), runs, np.random.default_rng(3))
-    strayed = sum(events.follows == 1 for events in sample)
+    strayed = sum(events.parting == 1 for events in sample)
     assert stats.binomtest(strayed, runs, 1 - P[0, 0] * P[1, 0]).pvalue > LEVEL
 
 
@@ -250,7 +250,7 @@ def test_the_interval_holds_the_exact_median() -> None:
     goal, (median, low, high), missed = goal_of(x, gamma, 0.1), median_ranks(30), 0
     for seed in range(100):
         sample = _chain(x, beta, gamma, goal, 30, np.random.default_rng(seed))
-        m, a, b = (_ranked(sample, "residence", rank) for rank in (median, low, high))
+        m, a, b = (_ranked(sample, "departure", rank) for rank in (median, low, high))
         assert m is not None
         assert a is not None
         assert b is not None
@@ -263,7 +263,7 @@ def test_unfinished_chains_hide_what_they_may_still_do() -> None:
     runs = [_Events(arrival=5), _Events(arrival=9), _Events(last=7), _Events(arrival=3, last=2)]
     assert [_ranked(runs, "arrival", k) for k in (1, 2, 3, 4)] == [3, 5, None, None]
     assert _ranked(runs, "collapse", 1) is None
-    assert [_ranked([_Events(follows=4), _Events()], "follows", k) for k in (1, 2)] == [4, None]
+    assert [_ranked([_Events(parting=4), _Events()], "parting", k) for k in (1, 2)] == [4, None]
 
 
 def test_a_cap_on_moves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +271,8 @@ def test_a_cap_on_moves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     found = phases(af.tokens.polygon(3), [20.0], 0.1, runs=8)
     assert found.unfinished.tolist() == [8]
     assert found.chain.collapse.tolist() == [None]
-    assert found.chain.residence[0] > 10**9
-    assert "8 of 8 chains were not followed beyond 40 moves" in str(found)
+    assert found.chain.departure[0] > 10**9
+    assert "8 of 8 chains moved too often to be followed to the end" in str(found)
 
 
 # The whole
@@ -293,7 +293,7 @@ def test_one_limit_has_no_gap() -> None:
     found = phases([[3.0], [1.0], [2.0]], [2.0, 4.0], 0.3, runs=6)
     assert found.gap is None
     assert (found.limits == 3).all()
-    assert found.layers.residence.tolist() == [None, None]
+    assert found.layers.departure.tolist() == [None, None]
     assert found.layers.collapse[1] is not None
 
 
@@ -301,7 +301,7 @@ def test_a_seed_gives_the_same_phases_and_a_table() -> None:
     found, again, other = (phases(INNER, [3.0, 5.0], 0.3, runs=20, seed=seed) for seed in (1, 1, 2))
     assert str(found) == str(again) != str(other)
     lines = str(found).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 7
     assert lines[1].split()[1:5] == ["|", *EVENTS[:3]]
     assert [line.split()[0] for line in lines[2:4]] == ["3", "5"]
     assert lines[2].split()[2:6] == ["-" if t is None else str(t) for t in at(found, "layers", 0)]
@@ -329,3 +329,15 @@ def test_bad_input_is_refused(name: str) -> None:
     with pytest.raises(af.InputError, match=words) as refusal:
         call()
     assert "\n" not in str(refusal.value)
+
+
+def test_what_happens_after_the_collapse_is_seen() -> None:
+    """Tokens on a half-line come together before they arrive at their common limit, and stay."""
+    x = np.array([[1.0], [2.0], [3.0]])
+    found = phases(x, [5.0, 10.0], 0.1, runs=6)
+    for k, beta in enumerate((5.0, 10.0)):
+        run = af.simulate(x, af.Softmax(beta=beta), af.Layers(gamma=0.1), until=3000)
+        home = np.abs(run.tokens - 3.0).max(axis=(1, 2)) <= found.radius
+        assert found.layers.arrival[k] == int(home.argmax())
+        assert found.layers.departure[k] is None
+        assert home[-1]

@@ -23,14 +23,18 @@ from attnflow.inputs import InputError, one_of
 # Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
 LARGEST_GAIN = 1e300
 
-# These compute every sum; vertices the averages over top scores alone.
+# These compute every sum to rounding; the next softmax sums alone, to 1e-10, in a time proportional to n; vertices the
+# averages over top scores alone. "precise" is the automatic choice among those that are exact to rounding.
 ENGINES = ("dense", "fused")
-CHOICES = ("auto", *ENGINES, "vertices")
+SOFTMAX = ("fast", "separable", "pruned")
+CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
 # Beyond this dimension matrix products outrun the fused softmax, as long as the n-by-n array stays small.
 WIDE = 32
 SMALL_PAIRS = 1 << 24
 # From so many pairs on, in up to three dimensions, it pays to look for the vertices first.
 VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
+# From so many pairs on, in up to three dimensions, it pays to think before summing.
+FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
@@ -39,11 +43,16 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     The kinds are "softmax"; "top" and "near", averages over the top scores and over those nearly so; and "ball".
 
     >>> choose("auto", "softmax", 10_000, 10_000, 2), choose("auto", "softmax", 500, 500, 64)
-    ('fused', 'dense')
+    ('fast', 'dense')
+    >>> choose("precise", "softmax", 10_000, 10_000, 2)
+    'fused'
     >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
     ('vertices', 'fused')
     """
-    if one_of(name, CHOICES, "engine") != "auto":
+    if one_of(name, CHOICES, "engine") not in ("auto", "precise"):
+        if name in SOFTMAX and (kind != "softmax" or (name == "separable" and d > SEPARABLE_DIMENSION)):
+            where = f" in up to {SEPARABLE_DIMENSION} dimensions" if name == "separable" else ""
+            raise InputError(f"engine {name!r} serves Softmax{where} alone: choose 'auto', 'dense' or 'fused'")
         if name == "vertices" and (kind != "top" or d > VERTICES_DIMENSION):
             raise InputError(
                 f"engine 'vertices' serves Hardmax in up to {VERTICES_DIMENSION} dimensions alone: "
@@ -52,6 +61,8 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
         return name
     if kind == "top" and d <= VERTICES_DIMENSION and queries * sources >= VERTICES_PAIRS:
         return "vertices"
+    if name == "auto" and kind == "softmax" and d <= SEPARABLE_DIMENSION and queries * sources >= FAST_PAIRS:
+        return "fast"
     return "dense" if kind == "softmax" and d > WIDE and queries * sources <= SMALL_PAIRS else "fused"
 
 

@@ -71,6 +71,18 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     return np.ascontiguousarray(mean[:, :m].T), log_total
 
 
+def softmax_many(
+    queries: Array, keys: Array, values: Array, log_masses: Array | None, gains: Array
+) -> tuple[Array, Array]:
+    """Return what `softmax` does for many systems (b, n, d) at once, each with a gain of its own (b,)."""
+    b, n, _ = keys.shape
+    scaled, largest = _log2_masses(log_masses, -(-n // WIDTH) * WIDTH)
+    mean, total, top = np.empty((b, n, values.shape[2])), np.empty((b, n)), np.empty((b, n))
+    kernels.softmax_many(queries, keys, values, scaled, gains, mean, total, top)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return mean, gains[:, None] * top + np.log(total) + largest
+
+
 def softmax_layers(x: Array, forms: Array, gains: Array, gammas: Array, log_masses: Array | None) -> Array:
     """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i, x_j>.
 

@@ -143,6 +143,22 @@ def softmax_parallel(queries, keys, values, n, log2_masses, gain, within, mean, 
 
 
 @compiled
+def softmax_many(queries, keys, values, log2_masses, gains, mean, total, top):
+    """Fill mean (b, n, c), total and top (b, n) for b small systems (b, n, d), each with a gain of its own."""
+    b, n, d = keys.shape
+    padded = len(log2_masses)
+    q, k, v = np.zeros((d, padded)), np.zeros((d, padded)), np.zeros((values.shape[2], padded))
+    average, sums, highest = np.empty((values.shape[2], padded)), np.empty(padded), np.empty(padded)
+    scratch = np.empty(WIDTH * TILE)
+    for s in range(b):
+        q[:, :n], k[:, :n], v[:, :n] = queries[s].T, keys[s].T, values[s].T
+        within = exponent_bound(q, k, gains[s], scratch) <= UNSHIFTED
+        softmax_rows(q, k, v, n, log2_masses, gains[s], within, (0, padded), average, sums, highest, scratch)
+        mean[s] = average[:, :n].T
+        total[s], top[s] = sums[:n], highest[:n]
+
+
+@compiled
 def softmax_layers(x, forms, gains, gammas, log2_masses, states):
     steps, n, d = states.shape
     padded = x.shape[1]

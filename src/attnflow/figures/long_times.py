@@ -22,9 +22,9 @@ PREDICTED: dict[str, Any] = {"color": INK, "ls": (0, (4, 3)), "lw": 0.9}
 # Events that often coincide have marks that fit into each other.
 MARKERS, SIZES = ("o", "s", "D", "^"), (8.0, 4.0, 4.0, 3.0)
 MEANING = {
-    "follows": "leaves the hardmax trajectory",
+    "parting": "leaves the hardmax trajectory",
     "arrival": "arrives at its limits, $T_1$",
-    "residence": "leaves its limits, $T_2$",
+    "departure": "leaves its limits, $T_2$",
     "collapse": "collapses to a point",
 }
 
@@ -55,21 +55,21 @@ def staircase(stairs: Staircase) -> Figure:
             if plateau.end > first:
                 ax.hlines(plateau.predicted, max(plateau.start, first), plateau.end, zorder=4, **PREDICTED)
         named = first
-        for merge in stairs.merges:
-            _mark(ax, merge, stairs, named=merge.time > APART * named)
+        for merge, height in zip(stairs.merges, stairs.heights[1:].tolist(), strict=True):
+            _mark(ax, merge, height, named=merge.time > APART * named)
             named = max(named, merge.time)
         ax.plot([], [], **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")
-        ax.plot([], [], color=PALETTE[1], marker="o", ms=4, ls="", label="merge")
+        if len(stairs.merges):
+            ax.plot([], [], color=PALETTE[1], marker="o", ms=4, ls="", label="merge")
         _log_axis(ax, "x")
         ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="time $t$")
         ax.set_ylabel(r"$n^{-2}\sum_{ij} e^{\beta(\langle x_i,x_j\rangle-1)}$")
-        ax.legend(loc="upper left", ncols=1, borderaxespad=0.2)
+        ax.legend(loc="upper left" if len(stairs.merges) else "lower left", borderaxespad=0.2)
     return figure
 
 
-def _mark(ax: Any, merge: Merge, stairs: Staircase, named: bool) -> None:
-    """Mark a merge on the curve; its error bar is drawn to scale, and written, since the eye often cannot see it."""
-    height = float(np.interp(merge.time, stairs.times, stairs.energy))
+def _mark(ax: Any, merge: Merge, height: float, named: bool) -> None:
+    """Mark a merge at its height; its error bar is drawn to scale, and written, since the eye often cannot see it."""
     error = min(merge.error, merge.time * (1 - 1e-9))
     ax.errorbar(merge.time, height, xerr=error, color=PALETTE[1], marker="o", ms=4, capsize=2.5, zorder=4)
     if not named:
@@ -128,16 +128,28 @@ def exits(rate: ExitRate) -> Figure:
         )  # fmt: skip
         _log_axis(ax, "y")
         ax.set(xlabel=r"$\beta$", ylabel="first exit, steps")
-        ax.set_title(f"slope {rate.slope:.4f} $\\pm$ {rate.error:.1g}", color=QUIET, fontsize=11)
-        ax.legend(loc="upper left")
+        ax.set_title(f"slope {_measured(rate.slope, rate.error)}", color=QUIET, fontsize=11)
+        ax.legend(loc="best")
     return figure
+
+
+def _measured(value: float, error: float) -> str:
+    """Return a value with its error, both to the first digit of the error.
+
+    >>> _measured(1.50514, 0.0021), _measured(-1e-9, 0.2), _measured(0.91, 5e7)
+    ('1.505 $\\\\pm$ 0.002', '0.0 $\\\\pm$ 0.2', '1 $\\\\pm$ 5e+07')
+    """
+    if error == 0:
+        return f"{value:.6g}"
+    places = max(0, -math.floor(math.log10(error)))
+    return f"{round(value, places) + 0.0:.{places}f} $\\pm$ {error:.1g}"
 
 
 def phases(found: Phases) -> Figure:
     """Draw when tokens leave the hardmax trajectory, arrive, leave again and collapse, against beta, in two panels.
 
     Left the layers (SA_beta), right the medians of the chain (SA_P) with their confidence intervals. What never happens
-    at some beta is not drawn there.
+    at some beta is not drawn there; step 0 is drawn at 1.
 
     >>> import attnflow as af
     >>> figure = phases(af.measure.phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20))
@@ -186,10 +198,10 @@ def _course(ax: Any, course: Course, low: Course | None = None, high: Course | N
 
 
 def _guide(ax: Any, course: Course, gap: float | None) -> None:
-    """Draw the slope of theory through the last residence."""
-    steps = _floats(course.residence)
+    """Draw the slope of theory through the last departure."""
+    steps = _floats(course.departure)
     there = np.flatnonzero(np.isfinite(steps))
-    if gap is None or not len(there):
+    if gap is None or len(there) < 2:
         return
     last, beta = there[-1], course.betas[there]
     guide = np.exp(np.log(steps[last]) + gap * (beta - course.betas[last]))
@@ -206,6 +218,8 @@ def _log_axis(ax: Any, which: str) -> None:
 
     getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
-    axis.set_major_locator(LogLocator(numticks=9))
+    low, high = axis.get_view_interval()
+    # On less than two decades an axis has room for more numbers, and needs them.
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0), numticks=9))
     axis.set_major_formatter(figure_of)
     axis.set_minor_formatter(NullFormatter())

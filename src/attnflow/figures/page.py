@@ -96,7 +96,7 @@ def _energy(run: Trajectory, x: Array, t: float) -> float:
     if not isinstance(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
         raise InputError("defined for softmax with a constant $\\beta\\neq0$")
     _at_most(PAIRS, x, "energies")
-    return measure.energy(heard(run, x, t), law.beta, law.B, run.masses)
+    return measure.energy(heard(run, x, t), float(law.beta), law.B, run.masses)
 
 
 MEASURED = (
@@ -137,7 +137,9 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
         return
     if what.scale == "log":
         values[values == 0] = np.nan
-    ax.plot(times, values, color=PALETTE[0], marker="o", ms=2.6)
+    # A chain rests between its moves.
+    style = "steps-post" if getattr(run.motion, "random", False) else "default"
+    ax.plot(times, values, color=PALETTE[0], marker="o", ms=2.6, drawstyle=style)
     clock.axis(ax)
     _scale(ax, values, what.scale)
 

@@ -137,6 +137,17 @@ def _finite(result: Array, tokens: Array) -> Array:
     )
 
 
+def varies(part: object) -> bool:
+    """Say whether a parameter of a law or of a motion on the sphere, or of a law that it wraps, is a function of time.
+
+    >>> import attnflow as af
+    >>> varies(af.Softmax(beta=2.0)), varies(af.SphereFlow(V=lambda t: [[t]]))
+    (False, True)
+    """
+    values = [value for held in vars(part).values() for value in (held if isinstance(held, tuple) else (held,))]
+    return any(callable(value) or (isinstance(value, Law) and varies(value)) for value in values)
+
+
 @dataclass(frozen=True)
 class Hearing:
     """A law with the masses of the tokens, the engine and the seed of a run: what a motion listens through."""

@@ -23,8 +23,9 @@ from attnflow.inputs import (
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 
-# Up to this many tokens all differences of two fit in the cache.
-FEW = 32
+# Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
+# this part of the cloud's size or less.
+FEW, SOME, FAINT = 32, 2048, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +99,24 @@ class Softmax(Law):
         )
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
-        """Return sum_j P_ij (x_j - x_i); of few tokens, or if dense, to full relative accuracy, be it e^{-100}.
+        """Return sum_j P_ij (x_j - x_i), to full relative accuracy where it is tiny, be it e^{-100}: up to 2048 tokens.
 
         A barycentre minus the token would lose what is below a rounding error of the token.
         """
-        n, d = x.shape
-        if engine != "dense" and (n > FEW or engine != "auto"):
-            return super().pull(x, t, masses=masses, engine=engine)
+        n = len(x)
+        if engine == "dense" or (n <= FEW and engine == "auto"):
+            return self._accurate_pull(x, x, t, masses)
+        heard = super().pull(x, t, masses=masses, engine=engine)
+        faint = np.abs(heard.mean).max(axis=1) < FAINT * np.abs(x).max()
+        if n <= SOME and faint.any():
+            heard.mean[faint] = self._accurate_pull(x[faint], x, t, masses).mean
+        return heard
+
+    def _accurate_pull(self, x: Array, sources: Array, t: float, masses: Array | None) -> Heard:
+        n, d = sources.shape
         matrix, gain = self.form(t, d)
         queries, log_masses = x if matrix is None else x @ matrix.T, _log(masses)
-        blocks = [dense.pull(queries[rows], x[rows], x, log_masses, gain) for rows in row_blocks(n, n * d)]
+        blocks = [dense.pull(queries[rows], x[rows], sources, log_masses, gain) for rows in row_blocks(len(x), n * d)]
         return Heard(*blocks[0]) if len(blocks) == 1 else Heard(*map(np.concatenate, zip(*blocks, strict=True)))
 
     def layers(

@@ -22,6 +22,8 @@ LEVEL = 0.95
 MOST_MOVES = 20_000
 # Where float64 ends: no exit is waited for beyond.
 HORIZON = 10**308
+# Chains look at no more than so many coordinates of pairs.
+WORK = 10**9
 # Costs of picks that differ by less, relative to the largest score, are tied.
 TIED = 1e-9
 # The chain at zero temperature is followed through at most this many configurations, and fewer of many tokens.
@@ -88,6 +90,11 @@ class ExitTimes:
     exact: GeometricLaw | None
     gap: float | None
 
+    def __str__(self) -> str:
+        low, high = self.interval
+        known = "" if self.exact is None else f"; exactly geometric with median {self.exact.median:.6g}"
+        return f"median step {self.median:.6g} of {len(self.times)}, 95 percent interval {low:.6g} to {high:.6g}{known}"
+
     @property
     def median(self) -> int:
         """The first time by which at least half of the chains had left."""
@@ -132,8 +139,9 @@ def exit_times(
     P_ij. The move from x^s to x^{s+1} is seen at step s + 1. With ``token=i`` only token i moves, and the others are
     held.
 
-    A chain goes from one move to the next, however long it waits, but not through more than 20000 moves: where groups
-    of tokens contract again and again before some token leaves, ask for `exit_probability`.
+    A chain goes from one move to the next, however long it waits, but not through more than 20000 moves (fewer if there
+    are many tokens and runs): where groups of tokens contract again and again before some token leaves, ask for
+    `exit_probability`.
 
     At low temperature the exit needs a time of the order of e^{gap beta}. A pick (i, j) costs
     c_ij = max_k <B x_i, x_k> - <B x_i, x_j>, and as beta grows the chain follows the cheapest picks that move a token,
@@ -193,15 +201,16 @@ def _exit_times(start: Array, rule: Rule, radius: float, runs: int, rng: np.rand
     if first.hazard[0] == 0:
         raise InputError(
             "no token ever moves: none picks a source elsewhere with a probability that float64 can hold; "
-            "give other tokens, or a higher temperature"
+            "give other tokens, or softmax with a smaller beta"
         )
     sizes = [len(range(runs)[rows]) for rows in row_blocks(runs, start.size * len(start))]
-    times = np.concatenate([race(first, m, HORIZON, rng, _Leaving(start, radius))[0] for m in sizes])
+    most = most_moves(MOST_MOVES, runs, start)
+    times = np.concatenate([race(first, m, HORIZON, rng, _Leaving(start, radius, most))[0] for m in sizes])
     never = int((times == HORIZON).sum())
     if never:
         raise InputError(
             f"{never} of {runs} chains never leave: they come to rest within the radius {radius:g}, or wait for more "
-            "than 1e308 steps; give a smaller radius, or a higher temperature"
+            "than 1e308 steps; give a smaller radius, or softmax with a smaller beta"
         )
     picks = rule.weights(start[None]) * rule.effective(start[None])
     certain = leads_beyond(rule, start[None], start, radius) | (picks == 0)
@@ -212,19 +221,29 @@ def _exit_times(start: Array, rule: Rule, radius: float, runs: int, rng: np.rand
     )
 
 
+def most_moves(limit: int, runs: int, x: Array) -> int:
+    """Return how many moves chains from x are followed: the limit, or fewer where that would take minutes.
+
+    >>> most_moves(20_000, 1000, np.zeros((3, 2))), most_moves(20_000, 1000, np.zeros((100, 2)))
+    (20000, 50)
+    """
+    n, d = x.shape
+    return int(min(max(WORK // (runs * n * n * d), 50), limit))
+
+
 class _Leaving:
     """Say which chains have left; complain of chains that move too often."""
 
-    def __init__(self, start: Array, radius: float) -> None:
-        self.start, self.radius, self.moves = start, radius, 0
+    def __init__(self, start: Array, radius: float, most: int) -> None:
+        self.start, self.radius, self.most, self.moves = start, radius, most, 0
 
     def __call__(self, x: Array, t: NDArray[Any]) -> Flags:
         over = np.asarray((displacements(x, self.start) > self.radius).any(axis=1))
         self.moves += 1
-        if self.moves == MOST_MOVES and not over.all():
+        if self.moves == self.most and not over.all():
             raise InputError(
-                f"{int((~over).sum())} chains have moved {MOST_MOVES} times without an exit: ask for a smaller radius, "
-                "or for the chance of an exit within some steps, by exit_probability"
+                f"{int((~over).sum())} chains have moved {self.most} times without an exit: ask for a smaller radius, "
+                "fewer runs, or the chance of an exit within some steps, by exit_probability"
             )
         return over
 

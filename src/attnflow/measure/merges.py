@@ -37,6 +37,9 @@ class Merge:
 class Merges(OverTime[Merge]):
     """All merges of a run, in the order of time; an attribute is that of all merges, stacked."""
 
+    def __getitem__(self, k: Any) -> Any:
+        return Merges(self._results[k]) if isinstance(k, slice) else self._results[k]
+
     def __repr__(self) -> str:
         lines = [f"t = {m.time:.10g} +- {m.error:.2g}: {m.sizes[0]:g} + {m.sizes[1]:g}, {m.left} left" for m in self]
         return "\n".join(lines) or "<no merges>"
@@ -49,11 +52,14 @@ def merge_times(run: Trajectory, threshold: float = 0.999) -> Merges:
     masses of the two that merge, and `left` the number of clusters afterwards. What is joined at the start has not
     merged.
 
-    The run is repeated with the tolerance it had, and with a tenth and a hundredth of it (or ten and a hundred times
-    it, where the solver can do no better), which also is the distance at which tokens that have met become one mass.
-    Each merge is located on the solver's dense output. The error is twice the largest change of its time, and at least
-    rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all three. Of motions in
-    layers the times are steps, as recorded, and the error is how much earlier it may have been.
+    The run is repeated three times, and each merge located on the solver's dense output: with the tolerance it had;
+    with a tenth of it, from a start moved by one tolerance, which tells how much the time depends on what is not known;
+    and with a hundredth of it. (Where the solver can do no better it is ten and a hundred times.) The distance at which
+    tokens that have met become one mass changes likewise. The error is twice the largest change of the time, and at
+    least rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all three. An error as
+    large as a tenth of its time says that rounding decides: a symmetric configuration would not merge at all.
+
+    Of motions in layers the times are steps, as recorded, and the error is how much earlier it may have been.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
@@ -95,6 +101,7 @@ class Plateau:
 class Staircase:
     """The energy of a run in log time: `times` and `energy` (T,), `merges`, `plateaux` between them, `half_heights`.
 
+    `heights` are those predicted, before the first merge and after each.
     Entry k of `half_heights` is when the energy first is half way between the predicted heights before and after merge
     k, as (time, error).
     """
@@ -104,6 +111,7 @@ class Staircase:
     merges: Merges
     plateaux: list[Plateau]
     half_heights: list[tuple[float, float]]
+    heights: Array
 
 
 def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
@@ -122,6 +130,13 @@ def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
     ----------
     Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
     """
+    if getattr(run.motion, "V", None) is not None:
+        raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
+    return climbed(run, threshold)
+
+
+def climbed(run: Trajectory, threshold: float) -> Staircase:
+    """Return the staircase, whatever moved the tokens."""
     merges, share = merge_times(run, threshold), shares(run.masses, run.tokens.shape[1])
     law, beta = _softmax(run)
     total = float(each_mass(run.masses, len(share)).sum())
@@ -138,8 +153,9 @@ def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
     repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
     when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
     unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-beta))
+    whole = run.motion is not None and run.motion.discrete
     plateaux = [
-        Plateau(a, b, F(run.at(np.sqrt(max(a, min(unit, b)) * b))), height)
+        Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
         for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
         if b > a
     ]
@@ -149,21 +165,28 @@ def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
         merges,
         plateaux,
         list(zip(repeated[0], _errors(run, repeated), strict=True)),
+        heights,
     )
+
+
+def _half_way(a: float, b: float, whole: bool) -> float:
+    """Return the middle in log time, a whole number of steps if so."""
+    middle = float(np.sqrt(a * b))
+    return int(middle) if whole else middle
 
 
 def _softmax(run: Trajectory) -> tuple[Softmax, float]:
     law = run.law
     if not isinstance(law, Softmax) or law.B is not None or callable(law.beta):
-        raise InputError(
-            f"the law is {law!r}, but the staircase is that of Softmax(beta) with constant beta, without B"
-        )
+        raise InputError("this run has no staircase, which needs Softmax with a constant beta and without B: use that")
     return law, float(law.beta)
 
 
 def _on_sphere(run: Any) -> None:
     if not isinstance(run, Trajectory):
         raise InputError(f"run is of type {type(run).__name__}, expected what simulate returned")
+    if len(run) < 2:
+        raise InputError(f"this run has but its first state ({run.stopped}): give one that moves")
     if run.law is None or run.motion is None:
         raise InputError("this run was loaded without its law or motion, so it cannot be repeated: run it again")
     if not (isinstance(run.motion, SphereLayers) or getattr(run.motion, "retracts", False)):
@@ -172,7 +195,10 @@ def _on_sphere(run: Any) -> None:
 
 def _reach(threshold: float) -> float:
     """Return the distance of unit vectors that have this inner product."""
-    return float(np.sqrt(2 * (1 - number(threshold, "threshold", above=-1.0, most=1 - 1e-12))))
+    least = number(threshold, "threshold", above=-1.0)
+    if least > 1 - 1e-12:
+        raise InputError(f"threshold is {least:g}, expected an inner product below 1: give one such as 0.999")
+    return float(np.sqrt(2 * (1 - least)))
 
 
 # A reading of a state: what clusters there are, how many heights the energy has passed.
@@ -189,10 +215,10 @@ def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
         watcher.see(Stretch((run.times[0], run.tokens[0]), run.times[1:], run.tokens[1:]))
         return [watcher.found]
     found = []
-    for motion in _tolerances(run.motion):
+    for start, motion in _variants(run.tokens[0], run.motion):
         watcher, until = _Changing(reading), float(run.times[-1])
         simulate(
-            run.tokens[0],
+            start,
             run.law,
             motion,
             until,
@@ -205,10 +231,13 @@ def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
     return found
 
 
-def _tolerances(motion: Any) -> list[Motion]:
-    """Return the motion as it is, and at two other tolerances: tighter ones if the solver knows any."""
+def _variants(x: Array, motion: Any) -> list[tuple[Array, Motion]]:
+    """Return start and motion as they are, and twice at other tolerances: tighter ones if the solver knows any."""
     factor = 0.1 if motion.rtol * 0.01 >= TIGHTEST else 10.0
-    return [motion, *(replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2))]
+    others = [replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2)]
+    aside = np.random.default_rng(0).standard_normal(x.shape)
+    moved = motion.retract(x + motion.rtol * aside / np.linalg.norm(aside, axis=1, keepdims=True))
+    return [(x, motion), (moved, others[0]), (x, others[1])]
 
 
 class _Changing(Watcher):

@@ -1,4 +1,4 @@
-"""Finite temperature against hardmax: how long the two agree, first phase, residence and collapse, beta by beta."""
+"""Finite temperature against hardmax: how long the two agree, first phase, departure and collapse, beta by beta."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Hardmax, Softmax
-from attnflow.measure.exits import median_ranks
+from attnflow.measure.exits import median_ranks, most_moves
 from attnflow.measure.farthest import diameter
 from attnflow.motions import Leaps, Stretch
-from attnflow.motions.jumps import Picks, Rule, towards
+from attnflow.motions.jumps import Picks, Rule
+from attnflow.motions.motion import towards
 from attnflow.simulate import simulate
 from attnflow.watch import Start, Watcher
 
@@ -27,7 +28,7 @@ MOST_MOVES = 50_000
 MOST_STEPS = 10_000
 # Points are the same, and a run along a straight line is over, at this part of the cloud's size.
 SAME = 1e-12
-EVENTS = ("follows", "arrival", "residence", "collapse")
+EVENTS = ("parting", "arrival", "departure", "collapse")
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,26 @@ class Course:
 
     Attributes
     ----------
-    follows
+    parting
         Some token is farther than the radius from where hardmax has it at that step.
     arrival
         T_1: all tokens are within the radius of their limits under hardmax.
-    residence
+    departure
         T_2: after that, some token is not.
     collapse
         All tokens are within the radius of each other.
     """
 
     betas: Array
-    follows: NDArray[Any]
+    parting: NDArray[Any]
     arrival: NDArray[Any]
-    residence: NDArray[Any]
+    departure: NDArray[Any]
     collapse: NDArray[Any]
 
     @property
     def slope(self) -> float | None:
-        """The slope of log residence against beta, by least squares; None with fewer than two residences."""
-        stays = [(beta, math.log(t)) for beta, t in zip(self.betas.tolist(), self.residence, strict=True) if t]
+        """The slope of log departure against beta, by least squares; None with fewer than two residences."""
+        stays = [(beta, math.log(t)) for beta, t in zip(self.betas.tolist(), self.departure, strict=True) if t]
         if len({beta for beta, _ in stays}) < 2:
             return None
         beta, log_t = np.array(stays, dtype=np.float64).T
@@ -82,8 +83,8 @@ class Phases:
         The Markov chain (SA_P): medians, and the ends of intervals that hold the median with 95 per cent confidence,
         whatever the law. What a chain never does counts as later than any step.
     unfinished
-        How many chains, at each beta, had moved 50000 times before they collapsed. What they had not done by then is
-        not known: a median or an end of an interval that depends on it is None.
+        How many chains, at each beta, had moved 50000 times (fewer of many tokens) while something could still happen.
+        What they had not done by then is not known: a median or an end of an interval that depends on it is None.
     """
 
     gamma: float
@@ -112,12 +113,14 @@ class Phases:
             rows = [[getattr(course, name)[k] for name in EVENTS] for course in (self.layers, self.chain)]
             lines.append(f"{beta:8g}" + "".join(" |" + "".join(f"{_short(t):>11}" for t in row) for row in rows))
         slopes = [_rate(course.slope) for course in (self.layers, self.chain)]
-        lines.append(f"slope of log residence in beta: layers {slopes[0]}, chain {slopes[1]}; gap {_rate(self.gap)}")
+        lines.append(f"slope of log departure in beta: layers {slopes[0]}, chain {slopes[1]}; gap {_rate(self.gap)}")
         if self.unfinished.any():
             lines.append(
-                f"{int(self.unfinished.sum())} of {self.runs * len(self.betas)} chains were not followed beyond "
-                f"{MOST_MOVES} moves"
+                f"{int(self.unfinished.sum())} of {self.runs * len(self.betas)} chains moved too often to be followed "
+                "to the end"
             )
+        lines.append("first steps at which some token is off its hardmax trajectory (parting), all are at their limits")
+        lines.append("(arrival, T_1), some has left again (departure, T_2), all are together (collapse)")
         return "\n".join(lines)
 
 
@@ -141,15 +144,15 @@ def phases(
     which all are so near to each other. Print it for a table.
 
     The layers are those of `Leaps`, followed over up to 10^300 steps; inside a leap an event is found by bisection. Of
-    the chain, `runs` are drawn from the seed, and followed until they collapse, or for 50000 moves.
+    the chain, `runs` are drawn from the seed, and followed until nothing more can happen, or for 50000 moves.
 
     Examples
     --------
     >>> import attnflow as af
     >>> found = phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20)
-    >>> found.layers.arrival, found.layers.residence, found.layers.collapse, round(found.gap, 9)
+    >>> found.layers.arrival, found.layers.departure, found.layers.collapse, round(found.gap, 9)
     (array([0, 0], dtype=object), array([6, 78], dtype=object), array([44, 171], dtype=object), 1.5)
-    >>> bool(found.low.residence[1] <= found.chain.residence[1] <= found.high.residence[1])
+    >>> bool(found.low.departure[1] <= found.chain.departure[1] <= found.high.departure[1])
     True
 
     References
@@ -243,20 +246,25 @@ def _hardmax(x: Array, gamma: float, same: float) -> _Straight:
 class _Events:
     """The steps of the events of one run, None before they happen; `last` is where an unfinished run was left."""
 
-    follows: int | None = None
+    parting: int | None = None
     arrival: int | None = None
-    residence: int | None = None
+    departure: int | None = None
     collapse: int | None = None
     last: int | None = None
 
+    @property
+    def decided(self) -> bool:
+        """Whether all has happened."""
+        return None not in (self.parting, self.arrival, self.departure, self.collapse)
+
     def see(self, t: int, strays: bool, home: bool, together: bool) -> None:
         """Take note of the signs at step t; steps come in order."""
-        if self.follows is None and strays:
-            self.follows = t
+        if self.parting is None and strays:
+            self.parting = t
         if self.arrival is None and home:
             self.arrival = t
-        if self.arrival is not None and self.residence is None and not home:
-            self.residence = t
+        if self.arrival is not None and self.departure is None and not home:
+            self.departure = t
         if self.collapse is None and together:
             self.collapse = t
 
@@ -347,13 +355,13 @@ class _Looking(Watcher):
         self.now = signs
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
-        """Stop at the first state after all tokens have come together."""
+        """Stop at the first state after which nothing more can happen."""
         times = stretch.times.tolist()
         for k, (t, signs) in enumerate(zip(times, self.goal.signs(times, stretch.tokens), strict=True)):
             for step, seen in [*self._inside(stretch, signs), (t, signs)]:
                 self._see(step, seen)
-            if self.events.collapse is not None:
-                return k + 1, "all tokens have come together"
+            if self.events.decided or not np.ptp(stretch.tokens[k], axis=0).any():
+                return k + 1, "nothing more can happen"
         return None
 
     def _inside(self, stretch: Stretch, signs: list[bool]) -> list[tuple[int, list[bool]]]:
@@ -372,25 +380,25 @@ class _Looking(Watcher):
 
 
 def _chain(x: Array, beta: float, gamma: float, goal: _Goal, runs: int, rng: np.random.Generator) -> list[_Events]:
-    """Follow many chains (SA_P) together, a move at a time, until they collapse."""
+    """Follow many chains (SA_P) together, a move at a time, until nothing more can happen."""
     every = [_Events() for _ in range(runs)]
     rule = Rule(Softmax(beta=beta), gamma)
     picks, going = Picks(x[None], rule).repeated(runs), list(range(runs))
     times = [0] * runs
     for events in every:
         events.see(0, *goal.signs([0], x[None])[0])
-    for _ in range(MOST_MOVES):
+    for _ in range(most_moves(MOST_MOVES, runs, x)):
         stays = picks.stays(rng)
         ends = [t + 1 + int(min(stay, HORIZON)) for t, stay in zip(times, stays.tolist(), strict=True)]
         for k, one, t, end in zip(going, picks.x, times, ends, strict=True):
-            if every[k].follows is None and t < goal.hardmax.over:
-                every[k].follows = goal.strays_at_rest(one, t, end)
+            if every[k].parting is None and t < goal.hardmax.over:
+                every[k].parting = goal.strays_at_rest(one, t, end)
         # Whoever waits longer than the horizon rests for ever.
         moving = np.flatnonzero(stays < HORIZON)
         y, going, times = picks.move(moving, rng), [going[k] for k in moving], [ends[k] for k in moving]
         for k, t, signs in zip(going, times, goal.signs(times, y) if going else (), strict=True):
             every[k].see(t, *signs)
-        left = [j for j, k in enumerate(going) if every[k].collapse is None]
+        left = [j for j, k in enumerate(going) if not every[k].decided]
         if not left:
             return every
         picks, going, times = Picks(y[left], rule), [going[j] for j in left], [times[j] for j in left]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.inputs import Array, InputError, number
-from attnflow.measure.rates import Rate, contraction_rate, series, within
+from attnflow.measure.rates import FEWEST, Rate, contraction_rate, series, within
 
 # The constant is read at three times this far apart, if the window allows: values drift little between nearer ones.
 DECADES = 1.0
@@ -61,8 +61,12 @@ def power_law(
     (arXiv 2305.05465), on V = -I; the rate is derived here.
     """
     t, y = within(window, *series(times, values))
-    if y.ndim != 1 or not (t > 0).all() or not (y > 0).all():
-        raise InputError("powers of time need one positive value per positive time: leave out t = 0, take norms")
+    if y.ndim != 1 or not (t > 0).all():
+        raise InputError("powers of time need one value per positive time: leave out t = 0, and give one series")
+    if not (y > 0).all():
+        raise InputError("a value is 0, so it follows no power of time: end the window before it")
+    if len(t) < FEWEST:
+        raise InputError(f"{len(t)} values are in the window, expected at least {FEWEST}: record more times")
     rate: Rate = contraction_rate(np.log(t), y, scale=float(np.finfo(np.float64).tiny))
     p = rate.value if power is None else number(power, "power")
     constant, error = _constant(np.log(t), np.log(y) - p * np.log(t))

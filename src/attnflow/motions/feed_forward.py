@@ -41,7 +41,7 @@ class FeedForward:
 
     def __call__(self, y: Array, t: float) -> Array:
         """Return W(t) sigma(y) for each row y."""
-        W = matrix_at(self.W, t, y.shape[1], "W")
+        W = matrix_at(self.W, t, y.shape[-1], "W")
         activated = ACTIVATIONS[self.activation](y)
         return activated if W is None else activated @ W.T
 

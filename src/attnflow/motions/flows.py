@@ -89,7 +89,7 @@ class Flow(ContinuousMotion):
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
-        v = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
+        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 
 
@@ -140,12 +140,12 @@ class RescaledFlow(ContinuousMotion):
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V (m - z)."""
         y, gain = self.frame(x, t)
-        v = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(y, t, sources=y, values=x, gain=gain).mean - x)
+        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(y, t, sources=y, values=x, gain=gain).mean - x)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 
     def frame(self, x: Array, t: float) -> tuple[Array, float]:
         """Return (y, g) with e^{tV} z = sqrt(g) y, where y does not grow exponentially."""
-        V = matrix_at(self.V, t, x.shape[1], "V")
+        V = matrix_at(self.V, t, x.shape[-1], "V")
         gain = gain_of(2 * self._growth * t)
         if V is None:
             return x, gain
@@ -172,7 +172,9 @@ class SphereFlow(ContinuousMotion):
     Clusters rest for times like e^{2 beta}, beside which the decay inside them is fast. So tokens that have met go on
     as one mass: those within 10 rtol of each other, by chains, that are approaching, at their centre of mass. They move
     by at most that; all others feel its square. `run.report["bodies"]` is how many are left, and
-    `measure.merge_times` measures what the choice does to the times of merging.
+    `measure.merge_times` measures what the choice does to the times of merging. Where a parameter is a function of time
+    none are united. For V other than c I a cluster that rests where V holds it limits the steps, and long times cost as
+    much as they are long.
 
     Examples
     --------
@@ -209,19 +211,27 @@ class SphereFlow(ContinuousMotion):
         """Return Proj_x V m for SA, Proj_x V m Z / n for USA, at x / |x|.
 
         Off the sphere, where the inner stages of a step are, tokens thus feel no pull back to it, which would limit the
-        steps. For V = I, Proj_x m is Proj_x (m - x), and differences keep a drift of e^{-100} accurate.
+        steps. For V = c I, Proj_x V m is c Proj_x (m - x), and differences keep a drift of e^{-100} accurate.
         """
         x = self.retract(x)
-        V, heard = matrix_at(self.V, t, x.shape[1], "V"), hearing.pull(x, t)
-        v = heard.mean if V is None else apply(V, heard.mean + x)
+        V, heard = matrix_at(self.V, t, x.shape[-1], "V"), hearing.pull(x, t)
+        if V is None or (V[0, 0] * np.eye(len(V)) == V).all():
+            v = heard.mean if V is None else V[0, 0] * heard.mean
+        else:
+            v = apply(V, heard.mean + x)
         if not self.normalized:
             assert heard.log_total is not None
-            v = v * np.exp(heard.log_total - math.log(hearing.total_mass or len(x)))[:, None]
-        return v - (v * x).sum(axis=1, keepdims=True) * x
+            v = v * np.exp(heard.log_total - math.log(hearing.total_mass or x.shape[-2]))[..., None]
+        return v - _products(v, x) * x
 
     def retract(self, x: Array) -> Array:
         """Return x / |x|."""
-        return x / np.linalg.norm(x, axis=1, keepdims=True)
+        return x / np.sqrt(_products(x, x))
+
+
+def _products(x: Array, y: Array) -> Array:
+    """Return <x_i, y_i> for each row, with a last axis of length one."""
+    return np.einsum("...k,...k->...", x, y)[..., None]
 
 
 def tolerance(flow: ContinuousMotion) -> None:

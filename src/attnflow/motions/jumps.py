@@ -26,8 +26,8 @@ from attnflow.inputs import (
     number_at,
     whole,
 )
-from attnflow.laws import Heads, Hearing, Law
-from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch
+from attnflow.laws import Heads, Hearing, Law, varies
+from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -253,11 +253,6 @@ def movers(q: Array, rng: np.random.Generator) -> Flags:
     return (places == first) | ((rng.random(q.shape) < q) & (places > first))
 
 
-def towards(x: Array, y: Array, gamma: float) -> Array:
-    """Return x + gamma (y - x), and y itself when gamma = 1."""
-    return y if gamma == 1 else x + gamma * (y - x)
-
-
 def each_picked(sums: Array, rng: np.random.Generator) -> Integers:
     """Draw one index for each row, with probabilities proportional to the increments of the row."""
     totals = sums[:, -1]
@@ -286,16 +281,6 @@ def constant_law(law: Law) -> None:
     _one_matrix(law)
     if varies(law):
         raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
-
-
-def varies(law: Law) -> bool:
-    """Say whether a parameter of the law, or of a law that it wraps, is a function of time."""
-    return any(callable(value) or (isinstance(value, Law) and varies(value)) for value in vars(law).values())
-
-
-def whole_type(until: int) -> type[Any]:
-    """Return the type of the times of a chain: Python's integers where int64 ends too early."""
-    return np.int64 if until < 2**63 else object
 
 
 class _Chain:

@@ -79,7 +79,7 @@ class Layers(DiscreteMotion):
         """Return x + gamma (m - x), and m itself when gamma = 1."""
         m = hearing(x, t).mean
         if self.V is not None:
-            V = matrix_at(self.V, t, x.shape[1], "V")
+            V = matrix_at(self.V, t, x.shape[-1], "V")
             assert V is not None
             return x + (m - x) @ _renormalised(V).T
         gamma = self.step_sizes(range(t, t + 1))[0]
@@ -140,7 +140,7 @@ class Residual(DiscreteMotion):
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt V m."""
-        move = apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
+        move = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
         return x + number_at(self.dt, t, "dt", above=0.0) * move
@@ -201,7 +201,7 @@ class RescaledLayers(DiscreteMotion):
         gain = gain_of(2 * t * math.log(rho))
         if self.V is None:
             return x, gain
-        matrix_at(self.V, t, x.shape[1], "V")
+        matrix_at(self.V, t, x.shape[-1], "V")
         return x @ np.linalg.matrix_power(direction, t).T, gain
 
     def seen(self, x: Array, t: float) -> Array:
@@ -240,8 +240,8 @@ class SphereLayers(DiscreteMotion):
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return (x + dt V m) / |x + dt V m|."""
         dt = number_at(self.dt, t, "dt", above=0.0)
-        y = x + dt * apply(matrix_at(self.V, t, x.shape[1], "V"), hearing(x, t).mean)
-        norms = np.linalg.norm(y, axis=1, keepdims=True)
+        y = x + dt * apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
+        norms = np.linalg.norm(y, axis=-1, keepdims=True)
         if not norms.all():
             raise InputError(
                 f"token {int(norms.argmin())} met its antipode at step {t} and has no direction: change dt"

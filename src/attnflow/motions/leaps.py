@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 
 from attnflow.inputs import Array, InputError, number
-from attnflow.laws import Heads, Hearing
-from attnflow.motions.jumps import varies, whole_type
-from attnflow.motions.meeting import Clumps
-from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch
+from attnflow.laws import Heads, Hearing, varies
+from attnflow.motions.meeting import MEETING, Clumps
+from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
 
 # A leap evaluates G about forty times, so that a shorter one costs more than its steps.
 LEAST = 64
-# Tokens have met at this many relative tolerances of the cloud's size from each other.
-MEETING = 10.0
-# The absolute tolerance is this fraction of the relative one, times the size of the cloud.
-ABSOLUTE = 1e-3
 # The part of the cloud's size over which the change of G is felt before the first leap.
 PROBE = 1e-4
 # No leap is longer: whole numbers beyond are not float64.
@@ -35,7 +30,7 @@ class Leaps(Motion):
     log F, y' = G_0 - (G_1 - G_0) / 2 + (G_2 - 2 G_1 + G_0) / 3 - ..., G_k = G(F^k(y)). Where |G_1 - G_0| = delta |G_0|
     for a token, the next term is about delta^3 |G_0| / 4. So as long as that is above rtol |G_0| for some token, steps
     are taken one by one. Where it is below for all, SciPy's eighth-order method integrates the three terms to the
-    tolerance rtol, over a whole number of steps. For `Softmax` and up to 32 bodies G is accurate however small it is: a
+    tolerance rtol, over a whole number of steps. For `Softmax` G is accurate however small it is: a
     drift of 1e-30 per step is followed over 1e30 steps.
 
     Tokens that have met are one body with their mass: those that coincide, and those within 10 rtol of the cloud's
@@ -92,10 +87,10 @@ class Leaps(Motion):
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
-        return _Leaping(self, hearing, x, int(t), state or {})
+        return _Drifting(self, hearing, x, int(t), state or {})
 
 
-class _Leaping:
+class _Drifting:
     """Bodies y with the next literal step G, which are at the step t."""
 
     def __init__(self, motion: Leaps, hearing: Hearing, x: Array, t: int, state: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.inputs import Array, each_mass
 
+# Tokens have met at this many relative tolerances from each other.
+MEETING = 10.0
 # Of up to so many bodies all distances are quicker than anything clever.
 FEW = 64
 

@@ -18,6 +18,8 @@ from attnflow.laws import Hearing
 # milliseconds of work between two looks of the watchers.
 STRETCH_PAIRS = 1 << 22
 STRETCH_STEPS = 2048
+# The absolute tolerance of an integrator is this fraction of the relative one, times the size of the cloud.
+ABSOLUTE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,20 @@ def steps_per_stretch(n: int) -> int:
     (2048, 1)
     """
     return int(np.clip(STRETCH_PAIRS // n**2, 1, STRETCH_STEPS))
+
+
+def whole_type(until: int) -> type[Any]:
+    """Return the type of whole times up to `until`: Python's integers where int64 ends too early.
+
+    >>> whole_type(10**9), whole_type(10**25)
+    (<class 'numpy.int64'>, <class 'object'>)
+    """
+    return np.int64 if until < 2**63 else object
+
+
+def towards(x: Array, y: Array, gamma: float) -> Array:
+    """Return x + gamma (y - x), and y itself when gamma = 1."""
+    return y if gamma == 1 else x + gamma * (y - x)
 
 
 def apply(matrix: Array | None, vectors: Array) -> Array:

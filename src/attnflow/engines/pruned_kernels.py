@@ -1,0 +1,403 @@
+# mypy: ignore-errors
+"""Compiled loops of the pruned engine: nested blocks of tokens, their boxes, and the sums over the blocks that count.
+
+Points are ordered so that `LEAF` consecutive ones lie close together, and so do 8 consecutive leaves, and 8 of those:
+a vector (`lanes.py`) then holds what is known about the 8 children of a block. Arrays are laid out coordinate first.
+The columns of a box are, row by row: the d coordinates of the centre, the d half-widths, the largest and the least
+binary logarithm of a mass.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from attnflow.engines import LARGEST_GAIN
+from attnflow.engines.kernels import LOG2E, compiled, in_parallel
+from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
+from attnflow.engines.vertices_kernels import _part
+
+# Compiled code is kept on disk until this file changes; it holds code of lanes.py, whose digest a test compares.
+LANES = "c20a1d91acce76be"
+
+LEAF = 16
+# Queries are taken in hand by so many at a time.
+BLOCK = LEAF * WIDTH
+# Blocks are dealt out to so many hands, whatever the number of threads.
+HANDS = 256
+# Binary exponents for which weights need neither a floor nor a shift by the very maximum.
+HIGHEST, LOWEST = 500.0, -1000.0
+# Beyond this rounding of an exponent, two equal scores must get equal exponents: the shift leaves before the gain
+# multiplies.
+FINE = 2.0**-31
+
+
+# Blocks
+
+
+@compiled
+def extremes(points):
+    """Return the rows with the least and the largest value of each coordinate, (2, d)."""
+    n, d = points.shape
+    rows = np.zeros((2, d), dtype=np.int64)
+    for k in range(d):
+        least, most = points[0, k], points[0, k]
+        for i in range(1, n):
+            if points[i, k] < least:
+                least, rows[0, k] = points[i, k], i
+            if points[i, k] > most:
+                most, rows[1, k] = points[i, k], i
+    return rows
+
+
+@in_parallel
+def tile(points, index):
+    """Order `points` and `index`: any 16, 32, 64... consecutive rows, from a multiple of their number on, are a block.
+
+    A block is halved along the longest side of its box.
+    """
+    n, d = points.shape
+    size = LEAF
+    while size < n:
+        size *= 2
+    while size > LEAF:
+        for block in numba.prange((n + size - 1) // size):
+            first, last = block * size, min(n, (block + 1) * size)
+            if last - first > size // 2:
+                longest, extent = 0, -1.0
+                for k in range(d):
+                    least, most = points[first, k], points[first, k]
+                    for i in range(first + 1, last):
+                        least, most = min(least, points[i, k]), max(most, points[i, k])
+                    if most - least > extent:
+                        longest, extent = k, most - least
+                _part(points, index, first, last, first + size // 2, longest)
+        size //= 2
+
+
+@in_parallel
+def enclose(keys, log2_masses, n, leaves):
+    """Fill the boxes of the leaves. The empty ones, in the end, have no mass."""
+    d = keys.shape[0]
+    for leaf in numba.prange(leaves.shape[1]):
+        first, last = leaf * LEAF, min(n, (leaf + 1) * LEAF)
+        leaves[:, leaf] = 0.0
+        leaves[2 * d, leaf] = leaves[2 * d + 1, leaf] = -np.inf
+        if first < last:
+            for k in range(d):
+                least, most = keys[k, first], keys[k, first]
+                for j in range(first + 1, last):
+                    least, most = min(least, keys[k, j]), max(most, keys[k, j])
+                leaves[k, leaf] = 0.5 * least + 0.5 * most
+                leaves[d + k, leaf] = 0.5 * most - 0.5 * least
+            least, most = log2_masses[first], log2_masses[first]
+            for j in range(first + 1, last):
+                least, most = min(least, log2_masses[j]), max(most, log2_masses[j])
+            leaves[2 * d, leaf], leaves[2 * d + 1, leaf] = most, least
+
+
+@compiled
+def enclose_boxes(boxes, parents):
+    """Fill the boxes around 8 boxes each."""
+    d = (boxes.shape[0] - 2) // 2
+    parents[:] = 0.0
+    parents[2 * d :] = -np.inf
+    for block in range(parents.shape[1]):
+        first, last = block * WIDTH, min(boxes.shape[1], (block + 1) * WIDTH)
+        while first < last and boxes[2 * d, last - 1] == -np.inf:
+            last -= 1
+        if first < last:
+            for k in range(d):
+                least, most = np.inf, -np.inf
+                for j in range(first, last):
+                    least = min(least, boxes[k, j] - boxes[d + k, j])
+                    most = max(most, boxes[k, j] + boxes[d + k, j])
+                parents[k, block] = 0.5 * least + 0.5 * most
+                parents[d + k, block] = 0.5 * most - 0.5 * least
+            parents[2 * d, block] = boxes[2 * d, first:last].max()
+            parents[2 * d + 1, block] = boxes[2 * d + 1, first:last].min()
+
+
+# Bounds
+
+
+@compiled
+def _box(queries, first, last, box):
+    """Fill centre and half-widths, the rows of `box`, of some queries."""
+    for k in range(queries.shape[0]):
+        least, most = queries[k, first], queries[k, first]
+        for i in range(first + 1, last):
+            least, most = min(least, queries[k, i]), max(most, queries[k, i])
+        box[0, k], box[1, k] = 0.5 * least + 0.5 * most, 0.5 * most - 0.5 * least
+
+
+@compiled
+def _rounding(box, sizes):
+    """Bound what rounding does to a difference of two scores, and to their bounds."""
+    product = 0.0
+    for k in range(len(sizes)):
+        product += (abs(box[0, k]) + box[1, k]) * sizes[k]
+    return (8 * len(sizes) + 32) * 2.0**-53 * product
+
+
+@compiled
+def _reach(box, boxes, j, room, unit):
+    """Fill bounds of <c, y> + u log w over 8 boxes, for the centre c of some queries and the unit u = 1 / g."""
+    d, stride = box.shape[1], boxes.shape[1]
+    bound = splat(unit) * load(boxes, 2 * d * stride + j)
+    for k in range(d):
+        c = box[0, k]
+        bound = muladd(splat(c), load(boxes, k * stride + j), bound)
+        bound = muladd(splat(abs(c)), load(boxes, (d + k) * stride + j), bound)
+    store(room, 0, bound)
+
+
+@compiled
+def _lead(box, leaves, block, sources, unit, best, leader, room):
+    """Return the highest score of the centre over a block of leaves and who has it, if it is higher than the best."""
+    keys, log2_masses, n = sources
+    _reach(box, leaves, block * WIDTH, room, unit)
+    for child in range(WIDTH):
+        if room[child] > best:
+            first = (block * WIDTH + child) * LEAF
+            for j in range(first, min(n, first + LEAF)):
+                s = unit * log2_masses[j]
+                for k in range(box.shape[1]):
+                    s += box[0, k] * keys[k, j]
+                if s > best:
+                    best, leader = s, j
+    return best, leader
+
+
+@compiled
+def _leader(box, leaves, blocks, groups, sources, unit, reaches, rooms):
+    """Return the source with the highest score of the centre: the most promising group of blocks first."""
+    for s in range(0, groups.shape[1], WIDTH):
+        _reach(box, groups, s, reaches[s : s + WIDTH], unit)
+    first = np.argmax(reaches)
+    best, leader = -np.inf, 0
+    for turn in range(-1, groups.shape[1]):
+        group = turn if turn >= 0 else first
+        if reaches[group] > best and turn != first:
+            _reach(box, blocks, group * WIDTH, rooms[0], unit)
+            for child in range(WIDTH):
+                if rooms[0, child] > best:
+                    block = group * WIDTH + child
+                    best, leader = _lead(box, leaves, block, sources, unit, best, leader, rooms[1])
+    return leader
+
+
+@compiled
+def _bounds(box, boxes, j, keys, leader, gain, slack):
+    """Bound g <q, y - v> + log w from above and below over 8 boxes, for the queries q in a box and a source v.
+
+    With centres c, C and half-widths h, H: <q, y - v> differs from <c, C - v> by at most <|c|, H> + <h, |C - v| + H>.
+    """
+    d, stride = box.shape[1], boxes.shape[1]
+    middle, width = splat(0.0), splat(slack)
+    for k in range(d):
+        c, h = box[0, k], box[1, k]
+        step = load(boxes, k * stride + j) - spread(keys, k * keys.shape[1] + leader)
+        middle = muladd(splat(c), step, middle)
+        width = muladd(splat(h), maximum(step, splat(0.0) - step), width)
+        width = muladd(splat(abs(c) + h), load(boxes, (d + k) * stride + j), width)
+    upper = muladd(splat(gain), middle + width, load(boxes, 2 * d * stride + j))
+    lower = muladd(splat(gain), middle - width, load(boxes, (2 * d + 1) * stride + j))
+    return upper, lower
+
+
+@compiled
+def _refine(box, boxes, parents, sources, leader, gain, least, slack, kept, room):
+    """List the children of some blocks that can have an exponent of at least `least`."""
+    count = 0
+    for p in range(len(parents)):
+        upper, _ = _bounds(box, boxes, parents[p] * WIDTH, sources[0], leader, gain, slack)
+        store(room, 0, upper)
+        for child in range(WIDTH):
+            if room[child] >= least:
+                kept[count] = parents[p] * WIDTH + child
+                count += 1
+    return count
+
+
+@compiled
+def _select(box, leaves, parents, sources, leader, gain, depth, slack, kept, uppers, lowers, tallies):
+    """List the leaves that count for the queries in a box.
+
+    In units of the weight of v, the sources left out weigh at most 2^{-depth} times the number of all of them, times
+    the total of those that stay, whatever the query: leaves fall, the faintest first, while their upper bounds add up
+    to less, and lower bounds of all leaves say how large the total is at least. Return the number of leaves kept, and
+    whether their exponents are calm: between `LOWEST` and `HIGHEST`, and so exact that no tie is at stake.
+    """
+    keys, log2_masses, n = sources
+    own = log2_masses[leader]
+    tallies[:] = 0.0
+    deepest = tallies.shape[1] - 1
+    for p in range(len(parents)):
+        upper, lower = _bounds(box, leaves, parents[p] * WIDTH, keys, leader, gain, slack)
+        store(uppers, p * WIDTH, upper - splat(own))
+        store(lowers, p * WIDTH, lower - splat(own))
+        for r in range(p * WIDTH, (p + 1) * WIDTH):
+            if uppers[r] > -deepest:
+                tallies[0, int(max(0.0, -uppers[r]))] += LEAF
+                if lowers[r] > -deepest:
+                    tallies[1, int(max(0.0, 1.0 - lowers[r]))] += LEAF
+    total = 0.0
+    for bin in range(deepest, -1, -1):
+        total = 0.5 * total + tallies[1, bin]
+    # The last leaf may not be full, and whoever is in it counts for nothing.
+    room = n * 2.0**-depth * max(1.0, total - LEAF)
+    lost, cut = 0.0, deepest
+    while cut > 0:
+        lost += tallies[0, cut - 1] * 2.0 ** (1 - cut)
+        if lost > room:
+            break
+        cut -= 1
+    count, highest, lowest = 0, -np.inf, np.inf
+    for p in range(len(parents)):
+        for child in range(WIDTH):
+            r = p * WIDTH + child
+            if uppers[r] > -cut:
+                kept[count] = parents[p] * WIDTH + child
+                count += 1
+                highest, lowest = max(highest, uppers[r]), min(lowest, lowers[r])
+    return count, highest + own <= HIGHEST and lowest + own >= LOWEST and gain * slack <= FINE
+
+
+# Sums
+
+
+@compiled
+def _sum_plane(queries, i, sources, values, leaves, gain, leader, mean, total, top):
+    """Sixteen queries in the plane with calm exponents, shifted by the score of one source."""
+    keys, log2_masses, n = sources
+    m, stride = queries.shape[1], keys.shape[1]
+    k0, k1 = spread(keys, leader), spread(keys, stride + leader)
+    p0, p1, r0, r1 = load(queries, i), load(queries, m + i), load(queries, i + WIDTH), load(queries, m + i + WIDTH)
+    p, r = muladd(p1, k1, p0 * k0), muladd(r1, k1, r0 * k0)
+    store(top, i, p)
+    store(top, i + WIDTH, r)
+    zero = splat(0.0)
+    p0, p1, r0, r1, p, r = gain * p0, gain * p1, gain * r0, gain * r1, zero - gain * p, zero - gain * r
+    p_total, p_sum0, p_sum1, r_total, r_sum0, r_sum1 = zero, zero, zero, zero, zero, zero
+    for leaf in leaves:
+        for j in range(leaf * LEAF, min(n, (leaf + 1) * LEAF)):
+            k0, k1, mass = spread(keys, j), spread(keys, stride + j), spread(log2_masses, j)
+            v0, v1 = spread(values, j), spread(values, stride + j)
+            w = exp2_within(muladd(p1, k1, muladd(p0, k0, p + mass)))
+            p_total, p_sum0, p_sum1 = p_total + w, muladd(w, v0, p_sum0), muladd(w, v1, p_sum1)
+            w = exp2_within(muladd(r1, k1, muladd(r0, k0, r + mass)))
+            r_total, r_sum0, r_sum1 = r_total + w, muladd(w, v0, r_sum0), muladd(w, v1, r_sum1)
+    store(total, i, p_total)
+    store(total, i + WIDTH, r_total)
+    store(mean, i, p_sum0 / p_total)
+    store(mean, m + i, p_sum1 / p_total)
+    store(mean, i + WIDTH, r_sum0 / r_total)
+    store(mean, m + i + WIDTH, r_sum1 / r_total)
+
+
+@compiled
+def _score(queries, i, keys, j):
+    d, m = queries.shape
+    n = keys.shape[1]
+    s = load(queries, i) * spread(keys, j)
+    for k in range(1, d):
+        s = muladd(load(queries, k * m + i), spread(keys, k * n + j), s)
+    return s
+
+
+@compiled
+def _sum_space(queries, i, sources, values, leaves, gain, calm, leader, mean, total, top, weights):
+    """Eight queries in any dimension; unless exponents are calm, shifted by their own top scores."""
+    keys, log2_masses, n = sources
+    m, stride = queries.shape[1], keys.shape[1]
+    highest = _score(queries, i, keys, leader)
+    if not calm:
+        for leaf in leaves:
+            for j in range(leaf * LEAF, min(n, (leaf + 1) * LEAF)):
+                highest = maximum(highest, _score(queries, i, keys, j))
+    store(top, i, highest)
+    whole = splat(0.0)
+    for k in range(values.shape[0]):
+        store(mean, k * m + i, whole)
+    for leaf in leaves:
+        first, last = leaf * LEAF, min(n, (leaf + 1) * LEAF)
+        for j in range(first, last):
+            w = exp2(muladd(gain, _score(queries, i, keys, j) - highest, spread(log2_masses, j)))
+            whole = whole + w
+            store(weights, WIDTH * (j - first), w)
+        for k in range(values.shape[0]):
+            part = load(mean, k * m + i)
+            for j in range(first, last):
+                part = muladd(load(weights, WIDTH * (j - first)), spread(values, k * stride + j), part)
+            store(mean, k * m + i, part)
+    for k in range(values.shape[0]):
+        store(mean, k * m + i, load(mean, k * m + i) / whole)
+    store(total, i, whole)
+
+
+@in_parallel
+def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mean, total, top):
+    """Fill mean, total and top as `kernels.softmax_parallel` does, up to 2^{-depth} times twice the number of sources.
+
+    `boxes` are those of leaves, blocks and groups of blocks, `sizes` the largest absolute coordinates of a key. Return
+    the number of pairs looked at.
+    """
+    keys, log2_masses, _ = sources
+    leaves, blocks, groups = boxes
+    d = queries.shape[0]
+    gain2 = min(gain * LOG2E, LARGEST_GAIN)
+    unit = 1.0 / gain2
+    plane = d == 2 and values.shape[0] == 2
+    pairs = 0
+    for hand in numba.prange(HANDS):
+        box, rooms = np.empty((2, d)), np.empty((2, WIDTH))
+        reaches, weights = np.empty(groups.shape[1]), np.empty(WIDTH * LEAF)
+        all_groups, near_groups = np.arange(groups.shape[1] // WIDTH), np.empty(groups.shape[1], dtype=np.int64)
+        near_blocks, near = np.empty(blocks.shape[1], dtype=np.int64), np.empty(leaves.shape[1], dtype=np.int64)
+        uppers, lowers = np.empty(leaves.shape[1]), np.empty(leaves.shape[1])
+        tallies = np.empty((2, int(depth) + 2))
+        for start in range(hand * BLOCK, m, HANDS * BLOCK):
+            _box(queries, start, min(m, start + BLOCK), box)
+            slack = _rounding(box, sizes)
+            head = _leader(box, leaves, blocks, groups, sources, unit, reaches, rooms)
+            least = log2_masses[head] - depth
+            count = _refine(box, groups, all_groups, sources, head, gain2, least, slack, near_groups, rooms[0])
+            parents = near_groups[:count]
+            count = _refine(box, blocks, parents, sources, head, gain2, least, slack, near_blocks, rooms[0])
+            parents = near_blocks[:count]
+            for i in range(start, min(m, start + BLOCK), LEAF):
+                _box(queries, i, min(m, i + LEAF), box)
+                best, leader = unit * log2_masses[head], head
+                for k in range(d):
+                    best += box[0, k] * keys[k, head]
+                for p in range(len(parents)):
+                    best, leader = _lead(box, leaves, parents[p], sources, unit, best, leader, rooms[0])
+                kept, calm = _select(
+                    box, leaves, parents, sources, leader, gain2, depth, slack, near, uppers, lowers, tallies
+                )
+                pairs += kept * LEAF * LEAF
+                g = splat(gain2)
+                if plane and calm:
+                    _sum_plane(queries, i, sources, values, near[:kept], g, leader, mean, total, top)
+                else:
+                    for h in range(i, i + LEAF, WIDTH):
+                        _sum_space(queries, h, sources, values, near[:kept], g, calm, leader, mean, total, top, weights)
+    return pairs
+
+
+@in_parallel
+def count_near(queries, columns, slack):
+    """Count, for each query, the sources whose score is within `slack` of the top score."""
+    m, n = len(queries), columns.shape[1]
+    counts = np.empty(m)
+    for i in numba.prange(m):
+        scores = queries[i, 0] * columns[0]
+        for k in range(1, queries.shape[1]):
+            scores += queries[i, k] * columns[k]
+        least = scores.max() - slack
+        count = 0
+        for j in range(n):
+            count += scores[j] >= least
+        counts[i] = count
+    return counts

@@ -1,0 +1,291 @@
+"""Many small systems at once: one law, one motion, different starts and parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.inputs import Array, InputError, cloud, mass_vector, number, reals
+from attnflow.laws import Heard, Hearing, Law, Softmax
+from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
+from attnflow.watch import At, Geometric, Record, rule
+
+# So many coordinates move together: their stages fit in the cache.
+TOGETHER = 1 << 15
+
+Observe = Callable[[Array], ArrayLike]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """What `ensemble` returns.
+
+    Attributes
+    ----------
+    times
+        The recorded times (T,).
+    values
+        What was observed, (T, b, ...): the tokens (T, b, n, d) themselves if nothing else was asked for.
+    final
+        The last states (b, n, d).
+    steps
+        How many steps the systems took, the largest number of any block.
+    """
+
+    times: NDArray[Any]
+    values: Array = field(repr=False)
+    final: Array = field(repr=False)
+    steps: int
+
+
+def ensemble(
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    *,
+    masses: ArrayLike | None = None,
+    record: Record = None,
+    observe: Observe | None = None,
+) -> Ensemble:
+    """Let many small systems, tokens (b, n, d), move independently, block by block, on all cores.
+
+    Parameters of the law and of the motion may be arrays (b,), one number for each system: ``Softmax(beta=betas)``.
+    Masses (n,) are the same in all. Flows are integrated block by block, about 2^15 coordinates at a time, with steps
+    that keep the error of every single system within the tolerance, not only their mean.
+
+    `record` is a list of times or `watch.Geometric`, by default the first and the last. `observe(x)` maps states
+    (k, n, d) to k rows, recorded instead of the tokens.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x0 = np.stack([af.tokens.sphere(n=8, d=2, seed=s) for s in range(6)])
+    >>> betas = np.array([1.0, 1.0, 4.0, 4.0, 9.0, 9.0])
+    >>> found = ensemble(x0, af.Softmax(beta=betas), af.SphereFlow(), until=20.0, record=[10.0])
+    >>> found.values.shape
+    (3, 6, 8, 2)
+    >>> one = af.simulate(x0[2], af.Softmax(beta=4.0), af.SphereFlow(), until=20.0)
+    >>> bool(abs(found.final[2] - one.final).max() < 1e-7)
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
+    phase diagram.
+    """
+    x = _systems(tokens)
+    weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
+    blocks = list(_blocks(law, motion, x))
+
+    def moved(block: Block) -> tuple[Array, Array, int]:
+        rows, state, steps = [], block.start, 0
+        for state, steps in block.path(times, weights):  # noqa: B007
+            rows.append(_rows(state if observe is None else observe(state), len(state)))
+        return np.stack(rows), state, steps
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(moved, blocks))
+    order = np.argsort(np.concatenate([block.members for block in blocks]))
+    values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
+    final = np.concatenate([state for _, state, _ in found])[order]
+    return Ensemble(times, values, final, max(steps for *_, steps in found))
+
+
+def _systems(tokens: ArrayLike) -> Array:
+    x = reals(tokens, "tokens are", "b systems of n rows of d numbers")
+    if x.ndim != 3 or x.size == 0:
+        raise InputError(f"tokens have shape {x.shape}, expected (b, n, d): stack the clouds of b systems")
+    cloud(x.reshape(-1, x.shape[2]))
+    return x
+
+
+def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
+    """Return the times to record: the first, those asked for, and the last."""
+    if not isinstance(motion, ContinuousMotion | DiscreteMotion):
+        raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
+    end, chosen = number(until, "until", above=0.0), rule(record)
+    if motion.discrete and not end.is_integer():
+        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    if chosen is not None and not isinstance(chosen, At | Geometric):
+        raise InputError(f"record is {record!r}, expected a list of times, or Geometric(first, per_decade)")
+    inside = np.empty(0) if chosen is None else chosen.chosen(end, motion.discrete)
+    times = np.unique(np.concatenate([[0.0], inside, [end]]))
+    return times.astype(np.int64) if motion.discrete else times
+
+
+def _rows(seen: ArrayLike, count: int) -> Array:
+    found = reals(seen, "what observe returns is", "one row for each system")
+    if found.ndim == 0 or len(found) != count:
+        raise InputError(f"observe returned shape {found.shape} for {count} systems: return one row for each")
+    return found
+
+
+# Parameters
+
+
+def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64], Law, Motion]]:
+    """Return groups of systems that differ in nothing but the beta of softmax, with their law and motion."""
+    arrays: list[tuple[str, str, Array]] = []
+    for which, part in (("law", law), ("motion", motion)):
+        for name in (f.name for f in fields(part) if f.init):  # type: ignore[arg-type]
+            value = getattr(part, name)
+            if isinstance(value, np.ndarray) and value.ndim == 1:
+                if len(value) != b:
+                    raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
+                if not (name == "beta" and isinstance(part, Softmax)):
+                    arrays.append((which, name, value))
+    if not arrays:
+        yield np.arange(b), law, motion
+        return
+    kinds, group = np.unique(np.column_stack([value for *_, value in arrays]), axis=0, return_inverse=True)
+    for k, kind in enumerate(kinds.tolist()):
+        changed: dict[str, dict[str, float]] = {"law": {}, "motion": {}}
+        for (which, name, _), value in zip(arrays, kind, strict=True):
+            changed[which][name] = value
+        one_law: Any = replace(law, **changed["law"])  # type: ignore[type-var]
+        one_motion: Any = replace(motion, **changed["motion"])  # type: ignore[type-var]
+        yield np.flatnonzero(group.ravel() == k), one_law, one_motion
+
+
+def _part(law: Law, members: NDArray[np.int64]) -> Law:
+    """Return the law of some of the systems; that of one has one beta."""
+    beta: Any = getattr(law, "beta", None)
+    if not isinstance(law, Softmax) or not isinstance(beta, np.ndarray):
+        return law
+    part = beta[members]
+    return replace(law, beta=float(part[0]) if len(part) == 1 else part)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Systems that move together: which they are, where they start, and how they move."""
+
+    members: NDArray[np.int64]
+    start: Array
+    law: Law
+    motion: Motion
+
+    def path(self, times: NDArray[Any], masses: Array | None) -> Iterator[tuple[Array, int]]:
+        """Yield the states at these times, and how many steps it took."""
+        hearing: Any = ManyHearing(self.law, masses)
+        if isinstance(self.motion, ContinuousMotion):
+            return _flow(self.start, hearing, self.motion, times)
+        assert isinstance(self.motion, DiscreteMotion)
+        return _layers(self.start, hearing, self.motion, times)
+
+
+def _blocks(law: Law, motion: Motion, x: Array) -> Iterator[Block]:
+    b, n, d = x.shape
+    size = max(1, TOGETHER // (n * d))
+    for members, one_law, one_motion in _alike(law, motion, b):
+        start = one_motion.prepare(x[members].reshape(-1, d), Hearing(_part(one_law, members[:1]))).reshape(-1, n, d)
+        for first in range(0, len(members), size):
+            part = slice(first, first + size)
+            yield Block(members[part], start[part], _part(one_law, members[part]), one_motion)
+
+
+@dataclass(frozen=True)
+class ManyHearing:
+    """What many systems (b, n, d) hear at once; motions use it as they use a `Hearing`."""
+
+    law: Law
+    masses: Array | None
+
+    def __call__(
+        self, x: Array, t: float, *, sources: Array | None = None, values: Array | None = None, gain: float = 1.0
+    ) -> Heard:
+        """What tokens at x hear at time t, each those of its own system."""
+        y = x if sources is None else sources
+        v = y if values is None else values
+        if isinstance(self.law, Softmax):
+            return self._softmax(x, y, v, t, gain)
+        if self.law.stacks:
+            scale = np.sqrt(gain)
+            log_p = self.law.log_weights(scale * x, t, sources=scale * y, masses=self.masses)
+            return Heard(np.exp(log_p) @ v, None)
+        each = [
+            self.law.hear(one, t, sources=z, values=w, masses=self.masses, gain=gain)
+            for one, z, w in zip(x, y, v, strict=True)
+        ]
+        return Heard(np.stack([heard.mean for heard in each]), None)
+
+    def _softmax(self, x: Array, y: Array, v: Array, t: float, gain: float) -> Heard:
+        from attnflow.engines import fused
+        from attnflow.inputs import matrix_at, number_at
+
+        assert isinstance(self.law, Softmax)
+        beta: Any = self.law.beta
+        B = matrix_at(self.law.B, t, x.shape[2], "B")
+        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
+        queries = x if B is None else x @ B.T
+        if (betas < 0).any():
+            queries = np.sign(betas)[:, None, None] * queries
+        log_masses = None if self.masses is None else np.log(self.masses)
+        return Heard(*fused.softmax_many(queries, y, v, log_masses, np.abs(betas) * gain))
+
+    def pull(self, x: Array, t: float) -> Heard:
+        """What tokens hear, as seen from where they are."""
+        heard = self(x, t)
+        return Heard(heard.mean - x, heard.log_total)
+
+    @property
+    def total_mass(self) -> float | None:
+        """Sum of the masses of one system, or None when each token has mass one."""
+        return None if self.masses is None else float(self.masses.sum())
+
+
+# Motions
+
+
+def _layers(x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any]) -> Iterator[tuple[Array, int]]:
+    """Yield the states at these steps, and how many steps it took."""
+    t = 0
+    for when in times.tolist():
+        while t < when:
+            x = _finite(motion.step(hearing, x, t), t + 1, motion)
+            t += 1
+        yield x, t
+
+
+def _flow(x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any]) -> Iterator[tuple[Array, int]]:
+    """Yield the states at these times, and how many steps it took."""
+    from attnflow.motions.integrate import Together
+    from attnflow.motions.motion import ABSOLUTE
+
+    def velocity(t: float, flat: Array) -> Array:
+        return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
+
+    atol = motion.rtol * ABSOLUTE * max(float(np.abs(x).max()), 1e-300)
+    solver, steps, k = Together(velocity, 0.0, x.ravel(), float(times[-1]), rtol=motion.rtol, atol=atol), 0, 1
+    solver.systems = len(x)
+    yield x, 0
+    while k < len(times):
+        with np.errstate(over="ignore", invalid="ignore"):
+            solver.step()
+        if solver.status == "failed":
+            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: its steps became too small; {motion.hint}")
+        reached = motion.retract(_finite(solver.y.reshape(x.shape), solver.t, motion))
+        inside = None
+        steps += 1
+        while k < len(times) and times[k] <= solver.t:
+            if times[k] < solver.t and inside is None:
+                inside = solver.dense_output()
+            there = times[k] == solver.t
+            yield reached if there else motion.retract(inside(times[k]).reshape(x.shape)), steps  # type: ignore[misc]
+            k += 1
+        if motion.retracts:
+            solver.y = reached.ravel().copy()
+
+
+def _finite(x: Array, t: float, motion: Motion) -> Array:
+    if not np.isfinite(x).all():
+        k = int((~np.isfinite(x).all(axis=(1, 2))).argmax())
+        raise InputError(f"a token of system {k} of its block left the range of float64 at {t:g}; {motion.hint}")
+    return x

@@ -1,0 +1,79 @@
+"""The automatic engine for many tokens, against dense sums at sampled queries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.engines import dense, fast
+from attnflow.inputs import Array
+
+RNG = np.random.default_rng(0)
+N = 20_000
+CLOUDS: dict[str, Array] = {
+    "normal": RNG.standard_normal((N, 2)),
+    "disc": (lambda r, t: np.column_stack([r * np.cos(t), r * np.sin(t)]))(
+        np.sqrt(RNG.random(N)), 2 * np.pi * RNG.random(N)
+    ),
+    "heavy tails": RNG.standard_t(3, (N, 2)),
+    "two clusters": np.repeat([[3.0, 1.0], [-2.0, -2.0]], N // 2, axis=0) + 1e-3 * RNG.standard_normal((N, 2)),
+    "line": np.outer(RNG.standard_normal(N), [1.0, 0.5]),
+    "outlier": np.vstack([RNG.standard_normal((N - 1, 2)), [[300.0, 20.0]]]),
+    "space": RNG.standard_normal((N, 3)),
+}
+
+
+@pytest.mark.parametrize("beta", [0.01, 1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("name", CLOUDS)
+def test_sampled_rows_agree_with_dense_sums(name: str, beta: float) -> None:
+    x = CLOUDS[name]
+    log_masses = np.linspace(-20.0, 5.0, N)[np.random.default_rng(1).permutation(N)] if beta > 1 else None
+    mean, log_total = fast.softmax(x, x, x, log_masses, beta)
+    norms = np.linalg.norm(x, axis=1)
+    rows = np.unique(np.concatenate([np.argsort(norms)[[0, 1, N // 2, -2, -1]], np.arange(0, N, N // 40)]))
+    expected, total = dense.softmax(x[rows], x, x, log_masses, beta)
+    size = 2 * float(norms.max())
+    # Beside the tolerance, scores of size beta |x|^2 round.
+    rounding = 64 * np.finfo(float).eps * beta * float(norms.max()) ** 2
+    np.testing.assert_allclose(mean[rows], expected, rtol=0, atol=size * (1e-10 + rounding))
+    np.testing.assert_allclose(log_total[rows], total, rtol=1e-13, atol=2e-10 + rounding)
+
+
+def test_every_plan_is_made() -> None:
+    x = 3 * np.tanh(np.random.default_rng(2).standard_normal((100_000, 2)))
+    plans = {fast.plan(x, x, beta)[0] for beta in (0.1, 30.0, 3000.0)}
+    assert plans >= {"separable", "pruned"}
+    assert fast.plan(x[:50], x[:50], 1.0)[0] == "fused"
+
+
+def test_inner_and_outer_queries_meet() -> None:
+    """Where the work is shared, both sides of the radius agree with dense sums."""
+    x = np.random.default_rng(3).standard_normal((60_000, 2))
+    x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
+    name, radius = fast.plan(x, x, 30.0)
+    assert name == "both"
+    order = np.argsort(np.abs(np.linalg.norm(x, axis=1) - radius))[:40]
+    mean, _ = fast.softmax(x, x, x, None, 30.0)
+    np.testing.assert_allclose(mean[order], dense.softmax(x[order], x, x, None, 30.0)[0], atol=6e-10)
+
+
+def test_laws_use_it_for_many_tokens() -> None:
+    law = af.Softmax(beta=2.0, B=[[1.0, 0.3], [-0.5, 0.7]])
+    x = CLOUDS["normal"]
+    assert law.uses("auto", N, 2) == "fast"
+    assert law.uses("precise", N, 2) == "fused"
+    fused = law.hear(x, engine="precise")
+    np.testing.assert_allclose(law.attend(x), fused.mean, atol=1e-9)
+    with pytest.raises(af.InputError, match="serves Softmax alone"):
+        af.simulate(x, af.Hardmax(), af.Layers(gamma=0.1), until=1, engine="fast")
+    with pytest.raises(af.InputError, match="in up to 3 dimensions"):
+        af.simulate(np.ones((3, 5)), af.Softmax(), af.Layers(gamma=0.1), until=1, engine="separable")
+
+
+def test_tight_flows_hear_exact_sums() -> None:
+    """A flow whose tolerance is below that of the fast engine would choke on its noise."""
+    x = CLOUDS["normal"][:6000]
+    run = af.simulate(x, af.Softmax(), af.RescaledFlow(rtol=1e-10), until=0.02)
+    again = af.simulate(x, af.Softmax(), af.RescaledFlow(rtol=1e-10), until=0.02, engine="fused")
+    np.testing.assert_array_equal(run.final, again.final)

@@ -1,0 +1,243 @@
+"""The separable engine against direct sums, in long double where rounding of the scores themselves would show."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnflow.engines import fused, separable
+from attnflow.engines import lanes as vectors
+from attnflow.engines import separable_kernels as kernels
+from attnflow.engines.separable import TOLERANCE, cost, softmax
+
+Array = NDArray[np.float64]
+
+
+def reference(q: Array, k: Array, v: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Means and totals with scores in extended precision, where the machine has it."""
+    scores = np.longdouble(gain) * (q.astype(np.longdouble) @ k.astype(np.longdouble).T)
+    if log_masses is not None:
+        scores += log_masses
+    top = scores.max(axis=1, keepdims=True)
+    e = np.exp((scores - top).astype(float))
+    return e @ v / e.sum(axis=1, keepdims=True), (top[:, 0] + np.log(e.sum(axis=1))).astype(float)
+
+
+def errors(
+    q: Array, k: Array, v: Array, log_masses: Array | None, gain: float, rows: NDArray[np.int64] | None = None
+) -> tuple[float, float]:
+    """Error of the means as a fraction of the diameter of the values, of the totals beyond their rounding."""
+    mean, log_total = softmax(q, k, v, log_masses, gain)
+    assert mean.shape == (len(q), v.shape[1])
+    at = np.arange(len(q)) if rows is None else rows
+    centre = v[0]  # sums of differences, so that the reference does not lose digits far from the origin
+    expected, expected_total = reference(q[at], k, v - centre, log_masses, gain)
+    diameter = max(float(np.linalg.norm(np.ptp(v, axis=0))), 8e-16 * float(np.abs(v).max()) / TOLERANCE, 1e-300)
+    allowed = 1e-15 * (np.abs(expected_total) + gain * np.abs(q[at]).sum(axis=1) * np.abs(k).max())
+    wrong = np.abs(log_total[at] - expected_total) - allowed
+    return float(np.linalg.norm(mean[at] - centre - expected, axis=1).max()) / diameter, float(wrong.max())
+
+
+def clusters(rng: np.random.Generator, n: int, d: int, stragglers: float) -> Array:
+    """Two tight clusters far apart, and some tokens anywhere."""
+    ends = np.array([[10.0, 4.0, -2.0], [-10.0, -3.0, 1.0]])[:, :d]
+    x = ends[rng.integers(0, 2, n)] + 0.01 * rng.standard_normal((n, d))
+    lost = rng.random(n) < stragglers
+    x[lost] = 5 * rng.standard_normal((int(lost.sum()), d))
+    return x
+
+
+def disc(rng: np.random.Generator, n: int, d: int) -> Array:
+    x = rng.standard_normal((n, d))
+    return 3 * x / np.linalg.norm(x, axis=1, keepdims=True) * rng.random((n, 1)) ** (1 / d)
+
+
+CLOUDS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
+    "normal": lambda rng, n, d: rng.standard_normal((n, d)),
+    "disc": disc,
+    "heavy tails": lambda rng, n, d: rng.standard_t(3, (n, d)),
+    "clusters": lambda rng, n, d: clusters(rng, n, d, 0.0),
+    "stragglers": lambda rng, n, d: clusters(rng, n, d, 0.05),
+    "line": lambda rng, n, d: rng.standard_normal((n, 1)) * np.array([0.6, 0.8, 0.3])[:d] + 0.2,
+    "outlier": lambda rng, n, d: np.concatenate([rng.standard_normal((n - 1, d)), np.full((1, d), 1e4)]),
+    "equal": lambda rng, n, d: np.tile(rng.standard_normal(d), (n, 1)),
+    "zero": lambda rng, n, d: np.zeros((n, d)),
+    "one": lambda rng, n, d: rng.standard_normal((1, d)),
+    "two": lambda rng, n, d: rng.standard_normal((2, d)),
+    "shifted": lambda rng, n, d: rng.standard_normal((n, d)) + 3e3 * np.array([1.0, -0.7, 0.4])[:d],
+    "flat": lambda rng, n, d: rng.standard_normal((n, d)) * np.array([1.0, 1e-9, 1e-3])[:d],
+    "lattice": lambda rng, n, d: rng.integers(-2, 3, (n, d)).astype(float),
+}
+GAINS = [1e-6, 1e-3, 0.1, 1.0, 4.0, 30.0, 1e3, 1e6]
+
+
+def applies(q: Array, k: Array, gain: float, work: float = 3e7) -> bool:
+    """Say whether the engine itself does the work, and not too much of it for a test."""
+    return cost(q, k, gain) < work
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_tokens_hear_each_other(cloud: str, d: int) -> None:
+    x = CLOUDS[cloud](np.random.default_rng(d), 603, d)
+    served = 0
+    for gain in GAINS:
+        if applies(x, x, gain) or not math.isfinite(cost(x, x, gain)):
+            wrong, wrong_total = errors(x, x, x, None, gain)
+            assert wrong < TOLERANCE, gain
+            assert wrong_total < TOLERANCE, gain
+            served += applies(x, x, gain)
+    assert served >= (1 if cloud == "outlier" else 2)
+
+
+FORMS: dict[str, Callable[[np.random.Generator, int], Array]] = {
+    "negative": lambda rng, d: -np.eye(d),
+    "rotation": lambda rng, d: np.linalg.qr(rng.standard_normal((d, d)))[0],
+    "any": lambda rng, d: rng.standard_normal((d, d)),
+    "singular": lambda rng, d: np.outer(np.ones(d), rng.standard_normal(d)),
+    "zero": lambda rng, d: np.zeros((d, d)),
+}
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cloud", ["normal", "heavy tails", "stragglers", "shifted"])
+def test_queries_under_any_form_with_masses(cloud: str, form: str, d: int) -> None:
+    rng = np.random.default_rng(d + 10)
+    x = CLOUDS[cloud](rng, 501, d)
+    q = x[:203] @ FORMS[form](rng, d).T
+    log_masses = rng.uniform(-6, 6, 501) * math.log(10)
+    served = 0
+    for gain in (1e-6, 1e-3, 0.3, 3.0, 40.0):
+        if applies(q, x, gain):
+            served += 1
+            assert max(errors(q, x, x, log_masses, gain)) < TOLERANCE, gain
+            assert max(errors(q, x, rng.standard_normal((501, 3)) + 7, log_masses, gain)) < TOLERANCE, gain
+    assert served >= 2
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_worst_place_in_a_panel(d: int) -> None:
+    """Panels as wide as allowed; targets at their ends, which hear sources on the far side because these weigh more."""
+    rng = np.random.default_rng(0)
+    for panels in (1, 2, 3):
+        side = np.linspace(-1, 1, 2 * panels + 1)
+        x = np.stack(np.meshgrid(*[side] * d), axis=-1).reshape(-1, d)
+        gain = panels * separable.PANEL * (1 - 1e-9)
+        for _ in range(5):
+            log_masses = -2 * gain * x @ rng.uniform(-1, 1, d) + rng.uniform(-3, 3, len(x))
+            assert errors(x, x, x, log_masses, gain)[0] < 0.8 * TOLERANCE
+            assert errors(x, x, x**3, log_masses, gain)[0] < 0.1 * TOLERANCE
+
+
+@pytest.mark.parametrize(("d", "gain"), [(1, 30.0), (2, 0.01), (2, 4.0), (3, 1.0)])
+def test_many_tokens_on_sampled_queries(d: int, gain: float) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((40_003, d)).clip(-3, 3)
+    at = np.concatenate([x.argmax(axis=0), x.argmin(axis=0), rng.integers(0, len(x), 20)])
+    assert max(errors(x, x, x, None, gain, at)) < TOLERANCE
+
+
+def test_far_clusters_beyond_the_range_of_doubles() -> None:
+    """Terms go from e^-4000 to e^4000, blocks of the grid carry scales of their own."""
+    x = clusters(np.random.default_rng(0), 1501, 2, 0.01)
+    assert applies(x, x, 30.0)
+    assert max(errors(x, x, x, None, 30.0)) < TOLERANCE
+
+
+def test_a_line_at_an_angle_is_turned_into_an_axis() -> None:
+    x = np.linspace(-3, 3, 1000)[:, None] * np.array([[0.6, 0.8]])
+    along = x @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    assert cost(x, x, 30.0) < 1.1 * cost(along, along, 30.0)
+    assert max(errors(x, x, x, None, 30.0)) < TOLERANCE
+
+
+def test_other_engines_do_what_this_one_cannot() -> None:
+    rng = np.random.default_rng(1)
+    wide, plane = rng.standard_normal((50, 5)), rng.standard_normal((50, 2))
+    assert cost(wide, wide, 1.0) == math.inf
+    assert cost(plane, plane, 1e300) == cost(1e200 * plane, plane, 1e200) == math.inf
+    for q, v, gain in [(wide, wide, 1.0), (plane, plane, 1e300), (plane, rng.standard_normal((50, 9)), 1.0)]:
+        keys = q
+        for ours, theirs in zip(softmax(q, keys, v, None, gain), fused.softmax(q, keys, v, None, gain), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_exponents_that_rounding_would_spoil_are_left_to_others() -> None:
+    x = np.concatenate([np.random.default_rng(1).standard_normal((50, 2)), [[1e3, 0.0], [-1e3, 0.0]]])
+    assert math.isfinite(cost(x, x, 0.02))
+    assert cost(x, x, 0.05) == math.inf  # kappa = 5e4
+    assert math.isfinite(cost(x[:50] + 1e3, x[:50], 1.0))
+    assert cost(x[:50] + 1e5, x[:50], 1.0) == math.inf  # the weights e^{g <c_t, s>} of keys
+
+
+def test_the_prediction_grows_with_the_work_and_depends_on_the_inputs_alone() -> None:
+    x = np.random.default_rng(2).standard_normal((3000, 2))
+    costs = [cost(x, x, gain) for gain in (1e-6, 1.0, 10.0, 30.0)]
+    assert costs == sorted(costs)
+    assert costs == [cost(x.copy(), x, gain) for gain in (1e-6, 1.0, 10.0, 30.0)]
+    assert cost(x[:50], x[:50], 1.0) > 50**2
+    assert cost(x, x, 1.0) < len(x) ** 2 < cost(x, x, 30.0)
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    most = numba.get_num_threads()
+    for d, gain in ((1, 1.0), (2, 0.1), (2, 3.0), (3, 1.0)):
+        x = rng.standard_normal((2001, d))
+        results = []
+        for threads in (1, most):
+            numba.set_num_threads(threads)
+            results.append(softmax(x, x, x, None, gain))
+        numba.set_num_threads(most)
+        for one, many in zip(*results, strict=True):
+            assert one.tobytes() == many.tobytes()
+
+
+def test_arrays_that_are_read_only_or_strided() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 2))
+    expected = softmax(x, x, x, None, 2.0)
+    frozen = x.copy()
+    frozen.setflags(write=False)
+    for other in (frozen, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2]):
+        for ours, theirs in zip(softmax(other, other, other, None, 2.0), expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_inputs_stay_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v, w = (rng.standard_normal(shape) for shape in [(40, 2), (70, 2), (70, 3), (70,)])
+    copies = [array.copy() for array in (q, k, v, w)]
+    softmax(q, k, v, w, 5.0)
+    for array, copy in zip((q, k, v, w), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_sources_without_mass_are_absent() -> None:
+    x = np.random.default_rng(0).standard_normal((400, 2))
+    log_masses = np.where(x[:, 0] > 0, -np.inf, 0.0)
+    kept = x[x[:, 0] <= 0]
+    mean, log_total = softmax(x, x, x, log_masses, 5.0)
+    expected, expected_total = reference(x, kept, kept, None, 5.0)
+    np.testing.assert_allclose(mean, expected, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(log_total, expected_total, rtol=0, atol=TOLERANCE)
+
+
+def test_the_basis_spans_the_polynomials_of_degree_15() -> None:
+    u = np.linspace(-1, 1, 101)
+    for k in range(kernels.P):
+        coefficients = kernels.COEFFICIENTS @ np.cos(k * np.arccos(kernels.NODES))
+        interpolant = kernels.phi(u) @ coefficients  # type: ignore[no-untyped-call]
+        np.testing.assert_allclose(interpolant, np.cos(k * np.arccos(u)), rtol=0, atol=1e-13)
+
+
+def test_compiled_code_is_renewed_with_its_vectors() -> None:
+    """Numba keeps compiled kernels until their own file changes: it must change whenever lanes.py does."""
+    assert hashlib.sha256(Path(vectors.__file__).read_bytes()).hexdigest()[:16] == kernels.LANES

@@ -1,0 +1,128 @@
+"""Many systems at once against one after the other."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow import ensembles
+from attnflow.inputs import Array
+
+B = [[1.0, 0.4], [-0.2, 0.8]]
+
+
+def spheres(b: int, n: int, d: int) -> Array:
+    return np.stack([af.tokens.sphere(n=n, d=d, seed=s) for s in range(b)])
+
+
+@pytest.mark.parametrize(
+    ("law", "motion", "until"),
+    [
+        (af.Softmax(beta=3.0), af.SphereFlow(), 4.0),
+        (af.Softmax(beta=-2.0, B=B), af.SphereFlow(normalized=False, V=[[1.0, 0.3], [0.0, 1.0]]), 2.0),
+        (af.Softmax(beta=2.0, B=B), af.Flow(V=lambda t: [[-1.0, t], [0.0, -0.5]]), 2.0),
+        (af.Softmax(beta=2.0), af.RescaledFlow(V=[[1.0, 0.2], [0.0, 0.4]]), 3.0),
+        (af.Softmax(beta=lambda t: 1.0 + t), af.Layers(gamma=0.2), 9),
+        (af.Softmax(beta=5.0), af.SphereLayers(dt=0.3), 9),
+        (af.Softmax(beta=5.0), af.Residual(dt=0.3, feed_forward=af.FeedForward(activation="tanh")), 5),
+        (af.Softmax(beta=5.0), af.RescaledLayers(dt=0.3), 9),
+        (af.Hardmax(B=B), af.Layers(alpha=0.5), 9),
+        (af.Localmax(delta=0.1), af.Layers(gamma=0.5), 9),
+        (af.HegselmannKrause(eps=0.6), af.Layers(gamma=0.5), 9),
+        (af.Heads([af.Softmax(beta=2.0), af.Hardmax()]), af.Residual(dt=0.1), 5),
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_system_moves_as_it_does_alone(law: af.Law, motion: af.Motion, until: float, weighted: bool) -> None:
+    x = spheres(5, 11, 2)
+    masses = np.geomspace(1e-3, 10.0, 11) if weighted else None
+    times = [1, 2] if motion.discrete else [0.3, 1.7]
+    found = af.ensemble(x, law, motion, until, masses=masses, record=times)
+    assert found.times.tolist() == [0, *times, until]
+    for k in range(5):
+        alone = af.simulate(x[k], law, motion, until, masses=masses, record=times)
+        np.testing.assert_allclose(found.values[:, k], alone.tokens, atol=2e-8 if not motion.discrete else 1e-12)
+    np.testing.assert_array_equal(found.final, found.values[-1])
+
+
+def test_parameters_of_their_own() -> None:
+    x = spheres(6, 7, 3)
+    betas, gammas = np.array([1.0, -3.0, 8.0, 1.0, 0.0, 2.5]), np.array([0.1, 0.5, 0.1, 0.1, 0.5, 1.0])
+    found = af.ensemble(x, af.Softmax(beta=betas), af.Layers(gamma=gammas), until=6)
+    for k in range(6):
+        alone = af.simulate(x[k], af.Softmax(beta=betas[k]), af.Layers(gamma=gammas[k]), until=6)
+        np.testing.assert_allclose(found.final[k], alone.final, atol=1e-13)
+    deltas = np.array([0.1, 0.5, 0.1, 0.3, 0.3, 0.2])
+    found = af.ensemble(x, af.Localmax(delta=deltas), af.Layers(gamma=0.5), until=6)
+    for k in range(6):
+        alone = af.simulate(x[k], af.Localmax(delta=deltas[k]), af.Layers(gamma=0.5), until=6)
+        np.testing.assert_allclose(found.final[k], alone.final, atol=1e-13)
+
+
+def test_one_hasty_system_among_many_is_as_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean error of 400 systems would let one of them, e^6 times as fast, be wrong by twenty tolerances."""
+    monkeypatch.setattr(ensembles, "TOGETHER", 1 << 17)
+    x = spheres(400, 6, 2)
+    betas = np.zeros(400)
+    betas[123] = 6.0
+    motion = af.SphereFlow(normalized=False, rtol=1e-6)
+    found = af.ensemble(x, af.Softmax(beta=betas), motion, until=0.02)
+    exact = af.simulate(x[123], af.Softmax(beta=6.0), replace(motion, rtol=1e-12), until=0.02).final
+    alone = af.simulate(x[123], af.Softmax(beta=6.0), motion, until=0.02).final
+    error, own = np.abs(found.final[123] - exact).max(), np.abs(alone - exact).max()
+    assert error <= 5 * max(own, 1e-7)
+    assert found.steps >= 3
+
+
+def test_blocks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = spheres(40, 8, 2)
+    law, motion = af.Softmax(beta=np.linspace(0.1, 9, 40)), af.Layers(gamma=0.2)
+    whole = af.ensemble(x, law, motion, until=5)
+    monkeypatch.setattr(ensembles, "TOGETHER", 100)
+    np.testing.assert_array_equal(af.ensemble(x, law, motion, until=5).values, whole.values)
+    monkeypatch.setattr(ensembles, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+    np.testing.assert_array_equal(af.ensemble(x, law, motion, until=5).values, whole.values)
+
+
+def test_what_is_observed_is_recorded_instead() -> None:
+    x = spheres(9, 12, 2)
+    found = af.ensemble(
+        x, af.Softmax(beta=4.0), af.SphereFlow(), until=9.0, record=[1.0, 5.0], observe=lambda s: np.ptp(s, axis=1)
+    )
+    assert found.values.shape == (4, 9, 2)
+    np.testing.assert_allclose(found.values[0], np.ptp(x, axis=1))
+    np.testing.assert_allclose(found.values[-1], np.ptp(found.final, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"tokens": np.zeros((3, 2))}, "tokens have shape \\(3, 2\\), expected \\(b, n, d\\)"),
+        ({"tokens": np.full((2, 3, 2), np.nan)}, "not finite"),
+        ({"law": af.Softmax(beta=np.ones(3))}, "beta holds 3 numbers for 4 systems"),
+        ({"motion": af.Jumps(gamma=0.1)}, "expected one in layers or an integrated flow"),
+        ({"until": 0.0}, "until is 0"),
+        ({"until": 2.5}, "give a whole number"),
+        ({"record": 3}, "expected a list of times"),
+        ({"record": [1000]}, "outside"),
+        ({"observe": lambda x: 1.0}, "return one row for each"),
+        ({"observe": lambda x: "x"}, "one row for each system"),
+        ({"motion": af.SphereFlow(), "tokens": np.full((4, 3, 2), 2.0)}, "norm"),
+    ],
+)
+def test_bad_input_gets_a_sentence(change: dict[str, Any], sentence: str) -> None:
+    given = {"tokens": spheres(4, 3, 2), "law": af.Softmax(), "motion": af.Layers(gamma=0.1), "until": 3}
+    with pytest.raises(af.InputError, match=sentence):
+        af.ensemble(**{**given, **change})
+
+
+def test_arrays_are_for_ensembles_only() -> None:
+    with pytest.raises(af.InputError, match="use ensemble"):
+        af.simulate([[1.0], [0.0]], af.Softmax(beta=np.ones(2)), af.Layers(gamma=0.1), until=2)
+    with pytest.raises(af.InputError, match="an entry of gamma is 2"):
+        af.Layers(gamma=np.array([0.1, 2.0]))
