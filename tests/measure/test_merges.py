@@ -97,7 +97,7 @@ def test_the_errors_hold_what_they_promise() -> None:
     """Loose runs of random tokens: their merge times are off by less than their error bars."""
     rng = np.random.default_rng(5)
     within, total = 0, 0
-    for _ in range(6):
+    for _ in range(4):
         x, beta = on_circle(*rng.uniform(0, 2 * np.pi, 5)), rng.uniform(4, 8)
         exact = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-12), until=1e8))
         loose = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-6), until=1e8))
@@ -105,7 +105,7 @@ def test_the_errors_hold_what_they_promise() -> None:
         within += int((np.abs(loose.time - exact.time) <= loose.error).sum())
         total += len(exact)
     assert within == total
-    assert total > 15
+    assert total > 10
 
 
 def test_merges_at_the_same_time_are_all_told() -> None:

@@ -55,7 +55,9 @@ def staircase(stairs: Staircase) -> Figure:
             if plateau.end > first:
                 ax.hlines(plateau.predicted, max(plateau.start, first), plateau.end, zorder=4, **PREDICTED)
         named = first
-        for merge, height in zip(stairs.merges, stairs.heights[1:].tolist(), strict=True):
+        # The last merges of a long run happen between two floats, so that the curve is not yet up there.
+        seen_then = np.interp([merge.time for merge in stairs.merges], stairs.times, stairs.energy)
+        for merge, height in zip(stairs.merges, np.maximum(stairs.heights[1:], seen_then).tolist(), strict=True):
             _mark(ax, merge, height, named=merge.time > APART * named)
             named = max(named, merge.time)
         ax.plot([], [], **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")

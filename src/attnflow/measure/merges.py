@@ -132,41 +132,51 @@ def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
     """
     if getattr(run.motion, "V", None) is not None:
         raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
-    return climbed(run, threshold)
+    merges, F = merge_times(run, threshold), _energy(run)
+    heights = _heights(run, merges, threshold)
+    levels = (heights[1:] + heights[:-1]) / 2
+    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
+    return Staircase(
+        np.asarray(run.times, np.float64),
+        np.array([F(x) for x in run.tokens]),
+        merges,
+        plateaux(run, merges, threshold),
+        list(zip(repeated[0], _errors(run, repeated), strict=True)),
+        heights,
+    )
 
 
-def climbed(run: Trajectory, threshold: float) -> Staircase:
-    """Return the staircase, whatever moved the tokens."""
-    merges, share = merge_times(run, threshold), shares(run.masses, run.tokens.shape[1])
-    law, beta = _softmax(run)
-    total = float(each_mass(run.masses, len(share)).sum())
+def plateaux(run: Trajectory, merges: Merges, threshold: float) -> list[Plateau]:
+    """Return the times between merges, with the energy half way and what is predicted, whatever moved the tokens."""
+    F, heights = _energy(run), _heights(run, merges, threshold)
+    when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
+    unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-_softmax(run)[1]))
+    whole = run.motion is not None and run.motion.discrete
+    return [
+        Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
+        for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
+        if b > a
+    ]
+
+
+def _energy(run: Trajectory) -> Callable[[Array], float]:
+    """Return F of a state."""
+    (law, beta), share = _softmax(run), shares(run.masses, run.tokens.shape[1])
 
     def F(x: Array) -> float:
         log_total = law.hear(x, masses=share).log_total
         assert log_total is not None
         return float(share @ np.exp(log_total - beta))
 
-    first = single_linkage(run.tokens[0], _reach(threshold))
-    start = float((np.bincount(first, weights=share) ** 2).sum())
-    heights = start + np.cumsum([0.0, *(2 * a * b / total**2 for a, b in (m.sizes for m in merges))])
-    levels = (heights[1:] + heights[:-1]) / 2
-    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
-    when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
-    unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-beta))
-    whole = run.motion is not None and run.motion.discrete
-    plateaux = [
-        Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
-        for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
-        if b > a
-    ]
-    return Staircase(
-        np.asarray(run.times, np.float64),
-        np.array([F(x) for x in run.tokens]),
-        merges,
-        plateaux,
-        list(zip(repeated[0], _errors(run, repeated), strict=True)),
-        heights,
-    )
+    return F
+
+
+def _heights(run: Trajectory, merges: Merges, threshold: float) -> Array:
+    """Return sum_q (n_q/n)^2 before the first merge and after each."""
+    m = each_mass(run.masses, run.tokens.shape[1])
+    first = np.bincount(single_linkage(run.tokens[0], _reach(threshold)), weights=m)
+    gains = [2 * a * b for a, b in (merge.sizes for merge in merges)]
+    return np.asarray(np.cumsum([float((first**2).sum()), *gains]) / m.sum() ** 2)
 
 
 def _half_way(a: float, b: float, whole: bool) -> float:

@@ -23,7 +23,7 @@ from attnflow.claims.sphere.runs import (
 from attnflow.geometry.forms import EPS
 from attnflow.inputs import Array, InputError, number
 from attnflow.inputs import cloud as rows_of
-from attnflow.measure.merges import climbed
+from attnflow.measure.merges import merge_times, plateaux
 
 
 def _caps(e: Experiment) -> tuple[Array, Array, float]:
@@ -149,10 +149,10 @@ RELAXED = 10.0
 def staircase(e: Experiment) -> Margins:
     """The energy half way, in log time, between merges a factor of 100 apart, against sum_q (n_q/n)^2, to 5 percent."""
     run = e.evolve(normalised(e.tokens), e.until)
-    stairs, relaxed = climbed(run, MERGE), RELAXED * (1.0 if e.normalized else exp(-e.beta))
-    rests = [p for p in stairs.plateaux if p.end >= PLATEAU * max(p.start, relaxed)]
+    found, relaxed = merge_times(run, MERGE), RELAXED * (1.0 if e.normalized else exp(-e.beta))
+    rests = [p for p in plateaux(run, found, MERGE) if p.end >= PLATEAU * max(p.start, relaxed)]
     heights = np.array([HEIGHT - abs(p.height - p.predicted) for p in rests])
-    merges = ", ".join(f"{m.time:.4g} +- {m.error:.1g}" for m in stairs.merges)
+    merges = ", ".join(f"{m.time:.4g} +- {m.error:.1g}" for m in found)
     what = f"the energy between merges (at t = {merges}) is sum_q (n_q / n)^2 to {HEIGHT:g}"
     return Margins(what, heights, np.array([p.end for p in rests]), 1e-9, strict=True)
 
