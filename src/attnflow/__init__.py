@@ -7,8 +7,10 @@
 'reached step 100, as asked'
 """
 
-from attnflow import claims, figures, geometry, measure, tokens, watch
-from attnflow.claims import check, search
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from attnflow import figures, geometry, measure, tokens, watch
 from attnflow.ensembles import Ensemble, ensemble
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
@@ -30,6 +32,11 @@ from attnflow.schedules import Schedule
 from attnflow.simulate import simulate
 from attnflow.trajectory import Trajectory, load
 
+if TYPE_CHECKING:
+    from attnflow import claims
+    from attnflow.claims.check import check
+    from attnflow.claims.search import search
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -38,3 +45,11 @@ __all__ = [
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
     "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Load the claims, a third of the library, when they are first asked for."""
+    if name not in ("claims", "check", "search"):
+        raise AttributeError(f"module 'attnflow' has no attribute {name!r}")
+    module = import_module("attnflow.claims")
+    return module if name == "claims" else getattr(module, name)
