@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, cloud, mass_vector, number, reals
+from attnflow.inputs import Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
 from attnflow.laws import Heard, Hearing, Law, Softmax
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
-from attnflow.watch import At, Geometric, Record, rule
+from attnflow.watch import At, Geometric, Record, rule, when
 
 # So many coordinates move together: their stages fit in the cache.
 TOGETHER = 1 << 15
@@ -218,7 +218,6 @@ class ManyHearing:
 
     def _softmax(self, x: Array, y: Array, v: Array, t: float, gain: float) -> Heard:
         from attnflow.engines import fused
-        from attnflow.inputs import matrix_at, number_at
 
         assert isinstance(self.law, Softmax)
         beta: Any = self.law.beta
@@ -247,8 +246,8 @@ class ManyHearing:
 def _layers(x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any]) -> Iterator[tuple[Array, int]]:
     """Yield the states at these steps, and how many steps it took."""
     t = 0
-    for when in times.tolist():
-        while t < when:
+    for end in times.tolist():
+        while t < end:
             x = _finite(motion.step(hearing, x, t), t + 1, motion)
             t += 1
         yield x, t
@@ -286,6 +285,5 @@ def _flow(x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any])
 
 def _finite(x: Array, t: float, motion: Motion) -> Array:
     if not np.isfinite(x).all():
-        k = int((~np.isfinite(x).all(axis=(1, 2))).argmax())
-        raise InputError(f"a token of system {k} of its block left the range of float64 at {t:g}; {motion.hint}")
+        raise InputError(f"a token left the range of float64 at {when(motion.discrete)(t)}; {motion.hint}")
     return x

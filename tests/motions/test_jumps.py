@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -200,10 +199,9 @@ def test_probabilities_of_1e_minus_300_are_not_lost() -> None:
 # Horizons
 
 
-def test_1e300_steps_take_no_time() -> None:
-    begin = time.perf_counter()
+def test_1e300_steps_take_few_moves() -> None:
     run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(gamma=0.2), until=10**300, seed=0)
-    assert time.perf_counter() - begin < 1
+    assert run.report["moves"] < 10**4
     assert run.times[0] == 0
     assert run.times[-1] == 10**300
     assert run.stopped == "reached step 1e+300, as asked"
