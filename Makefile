@@ -9,7 +9,7 @@ help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
 	@echo "make test      style, types and all tests"
 	@echo "make test-all  the same with ten times as many examples of each property"
-	@echo "make bench     attnflow against NumPy, in ratios"
+	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
 	@echo "make clean     remove .venv, out/ and caches"
 
@@ -36,7 +36,7 @@ test-all: lint
 	ATTNFLOW_EXAMPLES=400 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/against_numpy.py
+	$(BIN)/python benchmarks/compare.py out
 
 claims: .venv/ready
 	$(BIN)/python -m attnflow.claims.pages docs/claims

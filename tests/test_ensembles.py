@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import attnflow as af
 from attnflow import ensembles
 from attnflow.inputs import Array
+from attnflow.motions import many
 
 B = [[1.0, 0.4], [-0.2, 0.8]]
 
@@ -67,6 +69,7 @@ def test_parameters_of_their_own() -> None:
 def test_one_hasty_system_among_many_is_as_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean error of 400 systems would let one of them, e^6 times as fast, be wrong by twenty tolerances."""
     monkeypatch.setattr(ensembles, "TOGETHER", 1 << 17)
+    monkeypatch.setattr(many, "paths", lambda *_: None)
     x = spheres(400, 6, 2)
     betas = np.zeros(400)
     betas[123] = 6.0
@@ -77,6 +80,72 @@ def test_one_hasty_system_among_many_is_as_accurate(monkeypatch: pytest.MonkeyPa
     error, own = np.abs(found.final[123] - exact).max(), np.abs(alone - exact).max()
     assert error <= 5 * max(own, 1e-7)
     assert found.steps >= 3
+
+
+MOTIONS: dict[str, Callable[[Array], af.Motion]] = {
+    "SA": lambda V: af.SphereFlow(),
+    "USA": lambda V: af.SphereFlow(normalized=False),
+    "SA, V = 2 I": lambda V: af.SphereFlow(V=2 * np.eye(len(V))),
+    "SA, any V": lambda V: af.SphereFlow(V=V),
+    "flow": lambda V: af.Flow(),
+    "flow, any V": lambda V: af.Flow(V=V),
+    "gamma": lambda V: af.Layers(gamma=0.3),
+    "alpha": lambda V: af.Layers(alpha=0.5),
+    "renormalised": lambda V: af.Layers(V=V),
+    "residual": lambda V: af.Residual(V=V, dt=0.2),
+    "sphere layers": lambda V: af.SphereLayers(V=V, dt=0.2),
+}
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 1), (8, 2), (17, 3)])
+@pytest.mark.parametrize("name", MOTIONS)
+def test_the_compiled_loop_moves_each_system_as_the_integrator_of_scipy_does(name: str, n: int, d: int) -> None:
+    rng = np.random.default_rng(n)
+    motion, B = MOTIONS[name](rng.standard_normal((d, d))), rng.standard_normal((d, d))
+    x, masses = spheres(4, n, d), rng.uniform(0.1, 3.0, n)
+    # Speeds of USA are like e^beta.
+    betas, times = np.array([-2.0, 0.0, 1.0, 3.0 if name == "USA" else 30.0]), np.array([0, 1, 2, 5])
+    found = many.paths(x, af.Softmax(beta=betas, B=B), motion, masses, times if motion.discrete else times / 4)
+    assert found is not None
+    for k in range(4):
+        law, until = af.Softmax(beta=betas[k], B=B), 5 if motion.discrete else 1.25
+        alone = af.simulate(x[k], law, motion, until, masses=masses, record=[1, 2] if motion.discrete else [0.25, 0.5])
+        np.testing.assert_allclose(found[0][:, k], alone.tokens, atol=1e-12 if motion.discrete else 3e-8)
+
+
+def test_the_compiled_flow_takes_the_steps_of_the_integrator_of_scipy() -> None:
+    x = spheres(1, 12, 2)
+    for rtol in (1e-4, 1e-8):
+        motion = af.Flow(V=-np.eye(2), rtol=rtol)
+        found = many.paths(x, af.Softmax(beta=3.0), motion, None, np.array([0.0, 20.0]))
+        alone = af.simulate(x[0], af.Softmax(beta=3.0), motion, until=20.0)
+        assert found is not None
+        assert found[1] == len(alone.times) - 1
+        np.testing.assert_allclose(found[0][-1, 0], alone.final, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("law", "motion"),
+    [
+        (af.Hardmax(), af.Layers(gamma=0.5)),
+        (af.Softmax(beta=lambda t: 1.0 + t), af.Layers(gamma=0.5)),
+        (af.Softmax(), af.Layers(gamma=lambda t: 1 / (t + 2))),
+        (af.Softmax(), af.Layers(gamma=1.0)),
+        (af.Softmax(), af.RescaledFlow()),
+        (af.Softmax(), af.Flow(feed_forward=af.FeedForward())),
+        (af.Softmax(beta=1.0), af.Flow()),  # leaves the range of float64 at t = 710
+    ],
+)
+def test_there_is_no_compiled_loop_for_others(law: af.Law, motion: af.Motion) -> None:
+    times = np.array([0, 2]) if motion.discrete else np.array([0.0, 800.0])
+    assert many.paths(np.ones((1, 2, 2)), law, motion, None, times) is None
+
+
+def test_who_gets_stuck_is_told_so() -> None:
+    with pytest.raises(af.InputError, match="use RescaledFlow"):
+        af.ensemble(np.ones((2, 2, 2)), af.Softmax(), af.Flow(), until=800.0)
+    with pytest.raises(af.InputError, match="met its antipode"):
+        af.ensemble([[[1.0, 0.0], [-1.0, 0.0]]] * 2, af.Softmax(beta=-800.0), af.SphereLayers(dt=1.0), until=2)
 
 
 def test_blocks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

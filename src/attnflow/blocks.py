@@ -8,11 +8,11 @@ from collections.abc import Iterator
 BLOCK = 1 << 22
 
 
-def row_blocks(m: int, n: int) -> Iterator[slice]:
-    """Cut the rows of an (m, n) array into blocks that fit in memory; of no rows there is one block, empty.
+def row_blocks(m: int, n: int, most: int | None = None) -> Iterator[slice]:
+    """Cut the rows of an (m, n) array into blocks of at most so many weights; of no rows there is one block, empty.
 
     >>> list(row_blocks(5, BLOCK // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
     """
-    rows = max(1, BLOCK // max(1, n))
+    rows = max(1, (BLOCK if most is None else most) // max(1, n))
     return (slice(i, i + rows) for i in range(0, max(1, m), rows))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnflow import laws, motions
+from attnflow.arrays import foreign, plain
 from attnflow.inputs import called
 from attnflow.laws import Law
 from attnflow.motions import FeedForward, Motion
@@ -33,8 +34,8 @@ def describe(value: Any) -> Any:
         return {SCHEDULE: value.text}
     if callable(value):
         return {FUNCTION: getattr(value, "__name__", type(value).__name__)}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
+    if isinstance(value, np.ndarray | np.generic) or foreign(value):
+        return plain(value).tolist()
     if isinstance(value, tuple | list):
         return [describe(v) for v in value]
     return value
@@ -69,7 +70,7 @@ def varying(value: Any, t: float) -> list[Any]:
     """
     name = f"a parameter of {type(value).__name__}"
     return [
-        called(lambda t, f=f: np.asarray(f(t), dtype=np.float64).tolist(), t, name)  # type: ignore[misc]
+        called(lambda t, f=f: np.asarray(plain(f(t)), dtype=np.float64).tolist(), t, name)  # type: ignore[misc]
         for f in _functions(value)
     ]
 

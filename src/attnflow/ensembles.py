@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.inputs import Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
 from attnflow.laws import Heard, Hearing, Law, Softmax
-from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
+from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.watch import At, Geometric, Record, rule, when
 
 # So many coordinates move together: their stages fit in the cache.
 TOGETHER = 1 << 15
+# And so many are recorded at once.
+RECORDED = 1 << 21
 
 Observe = Callable[[Array], ArrayLike]
 
@@ -82,13 +84,13 @@ def ensemble(
     """
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
-    blocks = list(_blocks(law, motion, x))
+    blocks = list(_blocks(law, motion, x, len(times)))
 
     def moved(block: Block) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
         for state, steps in block.path(times, weights):  # noqa: B007
             rows.append(_rows(state if observe is None else observe(state), len(state)))
-        return np.stack(rows), state, steps
+        return np.stack(rows), state.copy(), steps
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(moved, blocks))
@@ -174,6 +176,9 @@ class Block:
 
     def path(self, times: NDArray[Any], masses: Array | None) -> Iterator[tuple[Array, int]]:
         """Yield the states at these times, and how many steps it took."""
+        if (compiled := many.paths(self.start, self.law, self.motion, masses, times)) is not None:
+            states, steps = compiled
+            return ((state, steps) for state in states)
         hearing: Any = ManyHearing(self.law, masses)
         if isinstance(self.motion, ContinuousMotion):
             return _flow(self.start, hearing, self.motion, times)
@@ -181,9 +186,9 @@ class Block:
         return _layers(self.start, hearing, self.motion, times)
 
 
-def _blocks(law: Law, motion: Motion, x: Array) -> Iterator[Block]:
+def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
     b, n, d = x.shape
-    size = max(1, TOGETHER // (n * d))
+    size = max(1, min(TOGETHER, RECORDED // times) // (n * d))
     for members, one_law, one_motion in _alike(law, motion, b):
         start = one_motion.prepare(x[members].reshape(-1, d), Hearing(_part(one_law, members[:1]))).reshape(-1, n, d)
         for first in range(0, len(members), size):

@@ -13,12 +13,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.arrays import cast, foreign, holds, is_real, library, namespace, plain, precision
+
 Array: TypeAlias = NDArray[np.float64]
 Scalar: TypeAlias = float | Callable[[float], float] | NDArray[Any]
 Matrix: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
 
 MASS_RATIO = 1e140
 SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
+# What to do with an array of another library where it cannot be used.
+CONVERT = "convert them with numpy.asarray"
 
 
 class InputError(ValueError):
@@ -28,7 +32,7 @@ class InputError(ValueError):
 def reals(value: Any, what: str, wanted: str) -> Array:
     """Return a float64 array of real numbers; `what` begins the sentence of a refusal, as in "masses are"."""
     try:
-        given = np.asarray(value)
+        given = np.asarray(plain(value))
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} not an array of numbers: give {wanted}") from None
     if given.dtype.kind == "c":
@@ -41,12 +45,7 @@ def reals(value: Any, what: str, wanted: str) -> Array:
 def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     """Check a configuration of tokens and return it as a C-contiguous (n, d) float64 array."""
     x = reals(tokens, f"{name} are", "n rows of d numbers")
-    if x.ndim == 1 and x.size:
-        raise InputError(f"{name} have shape {x.shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
-    if x.ndim != 2:
-        raise InputError(f"{name} have shape {x.shape}, expected (n, d): give n rows of d numbers")
-    if x.size == 0:
-        raise InputError(f"{name} are empty, with shape {x.shape}: give at least one row of at least one number")
+    _rows_of_numbers(x.shape, name)
     if not np.isfinite(x).all():
         bad = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         raise InputError(f"{name} hold a value that is not finite in row {bad}: remove or replace that row")
@@ -54,6 +53,55 @@ def cloud(tokens: ArrayLike, name: str = "tokens") -> Array:
     if 0 < largest < SMALLEST_CLOUD or largest > LARGEST_CLOUD:
         raise InputError(f"{name} are of size {largest:.3g}, where scores leave float64: multiply them by a constant")
     return x
+
+
+def _rows_of_numbers(given: Iterable[int], name: str) -> None:
+    shape = tuple(given)
+    if len(shape) == 1 and 0 not in shape:
+        raise InputError(f"{name} have shape {shape}, expected (n, d): for points on the line use x.reshape(-1, 1)")
+    if len(shape) != 2:
+        raise InputError(f"{name} have shape {shape}, expected (n, d): give n rows of d numbers")
+    if 0 in shape:
+        raise InputError(f"{name} are empty, with shape {shape}: give at least one row of at least one number")
+
+
+def any_cloud(tokens: Any, *users: Any) -> Any:
+    """Check tokens that may be of another library than NumPy, and then stay as they are, if their users have `arrays`.
+
+    >>> any_cloud([[1, 2]])
+    array([[1., 2.]])
+    """
+    if not foreign(tokens):
+        return cloud(tokens)
+    for user in users:
+        if not user.arrays:
+            ties = f" with ties={user.ties!r}" if hasattr(user, "ties") else ""
+            name = f"{type(user).__name__}{ties}"
+            raise InputError(f"{name} takes NumPy arrays alone, not those of {library(tokens)}: {CONVERT}")
+    if not is_real(tokens):
+        raise InputError(f"tokens are {precision(tokens)}, expected floating-point numbers such as float32 or float64")
+    _rows_of_numbers(tokens.shape, "tokens")
+    if not holds(namespace(tokens).isfinite(tokens)):
+        raise InputError("tokens hold a value that is not finite: remove or replace that row")
+    return tokens
+
+
+def follow(value: Any, like: Any, name: str) -> Any:
+    """Return a parameter with the library, the precision and the device of the tokens, which decide for both.
+
+    >>> follow([[1]], np.zeros((2, 1)), "B")
+    array([[1.]])
+    """
+    if foreign(like) and foreign(value) and library(like) != library(value):
+        raise InputError(f"{name} is of {library(value)}, the tokens are of {library(like)}: give both in one library")
+    if foreign(like):
+        return cast(value, like)
+    try:
+        return np.asarray(plain(value), dtype=np.float64)
+    except (TypeError, RuntimeError):
+        raise InputError(
+            f"{name} is traced by {library(value)}, but the tokens are not: give them as an array of that library"
+        ) from None
 
 
 def points_of(points: ArrayLike, d: int, name: str = "points") -> tuple[Array, bool]:
@@ -69,10 +117,19 @@ def points_of(points: ArrayLike, d: int, name: str = "points") -> tuple[Array, b
     return rows, p.ndim == 1
 
 
-def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
-    """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other."""
+def mass_vector(masses: Any, n: int, like: Any = None) -> Array | None:
+    """Check the masses of n tokens: positive, finite, within a factor of 1e140 of each other.
+
+    With tokens given, those of another library decide for the masses too.
+    """
     if masses is None:
         return None
+    if foreign(like) and foreign(masses):
+        if tuple(masses.shape) != (n,) or not holds(namespace(masses).isfinite(masses) & (masses > 0)):
+            raise InputError(f"masses are not {n} positive finite numbers: give one for each token")
+        return follow(masses, like, "masses")
+    if foreign(like):
+        return follow(mass_vector(masses, n), like, "masses")
     w = reals(masses, "masses are", "one positive number per token")
     if w.shape != (n,):
         raise InputError(f"masses have shape {w.shape}, expected ({n},): give one positive number per token")
@@ -84,9 +141,11 @@ def mass_vector(masses: ArrayLike | None, n: int) -> Array | None:
     return w
 
 
-def each_mass(masses: Array | None, n: int) -> Array:
-    """Return the masses of n tokens, one each unless given."""
-    return np.ones(n) if masses is None else masses
+def each_mass(masses: Array | None, n: int, like: Any = None) -> Array:
+    """Return the masses of n tokens, one each unless given, as an array of the library of the tokens."""
+    if masses is not None:
+        return masses
+    return namespace(like).ones_like(like[:, 0]) if foreign(like) else np.ones(n)
 
 
 def shares(masses: Array | None, n: int) -> Array:
@@ -137,16 +196,31 @@ def called(function: Callable[[float], Any], t: float, name: str) -> Any:
 
 def constant_matrix(matrix: Matrix, name: str) -> Matrix:
     """Check a matrix parameter when it is a value; leave None and functions of time as they are."""
-    return matrix if matrix is None or callable(matrix) else square(matrix, name)
+    return matrix if matrix is None or callable(matrix) else _any_square(matrix, name)
 
 
-def matrix_at(matrix: Matrix, t: float, d: int, name: str) -> Array | None:
-    """Value at time t of a parameter that passed `constant_matrix`, for tokens in dimension d."""
+def _any_square(matrix: Any, name: str) -> Any:
+    """Check a square matrix; one of another library stays as it is, so that it can be differentiated."""
+    if not (foreign(matrix) and is_real(matrix)):
+        return square(matrix, name)
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+        raise InputError(f"{name} has shape {tuple(matrix.shape)}, expected a square matrix (d, d)")
+    if not holds(namespace(matrix).isfinite(matrix)):
+        raise InputError(f"{name} holds a value that is not finite: give finite entries")
+    return matrix
+
+
+def matrix_at(matrix: Matrix, t: float, d: int, name: str, like: Any = None) -> Array | None:
+    """Value at time t of a parameter that passed `constant_matrix`, for tokens (like these) in dimension d."""
     if matrix is None:
         return None
-    m = square(called(matrix, t, name), f"{name}({t:g})") if callable(matrix) else np.asarray(matrix, dtype=np.float64)
+    if callable(matrix):
+        matrix = _any_square(called(matrix, t, name), f"{name}({t:g})")
+    m: Array = follow(matrix, like, name) if foreign(like) or foreign(matrix) else np.asarray(matrix, dtype=np.float64)
     if m.shape[0] != d:
-        raise InputError(f"{name} has shape {m.shape}, but the tokens have dimension {d}: give a {d} by {d} matrix")
+        raise InputError(
+            f"{name} has shape {tuple(m.shape)}, but the tokens have dimension {d}: give a {d} by {d} matrix"
+        )
     return m
 
 
@@ -160,6 +234,10 @@ def number(
     value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:
     """Check a finite real number in a range: above < value, least <= value <= most."""
+    try:
+        value = plain(value)
+    except (TypeError, RuntimeError):
+        raise InputError(f"{name} is traced by {library(value)}, expected a number that is known") from None
     if isinstance(value, np.ndarray) and value.ndim:
         raise InputError(f"{name} is an array of shape {value.shape}, expected a number")
     if isinstance(value, str | bytes | bool | np.bool_ | np.complexfloating):
@@ -193,11 +271,17 @@ def below(value: Any, count: int, what: str) -> int:
     return index
 
 
-def number_at(parameter: Scalar, t: float, name: str, **bounds: float) -> float:
-    """Value at time t of a number or a function of time, checked against its bounds."""
+def number_at(parameter: Scalar, t: float, name: str, like: Any = None, **bounds: float) -> float:
+    """Value at time t of a number or a function of time, checked against its bounds, for tokens like these.
+
+    A number that is an array of another library stays one when the tokens are.
+    """
     if callable(parameter):
-        return number(called(parameter, t, name), f"{name}({t:g})", **bounds)
-    return _one_number(parameter, name)
+        parameter = _any_number(called(parameter, t, name), f"{name}({t:g})", **bounds)
+    if not foreign(parameter):
+        return _one_number(parameter, name)
+    followed = follow(parameter, like, name)
+    return followed if foreign(like) else float(followed)
 
 
 def _one_number(parameter: Any, name: str) -> float:
@@ -222,7 +306,17 @@ def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
         return parameter
     if isinstance(parameter, np.ndarray) and parameter.ndim == 1 and parameter.size:
         return np.array([number(value, f"an entry of {name}", **bounds) for value in parameter.tolist()])
-    return number(parameter, name, **bounds)
+    return _any_number(parameter, name, **bounds)
+
+
+def _any_number(
+    value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+) -> Any:
+    """Check a number; one that is an array of another library stays as it is, so that it can be differentiated."""
+    if not (foreign(value) and is_real(value) and len(value.shape) == 0):
+        return number(value, name, above=above, least=least, most=most)
+    inside = namespace(value).isfinite(value) & (value > above) & (value >= least) & (value <= most)
+    return value if holds(inside) else number(plain(value), name, above=above, least=least, most=most)
 
 
 def location(path: Any, name: str) -> Path:

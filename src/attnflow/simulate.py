@@ -12,22 +12,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow import engines
+from attnflow.array_runs import run_layers
+from attnflow.arrays import foreign, library
 from attnflow.describe import describe, varying
-from attnflow.inputs import Array, InputError, cloud, location, mass_vector, number, one_of, whole
+from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, whole
 from attnflow.laws import Hearing, Law
-from attnflow.motions import Motion, Stretch
+from attnflow.motions import DiscreteMotion, Motion, Stretch
 from attnflow.storage import MemoryRecording, Store
 from attnflow.trajectory import Trajectory
 from attnflow.watch import Checkpoint, Record, Recorder, Start, Watcher, rule, when
 
 
 def simulate(
-    tokens: ArrayLike,
+    tokens: ArrayLike | Any,
     law: Law,
     motion: Motion,
     until: float,
     *,
-    masses: ArrayLike | None = None,
+    masses: ArrayLike | Any = None,
     seed: int | None = None,
     record: Record = None,
     watch: Sequence[Watcher] = (),
@@ -39,7 +41,8 @@ def simulate(
     Parameters
     ----------
     tokens : (n, d)
-        Where the tokens start.
+        Where the tokens start. Arrays of torch, JAX or CuPy move in `Layers`, `Residual` and `SphereLayers` as such: on
+        their device, in their precision, open to derivatives; such runs take no watchers, store or engine.
     law
         Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
     motion
@@ -74,11 +77,19 @@ def simulate(
     x, until, hearing = _checked(tokens, law, motion, until, masses, engine, watch)
     seed = None if seed is None else whole(seed, "seed", least=0)
     hearing = replace(hearing, seed=seed)
+    about: dict[str, Any]
+    if foreign(x):
+        if watch or store is not None or engine not in ("auto", "dense"):
+            raise InputError(f"tokens of {library(x)} take no watchers, store or engine: leave these out, or {CONVERT}")
+        about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record))}
+        assert isinstance(motion, DiscreteMotion)
+        ran = run_layers(x, hearing, motion, int(until), record)
+        return Trajectory(**ran, law=law, motion=motion, masses=hearing.masses, about=about)
     if store is not None and not all(map(is_dataclass, (law, motion))):
         raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
     if store is not None and motion.discrete and until >= 2**63:
         raise InputError(f"until is {until:.3g}, but a store counts steps in int64: give less than 2**63, or no store")
-    about: dict[str, Any] = {
+    about = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
         "record": repr(rule(record)), "tokens": _digest(x), "masses": _digest(hearing.masses),
         "functions of time": _varying(hearing, motion, 0),
@@ -121,15 +132,16 @@ def _run(
             recording.checkpoint(t, x, stepper.state(), notes)
     for watcher in watchers:
         watcher.end()
-    return {"stopped": stopped, "report": {"engine": hearing.law.uses(hearing.engine, *x.shape), **stepper.report()}}
+    report = {"engine": hearing.served_by(motion.seen(x, t), t), **stepper.report()}
+    return {"stopped": stopped, "report": report}
 
 
 def _checked(
-    tokens: ArrayLike,
+    tokens: Any,
     law: Law,
     motion: Motion,
     until: float,
-    masses: ArrayLike | None,
+    masses: Any,
     engine: str,
     watch: Sequence[Watcher],
 ) -> tuple[Array, float, Hearing]:
@@ -139,8 +151,8 @@ def _checked(
         raise InputError(f"motion is {motion!r}, expected a motion such as Layers(gamma=0.1)")
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")
-    x = cloud(tokens)
-    hearing = Hearing(law, mass_vector(masses, len(x)), one_of(engine, engines.CHOICES, "engine"))
+    x = any_cloud(tokens, motion, law)
+    hearing = Hearing(law, mass_vector(masses, len(x), like=x), one_of(engine, engines.CHOICES, "engine"))
     law.uses(engine, *x.shape)
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():

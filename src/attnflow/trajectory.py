@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.arrays import foreign, library
 from attnflow.inputs import Array, InputError, location, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
 
+CONVERT = "take that of run.to_numpy()"
 UNFINISHED = "not finished: this is its last checkpoint"
 
 
@@ -26,7 +28,8 @@ class Trajectory:
         Recorded times: step numbers for layers and chains, Python integers where int64 ends too early; real times for
         flows.
     tokens : (T, n, d)
-        Recorded tokens.
+        Recorded tokens. Where a run started from an array of torch, JAX or CuPy they are one too; the functions of
+        `measure` and `figures` want ``run.to_numpy()``.
     stopped : str
         A sentence that says why the run ended.
     law, motion
@@ -100,6 +103,8 @@ class Trajectory:
         array([[0.625],
                [0.375]])
         """
+        if foreign(self.tokens):
+            raise InputError(f"at replays NumPy runs, and this one holds arrays of {library(self.tokens)}: {CONVERT}")
         wanted: NDArray[Any] = reals(self._floats(t), "t is", "one time, or a list of times")
         if wanted.ndim > 1 or wanted.size == 0 or not np.isfinite(wanted).all():
             raise InputError("t is not a list of finite times: give one time, or a list of at least one")
@@ -157,6 +162,30 @@ class Trajectory:
             raise InputError("this run was loaded without its motion: what its law sees is not known")
         return self.motion.seen(self.tokens[k], self.times.item(k))
 
+    def to_numpy(self) -> Trajectory:
+        """Return the run with NumPy arrays in float64, without derivatives; a run that has them is returned as it is.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> run.to_numpy() is run
+        True
+        """
+        if not foreign(self.tokens):
+            return self
+        from attnflow.describe import describe, rebuild
+
+        about = {**self.about, "law": describe(self.law), "motion": describe(self.motion)}
+        return Trajectory(
+            self.times,
+            reals(self.tokens, "the tokens of the run are", "values that are known"),
+            law=rebuild(about["law"]) or self.law,
+            motion=rebuild(about["motion"]) or self.motion,
+            masses=None if self.masses is None else reals(self.masses, "masses are", "values that are known"),
+            stopped=self.stopped,
+            about=about,
+            report=self.report,
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`.
 
@@ -171,8 +200,9 @@ class Trajectory:
             raise InputError("a store counts steps in int64, which this run goes beyond: keep run.times and run.tokens")
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
-        store = Store.create(location(path, "path"), self.about, self.tokens[0], self.masses)
-        store.append(self.times, self.tokens)
+        run = self.to_numpy()
+        store = Store.create(location(path, "path"), run.about, run.tokens[0], run.masses)
+        store.append(run.times, run.tokens)
         store.finish(stopped=self.stopped, report=self.report)
 
     def to_xarray(self) -> Any:
@@ -187,29 +217,30 @@ class Trajectory:
             import xarray
         except ImportError:
             raise InputError("to_xarray needs xarray: pip install 'attnflow[store]'") from None
-        data: dict[str, Any] = {"tokens": (("time", "token", "coordinate"), self.tokens)}
-        if self.masses is not None:
-            data["masses"] = ("token", self.masses)
-        attributes = {"stopped": self.stopped, "run": json.dumps(self.about)}
+        run = self.to_numpy()
+        data: dict[str, Any] = {"tokens": (("time", "token", "coordinate"), run.tokens)}
+        if run.masses is not None:
+            data["masses"] = ("token", run.masses)
+        attributes = {"stopped": run.stopped, "run": json.dumps(run.about)}
         return xarray.Dataset(data, coords={"time": self.times}, attrs=attributes)
 
     def plot(self, **options: Any) -> Any:
         """Draw the run: see `attnflow.figures.plot`."""
         from attnflow.figures import plot
 
-        return plot(self, **options)
+        return plot(self.to_numpy(), **options)
 
     def animate(self, path: str | Path, **options: Any) -> None:
         """Write a movie, MP4 or GIF: see `attnflow.figures.animate`."""
         from attnflow.figures import animate
 
-        animate(self, path, **options)
+        animate(self.to_numpy(), path, **options)
 
     def dashboard(self, **options: Any) -> Any:
         """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""
         from attnflow.figures import dashboard
 
-        return dashboard(self, **options)
+        return dashboard(self.to_numpy(), **options)
 
 
 def load(path: str | Path) -> Trajectory:

@@ -13,6 +13,7 @@ from attnflow.claims.check import decide
 from attnflow.claims.instances import read
 from attnflow.claims.sphere import collapse, hemisphere, metastability, runs
 from attnflow.claims.statistics import clopper_pearson
+from attnflow.measure.phase_diagram import equiangular
 
 Array = NDArray[np.float64]
 
@@ -160,7 +161,7 @@ def test_an_unstable_rest_is_not_attracting() -> None:
 def test_equiangular_times(beta: float, normalized: bool, time: float) -> None:
     """When 128 orthogonal tokens reach <x_i, x_j> = 1 - 1e-3."""
     times = np.array([0.0, time - 1e-3, time + 1e-3])
-    g = collapse.equiangular(times, 128, beta, normalized)
+    g = equiangular(times, 128, beta, normalized)
     assert g[1] < 0.999 < g[2]
 
 

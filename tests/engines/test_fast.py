@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.engines import dense, fast
+from attnflow.engines import dense, fast, pruned, separable
 from attnflow.inputs import Array
 
 RNG = np.random.default_rng(0)
@@ -45,14 +48,59 @@ def test_every_plan_is_made() -> None:
     plans = {fast.plan(x, x, beta)[0] for beta in (0.1, 30.0, 3000.0)}
     assert plans >= {"separable", "pruned"}
     assert fast.plan(x[:50], x[:50], 1.0)[0] == "fused"
+    assert fast.name(x, x, 3000.0) == "pruned"
+
+
+@pytest.mark.parametrize(
+    ("beta", "engines"), [(1.0, ["separable"]), (30.0, ["separable", "pruned"]), (3e3, ["pruned"])]
+)
+def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the plan is made once: the whole cloud is measured once, its inner part once more if it is shared."""
+    taken: list[str] = []
+    plans: list[int] = []
+    carry_out, prune, plan = separable.carry_out, pruned.softmax, separable.plan
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            taken.append(name)
+            return function(*arguments)
+
+        return call
+
+    def counted(queries: Array, keys: Array, gain: float) -> Any:
+        plans.append(len(keys))
+        return plan(queries, keys, gain)
+
+    monkeypatch.setattr(separable, "carry_out", noted("separable", carry_out))
+    monkeypatch.setattr(pruned, "softmax", noted("pruned", prune))
+    monkeypatch.setattr(separable, "plan", counted)
+    x = np.random.default_rng(3).standard_normal((60_000, 2))
+    x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
+    fast.softmax(x, x, x, None, beta)
+    assert taken == engines
+    assert plans.count(len(x)) == len(engines)
+    assert fast.name(x, x, beta) == " and ".join(engines)
+
+
+def test_heavy_tails_are_shared_at_a_radius_where_few_hear_everybody() -> None:
+    """Beyond the radius, queries hear few of the sources; a radius too small costs many times as much."""
+    x = np.random.default_rng(0).standard_t(3, (100_000, 2))
+    name, radius, _ = fast.plan(x, x, 1.0)
+    assert name == "separable and pruned"
+    outer = x[np.linalg.norm(x, axis=1) > radius]
+    assert len(outer) > 1000
+    outer = outer[np.argsort(np.linalg.norm(outer, axis=1))][: 20 * 16 : 16]
+    scores = outer @ x.T
+    heard = (scores > scores.max(axis=1, keepdims=True) - np.log(len(x) / 1e-10)).sum(axis=1)
+    assert np.median(heard) < 0.05 * len(x)
 
 
 def test_inner_and_outer_queries_meet() -> None:
     """Where the work is shared, both sides of the radius agree with dense sums."""
     x = np.random.default_rng(3).standard_normal((60_000, 2))
     x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
-    name, radius = fast.plan(x, x, 30.0)
-    assert name == "both"
+    name, radius, _ = fast.plan(x, x, 30.0)
+    assert name == fast.name(x, x, 30.0) == "separable and pruned"
     order = np.argsort(np.abs(np.linalg.norm(x, axis=1) - radius))[:40]
     mean, _ = fast.softmax(x, x, x, None, 30.0)
     np.testing.assert_allclose(mean[order], dense.softmax(x[order], x, x, None, 30.0)[0], atol=6e-10)

@@ -23,14 +23,15 @@ from attnflow.inputs import InputError, one_of
 # Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
 LARGEST_GAIN = 1e300
 
-# These compute every sum to rounding; the next softmax sums alone, to 1e-10, in a time proportional to n; vertices the
-# averages over top scores alone. "precise" is the automatic choice among those that are exact to rounding.
+# These compute every sum to rounding; the next softmax sums alone, blocked ones to rounding, the others to 1e-10 in a
+# time proportional to n; vertices the averages over top scores alone. "precise" is the automatic choice among those
+# that are exact to rounding.
 ENGINES = ("dense", "fused")
-SOFTMAX = ("fast", "separable", "pruned")
+SOFTMAX = ("blocked", "fast", "separable", "pruned")
 CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
-# Beyond this dimension matrix products outrun the fused softmax, as long as the n-by-n array stays small.
-WIDE = 32
-SMALL_PAIRS = 1 << 24
+# From this dimension on tiles of matrix products outrun the fused softmax, if there are many pairs; dense arrays outrun
+# it beyond the second, if there are few.
+BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
 # From so many pairs on, in up to three dimensions, it pays to look for the vertices first.
 VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
 # From so many pairs on, in up to three dimensions, it pays to think before summing.
@@ -43,7 +44,7 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     The kinds are "softmax"; "top" and "near", averages over the top scores and over those nearly so; and "ball".
 
     >>> choose("auto", "softmax", 10_000, 10_000, 2), choose("auto", "softmax", 500, 500, 64)
-    ('fast', 'dense')
+    ('fast', 'blocked')
     >>> choose("precise", "softmax", 10_000, 10_000, 2)
     'fused'
     >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
@@ -63,7 +64,9 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
         return "vertices"
     if name == "auto" and kind == "softmax" and d <= SEPARABLE_DIMENSION and queries * sources >= FAST_PAIRS:
         return "fast"
-    return "dense" if kind == "softmax" and d > WIDE and queries * sources <= SMALL_PAIRS else "fused"
+    if kind == "softmax" and d >= BLOCKED_DIMENSION and queries * sources > BLOCKED_PAIRS:
+        return "blocked"
+    return "dense" if kind == "softmax" and d > WIDE else "fused"
 
 
 def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:

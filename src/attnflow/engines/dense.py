@@ -1,10 +1,15 @@
-"""The dense reference: every formula written once with n-by-n arrays, the oracle of all other engines."""
+"""The dense reference: every formula written once with n-by-n arrays, the oracle of all other engines.
+
+`scores`, `squared_distances`, `log_softmax`, `neighbours` and `log_shares` take the arrays of any library.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.arrays import foreign, namespace
+from attnflow.blocks import row_blocks
 from attnflow.engines import LARGEST_GAIN
 from attnflow.inputs import Array
 
@@ -36,22 +41,39 @@ def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: flo
     The row maximum leaves before the gain g multiplies, so no gain is too large. Leading axes stand for several
     systems.
     """
+    xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):
         s = queries @ keys.swapaxes(-1, -2)
-        top = s.max(axis=-1, keepdims=True)
-        exponents = min(gain, LARGEST_GAIN) * (s - top)
+        top = xp.max(s, axis=-1, keepdims=True)
+        exponents = _applied(gain, s) * (s - top)
         shift = gain * top[..., 0]
     if log_masses is not None:
         exponents += log_masses
-    highest = exponents.max(axis=-1, keepdims=True)
-    log_sum = highest + np.log(np.exp(exponents - highest).sum(axis=-1, keepdims=True))
+    highest = xp.max(exponents, axis=-1, keepdims=True)
+    log_sum = highest + xp.log(xp.exp(exponents - highest).sum(axis=-1, keepdims=True))
     return exponents - log_sum, shift + log_sum[..., 0]
+
+
+def _applied(gain: float, scores: Array) -> float:
+    """Return the gain, or the largest that the precision of the scores can hold: infinity times zero is no number."""
+    if foreign(gain):
+        return gain
+    return min(gain, float(namespace(scores).finfo(scores.dtype).max) if foreign(scores) else LARGEST_GAIN)
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}."""
     log_p, log_total = log_softmax(queries, keys, log_masses, gain)
     return np.exp(log_p) @ values, log_total
+
+
+def softmax_by_blocks(
+    queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float
+) -> tuple[Array, Array]:
+    """Return what `softmax` does from a few rows at a time: slow, but never an n-by-n array."""
+    blocks = [softmax(queries[rows], keys, values, log_masses, gain) for rows in row_blocks(len(queries), len(keys))]
+    mean, log_total = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return mean, log_total
 
 
 def pull(queries: Array, x: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
@@ -67,10 +89,10 @@ def neighbours(
 
     Sources of weight 0 are absent. Leading axes stand for several systems.
     """
-    s = scores(queries, keys)
-    np.copyto(s, -np.inf, where=weights[..., None, :] <= 0)
-    best = s.max(axis=-1)
-    return s >= (best - slack - relative * np.abs(best))[..., None], best, s.argmax(axis=-1)
+    xp = namespace(queries)
+    s = xp.where(weights[..., None, :] > 0, scores(queries, keys), -np.inf)
+    best = xp.max(s, axis=-1)
+    return s >= (best - slack - relative * xp.abs(best))[..., None], best, s.argmax(axis=-1)
 
 
 def top(
@@ -90,3 +112,11 @@ def shares(near: NDArray[np.bool_], weights: Array) -> Array:
     """Return P_ij: the weights of the true entries of each row, divided by their sum."""
     w = np.where(near, weights[..., None, :], 0.0)
     return w / w.sum(axis=-1, keepdims=True)
+
+
+def log_shares(near: NDArray[np.bool_], weights: Array) -> Array:
+    """Return log P_ij, -inf where false: in a form whose derivatives in the weights are finite everywhere."""
+    xp = namespace(near)
+    w = weights[..., None, :]
+    with np.errstate(divide="ignore"):
+        return xp.where(near, xp.log(w) - xp.log(xp.where(near, w, 0.0).sum(axis=-1, keepdims=True)), -np.inf)

@@ -6,46 +6,74 @@ The choice is a function of the inputs, never of timings. All three are within 1
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnflow.engines import SEPARABLE_DIMENSION, fused, pruned, separable
+from attnflow.engines import fused, pruned, separable
 from attnflow.inputs import Array
 
 # Separable sums at this many pairs of the fused engine per token are taken without looking further.
 CHEAP = 500.0
+BOTH = "separable and pruned"
+
+
+class Choice(NamedTuple):
+    """Which engine to take; the plan of the separable one, and up to which |q| it is taken if both are."""
+
+    name: str
+    radius: float
+    plan: separable.Plan | None
+
+
+def name(queries: Array, keys: Array, gain: float) -> str:
+    """Return which engine `softmax` takes: "fused", "separable", "pruned" or "separable and pruned".
+
+    >>> x = np.random.default_rng(0).standard_normal((50_000, 2))
+    >>> name(x, x, 1.0), name(x, x, 1e4), name(x[:100], x[:100], 1.0)
+    ('separable', 'pruned', 'fused')
+    """
+    return plan(queries, keys, gain).name
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, to 1e-10."""
-    name, radius = plan(queries, keys, gain)
-    if name != "both":
-        return {"fused": fused, "separable": separable, "pruned": pruned}[name].softmax(
-            queries, keys, values, log_masses, gain
-        )
-    # Queries near the origin hear almost everybody; the others only those near their top score.
-    inner = np.einsum("ik,ik->i", queries, queries) <= radius * radius
+    choice = plan(queries, keys, gain)
+    if choice.name == "separable":
+        return separable.carry_out(choice.plan, queries, keys, values, log_masses, gain)
+    if choice.name != BOTH:
+        engine = pruned if choice.name == "pruned" else fused
+        return engine.softmax(queries, keys, values, log_masses, gain)
+    inner = _within(queries, choice.radius)
+    outer = ~inner
     mean, log_total = np.empty((len(queries), values.shape[1])), np.empty(len(queries))
-    for part, engine in ((inner, separable), (~inner, pruned)):
-        mean[part], log_total[part] = engine.softmax(queries[part], keys, values, log_masses, gain)
+    mean[inner], log_total[inner] = separable.carry_out(choice.plan, queries[inner], keys, values, log_masses, gain)
+    mean[outer], log_total[outer] = pruned.softmax(queries[outer], keys, values, log_masses, gain)
     return mean, log_total
 
 
-def plan(queries: Array, keys: Array, gain: float) -> tuple[str, float]:
-    """Return which engine to take, and for "both" up to which |q| the separable one.
+def plan(queries: Array, keys: Array, gain: float) -> Choice:
+    """Return the choice with the least predicted work.
 
-    >>> x = np.random.default_rng(0).standard_normal((50_000, 2))
-    >>> plan(x, x, 1.0)[0], plan(x, x, 1e4)[0], plan(x[:100], x[:100], 1.0)[0]
-    ('separable', 'pruned', 'fused')
+    Queries near the origin hear almost everybody; the others only those near their top score.
     """
     m, n = len(queries), len(keys)
-    flat = keys.shape[1] <= SEPARABLE_DIMENSION
-    costs = {"fused": float(m * n), "separable": separable.cost(queries, keys, gain) if flat else math.inf}
-    if costs["separable"] > CHEAP * (m + n):
-        costs["pruned"] = pruned.cost(queries, keys, gain)
+    made = separable.plan(queries, keys, gain)
+    alone = math.inf if made is None else made.cost(m, n)
+    choices = [(float(m * n), Choice("fused", 0.0, None)), (alone, Choice("separable", 0.0, made))]
+    if alone > CHEAP * (m + n):
+        choices.append((pruned.cost(queries, keys, gain), Choice("pruned", 0.0, None)))
         radius = pruned.inner_radius(queries, keys, gain)
         if radius is not None:
-            inner = np.einsum("ik,ik->i", queries, queries) <= radius * radius
-            costs["both"] = separable.cost(queries[inner], keys, gain) + pruned.cost(queries[~inner], keys, gain)
-            return min(costs, key=costs.__getitem__), radius
-    return min(costs, key=costs.__getitem__), 0.0
+            inner = _within(queries, radius)
+            made = separable.plan(queries[inner], keys, gain)
+            if made is not None:
+                work = made.cost(len(made.queries), n) + pruned.cost(queries[~inner], keys, gain)
+                choices.append((work, Choice(BOTH, radius, made)))
+    return min(choices, key=lambda choice: choice[0])[1]
+
+
+def _within(queries: Array, radius: float) -> NDArray[np.bool_]:
+    inside: NDArray[np.bool_] = np.einsum("ik,ik->i", queries, queries) <= radius * radius
+    return inside

@@ -9,13 +9,17 @@ import numpy as np
 from numba.core import event
 from numpy.typing import NDArray
 
-from attnflow.engines import kernels
+from attnflow.engines import dense, kernels, plane_kernels
 from attnflow.engines.lanes import WIDTH
 from attnflow.inputs import Array
 
 PACKAGE = __name__.rpartition(".")[0]
 # Fewer pairs are done by one core before others could be woken.
-PARALLEL_PAIRS = 1 << 14
+PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17
+# Masses this far apart, in natural logarithms, could underflow and yet decide a row: 150 orders of magnitude.
+LIGHTEST = kernels.UNSHIFTED / kernels.LOG2E
+# The compiled loops' word for equal masses.
+ALIKE = np.empty(0)
 
 
 class _Announcement(event.Listener):
@@ -53,8 +57,26 @@ def _log2_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
     return scaled, largest
 
 
+def _plane(x: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array] | None:
+    """Return the sums over pairs of tokens in the plane, or None if the exponents are too large for that."""
+    n = len(x)
+    run = plane_kernels.softmax_alone if n * n < PARALLEL_PLANE_PAIRS else plane_kernels.softmax_shared
+    x, values = np.ascontiguousarray(x), np.ascontiguousarray(values)
+    mean, log_total = np.empty((n, 2)), np.empty(n)
+    done = run(x, values, ALIKE if log_masses is None else log_masses, gain, mean, log_total)
+    return (mean, log_total) if done else None
+
+
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
+    if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
+        return softmax(queries, keys[present], values[present], log_masses[present], gain)
+    if log_masses is not None and np.ptp(log_masses) > LIGHTEST:
+        return dense.softmax_by_blocks(queries, keys, values, log_masses, gain)
+    if queries is keys and keys.shape[1] == values.shape[1] == 2:
+        sums = _plane(keys, values, log_masses, gain)
+        if sums is not None:
+            return sums
     m, n = len(queries), len(keys)
     q, k = _columns(queries), _columns(keys)
     v = k if values is keys else _columns(values)

@@ -19,15 +19,14 @@ import numpy as np
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
-# Compiled code is kept on disk until this file changes. It holds code of lanes.py too, so this digest, which a test
-# compares, must change with that file.
-LANES = "c20a1d91acce76be"
+# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
+COPIES = {"lanes": "c20a1d91acce76be"}
 
 LOG2E = math.log2(math.e)
 TILE = 64
 ROWS_PER_TASK = 64
-# Binary exponents up to this size need no shift by the row maximum: with masses they stay within 1000 of 0, and their
-# rounding errs no more than that of the scores.
+# Binary exponents up to this size need no shift by the row maximum: with masses no lighter than 2^-500 of the largest
+# they stay within 1000 of 0, and their rounding errs no more than that of the scores.
 UNSHIFTED = 500.0
 
 # Overflow gives NaN, as in NumPy; whoever calls looks for it.
@@ -150,9 +149,10 @@ def softmax_many(queries, keys, values, log2_masses, gains, mean, total, top):
     q, k, v = np.zeros((d, padded)), np.zeros((d, padded)), np.zeros((values.shape[2], padded))
     average, sums, highest = np.empty((values.shape[2], padded)), np.empty(padded), np.empty(padded)
     scratch = np.empty(WIDTH * TILE)
+    heavy = log2_masses.min() >= -UNSHIFTED
     for s in range(b):
         q[:, :n], k[:, :n], v[:, :n] = queries[s].T, keys[s].T, values[s].T
-        within = exponent_bound(q, k, gains[s], scratch) <= UNSHIFTED
+        within = exponent_bound(q, k, gains[s], scratch) <= UNSHIFTED and heavy
         softmax_rows(q, k, v, n, log2_masses, gains[s], within, (0, padded), average, sums, highest, scratch)
         mean[s] = average[:, :n].T
         total[s], top[s] = sums[:n], highest[:n]
@@ -166,13 +166,14 @@ def softmax_layers(x, forms, gains, gammas, log2_masses, states):
     total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
     if len(forms):
         queries = np.empty((d, padded))
+    heavy = log2_masses.min() >= -UNSHIFTED
     within, calm = False, False
     for s in range(steps):
         if len(forms):
-            _apply(forms[min(s, len(forms) - 1)], x, queries)
+            apply(forms[min(s, len(forms) - 1)], x, queries)
         if not (calm and gains[s] <= gains[s - 1]):
             bound = exponent_bound(queries, x, gains[s], scratch)
-            within = bound <= UNSHIFTED
+            within = bound <= UNSHIFTED and heavy
             # The hull of the tokens never grows, so under one form a bound with room to spare holds from now on.
             calm = len(forms) <= 1 and bound <= UNSHIFTED / 2
         softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
@@ -183,7 +184,8 @@ def softmax_layers(x, forms, gains, gammas, log2_masses, states):
 
 
 @compiled
-def _apply(form, x, result):
+def apply(form, x, result):
+    """Fill the result with a matrix applied to each column."""
     for a in range(form.shape[0]):
         for i in range(x.shape[1]):
             result[a, i] = form[a, 0] * x[0, i]

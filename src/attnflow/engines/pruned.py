@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.engines import fused
+from attnflow.engines import fused, separable
 from attnflow.engines import pruned_kernels as kernels
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.lanes import WIDTH
@@ -41,8 +41,10 @@ PAIR, ORDER, SEARCH, BEGIN = 1.3, 35.0, 350.0, 1e6
 SAMPLE_QUERIES, SAMPLE_NORMS, SAMPLE_KEYS = 96, 1 << 12, 1 << 13
 # Boxes fill space in up to this dimension; in more, whoever needs this engine has tight clusters.
 FILLED = 3
-# The separable engine (`_separable`): nodes and largest exponent of a panel, largest exponent in all.
-NODES, PANEL, LARGEST_EXPONENT = 16, 2.6, 650.0
+# Bounds of boxes exceed the weights in them by about this factor.
+COARSE = 4.0
+# The radius up to which queries go to another engine is one of so many.
+RADII = 16
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
@@ -91,20 +93,23 @@ def inner_radius(queries: Array, keys: Array, gain: float) -> float | None:
 
     It is the radius with the least predicted work in all; None if this engine, or that one, does everything best.
     """
-    m, n, d = len(queries), len(keys), keys.shape[1]
-    if d > FILLED or not _applies(queries, keys, gain):
+    m, n = len(queries), len(keys)
+    if keys.shape[1] > separable.MOST_DIMENSIONS or not _applies(queries, keys, gain):
         return None
     norms, heard = _heard(queries, keys, gain)
-    low, high = _range(keys)
-    half = 0.5 * (high - low)
+    some, sample = _by_norm(queries), _sample(keys)
+
     count = len(norms)
-    work = [
-        m / count * (SEARCH * (count - i) + float(heard[i:].sum()))
-        + (_separable(gain * half * norms[i - 1], n, m * i / count) if i else 0.0)
-        for i in range(count + 1)
-    ]
-    least = int(np.argmin(work))
-    return None if least in (0, count) else float(norms[least - 1])
+    outer = [m / count * (SEARCH * (count - i) + float(heard[i:].sum())) for i in range(count + 1)]
+    least, radius = outer[0], None
+    for i in range(count // RADII, count + 1, count // RADII):
+        made = separable.plan(some[: i * len(some) // count], sample, gain)
+        inner = math.inf if made is None else made.cost(i * m // count, n)
+        if inner >= least:
+            break
+        if inner + outer[i] < least:
+            least, radius = inner + outer[i], float(norms[i - 1]) if i < count else None
+    return radius
 
 
 def _applies(queries: Array, keys: Array, gain: float) -> bool:
@@ -153,35 +158,29 @@ def _boxes(k: Array, masses: Array, n: int) -> tuple[Array, Array, Array]:
     return leaves, blocks, groups
 
 
+def _by_norm(queries: Array) -> Array:
+    """Return some queries, ordered by norm."""
+    some = queries[:: -(-len(queries) // SAMPLE_NORMS)]
+    return some[np.argsort(np.einsum("ik,ik->i", some, some), kind="stable")]
+
+
+def _sample(keys: Array) -> Array:
+    """Return some keys, and the extreme ones, because top scores are theirs."""
+    return np.concatenate([keys[:: -(-len(keys) // SAMPLE_KEYS)], keys[kernels.extremes(keys).ravel()]])
+
+
 def _heard(queries: Array, keys: Array, gain: float) -> tuple[Array, Array]:
     """Return norms of some queries, increasing, and what the pairs of each of them cost.
 
-    The K sources within log(1 / tolerance) + 4 of the top exponent fill a part of space; leaves cover it, and on either
-    side about one half of their own width and of that of the queries beyond it.
+    The sources that a query hears fill a part of space; leaves cover it, and on either side about one half of their own
+    width and of that of the queries beyond it.
     """
     n, d = keys.shape
-    some = queries[:: -(-len(queries) // SAMPLE_NORMS)]
-    norms = np.sqrt(np.einsum("ik,ik->i", some, some))
-    by_norm = np.argsort(norms, kind="stable")
-    chosen = by_norm[(np.arange(SAMPLE_QUERIES) * len(some) + len(some) // 2) // SAMPLE_QUERIES]
-    # The extreme keys must be there, because top scores are theirs.
-    sample = np.concatenate([keys[:: -(-n // SAMPLE_KEYS)], keys[kernels.extremes(keys).ravel()]])
-    depth = -math.log(TOLERANCE) + 4.0
-    counts = kernels.count_near(np.ascontiguousarray(some[chosen]), np.ascontiguousarray(sample.T), depth / gain)
+    some, sample = _by_norm(queries), _sample(keys)
+    chosen = np.ascontiguousarray(some[(np.arange(SAMPLE_QUERIES) * len(some) + len(some) // 2) // SAMPLE_QUERIES])
+    share = n / len(sample)
+    columns = np.ascontiguousarray(sample.T)
+    counts = kernels.count_near(chosen, columns, gain, share, TOLERANCE / COARSE)
     filled = min(d, FILLED)
-    near = (counts / len(sample) * n) ** (1 / filled) + 2 * LEAF ** (1 / filled)
-    return norms[chosen], PAIR * np.minimum(near**filled, n)
-
-
-def _separable(exponents: Array, n: int, m: float) -> float:
-    """Predict the work of the separable engine for n sources and m queries, with exponents up to these on each axis.
-
-    It places `NODES` nodes on each panel, on which the exponent varies by at most `PANEL`, and multiplies the moments
-    of all boxes by one matrix per axis.
-    """
-    if exponents.sum() > LARGEST_EXPONENT:
-        return math.inf
-    nodes = NODES * np.ceil(np.maximum(exponents / PANEL, 1.0))
-    d = len(nodes)
-    products = (5.0 if d == 2 else 1.0) * 2 * float(nodes.prod() * nodes.sum()) / d
-    return 1e7 + products / 30 + 80.0 * float((nodes**2).sum()) + (90.0 * n + 300.0 * m) * NODES ** max(0, d - 2)
+    near = (counts * share) ** (1 / filled) + 2 * LEAF ** (1 / filled)
+    return np.sqrt(np.einsum("ik,ik->i", chosen, chosen)), PAIR * np.minimum(near**filled, n)

@@ -17,8 +17,8 @@ from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 from attnflow.engines.vertices_kernels import _part
 
-# Compiled code is kept on disk until this file changes; it holds code of lanes.py, whose digest a test compares.
-LANES = "c20a1d91acce76be"
+# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
+COPIES = {"lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
 
 LEAF = 16
 # Queries are taken in hand by so many at a time.
@@ -387,17 +387,31 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
 
 
 @in_parallel
-def count_near(queries, columns, slack):
-    """Count, for each query, the sources whose score is within `slack` of the top score."""
+def count_near(queries, columns, gain, share, tolerance):
+    """Count, for each query, the sources that stay when the faintest fall whose weights add up to the tolerance.
+
+    Each of these sources stands for `share` others.
+    """
     m, n = len(queries), columns.shape[1]
+    deepest = int(np.log2(share * n / tolerance)) + 2
     counts = np.empty(m)
     for i in numba.prange(m):
         scores = queries[i, 0] * columns[0]
         for k in range(1, queries.shape[1]):
             scores += queries[i, k] * columns[k]
-        least = scores.max() - slack
-        count = 0
+        best, tally = scores.max(), np.zeros(deepest)
         for j in range(n):
-            count += scores[j] >= least
-        counts[i] = count
+            below = (best - scores[j]) * gain * LOG2E
+            if below < deepest:
+                tally[int(below)] += 1.0
+        total = 0.0
+        for bin in range(deepest):
+            total += tally[bin] * 2.0**-bin
+        lost, cut = 0.0, deepest
+        while cut > 0:
+            lost += share * tally[cut - 1] * 2.0 ** (1 - cut)
+            if lost > tolerance * total:
+                break
+            cut -= 1
+        counts[i] = tally[:cut].sum()
     return counts

@@ -5,9 +5,9 @@ With centres c_s of the keys and c_t of the queries, k = c_s + s and q = c_t + t
     w e^{g <q, k>} = e^{g <q, c_s>} (w e^{g <c_t, s>}) prod_a e^{g t_a s_a}.
 
 Its first factor belongs to the query and leaves the mean; its second belongs to the key; the last is a product over the
-coordinates. Cut each axis into P_a panels on which g t_a s_a changes by at most 2 z in either variable, and there
-replace e^{g t_a s_a} by the polynomial of degree 15 in each variable that interpolates it at the Chebyshev nodes,
-sum_kl K_kl phi_k(t_a) phi_l(s_a). Then
+coordinates. Cut each axis into panels on which g t_a s_a changes by at most 2 z, and there replace e^{g t_a s_a} by the
+polynomial of degree 15 in each variable that interpolates it at the Chebyshev nodes, sum_kl K_kl u^k v^l for the places
+u of t_a and v of s_a in their panels. Then
 
     Z(t) = sum_j w_j e^{g <c_t, s_j>} e^{g <t, s_j>}
 
@@ -17,8 +17,9 @@ the keys, the sums of w s are the gradient of Z divided by g; otherwise, or wher
 quotient would lose digits, each column of values has moments of its own.
 
 Interpolation errs by 2 I_16(z) in each variable, at most e^z times as much relative to a term. The gradient magnifies
-this by up to 16^2 / z, and z = 2 leaves 9e-11 of the half-width of the cloud. Only their rounding limits the exponents:
-each block of the grid carries its own power of two, and blocks too faint to be heard are left out of the products.
+this by up to 16^2 / z for the targets, and z = 2 leaves 9e-11 of the half-width of the cloud; sources may have wider
+panels, and do where products with K are most of the work. Only their rounding limits the exponents: each block of the
+grid carries its own power of two, and blocks too faint to be heard are left out of the products.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.engines import fused
-from attnflow.engines import separable_kernels as kernels
 from attnflow.engines.kernels import LOG2E
+from attnflow.engines.lanes import WIDTH
+from attnflow.engines.separable_blocks import P
+from attnflow.engines.separable_evaluation import evaluate
+from attnflow.engines.separable_moments import moments
+from attnflow.engines.separable_places import count, extent, occupied, sort, turned
+from attnflow.engines.separable_products import contract, exponentials, lift
 from attnflow.inputs import Array
 
 Indices = NDArray[np.int64]
@@ -41,15 +47,22 @@ Indices = NDArray[np.int64]
 TOLERANCE = 1e-10
 MOST_DIMENSIONS = 3
 MOST_COLUMNS = 4
-# z above: g t_a s_a changes by at most 2 z while one of t_a, s_a moves through a panel.
-PANEL = 2.0
+# z above, for targets and for sources: g t_a s_a changes by at most 2 z while t_a, or s_a, moves through a panel.
+PANEL, SOURCE_PANEL = 2.0, 2.25
+# Among so few boxes none is looked for that is empty.
+FEW_BOXES = 64
 # Exponents g <t, s> and g <c_t, s> up to this size are rounded by less than 1e-11.
 LARGEST_EXPONENT = 3e4
 # Numbers in one field of the grid, or in one matrix.
 LARGEST_GRID = 1 << 25
+# Blocks are left out below this power of two of the largest, divided by n: terms in a box differ by up to e^{2 z} for
+# each axis and each of source and target, and n d such blocks change no sum by 1e-11.
+FAINT = -64.0
 EPSILON = 2.0**-52
 # In pairs of the fused engine: a call, and the way of a token to or from the grid.
-CALL, TOKEN, TOKEN_IN_SPACE = 2e6, 100.0, 650.0
+CALL, TOKEN, TOKEN_IN_SPACE = 2e6, 50.0, 450.0
+# Products that cost less than this for each token are not worth other axes, or a second sort.
+CHEAP = 50.0
 
 
 @dataclass(frozen=True)
@@ -66,45 +79,76 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Both sides in common axes, the columns of `turn`; kappa_a = g H_s H_t for half-widths H; P_a panels.
+class Panels:
+    """A side whose box is cut into so many panels on each axis, and which of them hold a token."""
 
-    `held` says which panels of each axis hold a token, of the keys and of the queries.
+    side: Side
+    panels: Indices
+    held: list[Indices]
+
+    @property
+    def counts(self) -> Indices:
+        """Numbers of panels that hold a token."""
+        return np.array([len(axis) for axis in self.held])
+
+    @property
+    def scale(self) -> Array:
+        """Panels per length."""
+        scale: Array = self.panels / (2 * self.side.half)
+        return scale
+
+    def centres(self, a: int) -> Array:
+        """Centres of the panels that hold a token on an axis, seen from the centre of all."""
+        centres: Array = self.side.half[a] * ((2 * self.held[a] + 1) / self.panels[a] - 1)
+        return centres
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """Queries and keys as given, in the plane at least; in common axes, the columns of `turn`, cut into panels.
+
+    kappa_a = g H_s H_t for half-widths H. If `queries is keys` and products are cheap, both have the same panels.
     """
 
-    keys: Side
-    queries: Side
+    queries: Array
+    keys: Array
+    gain: float
     turn: Array
     kappa: Array
-    panels: Indices
-    held: tuple[list[Indices], list[Indices]]
+    sources: Panels
+    targets: Panels
+
+    @property
+    def largest(self) -> int:
+        """A bound on the numbers in one field of a grid."""
+        return P ** len(self.kappa) * math.prod(np.maximum(self.sources.counts, self.targets.counts).tolist())
 
     @property
     def work(self) -> float:
         """The time of the matrices K and of the products with them, in pairs of the fused engine."""
-        sources, targets = ([float(kernels.P * len(panel)) for panel in side] for side in self.held)
+        sources, targets = ([float(P * len(axis)) for axis in side.held] for side in (self.sources, self.targets))
         total, grid = 0.0, math.prod(sources)
         for s, t, kappa in zip(sources, targets, self.kappa.tolist(), strict=True):
             # Of the panels, those count from which a target hears more than e^-55: for large kappa not all.
             share = 55 / max(2 * kappa, 55.0)
-            total += grid * t * share * (1 - math.log(share)) / 8 + 8 * s * t
+            total += grid * t * share * (1 - math.log(share)) / 10 + 8 * s * t
             grid *= t / s
         return total
 
-    @property
-    def cost(self) -> float:
-        """The time of everything, in pairs of the fused engine."""
-        token = TOKEN if len(self.panels) == 2 else TOKEN_IN_SPACE * (2 if self.panels.min() == 1 else 1)
+    def cost(self, queries: int, keys: int) -> float:
+        """The time of everything, in pairs of the fused engine, for so many queries and keys in these places."""
+        gradient = self.targets.panels.min() > 1
+        token = TOKEN if len(self.kappa) == 2 else TOKEN_IN_SPACE * (1 if gradient else 2)
         tokens = 0.0
-        for side, held in zip((self.keys, self.queries), self.held, strict=True):
+        for number, side in ((keys, self.sources), (queries, self.targets)):
             # A box costs as much as four tokens.
-            tokens += len(side.rows) + 4 * min(len(side.rows), math.prod(len(panel) for panel in held))
+            tokens += number + 4 * min(number, math.prod(len(axis) for axis in side.held))
         return CALL + self.work + token * tokens
 
 
 def _box(rows: Array) -> tuple[Array, Array]:
     """Return the centre and the half-widths of the bounding box."""
-    high, low = kernels.extent(rows).max(axis=0)
+    high, low = extent(rows).max(axis=0)
     return high / 2 - low / 2, high / 2 + low / 2
 
 
@@ -115,31 +159,33 @@ def _straight(rows: Array) -> Side:
 
 
 def _turned(side: Side, turn: Array) -> Side:
-    rows = kernels.turned(side.rows, side.centre, np.ascontiguousarray(turn.T))
+    rows = turned(side.rows, side.centre, np.ascontiguousarray(turn.T))
     centre, half = _box(rows)
     slack = 16 * EPSILON * float(side.half.max())
     return Side(rows, centre, half * (1 + 1e-12) + slack + 1e-150, side.centre + turn @ centre)
 
 
-def _held(side: Side, panels: Indices) -> list[Indices]:
-    seen = kernels.occupied(side.rows, side.centre, panels / (2 * side.half), panels).any(axis=0)
-    return [np.flatnonzero(axis) for axis in seen]
+def _cut(side: Side, kappa: Array, z: float) -> Panels:
+    panels = np.maximum(1, np.ceil(kappa / z)).astype(np.int64)
+    if math.prod(panels.tolist()) <= FEW_BOXES:
+        return Panels(side, panels, [np.arange(number) for number in panels])
+    seen = occupied(side.rows, side.centre, panels / (2 * side.half), panels).any(axis=0)
+    return Panels(side, panels, [np.flatnonzero(axis) for axis in seen])
 
 
-def _along(queries: Side, keys: Side, turn: Array, gain: float) -> Plan | None:
+def _along(plan: tuple[Array, Array, float], queries: Side, keys: Side, turn: Array) -> Plan | None:
     """Return the plan in these axes, None if exponents or grids would become too large."""
+    gain = plan[2]
     kappa = gain * keys.half * queries.half
     shift = float(gain * np.abs(turn.T @ queries.origin) @ keys.half)
     if not (kappa.sum() <= LARGEST_EXPONENT and shift <= LARGEST_EXPONENT):
         return None
-    panels = np.maximum(1, np.ceil(kappa / PANEL)).astype(np.int64)
-    sources = _held(keys, panels)
-    targets = sources if queries is keys else _held(queries, panels)
-    pairs = list(zip(sources, targets, strict=True))
-    largest = math.prod(kernels.P * max(len(s), len(t)) for s, t in pairs)
-    widest = max(kernels.P**2 * len(s) * len(t) for s, t in pairs)
-    fits = largest <= LARGEST_GRID and widest <= LARGEST_GRID
-    return Plan(keys, queries, turn, kappa, panels, (sources, targets)) if fits else None
+    targets = _cut(queries, kappa, PANEL)
+    result = Plan(*plan, turn, kappa, targets, targets)
+    if queries is not keys or result.work > CHEAP * (len(keys.rows) + len(queries.rows)):
+        result = Plan(*plan, turn, kappa, _cut(keys, kappa, SOURCE_PANEL), targets)
+    widest = P**2 * int((result.sources.counts * targets.counts).max())
+    return result if max(result.largest, widest) <= LARGEST_GRID else None
 
 
 def _principal_axes(sides: tuple[Array, ...]) -> Array:
@@ -153,21 +199,6 @@ def _principal_axes(sides: tuple[Array, ...]) -> Array:
     return np.linalg.eigh(spread)[1] if np.isfinite(spread).all() else np.eye(len(spread))
 
 
-def _plan(queries: Array, keys: Array, gain: float) -> Plan | None:
-    """Return the cheaper of the given and the principal axes, None if the engine does not apply."""
-    with np.errstate(all="ignore"):
-        sources = _straight(keys)
-        targets = sources if queries is keys else _straight(queries)
-        plan = _along(targets, sources, np.eye(keys.shape[1]), gain)
-        if plan is None or plan.work > len(keys) + len(queries):
-            turn = _principal_axes((keys,) if queries is keys else (keys, queries))
-            sources = _turned(sources, turn)
-            other = _along(sources if queries is keys else _turned(targets, turn), sources, turn, gain)
-            if other is not None and (plan is None or other.work < plan.work):
-                return other
-    return plan
-
-
 def _in_plane(rows: Array) -> Array:
     """Return rows with at least two coordinates, in the one memory layout that kernels are compiled for."""
     if rows.shape[1] == 1:
@@ -175,101 +206,135 @@ def _in_plane(rows: Array) -> Array:
     return np.require(rows, np.float64, ["C", "W"])
 
 
+def plan(queries: Array, keys: Array, gain: float) -> Plan | None:
+    """Return the cheaper of the given and the principal axes, None if the engine does not apply."""
+    if not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
+        return None
+    k = _in_plane(keys)
+    q = k if queries is keys else _in_plane(queries)
+    with np.errstate(all="ignore"):
+        sources = _straight(k)
+        targets = sources if q is k else _straight(q)
+        straight = _along((q, k, gain), targets, sources, np.eye(k.shape[1]))
+        if straight is None or straight.work > CHEAP * (len(k) + len(q)):
+            turn = _principal_axes((k,) if q is k else (k, q))
+            sources = _turned(sources, turn)
+            other = _along((q, k, gain), sources if q is k else _turned(targets, turn), sources, turn)
+            if other is not None and (straight is None or other.work < straight.work):
+                return other
+    return straight
+
+
 def cost(queries: Array, keys: Array, gain: float) -> float:
     """Predict the time of `softmax`, in pairs of the fused engine; infinite where it would hand over."""
-    if not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
-        return math.inf
-    k = _in_plane(keys)
-    plan = _plan(k if queries is keys else _in_plane(queries), k, gain)
-    return math.inf if plan is None else plan.cost
+    made = plan(queries, keys, gain)
+    return math.inf if made is None else made.cost(len(queries), len(keys))
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, within `TOLERANCE`."""
-    if 1 <= keys.shape[1] <= MOST_DIMENSIONS and values.shape[1] <= MOST_COLUMNS:
-        k = _in_plane(keys)
-        q = k if queries is keys else _in_plane(queries)
-        v = k if values is keys and keys.shape[1] > 1 else np.require(values, np.float64, ["C", "W"])
-        plan = _plan(q, k, gain)
-        if plan is not None:
-            return _softmax(plan, (q, k, v), log_masses, gain)
+    return carry_out(plan(queries, keys, gain), queries, keys, values, log_masses, gain)
+
+
+def carry_out(
+    made: Plan | None, queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float
+) -> tuple[Array, Array]:
+    """Return what `softmax` does, by the plan made for these queries and keys."""
+    if made is not None and values.shape[1] <= MOST_COLUMNS:
+        v = made.keys if values is keys and keys.shape[1] > 1 else np.require(values, np.float64, ["C", "W"])
+        masses = np.empty(0) if log_masses is None else log_masses * LOG2E
+        if not len(masses) or masses.max() > -np.inf:
+            return _softmax(made, v, masses)
     return fused.softmax(queries, keys, values, log_masses, gain)
 
 
-def _softmax(
-    plan: Plan, arrays: tuple[Array, Array, Array], log_masses: Array | None, gain: float
-) -> tuple[Array, Array]:
-    q, k, v = arrays
-    sources = _sorted(plan.keys, plan.panels, plan.held[0])
-    targets = sources if q is k else _sorted(plan.queries, plan.panels, plan.held[1])
-    log2_masses = np.empty(0) if log_masses is None else log_masses * LOG2E
-    slope = gain * LOG2E * (plan.turn.T @ plan.queries.origin)
-    boxes = math.prod(sources.counts.tolist())
-    weights, tops = kernels.exponents(plan.keys.rows, plan.keys.centre, slope, log2_masses, sources.code, boxes)
-    scales = tops.max(axis=0)
-    kernels.weigh(weights, scales, sources.code)
-    gradient = v is k and plan.panels.min() > 1
+def _softmax(made: Plan, v: Array, log2_masses: Array) -> tuple[Array, Array]:
+    k, gain, keys, queries = made.keys, made.gain, made.sources.side, made.targets.side
+    slope = gain * LOG2E * (made.turn.T @ queries.origin)
+    sources = _sorted(made.sources, slope, log2_masses)
+    targets = sources if made.targets is made.sources else _sorted(made.targets, np.zeros(len(slope)), np.empty(0))
+    gradient = v is k and made.targets.panels.min() > 1
     columns = v[:, :0] if gradient else v
-    centre = plan.keys.origin if v is k else _box(v)[0]
-    grid = np.zeros((1 + columns.shape[1], kernels.P ** len(plan.panels) * boxes))
-    kernels.moments(*sources.tokens, weights, columns, centre, grid)
-    for a, (s, t) in enumerate(zip(sources.centres, targets.centres, strict=True)):
-        width = np.array([plan.queries.half[a], plan.keys.half[a]]) / plan.panels[a]
-        matrices = kernels.exponentials(t, s, width, gain)
+    centre = keys.origin if v is k else _box(v)[0]
+    # Two rooms for all grids, because fresh memory takes time too.
+    fields, size = 1 + columns.shape[1], P ** len(slope) * math.prod(made.sources.counts.tolist())
+    rooms = [np.empty(fields * made.largest) for _ in range(2)]
+    grid = rooms[0][: fields * size].reshape(fields, size)
+    grid[:] = 0.0
+    moments(*sources.tokens, sources.exponents, columns, centre, grid)
+    grid, scales = _propagated(made, grid, rooms, (sources.tops, targets.full))
+    mean, log_total = np.empty((len(queries.rows), v.shape[1])), np.empty(len(queries.rows))
+    # d/du of e^{g t s} for t = h u is g h s e^{g t s}, h the half-width of a panel.
+    width = queries.half / made.targets.panels
+    back = made.turn / (gain * width) if gradient else made.turn
+    # The factor e^{g <q, c_s>} of each query, and the power of two of each box.
+    slope = gain * (made.turn.T @ keys.origin)
+    levels = scales[targets.full] / LOG2E + gain * float(queries.origin @ keys.origin)
+    for a, seat in enumerate(np.unravel_index(targets.full, made.targets.counts)):
+        levels += slope[a] * made.targets.centres(a)[seat]
+    evaluate(*targets.tokens, grid, levels, slope * width, back, centre, mean, log_total)
+    return mean, log_total
+
+
+def _propagated(made: Plan, grid: Array, rooms: list[Array], boxes: tuple[Array, Indices]) -> tuple[Array, Array]:
+    """Return the grid of the targets and the scales of its boxes, of which only the full ones are wanted.
+
+    `boxes` holds the scales of those of the sources, and which of those of the targets are full.
+    """
+    scales, full = boxes
+    wanted = np.zeros(made.targets.counts, dtype=bool)
+    wanted.ravel()[full] = True
+    d, gain, faintest = len(made.kappa), made.gain, FAINT - math.log2(len(made.keys))
+    last = len(made.sources.held[-1])
+    for a in range(d):
+        t, s = made.targets.centres(a), made.sources.centres(a)
+        width = [made.targets.side.half[a] / made.targets.panels[a], made.sources.side.half[a] / made.sources.panels[a]]
+        matrices = exponentials(t, s, np.array(width), gain)
         shifts = gain * LOG2E * np.multiply.outer(t, s)
         scales = scales.reshape(len(s), -1)
-        lifted = kernels.lift(scales, shifts)
-        if a == len(plan.panels) - 1:
-            wanted = np.zeros(lifted.size, dtype=bool)
-            wanted[targets.full] = True
-            lifted[~wanted.reshape(lifted.shape)] = np.inf
-        last = len(sources.centres[-1]) if a == 0 else len(targets.centres[a - 1])
-        grid = grid.reshape(len(grid), kernels.P * len(s), -1)
-        grid = kernels.contract(grid, matrices, scales, shifts, lifted, last)
-        scales = lifted
-    mean, log_total = np.empty((len(q), v.shape[1])), np.empty(len(q))
-    # d/du of e^{g t s} for t = h u is g h s e^{g t s}, h the half-width of a panel.
-    back = plan.turn * (plan.panels / (gain * plan.queries.half)) if gradient else plan.turn
-    scales = scales.ravel()[targets.full]
-    kernels.interpolate(*targets.tokens, grid.reshape(len(grid), -1), scales, back, centre, mean, log_total)
-    kernels.add_scores(log_total, q, gain * plan.keys.origin)
-    return mean, log_total
+        lifted = lift(scales, shifts)
+        # The axes are now those of the sources that are left, then those of the targets up to this one.
+        somebody = wanted.any(axis=tuple(range(a + 1, d))).ravel()
+        lifted.reshape(-1, len(somebody))[:, ~somebody] = np.inf
+        before = grid.reshape(len(grid), P * len(s), -1)
+        shape = len(grid), before.shape[2], P * len(t)
+        grid = rooms[(a + 1) % 2][: math.prod(shape)].reshape(shape)
+        contract(before, matrices, scales, shifts, lifted, last, faintest, grid)
+        scales, last = lifted, len(t)
+    return grid.reshape(len(grid), -1), scales.ravel()
 
 
 class Boxes(NamedTuple):
     """Tokens sorted by box.
 
     `tokens` holds their places in their panels, their indices, where each box starts among them and where in the grid,
-    for the boxes that hold a token, and the numbers of occupied panels. `code` is the box of each token, unsorted;
-    `full` are the boxes that hold a token; `centres` those of the occupied panels, seen from the centre of all.
+    for the boxes that hold a token, and the numbers of occupied panels. `exponents` are seen from the `tops` of the
+    boxes; `full` are the boxes that hold a token.
     """
 
     tokens: tuple[Array, Indices, Indices, Indices, Indices]
-    code: NDArray[np.int32]
+    exponents: Array
+    tops: Array
     full: Indices
-    centres: list[Array]
-
-    @property
-    def counts(self) -> Indices:
-        """Numbers of occupied panels."""
-        return self.tokens[-1]
 
 
-def _sorted(side: Side, panels: Indices, held: list[Indices]) -> Boxes:
-    scale = panels / (2 * side.half)
-    counts = np.array([len(axis) for axis in held])
-    seats = np.zeros((len(held), panels.max()), dtype=np.int64)
-    for a, axis in enumerate(held):
+def _sorted(cut: Panels, slope: Array, log2_masses: Array) -> Boxes:
+    rows, counts, where = cut.side.rows, cut.counts, (cut.side.centre, cut.scale, cut.panels)
+    seats = np.zeros((len(counts), cut.panels.max()), dtype=np.int64)
+    for a, axis in enumerate(cut.held):
         seats[a, axis] = np.arange(len(axis))
-    code, numbers = kernels.count(side.rows, side.centre, scale, panels, seats, counts)
+    n, d = rows.shape
+    code, exponents = np.empty(n, dtype=np.int32), np.empty(n)
+    numbers, by_piece = count(rows, *where, seats, counts, slope, log2_masses, code, exponents)
+    tops = by_piece.max(axis=0)
     ends = np.cumsum(numbers.T).reshape(numbers.T.shape)
     place = np.ascontiguousarray(ends.T) - numbers
-    u, order = kernels.sort(side.rows, code, place, side.centre, scale, panels)
+    u, lower, order = np.zeros((d, n + WIDTH)), np.zeros(n + WIDTH), np.empty(n, dtype=np.int64)
+    sort(rows, *where, code, exponents, place, tops, u, lower, order)
     size = numbers.sum(axis=0)
     full = np.flatnonzero(size)
     start = np.append(0, np.cumsum(size[full]))
     corner = np.zeros(len(full), dtype=np.int64)
-    for seat, axis in zip(np.unravel_index(full, counts), held, strict=True):
-        corner = (corner * len(axis) + seat) * kernels.P
-    centres = [h * ((2 * axis + 1) / p - 1) for h, p, axis in zip(side.half, panels, held, strict=True)]
-    return Boxes((u.ravel(), order, start, corner, counts), code, full, centres)
+    for seat, axis in zip(np.unravel_index(full, counts), cut.held, strict=True):
+        corner = (corner * len(axis) + seat) * P
+    return Boxes((u.ravel(), order, start, corner, counts), lower, tops, full)

@@ -277,6 +277,13 @@ def _top_rows(queries, begin, end, sources, tree, sums, table, slack, faint, mea
         nodes[0], bounds[0], height = 1, np.inf, 1
         if side > 0:
             cell = _cell(q0, q1, q2, queries.shape[1], side)
+            if lengths[cell] == 1:
+                j = lists[cell, 0]
+                x, y, z = _coordinates(points, j)
+                best[i], leader[i] = q0 * x + q1 * y + q2 * z, index[j]
+                for k in range(mean.shape[1]):
+                    mean[i, k] = values[j, k]
+                continue
             for a in range(lengths[cell]):
                 height = 0
                 j = lists[cell, a]

@@ -1,16 +1,20 @@
-"""Pictures of runs, `plot`, `compare`, `animate`, `dashboard`, of long times, `staircase`, `exits`, `phases`; `save`.
+"""Pictures of runs: `plot`, `compare`, `animate`, `dashboard`; of long times: `staircase`, `exits`, `phases`; of many
+systems: `phase_diagram`; of many tokens: `mean_field`. `save` writes them to files.
 
 Matplotlib is loaded when a picture is drawn, not before.
 """
 
 from attnflow.figures.long_times import exits, phases, staircase
 from attnflow.figures.look import look
+from attnflow.figures.mean_field import mean_field
 from attnflow.figures.movie import animate
 from attnflow.figures.page import dashboard
+from attnflow.figures.phase_diagram import phase_diagram
 from attnflow.figures.portrait import plot
 from attnflow.figures.saving import destination, save
 from attnflow.figures.side_by_side import compare
 
 __all__ = [
-    "animate", "compare", "dashboard", "destination", "exits", "look", "phases", "plot", "save", "staircase",
+    "animate", "compare", "dashboard", "destination", "exits", "look", "mean_field", "phase_diagram", "phases", "plot",
+    "save", "staircase",
 ]  # fmt: skip

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, figure_of, look, sheet
-from attnflow.inputs import Array, InputError
+from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, figure_of, found_by, look, sheet
+from attnflow.inputs import Array
 from attnflow.measure.exits import ExitRate
 from attnflow.measure.merges import Merge, Staircase
 from attnflow.measure.phases import EVENTS, Course, Phases
@@ -41,7 +41,7 @@ def staircase(stairs: Staircase) -> Figure:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(figure)
     """
-    _found_by("measure.staircase(run)", stairs, Staircase)
+    found_by("measure.staircase(run)", stairs, Staircase)
     last = float(stairs.times[-1])
     first = min([m.time for m in stairs.merges if m.time > 0] or [last]) / BEFORE
     first = max(first, float(stairs.times[stairs.times > 0].min(initial=last)))
@@ -108,7 +108,7 @@ def exits(rate: ExitRate) -> Figure:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(figure)
     """
-    _found_by("measure.exit_rate(...)", rate, ExitRate)
+    found_by("measure.exit_rate(...)", rate, ExitRate)
     with look():
         figure = sheet(5.2, 3.8)
         ax = figure.add_subplot()
@@ -158,7 +158,7 @@ def phases(found: Phases) -> Figure:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(figure)
     """
-    _found_by("measure.phases(...)", found, Phases)
+    found_by("measure.phases(...)", found, Phases)
     with look():
         figure = sheet(8.6, 4.2)
         left, right = figure.subplots(1, 2, sharey=True)
@@ -205,11 +205,6 @@ def _guide(ax: Any, course: Course, gap: float | None) -> None:
     last, beta = there[-1], course.betas[there]
     guide = np.exp(np.log(steps[last]) + gap * (beta - course.betas[last]))
     ax.plot(beta, guide, color=INK, ls=":", lw=1.0, label=rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}", zorder=1)
-
-
-def _found_by(call: str, what: Any, kind: type) -> None:
-    if not isinstance(what, kind):
-        raise InputError(f"what is to be drawn is of type {type(what).__name__}, expected what {call} returned")
 
 
 def _floats(steps: Any) -> Array:

@@ -120,3 +120,9 @@ def ramp() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("ramp", [PAPER, "#A6CDE6", PALETTE[0], "#06263B"])
+
+
+def found_by(call: str, what: Any, kind: type) -> None:
+    """Refuse to draw what is not of the kind that this call returns."""
+    if not isinstance(what, kind):
+        raise InputError(f"what is to be drawn is of type {type(what).__name__}, expected what {call} returned")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from attnflow.arrays import namespace
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.laws.law import Heard, Law, Sources
 
@@ -52,24 +51,33 @@ class Heads(Law):
         """Whether every head is."""
         return all(law.continuous for law in self.laws)
 
+    @property
+    def arrays(self) -> bool:  # type: ignore[override]
+        """Whether every head takes arrays of any library."""
+        return all(law.arrays for law in self.laws)
+
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the names of the engines that the heads would be served by."""
         return ", ".join(sorted({law.uses(engine, n, d) for law in self.laws}))
+
+    def served_by(self, x: Array, t: float, engine: str) -> str:
+        """Return the names of the engines that serve the heads."""
+        return ", ".join(sorted({law.served_by(x, t, engine) for law in self.laws}))
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:
         """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
-        return np.stack([law.log_weights(x, t, sources=sources, masses=masses) for law in self.laws])
+        return namespace(x).stack([law.log_weights(x, t, sources=sources, masses=masses) for law in self.laws])
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Return sum_h V_h sum_j P^h_ij v_j."""
         parts = []
         for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True)):
             mean = law.listen(x, t, sources).mean
-            matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}")
+            matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}", like=x)
             parts.append(mean if matrix is None else mean @ matrix.T)
-        return Heard(np.sum(parts, axis=0), None)
+        return Heard(sum(parts[1:], parts[0]), None)
 
     def __repr__(self) -> str:
         return f"Heads({', '.join(map(repr, self.laws))})"

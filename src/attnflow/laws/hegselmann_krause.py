@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnflow import engines
+from attnflow.arrays import foreign
 from attnflow.engines import dense
 from attnflow.inputs import Array, Scalar, constant_number, each_mass, number_at
 from attnflow.laws.law import Heard, Law, Sources
@@ -33,6 +34,7 @@ class HegselmannKrause(Law):
     """
 
     continuous: ClassVar[bool] = False
+    arrays: ClassVar[bool] = True
 
     eps: Scalar = 1.0
 
@@ -50,11 +52,12 @@ class HegselmannKrause(Law):
         keys = x if sources is None else sources
         radius = number_at(self.eps, t, "eps", least=0.0)
         near = dense.squared_distances(x, keys) <= radius * radius
-        with np.errstate(divide="ignore"):
-            return np.log(dense.shares(near, each_mass(masses, len(keys))))
+        return dense.log_shares(near, each_mass(masses, len(keys), like=keys))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources within the distance eps."""
+        if foreign(x):
+            return super().listen(x, t, sources)
         radius = number_at(self.eps, t, "eps", least=0.0) / np.sqrt(sources.gain)
         chosen = engines.engine(sources.engine, "ball", len(x), len(sources.places), x.shape[1])
         return Heard(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
+from attnflow.arrays import foreign, holds, namespace, precision
 from attnflow.blocks import row_blocks
-from attnflow.inputs import Array, InputError, cloud, mass_vector
+from attnflow.inputs import Array, InputError, any_cloud, mass_vector
+
+# An array of torch, JAX or CuPy.
+Foreign = TypeVar("Foreign")
+
+# Blocks of weights in other libraries: below 32 MiB the heap of glibc, which torch uses, falls to pieces.
+ARRAY_BYTES = 1 << 26
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
@@ -60,11 +69,15 @@ class Law:
         averages as seen from each token, accurate where they are tiny.
 
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``stacks = True``
-    if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster.
+    if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
+    ``arrays = True`` if `log_weights` takes the arrays of any library (see `attnflow.arrays`), and let `listen` leave
+    those to this class: tokens may then be arrays of torch, JAX or CuPy.
     """
 
     continuous: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = False
     stacks: ClassVar[bool] = False
+    arrays: ClassVar[bool] = False
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -89,30 +102,48 @@ class Law:
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Do the work of `hear`: here in blocks of rows of `log_weights`."""
-        scale = np.sqrt(sources.gain)
-        y = scale * sources.places
+        xp, scale = namespace(x), math.sqrt(sources.gain)
+        y, most = scale * sources.places, ARRAY_BYTES // x.dtype.itemsize if foreign(x) else None
         blocks = [
-            np.exp(self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses)) @ sources.values
-            for rows in row_blocks(len(x), len(y))
+            xp.exp(self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses)) @ sources.values
+            for rows in row_blocks(len(x), len(y), most)
         ]
-        return Heard(np.concatenate(blocks), None)
+        return Heard(xp.concat(blocks), None)
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
         """Return sum_j P_ij (x_j - x_i) as the mean: to the accuracy of a barycentre here, laws may know better."""
         heard = self.hear(x, t, masses=masses, engine=engine)
         return Heard(heard.mean - x, heard.log_total)
 
-    def weights(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
-        """Return the matrix P_ij, shape (n, n), rows summing to one: for small n."""
-        tokens = cloud(x)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(np.exp(self.log_weights(tokens, t, masses=mass_vector(masses, len(tokens)))), tokens)
+    @overload
+    def weights(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
+    @overload
+    def weights(self, x: Foreign, t: float = 0, masses: Any = None) -> Foreign: ...
+    def weights(self, x: Any, t: float = 0, masses: Any = None) -> Any:
+        """Return the matrix P_ij, shape (n, n), rows summing to one: for small n.
 
-    def attend(self, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Array:
-        """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an n-by-n array."""
-        tokens = cloud(x)
+        NumPy in, NumPy out, in float64; an array of torch, JAX or CuPy comes back as one, as in `attend`.
+        """
+        tokens = any_cloud(x, self)
+        w = mass_vector(masses, len(tokens), like=tokens)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(self.hear(tokens, t, masses=mass_vector(masses, len(tokens))).mean, tokens)
+            return _finite(namespace(tokens).exp(self.log_weights(tokens, t, masses=w)), tokens)
+
+    @overload
+    def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
+    @overload
+    def attend(self, x: Foreign, t: float = 0, masses: Any = None) -> Foreign: ...
+    def attend(self, x: Any, t: float = 0, masses: Any = None) -> Any:
+        """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an n-by-n array.
+
+        NumPy in, NumPy out, in float64. An array of torch, JAX or CuPy comes back as one, on its device and in its
+        precision, and can be differentiated where its library can, in the tokens, the masses and the parameters of the
+        law; that takes the dense formula, in blocks of rows.
+        """
+        tokens = any_cloud(x, self)
+        w = mass_vector(masses, len(tokens), like=tokens)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _finite(self.hear(tokens, t, masses=w).mean, tokens)
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
@@ -127,12 +158,16 @@ class Law:
         """Return the name of the engine that n tokens in dimension d would be served by."""
         return "dense"
 
+    def served_by(self, x: Array, t: float, engine: str) -> str:
+        """Return the name of the engine that serves tokens at x at time t, where that depends on where they are."""
+        return self.uses(engine, *x.shape)
+
 
 def _finite(result: Array, tokens: Array) -> Array:
-    if np.isfinite(result).all():
+    if holds(namespace(tokens).isfinite(result)):
         return result
     raise InputError(
-        f"the scores of tokens as large as {np.abs(tokens).max():.3g} leave the range of float64: "
+        f"the scores of tokens as large as {abs(tokens).max():.3g} leave the range of {precision(tokens)}: "
         "divide the tokens by a constant, and multiply beta by its square"
     )
 
@@ -172,6 +207,10 @@ class Hearing:
     def pull(self, x: Array, t: float) -> Heard:
         """What tokens at x hear at time t, as seen from where they are: sum_j P_ij (x_j - x_i)."""
         return self.law.pull(x, t, masses=self.masses, engine=self.engine)
+
+    def served_by(self, x: Array, t: float) -> str:
+        """Return the name of the engine that serves tokens at x, as the law sees them, at time t."""
+        return self.law.served_by(x, t, self.engine)
 
     @property
     def total_mass(self) -> float | None:

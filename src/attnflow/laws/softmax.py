@@ -8,8 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from attnflow import engines
+from attnflow.arrays import foreign, identity, namespace, sign
 from attnflow.blocks import row_blocks
 from attnflow.engines import dense
+from attnflow.geometry.copies import Copies, copies
 from attnflow.inputs import (
     Array,
     Matrix,
@@ -26,6 +28,8 @@ from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 # Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
 # this part of the cloud's size or less.
 FEW, SOME, FAINT = 32, 2048, 1e-6
+# From so many pairs on it pays to ask whether tokens coincide.
+CROWD = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,8 @@ class Softmax(Law):
     """
 
     stacks: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = True
+    arrays: ClassVar[bool] = True
 
     beta: Scalar = 1.0
     B: Matrix = None
@@ -65,38 +71,57 @@ class Softmax(Law):
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
         object.__setattr__(self, "B", constant_matrix(self.B, "B"))
 
-    def form(self, t: float, d: int) -> tuple[Array | None, float]:
-        """Return (F, g) with beta B = g F and g >= 0; None for F stands for the identity.
+    def form(self, t: float, x: Array) -> tuple[Array | None, float]:
+        """Return (F, g) with beta B = g F and g >= 0, for tokens x; None for F stands for the identity.
 
         The size of beta goes into the gain, which multiplies only after the row maximum has been subtracted.
         """
-        beta = number_at(self.beta, t, "beta")
-        matrix = matrix_at(self.B, t, d, "B")
-        if beta < 0:
-            matrix = -np.eye(d) if matrix is None else -matrix
-        return matrix, abs(beta)
+        d = x.shape[-1]
+        beta = number_at(self.beta, t, "beta", like=x)
+        matrix = matrix_at(self.B, t, d, "B", like=x)
+        if foreign(beta) or beta < 0:
+            matrix = sign(beta) * (identity(d, like=x) if matrix is None else matrix)
+        return matrix, sign(beta) * beta
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
         return engines.choose(engine, "softmax", n, n, d)
 
+    def served_by(self, x: Array, t: float, engine: str) -> str:
+        """Return the name of the engine that serves tokens at x: of a fast one, which of those it chooses from."""
+        name = self.uses(engine, *x.shape)
+        if name != "fast":
+            return name
+        from attnflow.engines import fast
+
+        bodies = _bodies(x, len(x), engine)
+        places = x if bodies is None else x[bodies.first]
+        matrix, gain = self.form(t, x)
+        return fast.name(places if matrix is None else places @ matrix.T, places, gain)
+
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:
         """Return log P_ij = beta <B x_i, x_j> + log w_j - log sum_k w_k e^{beta <B x_i, x_k>}."""
-        matrix, gain = self.form(t, x.shape[-1])
+        matrix, gain = self.form(t, x)
         queries = x if matrix is None else x @ matrix.T
         return dense.log_softmax(queries, x if sources is None else sources, _log(masses), gain)[0]
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources with the softmax weights."""
-        d = x.shape[1]
-        matrix, gain = self.form(t, d)
+        if foreign(x):
+            return super().listen(x, t, sources)
+        places, values, masses, outer_gain, engine = sources
+        if values is places and (bodies := _bodies(places, len(x), engine)) is not None:
+            few, label = places[bodies.first], bodies.label
+            mass = np.bincount(label, weights=masses).astype(np.float64)
+            heard = self.listen(few if x is places else x, t, Sources(few, few, mass, outer_gain, engine))
+            assert heard.log_total is not None
+            return Heard(heard.mean[label], heard.log_total[label]) if x is places else heard
+        matrix, gain = self.form(t, x)
         queries = x if matrix is None else x @ matrix.T
-        chosen = engines.engine(sources.engine, "softmax", len(x), len(sources.places), d)
-        return Heard(
-            *chosen.softmax(queries, sources.places, sources.values, _log(sources.masses), gain * sources.gain)
-        )
+        chosen = engines.engine(engine, "softmax", len(x), len(places), x.shape[1])
+        return Heard(*chosen.softmax(queries, places, values, _log(masses), gain * outer_gain))
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
         """Return sum_j P_ij (x_j - x_i), to full relative accuracy where it is tiny, be it e^{-100}: up to 2048 tokens.
@@ -114,7 +139,7 @@ class Softmax(Law):
 
     def _accurate_pull(self, x: Array, sources: Array, t: float, masses: Array | None) -> Heard:
         n, d = sources.shape
-        matrix, gain = self.form(t, d)
+        matrix, gain = self.form(t, x)
         queries, log_masses = x if matrix is None else x @ matrix.T, _log(masses)
         blocks = [dense.pull(queries[rows], x[rows], sources, log_masses, gain) for rows in row_blocks(len(x), n * d)]
         return Heard(*blocks[0]) if len(blocks) == 1 else Heard(*map(np.concatenate, zip(*blocks, strict=True)))
@@ -135,5 +160,10 @@ class Softmax(Law):
         return fused.softmax_layers(x, forms, np.abs(betas), gammas, _log(masses))
 
 
+def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
+    """Return which sources coincide, if most do and it pays to add up their masses."""
+    return copies(places) if engine == "auto" and queries * len(places) >= CROWD else None
+
+
 def _log(masses: Array | None) -> Array | None:
-    return None if masses is None else np.log(masses)
+    return None if masses is None else namespace(masses).log(masses)

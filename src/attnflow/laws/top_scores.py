@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow import engines
+from attnflow.arrays import foreign, namespace, place
 from attnflow.engines import dense
 from attnflow.inputs import (
     Array,
@@ -43,9 +45,10 @@ class Slack(NamedTuple):
 
     def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
         """Return the part that each query knows beforehand, for scores still to be multiplied by a gain."""
-        room = np.full(queries.shape[:-1], self.additive / gain)
+        xp = namespace(queries)
+        room = xp.zeros_like(queries[..., 0]) + self.additive / gain
         if self.normalized:
-            room += self.normalized / np.sqrt(gain) * np.sqrt(np.einsum("...ik,...ik->...i", queries, queries))
+            room += self.normalized / math.sqrt(gain) * xp.sqrt(xp.einsum("...ik,...ik->...i", queries, queries))
         return room, self.relative
 
 
@@ -83,20 +86,25 @@ class TopScores(Law):
         """How tied sources count: one of `TIES`."""
         return "tokens"
 
+    @property
+    def arrays(self) -> bool:  # type: ignore[override]
+        """Whether arrays of any library are taken: where equal points need not be told apart."""
+        return self.counting in ("tokens", "first")
+
     def slack(self, t: float) -> Slack:
         """How far below the top score a token still listens."""
         return Slack()
 
     def queries(self, x: Array, t: float) -> Array:
         """Return B(t) x_i."""
-        matrix = matrix_at(self.B, t, x.shape[-1], "B")
+        matrix = matrix_at(self.B, t, x.shape[-1], "B", like=x)
         return x if matrix is None else dense.scores(x, matrix)
 
     def counts(self, sources: Array, masses: Array | None) -> Array:
         """How much each source counts: its mass, or one per distinct point."""
         if self.counting in ("points", "error"):
             return distinct(sources)
-        return each_mass(masses, sources.shape[-2])
+        return each_mass(masses, sources.shape[-2], like=sources)
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
@@ -112,12 +120,13 @@ class TopScores(Law):
         if self.counting == "error":
             self._refuse_ties(near.sum(axis=-1) > 1, leader, t)
         if self.counting == "first":
-            near = np.arange(keys.shape[-2]) == leader[..., None]
-        with np.errstate(divide="ignore"):
-            return np.log(dense.shares(near, counts))
+            near = namespace(x).arange(keys.shape[-2], **place(x)) == leader[..., None]
+        return dense.log_shares(near, counts)
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources over the neighbourhood of each query."""
+        if foreign(x):
+            return super().listen(x, t, sources)
         queries = self.queries(x, t)
         room, relative = self.slack(t).at(queries, sources.gain)
         engine = engines.engine(sources.engine, self.kind, len(x), len(sources.places), x.shape[1])

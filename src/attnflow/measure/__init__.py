@@ -5,17 +5,22 @@ from attnflow.measure.configuration import Clusters, clusters, distance_to_limit
 from attnflow.measure.energies import energy, pair_energy
 from attnflow.measure.exits import ExitRate, ExitTimes, GeometricLaw, exit_rate, exit_times
 from attnflow.measure.farthest import diameter
+from attnflow.measure.mean_field import MeanField, SizeRate, mean_field, sampling_rate
 from attnflow.measure.merges import Merge, Merges, Plateau, Staircase, merge_times, staircase
 from attnflow.measure.over_time import OverTime
+from attnflow.measure.phase_diagram import PhaseDiagram, phase_diagram
 from attnflow.measure.phases import Course, Phases, phases
 from attnflow.measure.powers import PowerLaw, power_law
 from attnflow.measure.rates import Rate, contraction_rate
 from attnflow.measure.splitting import RareEvent, exit_probability
 from attnflow.measure.summary import Summary, summary
+from attnflow.measure.transport import Quantisation, quantise, wasserstein
 
 __all__ = [
-    "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "Merge", "Merges", "OverTime", "Phases",
-    "Plateau", "PowerLaw", "Rank", "RareEvent", "Rate", "Staircase", "Summary", "clusters", "contraction_rate",
-    "diameter", "distance_to_limits", "energy", "entropy", "exit_probability", "exit_rate", "exit_times", "influence",
-    "leaders", "merge_times", "pair_energy", "phases", "power_law", "rank", "staircase", "summary",
+    "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "MeanField", "Merge", "Merges",
+    "OverTime", "PhaseDiagram", "Phases", "Plateau", "PowerLaw", "Quantisation", "Rank", "RareEvent", "Rate",
+    "SizeRate", "Staircase", "Summary", "clusters", "contraction_rate", "diameter", "distance_to_limits", "energy",
+    "entropy", "exit_probability", "exit_rate", "exit_times", "influence", "leaders", "mean_field", "merge_times",
+    "pair_energy", "phase_diagram", "phases", "power_law", "quantise", "rank", "sampling_rate", "staircase", "summary",
+    "wasserstein",
 ]  # fmt: skip

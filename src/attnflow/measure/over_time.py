@@ -86,7 +86,8 @@ def measured(
     if masses is not None or t != 0:
         given = "t" if masses is None else "masses"
         raise InputError(f"{given} came with a run, which has its own: leave it out, or measure one state of the run")
-    return OverTime([of(_state(x, k, when, seen)) for k, when in enumerate(x.times.tolist())])
+    run = x.to_numpy()
+    return OverTime([of(_state(run, k, when, seen)) for k, when in enumerate(run.times.tolist())])
 
 
 def stacked(found: R | OverTime[R]) -> R | NDArray[Any]:

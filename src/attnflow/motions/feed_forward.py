@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
+from attnflow.arrays import namespace
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda y: np.maximum(y, 0.0),
-    "tanh": np.tanh,
+    "relu": lambda y: namespace(y).clip(y, 0.0, None),
+    "tanh": lambda y: namespace(y).tanh(y),
 }
 
 
@@ -41,7 +40,7 @@ class FeedForward:
 
     def __call__(self, y: Array, t: float) -> Array:
         """Return W(t) sigma(y) for each row y."""
-        W = matrix_at(self.W, t, y.shape[-1], "W")
+        W = matrix_at(self.W, t, y.shape[-1], "W", like=y)
         activated = ACTIVATIONS[self.activation](y)
         return activated if W is None else activated @ W.T
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.arrays import plain
 from attnflow.blocks import row_blocks
 from attnflow.engines import dense
 from attnflow.inputs import Array, InputError, matrix_at
@@ -86,7 +87,7 @@ class _Leading:
     def __init__(self, hearing: Hearing) -> None:
         assert isinstance(hearing.law, Hardmax)
         self.law, self.masses, self.ties = hearing.law, hearing.masses, hearing.law.ties
-        self.B = None if self.law.B is None else _unit_form(np.asarray(self.law.B, dtype=np.float64))
+        self.B = None if self.law.B is None else _unit_form(np.asarray(plain(self.law.B), dtype=np.float64))
 
     def queries(self, x: Array) -> Array:
         """Return B x_i."""

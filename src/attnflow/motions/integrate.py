@@ -182,7 +182,8 @@ class Integration:
 
     def report(self) -> dict[str, Any]:
         """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""
-        report: dict[str, Any] = {"evaluations": self.evaluations, "bodies": self.clumps.count}
+        engine = self.hearing.served_by(self.motion.seen(self.clumps.bodies(self.x), self.t), self.t)
+        report: dict[str, Any] = {"engine": engine, "evaluations": self.evaluations, "bodies": self.clumps.count}
         if self.motion.retracts:
             report["norm defect"] = self.norm_defect
         return report

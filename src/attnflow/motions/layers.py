@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from attnflow.arrays import holds, identity, namespace, plain
 from attnflow.inputs import (
     Array,
     InputError,
@@ -22,7 +23,7 @@ from attnflow.inputs import (
 )
 from attnflow.laws import Heads, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
-from attnflow.motions.motion import DiscreteMotion, apply, gain_of, grown, on_sphere
+from attnflow.motions.motion import DiscreteMotion, apply, gain_of, grown, lengths, on_sphere, towards
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class Layers(DiscreteMotion):
     Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
     """
 
+    arrays: ClassVar[bool] = True
+
     gamma: Scalar | None = None
     alpha: Scalar | None = None
     V: Matrix = None
@@ -65,7 +68,7 @@ class Layers(DiscreteMotion):
             object.__setattr__(self, "alpha", constant_number(self.alpha, "alpha", above=0.0))
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
         if self.V is not None and not callable(self.V):
-            _renormalised(np.asarray(self.V))
+            _renormalised(self.V)
 
     def step_sizes(self, times: range) -> Array:
         """Return gamma at each of the times, for scalar steps."""
@@ -79,11 +82,20 @@ class Layers(DiscreteMotion):
         """Return x + gamma (m - x), and m itself when gamma = 1."""
         m = hearing(x, t).mean
         if self.V is not None:
-            V = matrix_at(self.V, t, x.shape[-1], "V")
-            assert V is not None
-            return x + (m - x) @ _renormalised(V).T
-        gamma = self.step_sizes(range(t, t + 1))[0]
-        return m if gamma == 1 else x + gamma * (m - x)
+            return x + (m - x) @ _renormalised(matrix_at(self.V, t, x.shape[-1], "V", like=x)).T
+        return towards(x, m, self._step_size(t, x))
+
+    def _step_size(self, t: int, x: Array) -> float:
+        if self.gamma is not None:
+            return number_at(self.gamma, t, "gamma", like=x, above=0.0, most=1.0)
+        assert self.alpha is not None
+        alpha = number_at(self.alpha, t, "alpha", like=x, above=0.0)
+        return alpha / (1 + alpha)
+
+    def step_matrix(self, t: int, d: int) -> Array:
+        """Return the matrix P of a step, gamma I for scalar ones."""
+        V = matrix_at(self.V, t, d, "V")
+        return self.step_sizes(range(t, t + 1))[0] * np.eye(d) if V is None else _renormalised(V)
 
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
         """Return the states after each step, from a compiled loop where the law has one."""
@@ -100,13 +112,16 @@ class Layers(DiscreteMotion):
         return super().steps(hearing, x, times) if states is None else states
 
 
-def _renormalised(V: Array) -> Array:
+def _renormalised(V: Any) -> Array:
     """Return P = (I + V)^{-1} V."""
+    xp = namespace(V)
     try:
-        P: Array = np.linalg.solve(np.eye(len(V)) + V, V).astype(np.float64)
-        return P
-    except np.linalg.LinAlgError:
-        raise InputError("I + V is singular, so (I + V)^{-1} V does not exist: give V without eigenvalue -1") from None
+        P: Array = xp.linalg.solve(identity(len(V), like=V) + V, V)
+        if holds(xp.isfinite(P)):
+            return P
+    except (np.linalg.LinAlgError, RuntimeError):  # torch has its own
+        pass
+    raise InputError("I + V is singular, so (I + V)^{-1} V does not exist: give V without eigenvalue -1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +143,8 @@ class Residual(DiscreteMotion):
     (arXiv 2305.05465).
     """
 
+    arrays: ClassVar[bool] = True
+
     V: Matrix = None
     dt: Scalar = 1.0
     feed_forward: FeedForward | None = None
@@ -140,10 +157,10 @@ class Residual(DiscreteMotion):
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt V m."""
-        move = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
+        move = apply(matrix_at(self.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
-        return x + number_at(self.dt, t, "dt", above=0.0) * move
+        return x + number_at(self.dt, t, "dt", like=x, above=0.0) * move
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +192,7 @@ class RescaledLayers(DiscreteMotion):
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
         if callable(self.dt):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
-        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
+        object.__setattr__(self, "dt", constant_number(plain(self.dt), "dt", above=0.0))
         V = np.eye(1) if self.V is None else np.asarray(self.V)
         R = np.eye(len(V)) + self.dt * V
         if np.linalg.matrix_rank(R) < len(R):
@@ -226,6 +243,8 @@ class SphereLayers(DiscreteMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
+    arrays: ClassVar[bool] = True
+
     V: Matrix = None
     dt: Scalar = 1.0
 
@@ -239,14 +258,14 @@ class SphereLayers(DiscreteMotion):
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return (x + dt V m) / |x + dt V m|."""
-        dt = number_at(self.dt, t, "dt", above=0.0)
-        y = x + dt * apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
-        norms = np.linalg.norm(y, axis=-1, keepdims=True)
-        if not norms.all():
+        dt = number_at(self.dt, t, "dt", like=x, above=0.0)
+        y = x + dt * apply(matrix_at(self.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
+        norms = lengths(y)
+        if not holds(norms != 0):
             raise InputError(
                 f"token {int(norms.argmin())} met its antipode at step {t} and has no direction: change dt"
             )
-        return y / norms
+        return y / norms[..., None]
 
 
 def constant(V: Matrix, who: str) -> Array | None:

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.arrays import holds, namespace
 from attnflow.engines import LARGEST_GAIN
+from attnflow.geometry.copies import copies
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing
 
@@ -85,11 +87,13 @@ class Motion:
 
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
     what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
-    they used, and keep their generator in the `state` of their stepper.
+    they used, and keep their generator in the `state` of their stepper. Discrete motions with ``arrays = True`` move
+    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.arrays`).
     """
 
     discrete: ClassVar[bool]
     random: ClassVar[bool] = False
+    arrays: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -134,10 +138,19 @@ class _Layerwise:
     def advance(self, until: float) -> Stretch:
         times = range(self.t, min(int(until), self.t + self.most))
         with np.errstate(over="ignore", invalid="ignore"):
-            states = self.motion.steps(self.hearing, self.x, times)
+            states = self._steps(times)
         stretch = Stretch((self.t, self.x), np.arange(self.t + 1, self.t + 1 + len(states)), states)
         self.t, self.x = self.t + len(states), states[-1]
         return stretch
+
+    def _steps(self, times: range) -> Array:
+        """Return the states after some steps, of one body for all tokens at one place if the law hears it as such."""
+        bodies = copies(self.x) if self.hearing.law.adds_up and self.hearing.engine == "auto" else None
+        if bodies is None:
+            return self.motion.steps(self.hearing, self.x, times)
+        masses = np.bincount(bodies.label, weights=self.hearing.masses).astype(np.float64)
+        hearing = replace(self.hearing, masses=masses)
+        return self.motion.steps(hearing, self.x[bodies.first], times)[:, bodies.label]
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -166,7 +179,7 @@ def whole_type(until: int) -> type[Any]:
 
 def towards(x: Array, y: Array, gamma: float) -> Array:
     """Return x + gamma (y - x), and y itself when gamma = 1."""
-    return y if gamma == 1 else x + gamma * (y - x)
+    return y if isinstance(gamma, float) and gamma == 1 else x + gamma * (y - x)
 
 
 def apply(matrix: Array | None, vectors: Array) -> Array:
@@ -194,11 +207,21 @@ def grown(y: Array, gain: float) -> Array:
 
 def on_sphere(x: Array) -> Array:
     """Return the tokens divided by their norms, refusing any whose norm is not 1 to begin with."""
-    norms = np.linalg.norm(x, axis=1)
-    away = np.abs(norms - 1)
-    if away.max() > 1e-6:
+    norms = lengths(x)
+    away = abs(norms - 1)
+    if not holds(away <= 1e-6):
         i = int(away.argmax())
         raise InputError(
             f"token {i} has norm {norms[i]:g}, expected 1: use af.tokens.sphere, or divide each token by its norm"
         )
     return x / norms[:, None]
+
+
+def lengths(x: Array) -> Array:
+    """Return the norm of each row, for the arrays of any library.
+
+    >>> lengths(np.array([[3.0, 4.0]]))
+    array([5.])
+    """
+    norms: Array = namespace(x).sqrt((x * x).sum(axis=-1))
+    return norms

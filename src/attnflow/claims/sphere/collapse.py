@@ -24,6 +24,7 @@ from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
 from attnflow.inputs import Array
 from attnflow.laws import Hearing
+from attnflow.measure.phase_diagram import equiangular
 from attnflow.motions import ContinuousMotion
 
 
@@ -170,29 +171,6 @@ def every_start(e: Experiment) -> list[Margins]:
     """A start at rest that is not consensus refutes it, at every horizon; other starts as for almost every start."""
     start = _moving(e)
     return [start] if start.failed.any() else [start, _ends_in_hemisphere(e), acute_contracts(e)]
-
-
-def equiangular(times: Array, n: int, beta: float, normalized: bool = True) -> Array:
-    """Return g = <x_i, x_j>, the same for all pairs, at these times, for n tokens that start orthogonal.
-
-    SA: g' = 2 e^{beta g} (1 - g) ((n-1) g + 1) / (e^beta + (n-1) e^{beta g}); USA: g' = (2/n) e^{beta g} (1 - g)
-    ((n-1) g + 1); g(0) = 0.
-
-    >>> equiangular(np.array([0.0, 5.909]), n=128, beta=1.0).round(5)
-    array([0.   , 0.999])
-
-    References
-    ----------
-    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
-    """
-    from scipy.integrate import solve_ivp
-
-    def slope(t: float, g: Array) -> Array:
-        rise = 2 * (1 - g) * ((n - 1) * g + 1)
-        return rise / (np.exp(beta * (1 - g)) + n - 1) if normalized else rise * np.exp(beta * g) / n
-
-    span = (0.0, float(times[-1]))
-    return np.asarray(solve_ivp(slope, span, [0.0], "LSODA", times, rtol=1e-12, atol=1e-13).y[0])
 
 
 def _orthogonal(e: Experiment) -> list[Margins]:

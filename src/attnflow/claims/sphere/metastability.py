@@ -11,7 +11,6 @@ from attnflow.claims.claim import DERIVED, OPEN, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick
-from attnflow.claims.sphere.collapse import equiangular
 from attnflow.claims.sphere.paper import METASTABLE, SPHERE
 from attnflow.claims.sphere.runs import (
     MERGE,
@@ -24,6 +23,7 @@ from attnflow.geometry.forms import EPS
 from attnflow.inputs import Array, InputError, number
 from attnflow.inputs import cloud as rows_of
 from attnflow.measure.merges import merge_times, plateaux
+from attnflow.measure.phase_diagram import equiangular
 
 
 def _caps(e: Experiment) -> tuple[Array, Array, float]:

@@ -1,0 +1,142 @@
+"""From grid to targets: the polynomials of each box and their gradients, at eight of its targets in the lanes.
+
+By Horner's rule, b <- b v + c and b' <- b' v + b, row by row, and then once more over the rows.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from attnflow.engines.kernels import compiled, in_parallel
+from attnflow.engines.lanes import WIDTH, load, muladd, splat, spread, store
+from attnflow.engines.separable_blocks import P, row
+from attnflow.engines.separable_places import PIECES
+
+# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
+COPIES = {"lanes": "c20a1d91acce76be", "separable_blocks": "08fcd4b3379392e9"}
+
+
+@compiled
+def _plane(part, o, u, v):
+    """Return f, df/du and df/dv for f = sum_kl part[o + 16 k + l] u^k v^l: eight rows at a time keep the units busy."""
+    zero = splat(0.0)
+    f, along, across = zero, zero, zero
+    for r in range(o + 8 * P, o - 1, -8 * P):
+        a, b, c, d, e, g, h, i = zero, zero, zero, zero, zero, zero, zero, zero
+        a1, b1, c1, d1, e1, g1, h1, i1 = zero, zero, zero, zero, zero, zero, zero, zero
+        for j in range(r + P - 1, r - 1, -1):
+            a1, a = muladd(a1, v, a), muladd(a, v, spread(part, j))
+            b1, b = muladd(b1, v, b), muladd(b, v, spread(part, j + P))
+            c1, c = muladd(c1, v, c), muladd(c, v, spread(part, j + 2 * P))
+            d1, d = muladd(d1, v, d), muladd(d, v, spread(part, j + 3 * P))
+            e1, e = muladd(e1, v, e), muladd(e, v, spread(part, j + 4 * P))
+            g1, g = muladd(g1, v, g), muladd(g, v, spread(part, j + 5 * P))
+            h1, h = muladd(h1, v, h), muladd(h, v, spread(part, j + 6 * P))
+            i1, i = muladd(i1, v, i), muladd(i, v, spread(part, j + 7 * P))
+        along, f, across = muladd(along, u, f), muladd(f, u, i), muladd(across, u, i1)
+        along, f, across = muladd(along, u, f), muladd(f, u, h), muladd(across, u, h1)
+        along, f, across = muladd(along, u, f), muladd(f, u, g), muladd(across, u, g1)
+        along, f, across = muladd(along, u, f), muladd(f, u, e), muladd(across, u, e1)
+        along, f, across = muladd(along, u, f), muladd(f, u, d), muladd(across, u, d1)
+        along, f, across = muladd(along, u, f), muladd(f, u, c), muladd(across, u, c1)
+        along, f, across = muladd(along, u, f), muladd(f, u, b), muladd(across, u, b1)
+        along, f, across = muladd(along, u, f), muladd(f, u, a), muladd(across, u, a1)
+    return f, along, across
+
+
+@compiled
+def _value(part, o, u, v):
+    f = splat(0.0)
+    for r in range(P - 4, -1, -4):
+        a, b, c, e = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+        for j in range(P - 1, -1, -1):
+            at = o + r * P + j
+            a, b = muladd(a, v, spread(part, at)), muladd(b, v, spread(part, at + P))
+            c, e = muladd(c, v, spread(part, at + 2 * P)), muladd(e, v, spread(part, at + 3 * P))
+        f = muladd(muladd(muladd(muladd(f, u, e), u, c), u, b), u, a)
+    return f
+
+
+@compiled
+def _fields(u, i, n, d, part, fields, sums):
+    """Write the values of several fields at eight targets."""
+    last, before = load(u, (d - 1) * (n + WIDTH) + i), load(u, (d - 2) * (n + WIDTH) + i)
+    for f in range(fields):
+        if d == 2:
+            total = _value(part, f * P * P, before, last)
+        else:
+            first, total = load(u, i), splat(0.0)
+            for k in range(P - 1, -1, -1):
+                total = muladd(total, first, _value(part, (f * P + k) * P * P, before, last))
+        store(sums, f * WIDTH, total)
+
+
+@compiled
+def _gradient(u, i, n, d, part, sums):
+    """Write one field and its gradient at eight targets."""
+    last, before = load(u, (d - 1) * (n + WIDTH) + i), load(u, (d - 2) * (n + WIDTH) + i)
+    if d == 2:
+        total, along, across = _plane(part, 0, before, last)
+    else:
+        x, zero = load(u, i), splat(0.0)
+        total, slope, along, across = zero, zero, zero, zero
+        for k in range(P - 1, -1, -1):
+            f, df, dg = _plane(part, k * P * P, before, last)
+            slope, total = muladd(slope, x, total), muladd(total, x, f)
+            along, across = muladd(along, x, df), muladd(across, x, dg)
+        store(sums, WIDTH, slope)
+    store(sums, 0, total)
+    store(sums, (d - 1) * WIDTH, along)
+    store(sums, d * WIDTH, across)
+
+
+@in_parallel
+def evaluate(u, order, start, corner, counts, grid, levels, slope, back, centre, mean, log_total):
+    """Fill the mean and the logarithm of the total of each target; `u` is flat.
+
+    With one field Z the mean is centre + back grad Z / Z. Otherwise the fields are those of `moments`. The logarithm of
+    Z is seen from the level of the box and <slope, u>.
+    """
+    n, d, (fields, size) = len(order), len(counts), grid.shape
+    R, columns = P ** (d - 1), mean.shape[1]
+    for piece in numba.prange(PIECES):
+        first, end = piece * n // PIECES, (piece + 1) * n // PIECES
+        part, sums = np.empty(fields * R * P), np.empty((fields + d) * WIDTH)
+        means, higher = np.empty(columns * WIDTH), np.empty(WIDTH)
+        box = np.searchsorted(start, first, side="right") - 1
+        while first < end:
+            last = min(end, start[box + 1])
+            for f in range(fields):
+                for r in range(R):
+                    o = f * size + corner[box] + row(r, counts)
+                    store(part, (f * R + r) * P, load(grid, o))
+                    store(part, (f * R + r) * P + WIDTH, load(grid, o + WIDTH))
+            for i in range(first, last, WIDTH):
+                if fields == 1:
+                    _gradient(u, i, n, d, part, sums)
+                else:
+                    _fields(u, i, n, d, part, fields, sums)
+                one = splat(1.0) / load(sums, 0)
+                for b in range(columns):
+                    s = splat(0.0)
+                    if fields == 1:
+                        for a in range(d):
+                            s = muladd(spread(back, b * d + a), load(sums, (1 + a) * WIDTH), s)
+                    else:
+                        s = load(sums, (1 + b) * WIDTH)
+                    store(means, b * WIDTH, muladd(s, one, spread(centre, b)))
+                s = spread(levels, box)
+                for a in range(d):
+                    s = muladd(spread(slope, a), load(u, a * (n + WIDTH) + i), s)
+                store(higher, 0, s)
+                for t in range(min(WIDTH, last - i)):
+                    j = order[i + t]
+                    log_total[j] = math.log(sums[t]) + higher[t]
+                    for b in range(columns):
+                        mean[j, b] = means[b * WIDTH + t]
+            first, box = last, box + 1

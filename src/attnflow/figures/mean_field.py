@@ -1,0 +1,130 @@
+"""Pictures of the mean-field limit: distances to it against the number of tokens, and what it looks like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnflow.figures.look import INK, PENCIL, colours, figure_of, found_by, look, ramp, sheet
+from attnflow.inputs import Array
+from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Densities are drawn at no more than so many times, with so many tokens to a bin on average.
+MOST, PER_BIN = 4, 50
+PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1.0}
+
+
+def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False) -> Figure:
+    """Draw W_2 against n at each time, with error bars and the predicted rate, and the density of the many tokens.
+
+    Bars are twice the noise of sampling plus what the brackets leave open. The prediction goes through the largest
+    size; in the plane without a gap it is ((c log n + c') / n)^{1/2}, c predicted and c' fitted. `gap` is that of
+    `MeanField.rates`. Densities are those of the first two coordinates, at up to four of the times.
+
+    >>> import attnflow as af
+    >>> from functools import partial
+    >>> square = partial(af.tokens.uniform, d=2)
+    >>> found = af.measure.mean_field(square, af.Softmax(), af.Layers(gamma=0.2), [0, 4], sizes=[8, 16], reference=500)
+    >>> figure = mean_field(found)
+    >>> [ax.get_title() for ax in figure.axes[1:3]]
+    ['$t = 0$', '$t = 4$']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(figure)
+    """
+    found_by("measure.mean_field(...)", found, MeanField)
+    shown = np.unique(np.linspace(0, len(found.times) - 1, min(MOST, len(found.times))).round().astype(int))
+    with look():
+        rows = 1 if len(shown) == 1 or found.reference.shape[2] == 1 else 2
+        columns = 1 if found.reference.shape[2] == 1 else math.ceil(len(shown) / rows)
+        figure = sheet(8.8, 4.3)
+        grid = figure.add_gridspec(rows, 1 + columns, width_ratios=[2.0 if columns == 2 else 1.4, *[1.0] * columns])
+        _distances(figure.add_subplot(grid[:, 0]), found, gap)
+        if found.reference.shape[2] == 1:
+            _on_a_line(figure.add_subplot(grid[0, 1]), found, shown.tolist())
+        else:
+            panels = [figure.add_subplot(grid[k // columns, 1 + k % columns]) for k in range(len(shown))]
+            _in_the_plane(panels, found, shown.tolist())
+    return figure
+
+
+def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
+    n, bars = found.sizes, 2 * found.standard_error + found.half_width
+    fine = np.geomspace(n[0], n[-1], 60)
+    for k, (rate, colour) in enumerate(zip(found.rates(gap=gap), colours(range(len(found.times))), strict=True)):
+        label = f"$t = {rate.time:g}$, slope ${rate.exponent:.2f} \\pm {rate.error:.2f}$"
+        ax.plot(fine, _predicted(found, rate, k, fine), color=colour, zorder=2, **PREDICTED)
+        # Side by side, so that no bar hides another.
+        ax.errorbar(
+            n * 1.03 ** (k - (len(found.times) - 1) / 2), found.distance[k], yerr=bars[k], color=colour, marker="o",
+            ms=3.5, ls="", capsize=2, zorder=3, label=label,
+        )  # fmt: skip
+    ax.plot([], [], color=INK, label="predicted", **PREDICTED)
+    ax.set(xscale="log", yscale="log", xlabel="tokens $n$")
+    ax.set_xticks(n, [figure_of(count) for count in n.tolist()] if len(n) < 9 else None)
+    ax.minorticks_off()
+    _few_numbers(ax.yaxis)
+    ax.set_ylabel(f"$W_2$ to {figure_of(found.reference.shape[1])} tokens")
+    handles = ax.get_legend_handles_labels()[0]
+    ax.figure.legend(handles=[*handles[1:], handles[0]], loc="outside lower center", ncols=3)
+
+
+def _few_numbers(axis: Any) -> None:
+    """Number a logarithmic axis."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(figure_of)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _predicted(found: MeanField, rate: SizeRate, k: int, n: Array) -> Array:
+    if rate.offset is not None and rate.predicted_constant is not None:
+        return np.asarray(np.sqrt((rate.predicted_constant * np.log(n) + rate.offset) / n))
+    shape = sampling_rate(n, found.dimension, gap=rate.gap)
+    return np.asarray(found.distance[k, -1] * shape / shape[-1])
+
+
+def _on_a_line(ax: Any, found: MeanField, shown: list[int]) -> None:
+    low, high = found.reference.min(), found.reference.max()
+    edges = np.linspace(low, high, 1 + min(160, max(10, found.reference.shape[1] // PER_BIN)))
+    for k, colour in zip(shown, colours(shown), strict=True):
+        density = np.histogram(found.reference[k], edges, density=True)[0]
+        ax.stairs(density, edges, color=colour, lw=1.2)
+    ax.set(xlabel="$x$", ylabel="density of the many tokens", yscale="log")
+    _few_numbers(ax.yaxis)
+
+
+def _in_the_plane(panels: list[Any], found: MeanField, shown: list[int]) -> None:
+    """Draw histograms, all on one logarithmic scale: an empty bin is paper, and what is rare is still seen."""
+    from matplotlib.colors import LogNorm
+
+    reach = 1.02 * np.abs(found.reference[shown][:, :, :2]).max()
+    side = min(160, max(12, int(math.sqrt(found.reference.shape[1] / PER_BIN))))
+    edges = np.linspace(-reach, reach, side + 1)
+    # Rows of pixels are values of the second coordinate.
+    images = [np.histogramdd(found.reference[k][:, 1::-1], [edges, edges], density=True)[0] for k in shown]
+    top = max(image.max() for image in images)
+    # From one token in a bin on.
+    least = 1 / (found.reference.shape[1] * (edges[1] - edges[0]) ** 2)
+    scale = LogNorm(least / 3, top)
+    for ax, image, k in zip(panels, images, shown, strict=True):
+        drawn = ax.imshow(
+            np.ma.masked_equal(image, 0), norm=scale, cmap=ramp(), origin="lower", interpolation="nearest",
+            extent=(-reach, reach, -reach, reach),
+        )  # fmt: skip
+        ax.set_title(f"$t = {found.times[k]:g}$", fontsize=11)
+        ax.set(xticks=[], yticks=[])
+        for spine in ax.spines.values():
+            spine.set(visible=True, color=PENCIL, lw=0.5)
+    bar = panels[0].figure.colorbar(drawn, ax=panels, pad=0.03, shrink=0.9)
+    bar.set_label("density of the many tokens")
+    bar.ax.yaxis.set_major_formatter(figure_of)
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)

@@ -1,0 +1,36 @@
+"""Points that coincide, where most do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from attnflow.geometry.linkage import Labels, single_linkage
+from attnflow.inputs import Array
+
+# So many points are looked at before all are.
+SAMPLE = 1 << 10
+
+
+class Copies(NamedTuple):
+    """The first index of each distinct point, and for each point the number of the distinct one it is a copy of."""
+
+    first: Labels
+    label: Labels
+
+
+def copies(x: Array) -> Copies | None:
+    """Say which points coincide, bit for bit; None if more than half of them are distinct.
+
+    >>> copies(np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [1.0, 2.0]]))
+    Copies(first=array([0, 1]), label=array([0, 1, 0, 0]))
+    >>> copies(np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 3.0]])) is None
+    True
+    """
+    sample = x[:: max(1, len(x) // SAMPLE)]
+    if 2 * len(np.unique(sample[:, 0])) > len(sample) or not np.isfinite(x).all():
+        return None
+    label = single_linkage(x, 0.0)
+    first = np.unique(label, return_index=True)[1]
+    return Copies(first, label) if 2 * len(first) <= len(x) else None

@@ -1,0 +1,150 @@
+"""The phase diagram of self-attention on the sphere: how many pairs have met, over time and beta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow.ensembles import ensemble
+from attnflow.inputs import Array, InputError, number, reals, whole
+from attnflow.laws import Softmax
+from attnflow.motions import SphereFlow
+
+# Random systems, whose number may be large, are drawn and moved so many coordinates at a time.
+DRAWN = 1 << 22
+
+
+@dataclass(frozen=True)
+class PhaseDiagram:
+    """What `phase_diagram` returns.
+
+    Attributes
+    ----------
+    times, betas
+        The grid, (T,) and (k,).
+    fraction
+        The fraction of ordered pairs i != j with <x_i, x_j> above the threshold, mean over the systems, (T, k).
+    error
+        The standard error of that mean, (T, k).
+    curve
+        For each beta the time when n tokens that start orthogonal, in dimension d >= n, pass the threshold all at once.
+        On the circle it is no more than a guide: clusters persist far beyond it.
+    n, d, systems, threshold
+        What was asked for.
+    """
+
+    times: Array = field(repr=False)
+    betas: Array = field(repr=False)
+    fraction: Array = field(repr=False)
+    error: Array = field(repr=False)
+    curve: Array = field(repr=False)
+    n: int
+    d: int
+    systems: int
+    threshold: float
+
+
+def phase_diagram(
+    betas: ArrayLike,
+    times: ArrayLike,
+    *,
+    n: int = 32,
+    d: int = 2,
+    systems: int = 256,
+    seed: int = 0,
+    threshold: float = 0.999,
+    motion: SphereFlow | None = None,
+) -> PhaseDiagram:
+    """Measure the fraction of pairs of tokens with <x_i, x_j> > threshold, over time and beta, for uniform starts.
+
+    Each beta moves the same `systems` random starts of n tokens on the sphere in R^d, so differences between betas are
+    not those of the draw. The flow is `SphereFlow(rtol=1e-6)` unless given: error-controlled, system by system.
+
+    Examples
+    --------
+    >>> found = phase_diagram([1.0, 9.0], times=[0.0, 10.0, 30.0], n=16, systems=64)
+    >>> found.fraction.round(1)
+    array([[0. , 0. ],
+           [0.9, 0.3],
+           [1. , 0.4]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), whose
+    figure has n = 32, d = 2, 90 values of beta up to 9, 200 times up to 30, and 2048 systems.
+    """
+    b = _increasing(betas, "betas", least=None)
+    t = _increasing(times, "times", least=0.0)
+    n, d = whole(n, "n", least=2), whole(d, "d", least=2)
+    systems, seed = whole(systems, "systems", least=2), whole(seed, "seed", least=0)
+    bar = number(threshold, "threshold", least=0.0, most=1 - 1e-9)
+    flow = SphereFlow(rtol=1e-6) if motion is None else motion
+    if not isinstance(flow, SphereFlow):
+        raise InputError(f"motion is {motion!r}, expected a SphereFlow")
+
+    def met(x: Array) -> Array:
+        above = np.count_nonzero(x @ x.transpose(0, 2, 1) > bar, axis=(1, 2))
+        return (above - n) / (n * (n - 1))
+
+    rng, sums = np.random.default_rng(seed), np.zeros((2, len(t), len(b)))
+    kept = slice(0, None) if t[0] == 0 else slice(1, None)
+    most = max(1, DRAWN // (n * d * len(b)))
+    for first in range(0, systems, most):
+        count = min(most, systems - first)
+        x = rng.standard_normal((count, n, d))
+        x /= np.linalg.norm(x, axis=2, keepdims=True)
+        found = ensemble(
+            np.tile(x, (len(b), 1, 1)), Softmax(beta=np.repeat(b, count)), flow, float(t[-1]), record=t, observe=met
+        )
+        seen = found.values[kept].reshape(len(t), len(b), count)
+        sums += [seen.sum(axis=2), (seen**2).sum(axis=2)]
+    fraction = sums[0] / systems
+    error = np.sqrt(np.maximum(sums[1] / systems - fraction**2, 0.0) / (systems - 1))
+    curve = np.array([_passing(n, float(beta), bar, flow.normalized) for beta in b])
+    return PhaseDiagram(t, b, fraction, error, curve, n, d, systems, bar)
+
+
+def _increasing(values: ArrayLike, name: str, least: float | None) -> Array:
+    found = reals(values, f"{name} are", "increasing numbers")
+    if found.ndim != 1 or len(found) == 0 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
+        raise InputError(f"{name} are {values!r}, expected a list of increasing numbers")
+    if least is not None and (found[0] < least or found[-1] <= least):
+        raise InputError(f"{name} go from {found[0]:g} to {found[-1]:g}, expected from {least:g} or later to later")
+    return found
+
+
+def equiangular(times: Array, n: int, beta: float, normalized: bool = True) -> Array:
+    """Return g = <x_i, x_j>, the same for all pairs, at these times, for n tokens that start orthogonal.
+
+    SA: g' = 2 e^{beta g} (1 - g) ((n-1) g + 1) / (e^beta + (n-1) e^{beta g}); USA: g' = (2/n) e^{beta g} (1 - g)
+    ((n-1) g + 1); g(0) = 0.
+
+    >>> equiangular(np.array([0.0, 5.909]), n=128, beta=1.0).round(5)
+    array([0.   , 0.999])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    """
+    from scipy.integrate import solve_ivp
+
+    span = (0.0, float(times[-1]))
+
+    def slope(t: float, g: Array) -> Array:
+        return _slope(g, n, beta, normalized)
+
+    return np.asarray(solve_ivp(slope, span, [0.0], "LSODA", times, rtol=1e-12, atol=1e-13).y[0])
+
+
+def _slope(g: Array, n: int, beta: float, normalized: bool) -> Array:
+    rise = 2 * (1 - g) * ((n - 1) * g + 1)
+    return rise / (np.exp(beta * (1 - g)) + n - 1) if normalized else rise * np.exp(beta * g) / n
+
+
+def _passing(n: int, beta: float, threshold: float, normalized: bool) -> float:
+    """Return the time when g passes the threshold: the integral of dg / g', which never vanishes below 1."""
+    from scipy.integrate import quad
+
+    return float(quad(lambda g: 1 / _slope(g, n, beta, normalized), 0.0, threshold, limit=200, epsabs=0.0)[0])

@@ -1,0 +1,76 @@
+"""Many small systems in one compiled loop, where the law is softmax and nothing depends on time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.inputs import Array, each_mass, matrix_at, number_at
+from attnflow.laws import Law, Softmax, varies
+from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
+from attnflow.motions.layers import Layers, Residual, SphereLayers
+from attnflow.motions.motion import ABSOLUTE, Motion
+
+
+def paths(
+    start: Array, law: Law, motion: Motion, masses: Array | None, times: NDArray[Any]
+) -> tuple[Array, int] | None:
+    """Return the states (T, b, n, d) at these times and the largest number of steps, or None.
+
+    None means that there is no such loop for this law and motion, or that a token left the range of float64, or that
+    the integrator got stuck: whoever calls then moves the systems by other means, which say what is wrong.
+    """
+    b, n, d = start.shape
+    found = _step_matrix(motion, d) if isinstance(law, Softmax) and not varies(law) and not varies(motion) else None
+    if found is None:
+        return None
+    from scipy.integrate import DOP853
+
+    from attnflow.engines.lanes import WIDTH
+    from attnflow.motions import many_kernels as kernels
+
+    assert isinstance(law, Softmax)
+    matrix, centred, sphere = found
+    B = matrix_at(law.B, 0, d, "B")
+    w = each_mass(masses, n)
+    log2_masses = np.zeros(-(-n // WIDTH) * WIDTH)
+    log2_masses[:n] = np.log2(w / w.max())
+    rule = kernels.Rule(
+        np.empty((0, 0)) if B is None else B,
+        log2_masses,
+        matrix,
+        centred,
+        sphere,
+        isinstance(motion, SphereFlow) and not motion.normalized,
+        math.log(float((w / w.max()).sum())),
+    )
+    gains = np.broadcast_to(np.asarray(law.beta, dtype=np.float64), (b,)).copy()
+    states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
+    if isinstance(motion, ContinuousMotion):
+        method = kernels.Method(*(np.ascontiguousarray(getattr(DOP853, name)) for name in kernels.Method._fields))
+        atol = motion.rtol * ABSOLUTE * max(float(np.abs(start).max()), 1e-300)
+        kernels.flows(start, gains, rule, method, (motion.rtol, atol), times, states, steps)
+    else:
+        kernels.layers(start, gains, rule, times, states)
+    return (states, int(steps.max())) if steps.min() >= 0 and np.isfinite(states[-1]).all() else None
+
+
+def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
+    """Return M, whether it multiplies m - x or m, and whether tokens live on the sphere; None for other motions."""
+    if type(motion) is Layers:
+        matrix = motion.step_matrix(0, d)
+        # Where all go to their barycentres at once, these are kept to the last bit.
+        return None if (matrix == np.eye(d)).all() else (matrix, True, False)
+    if not isinstance(motion, Residual | SphereLayers | Flow | SphereFlow):
+        return None
+    if isinstance(motion, Residual | Flow) and motion.feed_forward is not None:
+        return None
+    V = matrix_at(motion.V, 0, d, "V")
+    V = np.eye(d) if V is None else V
+    sphere = isinstance(motion, SphereLayers | SphereFlow)
+    if isinstance(motion, Residual | SphereLayers):
+        return number_at(motion.dt, 0, "dt") * V, False, sphere
+    return V, sphere and bool((V[0, 0] * np.eye(d) == V).all()), sphere

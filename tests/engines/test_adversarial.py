@@ -1,0 +1,98 @@
+"""Every engine on clouds and parameters that break careless sums, against long doubles.
+
+Tokens, forms and masses are such that all scores are exact in float64: what is left is the error of the engine alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnflow.engines import ENGINES, SEPARABLE_DIMENSION, SOFTMAX
+from attnflow.inputs import Array
+
+BETAS = (1e-6, 1e-2, 1.0, 30.0, 1e3, 1e6)
+# What engines promise, of the diameter of the cloud; in logarithms, of their size.
+TOLERANCE = 1e-10
+N = 230
+# The queries that are compared, the outlier among them.
+SOME = slice(0, N, 17)
+
+
+def on_grid(x: Array, step: float = 2.0**-10) -> Array:
+    return np.round(x / step) * step
+
+
+@cache
+def cloud(name: str, d: int) -> Array:
+    rng = np.random.default_rng(d)
+    x = rng.standard_normal((N, d))
+    if name == "far outlier":
+        x[17] = 2.0**20
+    if name == "all equal":
+        x[:] = x[0]
+    if name == "line":
+        x = np.outer(x[:, 0], np.arange(1, d + 1))
+    if name == "heavy tails":
+        x = rng.standard_t(3, (N, d))
+    if name == "far away":
+        x += 2.0**10
+    if name == "two tight clusters":
+        x = np.where(rng.random((N, 1)) < 0.3, 3.0, -3.0) + 2.0**-8 * x
+    if name == "copies":
+        x = x[rng.integers(5, size=N)]
+    return on_grid(x)
+
+
+CLOUDS = ("normal", "far outlier", "all equal", "line", "heavy tails", "far away", "two tight clusters", "copies")
+
+
+def form(name: str, d: int) -> Array:
+    if name == "identity":
+        return np.eye(d)
+    if name == "minus identity":
+        return -np.eye(d)
+    return on_grid(np.random.default_rng(0).standard_normal((d, d)), 0.25)
+
+
+@cache
+def expected(name: str, d: int, which: str, weighted: bool, beta: float) -> tuple[Any, Any]:
+    """Return means and logarithms of totals in long doubles."""
+    x = cloud(name, d)
+    s = (x[SOME] @ form(which, d).T) @ x.T
+    top = s.max(axis=1, keepdims=True)
+    exponents = np.longdouble(beta) * (s - top).astype(np.longdouble) + log_masses(weighted)
+    highest = exponents.max(axis=1, keepdims=True)
+    e = np.exp(exponents - highest)
+    total = e.sum(axis=1)
+    centre = x.mean(axis=0)
+    mean = centre + (e @ (x - centre)) / total[:, None]
+    return mean.astype(np.float64), (np.longdouble(beta) * top[:, 0] + highest[:, 0] + np.log(total)).astype(np.float64)
+
+
+def log_masses(weighted: bool) -> Array:
+    return np.log(10.0 ** np.random.default_rng(5).uniform(-6, 6, N)) if weighted else np.zeros(N)
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+@pytest.mark.parametrize("engine", [*ENGINES, *SOFTMAX])
+@pytest.mark.parametrize("d", [1, 2, 3, 40])
+def test_every_engine_is_within_its_tolerance(engine: str, name: str, d: int) -> None:
+    if engine == "separable" and d > SEPARABLE_DIMENSION:
+        pytest.skip("separable sums are for space")
+    softmax = importlib.import_module(f"attnflow.engines.{engine}").softmax
+    x = cloud(name, d)
+    # Adding up N tokens far from the origin rounds too.
+    bound = TOLERANCE * np.linalg.norm(np.ptp(x, axis=0)) + N * 2.0**-52 * np.abs(x).max()
+    for which, weighted, beta in product(("identity", "minus identity", "not symmetric"), (False, True), BETAS):
+        q = x if which == "identity" else x @ form(which, d).T
+        mean, log_total = softmax(q, x, x, log_masses(weighted) if weighted else None, beta)
+        exact, exact_total = expected(name, d, which, weighted, beta)
+        told = f"{which}, masses {weighted}, beta {beta:g}"
+        assert np.abs(mean[SOME] - exact).max() <= bound, told
+        np.testing.assert_allclose(log_total[SOME], exact_total, rtol=1e-13, atol=2e-10, err_msg=told)

@@ -1,0 +1,34 @@
+"""Numba keeps compiled kernels on disk until their own file changes: it must change with all files it has code from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+
+import attnflow
+
+ROOT = Path(attnflow.__file__).parent
+KERNELS = [
+    f"attnflow.{file.parent.name}.{file.stem}"
+    for file in sorted([*ROOT.glob("engines/*.py"), *ROOT.glob("motions/*_kernels.py")])
+    if file.stem != "__init__"
+]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_compiled_code_is_renewed_with_what_it_holds(name: str) -> None:
+    module = importlib.import_module(name)
+    code = [thing for thing in vars(module).values() if isinstance(thing, (Dispatcher, _Intrinsic))]
+    names = {(thing._defn if isinstance(thing, _Intrinsic) else thing.py_func).__module__ for thing in code}
+    if not any(isinstance(thing, Dispatcher) and thing.py_func.__module__ == name for thing in code):
+        return
+    for held in sorted(names - {name}):
+        digest = hashlib.sha256(Path(str(sys.modules[held].__file__)).read_bytes()).hexdigest()[:16]
+        noted = module.COPIES.get(held.rpartition(".")[2])
+        assert noted == digest, f"{name} must say that {held} is {digest}"

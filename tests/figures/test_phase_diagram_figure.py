@@ -1,0 +1,30 @@
+"""What the picture of the phase diagram shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+
+import attnflow as af
+
+matplotlib.use("Agg")
+
+
+def test_cells_are_the_fractions_and_the_curve_ends_with_the_times() -> None:
+    import matplotlib.pyplot as plt
+
+    found = af.measure.phase_diagram([1.0, 3.0, 9.0], [2.0, 4.0, 8.0, 16.0], n=8, systems=8)
+    figure: Any = af.figures.phase_diagram(found)
+    ax = figure.axes[0]
+    np.testing.assert_array_equal(np.asarray(ax.collections[0].get_array()).reshape(3, 4), found.fraction.T)
+    (curve,) = ax.lines
+    kept = found.curve <= 16.0
+    assert kept.sum() == 2
+    np.testing.assert_array_equal(curve.get_xdata(), found.curve[kept])
+    np.testing.assert_array_equal(curve.get_ydata(), found.betas[kept])
+    plt.close(figure)
+    with pytest.raises(af.InputError, match=r"expected what measure.phase_diagram\(betas, times\) returned"):
+        af.figures.phase_diagram(3)  # type: ignore[arg-type]
