@@ -63,6 +63,7 @@ class Room(NamedTuple):
     place: Array
     total: Array
     top: Array
+    row: Array
     scratch: Array
 
 
@@ -79,8 +80,8 @@ class Step(NamedTuple):
 @compiled
 def _room(d, padded):
     columns = np.zeros((3, d, padded))
-    sums = np.zeros((2, padded))
-    return Room(columns[0], columns[1], columns[2], sums[0], sums[1], np.empty(WIDTH * TILE))
+    rows = np.zeros((3, padded))
+    return Room(columns[0], columns[1], columns[2], rows[0], rows[1], rows[2], np.empty(WIDTH * TILE))
 
 
 @compiled
@@ -100,14 +101,23 @@ def _leave(x, tokens):
 
 
 @compiled
-def _retract(x, result):
+def _products(x, y, result):
+    """Fill the result with <x_i, y_i>. Loops over tokens are innermost: they become vectors."""
     for i in range(x.shape[1]):
-        square = 0.0
-        for k in range(x.shape[0]):
-            square += x[k, i] * x[k, i]
-        norm = math.sqrt(square)
-        for k in range(x.shape[0]):
-            result[k, i] = x[k, i] / norm
+        result[i] = x[0, i] * y[0, i]
+    for k in range(1, x.shape[0]):
+        for i in range(x.shape[1]):
+            result[i] += x[k, i] * y[k, i]
+
+
+@compiled
+def _retract(x, result, norms):
+    _products(x, x, norms)
+    for i in range(x.shape[1]):
+        norms[i] = math.sqrt(norms[i])
+    for k in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            result[k, i] = x[k, i] / norms[i]
 
 
 @compiled
@@ -148,7 +158,7 @@ def layers(start, gains, rule, times, states):
                     for i in range(x.shape[1]):
                         x[k, i] += room.place[k, i]
                 if rule.sphere:
-                    _retract(x, x)
+                    _retract(x, x, room.row)
                 t += 1
             _leave(x, states[r, s])
 
@@ -161,15 +171,17 @@ def _velocity(x, n, gain, rule, room, result):
         _heard(x, n, gain, rule, room, result)
         return
     y = room.place
-    _retract(x, y)
+    _retract(x, y, room.row)
     _heard(y, n, gain, rule, room, result)
-    for i in range(padded):
-        along = 0.0
-        for k in range(d):
-            along += result[k, i] * y[k, i]
-        z = math.exp(abs(gain) * room.top[i] + math.log(room.total[i]) - rule.log_mass) if rule.unnormalized else 1.0
-        for k in range(d):
-            result[k, i] = z * (result[k, i] - along * y[k, i])
+    _products(result, y, room.row)
+    for k in range(d):
+        for i in range(padded):
+            result[k, i] -= room.row[i] * y[k, i]
+    if rule.unnormalized:
+        for i in range(padded):
+            z = math.exp(abs(gain) * room.top[i] + math.log(room.total[i]) - rule.log_mass)
+            for k in range(d):
+                result[k, i] *= z
 
 
 @compiled
@@ -302,11 +314,11 @@ def _flow(step, x, n, gain, rule, room, method, tolerance, times, states):
             else:
                 stage[:] = y
             if rule.sphere:
-                _retract(stage, stage)
+                _retract(stage, stage, room.row)
             _leave(stage, states[r])
             r += 1
         if rule.sphere:
-            _retract(y, x)
+            _retract(y, x, room.row)
         else:
             x[:] = y
         K[0] = K[STAGES]
