@@ -276,6 +276,8 @@ def number_at(parameter: Scalar, t: float, name: str, like: Any = None, **bounds
 
     A number that is an array of another library stays one when the tokens are.
     """
+    if type(parameter) is float:
+        return parameter
     if callable(parameter):
         parameter = _any_number(called(parameter, t, name), f"{name}({t:g})", **bounds)
     if not foreign(parameter):

@@ -228,3 +228,19 @@ def test_what_the_law_sees_stays_within_float64() -> None:
         seen = motion.seen(x, 2000)
         assert 1e139 < seen.max() < 1e141
         np.testing.assert_allclose(af.Softmax().weights(seen)[1], [0.0, 1.0])
+
+
+def test_blas_keeps_to_one_thread_beside_the_sums_of_many_tokens() -> None:
+    from threadpoolctl import threadpool_info
+
+    seen: list[int] = []
+
+    class Watched(af.Flow):
+        def velocity(self, hearing: Any, x: Any, t: float) -> Any:
+            seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            return 0 * x
+
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    af.simulate(np.ones((5000, 2)) + np.arange(5000)[:, None], af.Softmax(), Watched(), until=1.0)
+    assert set(seen) == {1}
+    assert [pool["num_threads"] for pool in threadpool_info()] == before

@@ -16,6 +16,7 @@ A new engine is one module here and one name in `CHOICES`; the suite in ``tests/
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from types import ModuleType
 
 from attnflow.inputs import InputError, one_of
@@ -71,4 +72,9 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
 
 def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:
     """Return the module of the chosen engine; Numba is loaded only when it is needed."""
-    return importlib.import_module(f"{__name__}.{choose(name, kind, queries, sources, d)}")
+    return _module(choose(name, kind, queries, sources, d))
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")

@@ -63,8 +63,9 @@ def plan(queries: Array, keys: Array, gain: float) -> Choice:
     alone = math.inf if made is None else made.cost(m, n)
     choices = [(float(m * n), Choice("fused", 0.0, None)), (alone, Choice("separable", 0.0, made))]
     if alone > CHEAP * (m + n):
-        choices.append((pruned.cost(queries, keys, gain), Choice("pruned", 0.0, None)))
-        radius = pruned.inner_radius(queries, keys, gain)
+        heard = pruned.listeners(queries, keys, gain)
+        choices.append((pruned.cost(queries, keys, gain, heard), Choice("pruned", 0.0, None)))
+        radius = pruned.inner_radius(queries, keys, gain, heard)
         if radius is not None:
             inner = _within(queries, radius)
             made = separable.plan(queries[inner], keys, gain)

@@ -18,6 +18,7 @@ learning" (NIPS 2000), without expansions and with inner products in place of di
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +74,10 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     return result, log_total
 
 
-def cost(queries: Array, keys: Array, gain: float) -> float:
+def cost(queries: Array, keys: Array, gain: float, heard: Heard | None = None) -> float:
     """Predict the work of `softmax` in pairs of the fused engine; infinity where that does it.
+
+    `heard` is what `listeners` found, if it is known already.
 
     >>> x = np.random.default_rng(0).standard_normal((4000, 2))
     >>> cost(x, x, 0.1), cost(x, x, 1e4) < 4000**2
@@ -83,12 +86,12 @@ def cost(queries: Array, keys: Array, gain: float) -> float:
     if not _applies(queries, keys, gain):
         return math.inf
     m, n = len(queries), len(keys)
-    heard = float(_heard(queries, keys, gain)[1].mean())
+    pairs = float((heard or listeners(queries, keys, gain)).pairs.mean())
     points = (n,) if queries is keys else (m, n)
-    return BEGIN + sum(ORDER * p * math.log2(p / LEAF + 1) for p in points) + m * (SEARCH + heard)
+    return BEGIN + sum(ORDER * p * math.log2(p / LEAF + 1) for p in points) + m * (SEARCH + pairs)
 
 
-def inner_radius(queries: Array, keys: Array, gain: float) -> float | None:
+def inner_radius(queries: Array, keys: Array, gain: float, heard: Heard | None = None) -> float | None:
     """Return r such that queries with |q| <= r, who hear almost everybody, are better left to the separable engine.
 
     It is the radius with the least predicted work in all; None if this engine, or that one, does everything best.
@@ -96,11 +99,11 @@ def inner_radius(queries: Array, keys: Array, gain: float) -> float | None:
     m, n = len(queries), len(keys)
     if keys.shape[1] > separable.MOST_DIMENSIONS or not _applies(queries, keys, gain):
         return None
-    norms, heard = _heard(queries, keys, gain)
+    norms, pairs = heard or listeners(queries, keys, gain)
     some, sample = _by_norm(queries), _sample(keys)
 
     count = len(norms)
-    outer = [m / count * (SEARCH * (count - i) + float(heard[i:].sum())) for i in range(count + 1)]
+    outer = [m / count * (SEARCH * (count - i) + float(pairs[i:].sum())) for i in range(count + 1)]
     least, radius = outer[0], None
     for i in range(count // RADII, count + 1, count // RADII):
         made = separable.plan(some[: i * len(some) // count], sample, gain)
@@ -169,8 +172,15 @@ def _sample(keys: Array) -> Array:
     return np.concatenate([keys[:: -(-len(keys) // SAMPLE_KEYS)], keys[kernels.extremes(keys).ravel()]])
 
 
-def _heard(queries: Array, keys: Array, gain: float) -> tuple[Array, Array]:
-    """Return norms of some queries, increasing, and what the pairs of each of them cost.
+class Heard(NamedTuple):
+    """Norms of some queries, increasing, and what the pairs of each of them cost."""
+
+    norms: Array
+    pairs: Array
+
+
+def listeners(queries: Array, keys: Array, gain: float) -> Heard:
+    """Predict how much some of the queries hear.
 
     The sources that a query hears fill a part of space; leaves cover it, and on either side about one half of their own
     width and of that of the queries beyond it.
@@ -183,4 +193,4 @@ def _heard(queries: Array, keys: Array, gain: float) -> tuple[Array, Array]:
     counts = kernels.count_near(chosen, columns, gain, share, TOLERANCE / COARSE)
     filled = min(d, FILLED)
     near = (counts * share) ** (1 / filled) + 2 * LEAF ** (1 / filled)
-    return np.sqrt(np.einsum("ik,ik->i", chosen, chosen)), PAIR * np.minimum(near**filled, n)
+    return Heard(np.sqrt(np.einsum("ik,ik->i", chosen, chosen)), PAIR * np.minimum(near**filled, n))

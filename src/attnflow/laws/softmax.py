@@ -79,8 +79,9 @@ class Softmax(Law):
         d = x.shape[-1]
         beta = number_at(self.beta, t, "beta", like=x)
         matrix = matrix_at(self.B, t, d, "B", like=x)
-        if foreign(beta) or beta < 0:
-            matrix = sign(beta) * (identity(d, like=x) if matrix is None else matrix)
+        if not foreign(beta) and beta >= 0:
+            return matrix, beta
+        matrix = sign(beta) * (identity(d, like=x) if matrix is None else matrix)
         return matrix, sign(beta) * beta
 
     def uses(self, engine: str, n: int, d: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 
 # Flows with a tolerance below this need sums that are exact to rounding.
 NOISY = 1e-9
+# From so many coordinates on BLAS would use threads.
+MANY = 1 << 13
+
+
+def _alone(numbers: int) -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread if there are many numbers.
+
+    The integrator multiplies matrices between two sums of attention, after which threads of BLAS would spin for a while
+    and keep those of the sums waiting.
+    """
+    if numbers < MANY:
+        return nullcontext()
+    from threadpoolctl import ThreadpoolController
+
+    limited: AbstractContextManager[object] = ThreadpoolController().limit(limits=1, user_api="blas")
+    return limited
 
 
 class Together(DOP853):  # type: ignore[misc]
@@ -111,7 +128,7 @@ class Integration:
     def advance(self, until: float) -> Stretch:
         """Take one accepted step, at most to the given time."""
         before = (self.t, self.x)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), _alone(self.x.size):
             if self.solver is None:
                 self._go_on(float(until))
             solver, clumps = self.solver, self.clumps
