@@ -233,14 +233,17 @@ def test_what_the_law_sees_stays_within_float64() -> None:
 def test_blas_keeps_to_one_thread_beside_the_sums_of_many_tokens() -> None:
     from threadpoolctl import threadpool_info
 
-    seen: list[int] = []
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    seen: set[int] = set()
 
     class Watched(af.Flow):
         def velocity(self, hearing: Any, x: Any, t: float) -> Any:
-            seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            seen.update(threads())
             return 0 * x
 
-    before = [pool["num_threads"] for pool in threadpool_info()]
+    before = threads()
     af.simulate(np.ones((5000, 2)) + np.arange(5000)[:, None], af.Softmax(), Watched(), until=1.0)
-    assert set(seen) == {1}
-    assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert seen == {1}
+    assert threads() == before
