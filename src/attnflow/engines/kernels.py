@@ -38,7 +38,8 @@ in_parallel = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=T
 
 
 @compiled
-def _score(queries, i, keys, j):
+def score(queries, i, keys, j):
+    """Scores of the eight queries from i on with the source j."""
     d, m = queries.shape
     n = keys.shape[1]
     s = load(queries, i) * spread(keys, j)
@@ -94,16 +95,16 @@ def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
 def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, tile):
     """Eight queries in any dimension, any exponents: weights of a tile of sources, then coordinate by coordinate."""
     m, stride = queries.shape[1], keys.shape[1]
-    highest = _score(queries, i, keys, 0)
+    highest = score(queries, i, keys, 0)
     for j in range(1, n):
-        highest = maximum(highest, _score(queries, i, keys, j))
+        highest = maximum(highest, score(queries, i, keys, j))
     total = splat(0.0)
     for k in range(values.shape[0]):
         store(mean, k * m + i, total)
     for first in range(0, n, TILE):
         last = min(n, first + TILE)
         for j in range(first, last):
-            w = exp2(muladd(gain, _score(queries, i, keys, j) - highest, spread(log2_masses, j)))
+            w = exp2(muladd(gain, score(queries, i, keys, j) - highest, spread(log2_masses, j)))
             total = total + w
             store(tile, WIDTH * (j - first), w)
         for k in range(values.shape[0]):

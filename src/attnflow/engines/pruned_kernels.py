@@ -13,12 +13,12 @@ import numba
 import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
-from attnflow.engines.kernels import LOG2E, compiled, in_parallel
+from attnflow.engines.kernels import LOG2E, compiled, in_parallel, score
 from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 from attnflow.engines.vertices_kernels import _part
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
+COPIES = {"kernels": "1f5c716f819428b1", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
 
 LEAF = 16
 # Queries are taken in hand by so many at a time.
@@ -297,25 +297,15 @@ def _sum_plane(queries, i, sources, values, leaves, gain, leader, mean, total, t
 
 
 @compiled
-def _score(queries, i, keys, j):
-    d, m = queries.shape
-    n = keys.shape[1]
-    s = load(queries, i) * spread(keys, j)
-    for k in range(1, d):
-        s = muladd(load(queries, k * m + i), spread(keys, k * n + j), s)
-    return s
-
-
-@compiled
 def _sum_space(queries, i, sources, values, leaves, gain, calm, leader, mean, total, top, weights):
     """Eight queries in any dimension; unless exponents are calm, shifted by their own top scores."""
     keys, log2_masses, n = sources
     m, stride = queries.shape[1], keys.shape[1]
-    highest = _score(queries, i, keys, leader)
+    highest = score(queries, i, keys, leader)
     if not calm:
         for leaf in leaves:
             for j in range(leaf * LEAF, min(n, (leaf + 1) * LEAF)):
-                highest = maximum(highest, _score(queries, i, keys, j))
+                highest = maximum(highest, score(queries, i, keys, j))
     store(top, i, highest)
     whole = splat(0.0)
     for k in range(values.shape[0]):
@@ -323,7 +313,7 @@ def _sum_space(queries, i, sources, values, leaves, gain, calm, leader, mean, to
     for leaf in leaves:
         first, last = leaf * LEAF, min(n, (leaf + 1) * LEAF)
         for j in range(first, last):
-            w = exp2(muladd(gain, _score(queries, i, keys, j) - highest, spread(log2_masses, j)))
+            w = exp2(muladd(gain, score(queries, i, keys, j) - highest, spread(log2_masses, j)))
             whole = whole + w
             store(weights, WIDTH * (j - first), w)
         for k in range(values.shape[0]):
