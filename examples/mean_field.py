@@ -1,12 +1,12 @@
 """The mean-field limit in the plane: how far n tokens are from a million, as they all move.
 
-python examples/mean_field.py out            a million tokens, some minutes
-python examples/mean_field.py out 20000      fewer, in less than a minute
+python examples/mean_field.py                      a million tokens, some minutes
+python examples/mean_field.py --reference 20000    fewer, in less than a minute
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ def main(folder: Path, reference: int) -> None:
     square = partial(af.tokens.uniform, d=2)
     sizes = [n for n in (32, 64, 128, 256, 512, 1024, 2048) if 64 * n <= reference]
     motion, times = af.RescaledFlow(rtol=1e-6), [0, 1, 2, 3]
+    print(f"{reference} tokens until t = {times[-1]}, and {len(sizes)} sizes of smaller clouds...", flush=True)
     found = af.measure.mean_field(square, af.Softmax(beta=1.0), motion, times, sizes=sizes, reference=reference)
     print(found)
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,4 +27,8 @@ def main(folder: Path, reference: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "out"), int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+    parser = argparse.ArgumentParser(description="W_2 from n tokens to many, as they move.")
+    parser.add_argument("--reference", type=int, default=1_000_000, help="how many the many are")
+    parser.add_argument("--folder", type=Path, default=Path("out"), help="where the picture goes")
+    given = parser.parse_args()
+    main(given.folder, given.reference)

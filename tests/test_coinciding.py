@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import attnflow as af
 from attnflow.engines import fused
 from attnflow.geometry.copies import copies
 from attnflow.inputs import Array
+from attnflow.motions import DiscreteMotion
 
 RNG = np.random.default_rng(4)
 PLACES = af.tokens.sphere(n=9, d=3, seed=0)
@@ -29,6 +31,29 @@ def test_copies_are_found_as_by_sorting() -> None:
     assert copies(PLACES) is None
     assert copies(np.concatenate([PLACES, PLACES[:8]])) is None  # nine of seventeen are distinct
     assert copies(np.full((8, 2), np.nan)) is None
+
+
+def test_many_places_with_many_copies_are_found_too() -> None:
+    x = RNG.standard_normal((1000, 5))[RNG.integers(1000, size=20_000)]
+    found = copies(x)
+    assert found is not None
+    assert len(found.first) == 1000
+    grid = np.stack(np.meshgrid(np.arange(30.0), np.arange(30.0)), axis=-1).reshape(-1, 2)
+    assert copies(grid, at_a_glance=True) is None
+    assert copies(np.tile(PLACES, (300, 1)), at_a_glance=True) is not None
+
+
+@dataclass(frozen=True)
+class Wandering(DiscreteMotion):
+    """Tokens at one place part: who is who matters."""
+
+    def step(self, hearing: Any, x: Array, t: int) -> Array:
+        return x + np.random.default_rng(t).standard_normal(x.shape)
+
+
+def test_motions_that_tell_tokens_apart_get_all_of_them() -> None:
+    run = af.simulate(np.zeros((10, 2)), af.Softmax(), Wandering(), until=1)
+    assert len(np.unique(run.final, axis=0)) == 10
 
 
 @pytest.fixture
@@ -107,3 +132,12 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, dies: Callable[[int],
 def test_the_report_names_who_summed(law: af.Law, motion: af.Motion, named: str) -> None:
     x = 0.5 * af.tokens.gaussian(n=4200, d=2, seed=0)
     assert af.simulate(x, law, motion, until=1 if motion.discrete else 0.01).report["engine"] == named
+
+
+def test_the_report_names_who_was_handed_the_sum() -> None:
+    x, step = af.tokens.gaussian(n=200, d=2, seed=0), af.Layers(gamma=0.5)
+    assert af.simulate(x, af.Softmax(beta=1e-3), step, until=1, engine="pruned").report["engine"] == "fused"
+    assert af.simulate(x, af.Softmax(beta=1e6), step, until=1, engine="separable").report["engine"] == "fused"
+    assert af.simulate(x, af.Softmax(beta=1.0), step, until=1, engine="separable").report["engine"] == "separable"
+    crowd = RNG.standard_normal((200, 16))[RNG.integers(200, size=3000)]
+    assert af.simulate(crowd, af.Softmax(), step, until=1).report["engine"] == "fused"

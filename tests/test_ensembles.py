@@ -97,11 +97,15 @@ MOTIONS: dict[str, Callable[[Array], af.Motion]] = {
 }
 
 
-@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 1), (8, 2), (17, 3)])
+@pytest.mark.parametrize(
+    ("n", "d", "formed"), [(1, 2, True), (2, 1, False), (8, 2, False), (5, 3, False), (17, 3, True)]
+)
 @pytest.mark.parametrize("name", MOTIONS)
-def test_the_compiled_loop_moves_each_system_as_the_integrator_of_scipy_does(name: str, n: int, d: int) -> None:
+def test_the_compiled_loop_moves_each_system_as_the_integrator_of_scipy_does(
+    name: str, n: int, d: int, formed: bool
+) -> None:
     rng = np.random.default_rng(n)
-    motion, B = MOTIONS[name](rng.standard_normal((d, d))), rng.standard_normal((d, d))
+    motion, B = MOTIONS[name](rng.standard_normal((d, d))), rng.standard_normal((d, d)) if formed else None
     x, masses = spheres(4, n, d), rng.uniform(0.1, 3.0, n)
     # Speeds of USA are like e^beta.
     betas, times = np.array([-2.0, 0.0, 1.0, 3.0 if name == "USA" else 30.0]), np.array([0, 1, 2, 5])
@@ -122,6 +126,30 @@ def test_the_compiled_flow_takes_the_steps_of_the_integrator_of_scipy() -> None:
         assert found is not None
         assert found[1] == len(alone.times) - 1
         np.testing.assert_allclose(found[0][-1, 0], alone.final, rtol=1e-6)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("motion", [af.Layers(gamma=0.3), af.SphereFlow(), af.Flow()], ids=repr)
+def test_a_system_moves_to_the_last_bit_as_it_does_alone(motion: af.Motion, d: int) -> None:
+    """Exponents of 900 are shifted while those of others in the same vector are not, and steps are many or few."""
+    betas = np.array([1.0, -2.0, 900.0, 0.0, 5.0, 2.0, 30.0, 4.0, 1.5, -900.0, 0.3])
+    x, masses = spheres(11, 9, d), np.geomspace(0.1, 2.0, 9)
+    x[3:6] *= 1.0 if isinstance(motion, af.SphereFlow) else 2.0
+    times = np.array([0, 1, 4]) if motion.discrete else np.array([0.0, 0.1, 0.2, 1.0])
+    found = many.paths(x, af.Softmax(beta=betas), motion, masses, times)
+    assert found is not None
+    steps = []
+    for k in range(11):
+        law = af.Softmax(beta=betas[k])
+        alone = many.paths(x[k : k + 1], law, motion, masses, times)
+        assert alone is not None
+        np.testing.assert_array_equal(found[0][:, k], alone[0][:, 0])
+        steps.append(alone[1])
+        if motion.discrete:
+            one = af.simulate(x[k], law, motion, until=4, masses=masses, record=[1])
+            np.testing.assert_allclose(found[0][:, k], one.tokens, atol=1e-11)
+    assert found[1] == max(steps)
+    assert motion.discrete or min(steps) < max(steps)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +176,10 @@ def test_who_gets_stuck_is_told_so() -> None:
         af.ensemble([[[1.0, 0.0], [-1.0, 0.0]]] * 2, af.Softmax(beta=-800.0), af.SphereLayers(dt=1.0), until=2)
 
 
-def test_blocks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("motion", [af.Layers(gamma=0.2), af.SphereFlow()], ids=repr)
+def test_blocks_and_threads_change_nothing(motion: af.Motion, monkeypatch: pytest.MonkeyPatch) -> None:
     x = spheres(40, 8, 2)
-    law, motion = af.Softmax(beta=np.linspace(0.1, 9, 40)), af.Layers(gamma=0.2)
+    law = af.Softmax(beta=np.linspace(0.1, 9, 40))
     whole = af.ensemble(x, law, motion, until=5)
     monkeypatch.setattr(ensembles, "TOGETHER", 100)
     np.testing.assert_array_equal(af.ensemble(x, law, motion, until=5).values, whole.values)
@@ -195,3 +224,24 @@ def test_arrays_are_for_ensembles_only() -> None:
         af.simulate([[1.0], [0.0]], af.Softmax(beta=np.ones(2)), af.Layers(gamma=0.1), until=2)
     with pytest.raises(af.InputError, match="an entry of gamma is 2"):
         af.Layers(gamma=np.array([0.1, 2.0]))
+
+
+def test_what_others_measure_in_changes_nothing() -> None:
+    """Systems of size 1e-6 and 1e6 in one ensemble are each as accurate as alone, compiled or not."""
+    x = np.random.default_rng(0).standard_normal((2, 6, 2)) * np.array([1e-6, 1e6])[:, None, None]
+    betas = np.array([1e12, 1e-12])
+    for motion in (af.Flow(V=-np.eye(2)), af.Flow(V=lambda t: -np.eye(2))):
+        found = af.ensemble(x, af.Softmax(beta=betas), motion, until=5.0)
+        for k in range(2):
+            alone = af.simulate(x[k], af.Softmax(beta=betas[k]), motion, until=5.0).final
+            np.testing.assert_allclose(found.final[k], alone, rtol=0, atol=1e-7 * np.abs(alone).max())
+
+
+def test_foreign_systems_and_observers_that_fail() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    with pytest.raises(af.InputError, match="ensemble takes NumPy arrays alone, not those of jax"):
+        af.ensemble(jnp.ones((2, 3, 2)), af.Softmax(), af.Layers(gamma=0.1), until=2)
+    with pytest.raises(af.InputError, match="observe failed on systems of shape"):
+        af.ensemble(np.ones((2, 3, 2)), af.Softmax(), af.Layers(gamma=0.1), until=2, observe=af.measure.diameter)
+    found = af.ensemble(np.ones((2, 3, 2)), af.Softmax(beta=[1.0, 2.0]), af.Layers(gamma=0.1), until=2)  # type: ignore[arg-type]
+    assert found.final.shape == (2, 3, 2)

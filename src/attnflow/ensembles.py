@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
+from attnflow.arrays import foreign, library
+from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
 from attnflow.laws import Heard, Hearing, Law, Softmax
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.watch import At, Geometric, Record, rule, when
@@ -37,7 +38,7 @@ class Ensemble:
     final
         The last states (b, n, d).
     steps
-        How many steps the systems took, the largest number of any block.
+        How many steps the systems took, the largest number of any.
     """
 
     times: NDArray[Any]
@@ -59,8 +60,9 @@ def ensemble(
     """Let many small systems, tokens (b, n, d), move independently, block by block, on all cores.
 
     Parameters of the law and of the motion may be arrays (b,), one number for each system: ``Softmax(beta=betas)``.
-    Masses (n,) are the same in all. Flows are integrated block by block, about 2^15 coordinates at a time, with steps
-    that keep the error of every single system within the tolerance, not only their mean.
+    Masses (n,) are the same in all. Under softmax whose parameters do not depend on time, all happens in one compiled
+    loop, and flows take steps of their own in each system; otherwise some systems, about 2^15 coordinates, share their
+    steps, which keep the error of every single one within the tolerance, not only their mean.
 
     `record` is a list of times or `watch.Geometric`, by default the first and the last. `observe(x)` maps states
     (k, n, d) to k rows, recorded instead of the tokens.
@@ -89,7 +91,7 @@ def ensemble(
     def moved(block: Block) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
         for state, steps in block.path(times, weights):  # noqa: B007
-            rows.append(_rows(state if observe is None else observe(state), len(state)))
+            rows.append(_rows(state if observe is None else _observed(observe, state), len(state)))
         return np.stack(rows), state.copy(), steps
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -101,6 +103,8 @@ def ensemble(
 
 
 def _systems(tokens: ArrayLike) -> Array:
+    if foreign(tokens):
+        raise InputError(f"ensemble takes NumPy arrays alone, not those of {library(tokens)}: {CONVERT}")
     x = reals(tokens, "tokens are", "b systems of n rows of d numbers")
     if x.ndim != 3 or x.size == 0:
         raise InputError(f"tokens have shape {x.shape}, expected (b, n, d): stack the clouds of b systems")
@@ -120,6 +124,15 @@ def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
     inside = np.empty(0) if chosen is None else chosen.chosen(end, motion.discrete)
     times = np.unique(np.concatenate([[0.0], inside, [end]]))
     return times.astype(np.int64) if motion.discrete else times
+
+
+def _observed(observe: Observe, state: Array) -> ArrayLike:
+    try:
+        return observe(state)
+    except Exception as error:
+        raise InputError(
+            f"observe failed on systems of shape {state.shape} ({error}): it must return one row for each system"
+        ) from error
 
 
 def _rows(seen: ArrayLike, count: int) -> Array:
@@ -266,7 +279,8 @@ def _flow(x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any])
     def velocity(t: float, flat: Array) -> Array:
         return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
 
-    atol = motion.rtol * ABSOLUTE * max(float(np.abs(x).max()), 1e-300)
+    sizes = np.maximum(np.abs(x).max(axis=(1, 2)), 1e-300)
+    atol = motion.rtol * ABSOLUTE * np.repeat(sizes, x[0].size)
     solver, steps, k = Together(velocity, 0.0, x.ravel(), float(times[-1]), rtol=motion.rtol, atol=atol), 0, 1
     solver.systems = len(x)
     yield x, 0

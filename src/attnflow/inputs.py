@@ -100,7 +100,8 @@ def follow(value: Any, like: Any, name: str) -> Any:
         return np.asarray(plain(value), dtype=np.float64)
     except (TypeError, RuntimeError):
         raise InputError(
-            f"{name} is traced by {library(value)}, but the tokens are not: give them as an array of that library"
+            f"{name} is traced by {library(value)}, expected a number that is known, or tokens that are an array of "
+            "that library in a law that can be differentiated in it"
         ) from None
 
 
@@ -296,7 +297,7 @@ def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> A
     """Values at several times of a number or a function of time."""
     if callable(parameter):
         return np.array([number_at(parameter, t, name, **bounds) for t in times])
-    return np.full(len(times), _one_number(parameter, name))
+    return np.full(len(times), number_at(parameter, times[0], name))
 
 
 def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
@@ -306,6 +307,8 @@ def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
     """
     if callable(parameter):
         return parameter
+    if isinstance(parameter, list | tuple):
+        parameter = np.array(parameter)
     if isinstance(parameter, np.ndarray) and parameter.ndim == 1 and parameter.size:
         return np.array([number(value, f"an entry of {name}", **bounds) for value in parameter.tolist()])
     return _any_number(parameter, name, **bounds)

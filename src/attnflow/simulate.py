@@ -64,7 +64,8 @@ def simulate(
         A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run,
         unfinished, it goes on and ends bit for bit as if never interrupted; if finished, it is read back.
     engine
-        "auto", or the name of an engine: "dense", "fused", or "vertices" for hardmax in up to three dimensions.
+        "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds n-by-n arrays, "fused";
+        for softmax "blocked", "fast", "separable", "pruned"; for hardmax in up to three dimensions "vertices".
 
     Examples
     --------

@@ -96,3 +96,23 @@ def test_every_engine_is_within_its_tolerance(engine: str, name: str, d: int) ->
         told = f"{which}, masses {weighted}, beta {beta:g}"
         assert np.abs(mean[SOME] - exact).max() <= bound, told
         np.testing.assert_allclose(log_total[SOME], exact_total, rtol=1e-13, atol=2e-10, err_msg=told)
+
+
+@pytest.mark.parametrize("scale", [2.0**-450, 2.0**-330, 2.0**-100, 2.0**100, 2.0**300, 2.0**480])
+@pytest.mark.parametrize("engine", [*ENGINES, *SOFTMAX])
+@pytest.mark.parametrize("d", [2, 8])
+def test_no_engine_depends_on_the_unit_of_length(engine: str, d: int, scale: float) -> None:
+    """A power of two changes no digit; large exponents leave little room beside it."""
+    if engine == "separable" and d > SEPARABLE_DIMENSION:
+        pytest.skip("separable sums are for space")
+    softmax = importlib.import_module(f"attnflow.engines.{engine}").softmax
+    x = np.random.default_rng(0).uniform(-1, 1, (300, d))
+    x[0] = 2.0**-10
+    for exponent in (10.0, 600.0, 1100.0):
+        beta = exponent / (x * x).sum(axis=1).max()
+        expected = softmax(x, x, x, None, beta)
+        found = softmax(scale * x, y := scale * x, y, None, beta / scale**2)
+        same = softmax(y, y, y, None, beta / scale**2)
+        for mean, log_total in (found, same):
+            np.testing.assert_allclose(mean / scale, expected[0], rtol=0, atol=1e-10)
+            np.testing.assert_allclose(log_total, expected[1], rtol=1e-12, atol=1e-9)

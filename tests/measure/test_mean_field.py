@@ -163,3 +163,26 @@ def test_refusals(changed: dict[str, Any], said: str) -> None:
         mean_field(**{**given, **changed})
     with pytest.raises(af.InputError, match="two or more samples"):
         sampling_rate([1, 2], 2)
+
+
+def test_clouds_that_have_collapsed_or_lie_on_a_line() -> None:
+    square = partial(af.tokens.uniform, d=2)
+
+    def flat(n: int, seed: int) -> Any:
+        return square(n=n, seed=seed) * [1.0, 0.0]
+
+    small: dict[str, Any] = {"runs": 2, "reference": 64, "sizes": [8, 16]}
+    (rate,) = af.measure.mean_field(flat, af.Softmax(), af.Layers(gamma=0.1), [1], **small).rates()
+    assert rate.constant is None
+
+    def point(n: int, seed: int) -> Any:
+        return np.ones((n, 2))
+
+    met = af.measure.mean_field(point, af.Softmax(), af.Layers(gamma=0.1), [0], **small)
+    assert "0.00000" in str(met)
+    with pytest.raises(af.InputError, match="at one point"):
+        met.rates()
+    with pytest.raises(af.InputError, match="give a function of n and seed"):
+        af.measure.mean_field(lambda k: np.zeros((k, 2)), af.Softmax(), af.Flow(), [0], **small)
+    with pytest.raises(af.InputError, match="law and motion are 'softmax'"):
+        af.measure.mean_field(square, "softmax", "flow", [0], **small)  # type: ignore[arg-type]

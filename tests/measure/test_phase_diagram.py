@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.measure.phase_diagram import _passing, equiangular
+from attnflow.measure.phase_diagram import equiangular, passing
 
 
 def test_fractions_are_those_of_single_runs() -> None:
@@ -33,10 +33,15 @@ def test_uniform_starts_are_close_as_often_as_the_area_of_a_cap_says() -> None:
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("beta", [0.1, 3.0, 9.0])
 def test_the_curve_is_where_orthogonal_tokens_pass_the_threshold(beta: float, normalized: bool) -> None:
-    t = _passing(32, beta, 0.999, normalized)
+    t = float(passing(np.array([beta]), 32, 0.999, normalized)[0])
     assert equiangular(np.array([0.0, t]), 32, beta, normalized)[1] == pytest.approx(0.999, abs=1e-8)
     run = af.simulate(np.eye(32), af.Softmax(beta=beta), af.SphereFlow(normalized=normalized), until=t)
     assert (run.final[0] @ run.final[1]) == pytest.approx(0.999, abs=1e-7)
+
+
+def test_no_beta_is_too_large_for_the_curve() -> None:
+    found = af.measure.phase_diagram([1.0, 1000.0], [1.0, 2.0], n=3, systems=2)
+    assert found.curve[1] == np.inf
 
 
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +61,7 @@ def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"threshold": 1.0}, "threshold is 1"),
         ({"systems": 1}, "systems is 1"),
         ({"motion": af.Flow()}, "expected a SphereFlow"),
+        ({"motion": af.SphereFlow(V=[[2.0, 0.0], [0.0, 2.0]])}, "without V"),
     ],
 )
 def test_bad_input_gets_a_sentence(change: dict[str, Any], sentence: str) -> None:

@@ -156,3 +156,12 @@ def test_without_pot_the_line_still_works(monkeypatch: pytest.MonkeyPatch) -> No
     assert wasserstein([[0.0]], [[2.0]]) == 2.0
     with pytest.raises(af.InputError, match=r"needs POT: pip install 'attnflow\[transport\]'"):
         wasserstein([[0.0, 1.0]], [[2.0, 1.0]])
+
+
+def test_many_light_atoms_on_the_line_count() -> None:
+    n = 100_000
+    x, masses = np.r_[0.0, np.ones(n)][:, None], np.r_[1.0, np.full(n, 9e-11)]
+    away = 9e-11 * n / (1 + 9e-11 * n)
+    assert af.measure.wasserstein(x, [[0.0]], masses=masses) == pytest.approx(np.sqrt(away), rel=1e-6)
+    with pytest.raises(af.InputError, match="power is 5000"):
+        af.measure.wasserstein([[0.0]], [[1.0]], power=5000)

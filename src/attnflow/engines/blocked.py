@@ -20,8 +20,8 @@ from attnflow.inputs import Array
 
 BLOCK = blocked_kernels.BLOCK
 # G is used while g max |x|^2 log2(e) is at most this and no mass is below this power of 2 of the largest: all sums are
-# then above 2^-900, and what underflows is below 2^-1000.
-LARGEST_SQUARE, LIGHTEST = 1600.0, -100.0
+# then above 2^-900, and what underflows is below 2^-1000, also beside values as small as this.
+LARGEST_SQUARE, LIGHTEST, SMALLEST = 1600.0, -100.0, 1e-30
 # A panel of so many rows is worth a task.
 PANEL, MOST_PANELS = 96, 33
 
@@ -43,7 +43,8 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     logs = np.zeros(len(keys)) if log_masses is None else (log_masses - largest) * LOG2E
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         squares = np.einsum("ik,ik->i", keys, keys) if queries is keys else np.array([math.inf])
-        if gain * LOG2E * squares.max() <= LARGEST_SQUARE and logs.min() >= LIGHTEST:
+        calm = gain * LOG2E * squares.max() <= LARGEST_SQUARE and logs.min() >= LIGHTEST
+        if calm and (np.abs(values).max() >= SMALLEST or not values.any()):
             heard, log_unit = _symmetric(keys, values, logs, gain, squares)
         else:
             heard, log_unit = _general(queries, keys, values, logs, gain)

@@ -29,7 +29,10 @@ class _Announcement(event.Listener):
 
     def on_start(self, event: Any) -> None:
         if not self.said and event.data["dispatcher"].py_func.__module__.startswith(PACKAGE):
-            print("attnflow: compiling attention kernels, once per installation (up to half a minute)", file=sys.stderr)
+            print(
+                "attnflow: compiling kernels, once per installation for each kind of sum (some seconds each)",
+                file=sys.stderr,
+            )
             self.said = True
 
     def on_end(self, event: Any) -> None:

@@ -68,9 +68,8 @@ def _largest(columns, scratch):
 @compiled
 def exponent_bound(queries, keys, gain, scratch):
     """Return a bound on the absolute value of all binary exponents, by the Cauchy-Schwarz inequality."""
-    largest = _largest(keys, scratch)
-    product = largest * (largest if queries is keys else _largest(queries, scratch))
-    return gain * LOG2E * math.sqrt(product)
+    longest = math.sqrt(_largest(keys, scratch))
+    return gain * LOG2E * longest * (longest if queries is keys else math.sqrt(_largest(queries, scratch)))
 
 
 @compiled

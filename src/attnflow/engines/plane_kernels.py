@@ -30,21 +30,24 @@ SUMS = 3
 CHUNK = 128
 # More rows share one addition of lanes in larger panels; smaller panels are easier to share among tasks.
 PANEL, MOST_TASKS = 512, 16
-# Binary exponents up to this size are far from overflow, and sums, above 2^-900, from what underflows.
-UNSHIFTED = 900.0
+# Binary exponents up to this size are far from overflow, and sums, above 2^-900, from what underflows, also when they
+# are multiplied by values of these sizes.
+UNSHIFTED, SIZES = 900.0, (1e-30, 1e30)
 
 
 @compiled
 def _prepare(x, values, log_masses, gain, scores, sums):
     """Fill scores (2, n) with the tokens and sums (3, n) with w_j (1, v_j); return log max w, or NaN to refuse."""
     n = len(x)
-    largest, radius = log_masses.max() if len(log_masses) else 0.0, 0.0
+    largest, radius, size = log_masses.max() if len(log_masses) else 0.0, 0.0, 0.0
     for i in range(n):
         scores[0, i], scores[1, i] = x[i, 0], x[i, 1]
         radius = max(radius, x[i, 0] * x[i, 0] + x[i, 1] * x[i, 1])
+        size = max(size, abs(values[i, 0]), abs(values[i, 1]))
         mass = math.exp(log_masses[i] - largest) if len(log_masses) else 1.0
         sums[0, i], sums[1, i], sums[2, i] = mass, mass * values[i, 0], mass * values[i, 1]
-    return largest if gain * LOG2E * radius <= UNSHIFTED else math.nan
+    calm = gain * LOG2E * radius <= UNSHIFTED and (SIZES[0] <= size <= SIZES[1] or size == 0.0)
+    return largest if calm else math.nan
 
 
 @compiled

@@ -74,6 +74,11 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     return result, log_total
 
 
+def name(queries: Array, keys: Array, gain: float) -> str:
+    """Return which engine does the work: this one, or fused."""
+    return "pruned" if _applies(queries, keys, gain) else "fused"
+
+
 def cost(queries: Array, keys: Array, gain: float, heard: Heard | None = None) -> float:
     """Predict the work of `softmax` in pairs of the fused engine; infinity where that does it.
 

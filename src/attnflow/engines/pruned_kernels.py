@@ -18,7 +18,7 @@ from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, mula
 from attnflow.engines.vertices_kernels import _part
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"kernels": "1f5c716f819428b1", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
+COPIES = {"kernels": "dded3c8de7892e71", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
 
 LEAF = 16
 # Queries are taken in hand by so many at a time.

@@ -225,6 +225,11 @@ def plan(queries: Array, keys: Array, gain: float) -> Plan | None:
     return straight
 
 
+def name(queries: Array, keys: Array, gain: float) -> str:
+    """Return which engine does the work: this one, or fused."""
+    return "fused" if plan(queries, keys, gain) is None else "separable"
+
+
 def cost(queries: Array, keys: Array, gain: float) -> float:
     """Predict the time of `softmax`, in pairs of the fused engine; infinite where it would hand over."""
     made = plan(queries, keys, gain)

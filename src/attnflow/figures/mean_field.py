@@ -57,21 +57,22 @@ def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
     n, bars = found.sizes, 2 * found.standard_error + found.half_width
     fine = np.geomspace(n[0], n[-1], 60)
     for k, (rate, colour) in enumerate(zip(found.rates(gap=gap), colours(range(len(found.times))), strict=True)):
-        label = f"$t = {rate.time:g}$, slope ${rate.exponent:.2f} \\pm {rate.error:.2f}$"
+        predicted = rate.predicted if rate.corrected is None else rate.corrected
+        label = f"$t = {rate.time:g}$: slope ${rate.exponent:.2f} \\pm {rate.error:.2f}$, predicted ${predicted:.2f}$"
         ax.plot(fine, _predicted(found, rate, k, fine), color=colour, zorder=2, **PREDICTED)
         # Side by side, so that no bar hides another.
         ax.errorbar(
             n * 1.03 ** (k - (len(found.times) - 1) / 2), found.distance[k], yerr=bars[k], color=colour, marker="o",
             ms=3.5, ls="", capsize=2, zorder=3, label=label,
         )  # fmt: skip
-    ax.plot([], [], color=INK, label="predicted", **PREDICTED)
+    ax.plot([], [], color=INK, label="predicted; bars: 2 standard errors", **PREDICTED)
     ax.set(xscale="log", yscale="log", xlabel="tokens $n$")
     ax.set_xticks(n, [figure_of(count) for count in n.tolist()] if len(n) < 9 else None)
     ax.minorticks_off()
     _few_numbers(ax.yaxis)
     ax.set_ylabel(f"$W_2$ to {figure_of(found.reference.shape[1])} tokens")
     handles = ax.get_legend_handles_labels()[0]
-    ax.figure.legend(handles=[*handles[1:], handles[0]], loc="outside lower center", ncols=3)
+    ax.figure.legend(handles=[*handles[1:], handles[0]], loc="outside lower center", ncols=2)
 
 
 def _few_numbers(axis: Any) -> None:

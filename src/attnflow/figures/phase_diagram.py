@@ -8,7 +8,7 @@ import numpy as np
 
 from attnflow.figures.look import INK, PAPER, found_by, look, sheet
 from attnflow.inputs import Array
-from attnflow.measure.phase_diagram import PhaseDiagram
+from attnflow.measure.phase_diagram import PhaseDiagram, passing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +33,12 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
         image = ax.pcolormesh(
             _edges(found.times), _edges(found.betas), found.fraction.T, vmin=0, vmax=1, cmap="cividis", rasterized=True
         )
-        seen = found.curve <= found.times[-1]
+        low, high = _edges(found.betas)[[0, -1]].tolist()
+        betas = np.linspace(low, high, 400)
+        curve = passing(betas, found.n, found.threshold, found.normalized)
+        seen = curve <= _edges(found.times)[-1]
         label = rf"orthogonal start, $d \geq n$: $g_\beta(t) = {found.threshold:.12g}$"
-        ax.plot(
-            found.curve[seen], found.betas[seen], color=PAPER, lw=1.6, path_effects=_outlined(), label=label, zorder=3
-        )
+        ax.plot(curve[seen], betas[seen], color=PAPER, lw=1.6, path_effects=_outlined(), label=label, zorder=3)
         ax.set(xlabel="time $t$", ylabel=r"$\beta$")
         ax.set(xlim=_edges(found.times)[[0, -1]], ylim=_edges(found.betas)[[0, -1]])
         bar = figure.colorbar(image, ax=ax, pad=0.02)

@@ -68,10 +68,14 @@ class Law:
     ``pull(x, t, *, masses, engine) -> Heard``
         averages as seen from each token, accurate where they are tiny.
 
+    ``served_by(x, t, engine) -> str``
+        the same, where it depends on where the tokens are.
+
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``stacks = True``
     if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
-    ``arrays = True`` if `log_weights` takes the arrays of any library (see `attnflow.arrays`), and let `listen` leave
-    those to this class: tokens may then be arrays of torch, JAX or CuPy.
+    ``adds_up = True`` if tokens at one place are heard as one with their mass: then they are, once half of them
+    coincide. Set ``arrays = True`` if `log_weights` takes the arrays of any library (see `attnflow.arrays`), and let
+    `listen` leave those to this class: tokens may then be arrays of torch, JAX or CuPy.
     """
 
     continuous: ClassVar[bool] = True

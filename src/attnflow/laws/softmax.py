@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -90,15 +90,15 @@ class Softmax(Law):
 
     def served_by(self, x: Array, t: float, engine: str) -> str:
         """Return the name of the engine that serves tokens at x: of a fast one, which of those it chooses from."""
-        name = self.uses(engine, *x.shape)
-        if name != "fast":
-            return name
-        from attnflow.engines import fast
-
         bodies = _bodies(x, len(x), engine)
         places = x if bodies is None else x[bodies.first]
+        name = self.uses(engine, *places.shape)
+        if name not in ("fast", "separable", "pruned"):
+            return name
         matrix, gain = self.form(t, x)
-        return fast.name(places if matrix is None else places @ matrix.T, places, gain)
+        chosen: Any = engines.engine(name, "softmax", len(places), len(places), x.shape[1])
+        served: str = chosen.name(places if matrix is None else places @ matrix.T, places, gain)
+        return served
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -163,7 +163,9 @@ class Softmax(Law):
 
 def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
     """Return which sources coincide, if most do and it pays to add up their masses."""
-    return copies(places) if engine == "auto" and queries * len(places) >= CROWD else None
+    if engine != "auto" or queries * len(places) < CROWD:
+        return None
+    return copies(places, at_a_glance=places.shape[1] <= engines.SEPARABLE_DIMENSION)
 
 
 def _log(masses: Array | None) -> Array | None:

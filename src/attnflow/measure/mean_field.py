@@ -151,6 +151,8 @@ class MeanField:
 
     def _rate(self, k: int, gap: bool) -> SizeRate:
         log_n, W = np.log(self.sizes), self.distance[k]
+        if not W.all():
+            raise InputError(f"at t = {self.times[k]:g} all tokens are at one point: measure the rate before that")
         slope, error = self._line(np.log(W), self.standard_error[k] / W, self.half_width[k] / W)
         shape = sampling_rate([*self.sizes, self.reference.shape[1]], self.dimension, gap=gap)
         predicted = float(_slope_weights(log_n) @ np.log(shape[:-1]))
@@ -158,12 +160,13 @@ class MeanField:
         found = SizeRate(float(self.times[k]), slope, error, predicted, gap, beyond)
         if self.dimension != 2 or self.reference.shape[2] != 2 or gap:
             return found
-        from scipy.spatial import ConvexHull
-
+        area = _area(self.reference[k])
+        if area == 0:
+            return found
         squares = [self.sizes[:, None] * end[k] ** 2 for end in (self.low, self.high)]
         middle, half = (squares[0] + squares[1]) / 2, (squares[1] - squares[0]).mean(axis=1) / 2
         constant, constant_error = self._line(middle.mean(axis=1), _standard_error(middle), half)
-        c = float(ConvexHull(self.reference[k]).volume) / (4 * math.pi)
+        c = area / (4 * math.pi)
         offset = float(middle.mean() - c * log_n.mean())
         corrected = float(_slope_weights(log_n) @ np.log((c * log_n + offset) / self.sizes)) / 2
         return replace(
@@ -190,7 +193,7 @@ class MeanField:
         for s, n in enumerate(self.sizes.tolist()):
             cells = [f"{W[k, s]:.5f} ± {noise[k, s]:.5f} ± {half[k, s]:.5f}" for k in range(len(self.times))]
             lines.append(f"{n:8d} |" + "".join(f"{cell:>28} |" for cell in cells))
-        for rate in self.rates():
+        for rate in self.rates() if self.distance.all() else []:
             said = f"t = {rate.time:g}: slope {rate.exponent:.3f} ± {rate.error:.3f}, predicted {rate.predicted:.3f}"
             if rate.constant is not None:
                 said += f" ({rate.corrected:.3f} with the offset {rate.offset:.3f}); c = {rate.constant:.4f} ± "
@@ -243,6 +246,8 @@ def mean_field(
     repeats, many = whole(runs, "runs", least=2), whole(reference, "reference", least=2)
     if many < counts[-1]:
         raise InputError(f"the reference has {many} tokens, expected at least as many as the largest size {counts[-1]}")
+    if not isinstance(law, Law) or not isinstance(motion, Motion):
+        raise InputError(f"law and motion are {law!r} and {motion!r}, expected such as Softmax(beta=1.0) and Flow()")
     if isinstance(motion, Jumps):
         raise InputError("Jumps moves one token at random: the mean-field limit needs Layers or a flow")
     seeds = np.random.SeedSequence(whole(seed, "seed", least=0)).generate_state(1 + len(counts) * repeats)
@@ -261,6 +266,16 @@ def mean_field(
                 low[k, s, r], high[k, s, r] = few.bracket(clouds[r][k])
     curved = isinstance(motion, SphereLayers) or getattr(motion, "retracts", False)
     return MeanField(np.array(when), np.array(counts), low, high, limit, max(1, d - 1) if curved else d)
+
+
+def _area(x: Array) -> float:
+    """Return the area of the hull of a cloud in the plane, 0 for one on a line."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        return float(ConvexHull(x).volume)
+    except QhullError:
+        return 0.0
 
 
 def _times(times: Sequence[float]) -> list[float]:
@@ -285,7 +300,14 @@ def _drawn(sampler: Sampler, n: int, seed: int, d: int | None = None) -> Array:
         raise InputError(
             "sampler is no function: give one that draws tokens, such as functools.partial(tokens.uniform, d=2)"
         )
-    x = cloud(sampler(n=n, seed=seed), "what the sampler draws")
+    try:
+        drawn = sampler(n=n, seed=seed)
+    except TypeError as error:
+        raise InputError(
+            f"sampler(n={n}, seed={seed}) failed ({error}): give a function of n and seed, such as "
+            "functools.partial(af.tokens.uniform, d=2)"
+        ) from error
+    x = cloud(drawn, "what the sampler draws")
     if len(x) != n or x.shape[1] != (d or x.shape[1]):
         raise InputError(f"sampler(n={n}, seed={seed}) drew tokens of shape {x.shape}, expected ({n}, {d or 'd'})")
     return x

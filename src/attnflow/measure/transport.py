@@ -24,8 +24,9 @@ from attnflow.measure.configuration import same_dimension
 MOST_PAIRS = 1 << 26
 # The network simplex method ends by itself long before.
 MOST_PIVOTS = 10**9
-# Of sums of masses this part is rounding.
-ROUNDING = 1e-15
+# Shares are rounded, and so their sums by this much.
+ROUNDING = 4e-16
+MOST_POWER = 100.0
 
 
 def wasserstein(
@@ -55,9 +56,9 @@ def wasserstein(
     """
     u, v = cloud(x, "x"), cloud(y, "y")
     same_dimension(u, v, "y")
-    p = number(power, "power", least=1.0)
+    p = number(power, "power", least=1.0, most=MOST_POWER)
     a, b = shares(mass_vector(masses, len(u)), len(u)), shares(mass_vector(other_masses, len(v)), len(v))
-    # In units of the clouds' extent no power leaves the range of float64.
+    # In units of the clouds' extent no such power leaves the range of float64.
     both = np.concatenate([u, v])
     extent = float(np.ptp(both, axis=0).max())
     if extent == 0:
@@ -74,18 +75,18 @@ def _sorted(x: Array, a: Array, y: Array, b: Array, p: float) -> float:
     """Return int_0^1 |F^{-1} - G^{-1}|^p, F and G the distribution functions of two measures on the line."""
     # Stable sorting is merging, and fast where most is sorted already.
     order, other = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    F, G = np.cumsum(a[order]), np.cumsum(b[other])
+    F, G = (np.cumsum(part.astype(np.longdouble)) for part in (a[order], b[other]))
     levels = np.concatenate([F, G])
     merged = np.argsort(levels, kind="stable")
     part = np.diff(levels[merged], prepend=0.0)
     # Two levels that should be one, but for rounding, enclose no mass.
-    part[part < ROUNDING * len(levels)] = 0.0
+    part[part < ROUNDING + 2 * np.finfo(np.longdouble).eps * len(levels)] = 0.0
     # Below a level lie as many atoms of each as have come before it.
     first = merged < len(F)
     i: NDArray[np.int64] = np.cumsum(first) - first
     j = np.arange(len(merged)) - i
     apart = x[order[np.minimum(i, len(F) - 1)]] - y[other[np.minimum(j, len(G) - 1)]]
-    return float(part @ np.abs(apart) ** p)
+    return float(part.astype(np.float64) @ np.abs(apart) ** p)
 
 
 def _plan(x: Array, a: Array, y: Array, b: Array, p: float) -> tuple[float, Array]:

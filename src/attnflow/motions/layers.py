@@ -53,6 +53,7 @@ class Layers(DiscreteMotion):
     Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
     """
 
+    pointwise: ClassVar[bool] = True
     arrays: ClassVar[bool] = True
 
     gamma: Scalar | None = None
@@ -143,6 +144,7 @@ class Residual(DiscreteMotion):
     (arXiv 2305.05465).
     """
 
+    pointwise: ClassVar[bool] = True
     arrays: ClassVar[bool] = True
 
     V: Matrix = None
@@ -184,6 +186,7 @@ class RescaledLayers(DiscreteMotion):
     (arXiv 2305.05465), section on discrete time. Alcalde, Geshkovski, Ruiz-Balet (arXiv 2508.09628).
     """
 
+    pointwise: ClassVar[bool] = True
     V: Matrix = None
     dt: float = 1.0
     _moving: tuple[Array, float, Array] = field(init=False, repr=False)
@@ -243,6 +246,7 @@ class SphereLayers(DiscreteMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
+    pointwise: ClassVar[bool] = True
     arrays: ClassVar[bool] = True
 
     V: Matrix = None

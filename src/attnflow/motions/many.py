@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.arrays import plain
 from attnflow.inputs import Array, each_mass, matrix_at, number_at
 from attnflow.laws import Law, Softmax, varies
 from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
@@ -29,29 +29,27 @@ def paths(
         return None
     from scipy.integrate import DOP853
 
-    from attnflow.engines.lanes import WIDTH
     from attnflow.motions import many_kernels as kernels
 
     assert isinstance(law, Softmax)
     matrix, centred, sphere = found
     B = matrix_at(law.B, 0, d, "B")
     w = each_mass(masses, n)
-    log2_masses = np.zeros(-(-n // WIDTH) * WIDTH)
-    log2_masses[:n] = np.log2(w / w.max())
+    w = w / w.max()
     rule = kernels.Rule(
         np.empty((0, 0)) if B is None else B,
-        log2_masses,
+        w,
+        np.log2(w),
         matrix,
         centred,
         sphere,
         isinstance(motion, SphereFlow) and not motion.normalized,
-        math.log(float((w / w.max()).sum())),
     )
-    gains = np.broadcast_to(np.asarray(law.beta, dtype=np.float64), (b,)).copy()
+    gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
     states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
     if isinstance(motion, ContinuousMotion):
         method = kernels.Method(*(np.ascontiguousarray(getattr(DOP853, name)) for name in kernels.Method._fields))
-        atol = motion.rtol * ABSOLUTE * max(float(np.abs(start).max()), 1e-300)
+        atol = motion.rtol * ABSOLUTE * np.abs(start).max(axis=(1, 2)).clip(1e-300)
         kernels.flows(start, gains, rule, method, (motion.rtol, atol), times, states, steps)
     else:
         kernels.layers(start, gains, rule, times, states)

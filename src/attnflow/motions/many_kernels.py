@@ -1,8 +1,9 @@
 """Compiled motions of many small systems under softmax attention, each with steps of its own.
 
-A system is held coordinate first, (d, N): its n tokens, padded to whole vectors with copies of the first, whom nobody
-hears. A `Rule` says what all systems share. In layers x <- x + M (m - x) if the rule is `centred`, x <- x + M m if not,
-and back to the sphere if there is one. Flows are x' = M m, or Proj_x M (m - x), Proj_x M m on the sphere.
+Eight systems at a time lie in the lanes of vectors, as `many_sums_kernels.py` says, which also has the `Rule` that all
+share. In layers x <- x + M (m - x) if the rule is `centred`, x <- x + M m if not, and back to the sphere if there is
+one. Flows are x' = M m, or Proj_x M (m - x), Proj_x M m on the sphere. Lanes never mix: a system that has rejected its
+step, or arrived, stays where it is while others move, and takes the steps that it would take alone.
 
 Flows are integrated by the eighth-order method of Dormand and Prince, with the error estimate and the step control of
 Hairer, Norsett and Wanner, *Solving ordinary differential equations I* (section II.10), as SciPy does it.
@@ -17,31 +18,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnflow.engines.kernels import TILE, UNSHIFTED, apply, compiled, exponent_bound, softmax_rows
-from attnflow.engines.lanes import WIDTH
+from attnflow.engines.kernels import compiled
+from attnflow.engines.lanes import WIDTH, load, maximum, muladd, splat, spread, store
 from attnflow.inputs import Array
+from attnflow.motions.many_sums_kernels import Rule, hear, room_for, take_gains
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "kernels": "1f5c716f819428b1"}
+COPIES = {"lanes": "c20a1d91acce76be", "kernels": "dded3c8de7892e71", "many_sums_kernels": "1f8bd2f2fea77578"}
+
+__all__ = ["Method", "Rule", "flows", "layers"]
 
 STAGES, INNER_STAGES = 12, 16
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR, EXPONENT = 0.9, 0.2, 10.0, -1 / 8
-
-
-class Rule(NamedTuple):
-    """Scores g <F x_i, x_j> with a gain of each system, F empty for I; masses; M; and which motion it is.
-
-    USA is `unnormalized`: it multiplies by Z_i and divides by the total mass, in units of the largest one, whose
-    logarithm is `log_mass`.
-    """
-
-    form: Array
-    log2_masses: Array
-    matrix: Array
-    centred: bool
-    sphere: bool
-    unnormalized: bool
-    log_mass: float
 
 
 class Method(NamedTuple):
@@ -55,21 +43,10 @@ class Method(NamedTuple):
     D: Array
 
 
-class Room(NamedTuple):
-    """Where sums are worked on."""
-
-    queries: Array
-    mean: Array
-    place: Array
-    total: Array
-    top: Array
-    row: Array
-    scratch: Array
-
-
 class Step(NamedTuple):
-    """Where a step is worked on: velocities of the stages, a polynomial, where the step ends, and two more clouds."""
+    """Where a step from x is worked on: velocities of the stages, a polynomial, where it ends, and two more clouds."""
 
+    x: Array
     K: Array
     F: Array
     y: Array
@@ -77,27 +54,42 @@ class Step(NamedTuple):
     zero: Array
 
 
-@compiled
-def _room(d, padded):
-    columns = np.zeros((3, d, padded))
-    rows = np.zeros((3, padded))
-    return Room(columns[0], columns[1], columns[2], rows[0], rows[1], rows[2], np.empty(WIDTH * TILE))
+class Clock(NamedTuple):
+    """What each of eight systems has for itself: tolerance, time, step, where that ends, its error, the next length.
+
+    `due` is the number of the next time to record, `part` where in the step it lies. Who has h = 0 is done.
+    """
+
+    atol: Array
+    t: Array
+    h: Array
+    after: Array
+    error: Array
+    length: Array
+    part: Array
+    sizes: Array
+    refused: Array
+    moved: Array
+    due: Array
 
 
 @compiled
-def _enter(tokens, x):
-    n, d = tokens.shape
-    for k in range(d):
-        for i in range(x.shape[1]):
-            x[k, i] = tokens[i if i < n else 0, k]
+def _enter(start, first, x):
+    """Let eight systems in; beyond the last one there are copies of it."""
+    b, n, d = start.shape
+    for lane in range(WIDTH):
+        tokens = start[min(first + lane, b - 1)]
+        for i in range(n):
+            for k in range(d):
+                x[k, WIDTH * i + lane] = tokens[i, k]
 
 
 @compiled
-def _leave(x, tokens):
+def _leave(x, lane, tokens):
     n, d = tokens.shape
     for i in range(n):
         for k in range(d):
-            tokens[i, k] = x[k, i]
+            tokens[i, k] = x[k, WIDTH * i + lane]
 
 
 @compiled
@@ -111,229 +103,279 @@ def _products(x, y, result):
 
 
 @compiled
-def _retract(x, result, norms):
-    _products(x, x, norms)
+def _retract(x, result, row):
+    _products(x, x, row)
     for i in range(x.shape[1]):
-        norms[i] = math.sqrt(norms[i])
+        row[i] = 1.0 / math.sqrt(row[i])
     for k in range(x.shape[0]):
         for i in range(x.shape[1]):
-            result[k, i] = x[k, i] / norms[i]
-
-
-@compiled
-def _heard(x, n, gain, rule, room, result):
-    """Fill the result with M m, or M (m - x) if centred; room.total and room.top with the sums of weights."""
-    queries = x
-    if len(rule.form):
-        apply(rule.form, x, room.queries)
-        queries = room.queries
-    if gain < 0:
-        for k in range(x.shape[0]):
-            for i in range(x.shape[1]):
-                room.queries[k, i] = -queries[k, i]
-        queries, gain = room.queries, -gain
-    within = exponent_bound(queries, x, gain, room.scratch) <= UNSHIFTED
-    rows, mean = (0, x.shape[1]), room.mean
-    softmax_rows(queries, x, x, n, rule.log2_masses, gain, within, rows, mean, room.total, room.top, room.scratch)
-    if rule.centred:
-        for k in range(x.shape[0]):
-            for i in range(x.shape[1]):
-                mean[k, i] -= x[k, i]
-    apply(rule.matrix, mean, result)
+            result[k, i] = x[k, i] * row[i]
 
 
 @compiled
 def layers(start, gains, rule, times, states):
     """Fill the states (T, b, n, d) after the given numbers of steps."""
     b, n, d = start.shape
-    x = np.empty((d, len(rule.log2_masses)))
-    room = _room(*x.shape)
-    for s in range(b):
-        _enter(start[s], x)
+    room = room_for(n, d)
+    x, place = np.empty(room.place.shape), room.place
+    for first in range(0, b, WIDTH):
+        _enter(start, first, x)
+        take_gains(gains, first, room)
         t = 0
         for r in range(len(times)):
             while t < times[r]:
-                _heard(x, n, gains[s], rule, room, room.place)
-                for k in range(d):
-                    for i in range(x.shape[1]):
-                        x[k, i] += room.place[k, i]
+                hear(x, rule, room, place)
+                for a in range(0, x.size, WIDTH):
+                    store(x, a, load(x, a) + load(place, a))
                 if rule.sphere:
                     _retract(x, x, room.row)
                 t += 1
-            _leave(x, states[r, s])
+            for lane in range(min(WIDTH, b - first)):
+                _leave(x, lane, states[r, first + lane])
 
 
 @compiled
-def _velocity(x, n, gain, rule, room, result):
+def _velocity(x, rule, room, result):
     """Fill the result with x'. On the sphere it is taken at x / |x|: stages off it feel no pull back."""
-    d, padded = x.shape
     if not rule.sphere:
-        _heard(x, n, gain, rule, room, result)
+        hear(x, rule, room, result)
         return
-    y = room.place
-    _retract(x, y, room.row)
-    _heard(y, n, gain, rule, room, result)
-    _products(result, y, room.row)
-    for k in range(d):
-        for i in range(padded):
-            result[k, i] -= room.row[i] * y[k, i]
+    y, row = room.place, room.row
+    _retract(x, y, row)
+    hear(y, rule, room, result)
+    _products(result, y, row)
+    for k in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            result[k, i] -= row[i] * y[k, i]
     if rule.unnormalized:
-        for i in range(padded):
-            z = math.exp(abs(gain) * room.top[i] + math.log(room.total[i]) - rule.log_mass)
-            for k in range(d):
-                result[k, i] *= z
+        mass = rule.masses.sum()
+        for k in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                result[k, i] *= room.total[i] / mass
 
 
 @compiled
 def _combined(x, h, K, weights, count, result):
     """Fill the result with x + h sum_s weights_s K_s."""
-    for k in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            result[k, i] = 0.0
+    for a in range(0, x.size, WIDTH):
+        total = splat(0.0)
         for s in range(count):
-            if weights[s] != 0.0:
-                for i in range(x.shape[1]):
-                    result[k, i] += weights[s] * K[s, k, i]
-        for i in range(x.shape[1]):
-            result[k, i] = x[k, i] + h * result[k, i]
+            total = muladd(spread(weights, s), load(K, s * x.size + a), total)
+        store(result, a, muladd(load(h, 0), total, load(x, a)))
 
 
 @compiled
-def _size(change, x, y, n, tolerance):
-    """Return the sum of squares of a change in units of the tolerance, rtol max(|x|, |y|) + atol."""
-    rtol, atol = tolerance
-    total = 0.0
-    for k in range(x.shape[0]):
-        for i in range(n):
-            r = change[k, i] / (atol + rtol * max(abs(x[k, i]), abs(y[k, i])))
-            total += r * r
-    return total
+def _magnitude(v):
+    return maximum(v, splat(0.0) - v)
 
 
 @compiled
-def _error(step, x, n, h, method, tolerance):
-    """Return the error of a step from x to y, the root mean square over the coordinates: accepted below one."""
-    _combined(step.zero, 1.0, step.K, method.E5, STAGES + 1, step.stage)
-    fifth = _size(step.stage, x, step.y, n, tolerance)
-    _combined(step.zero, 1.0, step.K, method.E3, STAGES + 1, step.stage)
-    third = _size(step.stage, x, step.y, n, tolerance)
-    if fifth == 0.0 and third == 0.0:
-        return 0.0
-    return h * fifth / math.sqrt((fifth + 0.01 * third) * n * len(x))
+def _squares(change, x, y, rtol, atol, result):
+    """Fill the result with the squares of a change in units of rtol max(|x|, |y|) + atol, averaged in each system."""
+    total = splat(0.0)
+    for a in range(0, x.size, WIDTH):
+        size = maximum(_magnitude(load(x, a)), _magnitude(load(y, a)))
+        r = load(change, a) / muladd(splat(rtol), size, load(atol, 0))
+        total = muladd(r, r, total)
+    store(result, 0, total / splat(x.size / WIDTH))
 
 
 @compiled
-def _first_step(step, x, n, gain, until, rule, room, tolerance):
-    """Return the length of a step that an explicit Euler step says is reasonable; K[0] holds the velocity at x."""
-    K, y = step.K, step.y
-    count = n * len(x)
-    size = math.sqrt(_size(x, x, x, n, tolerance) / count)
-    speed = math.sqrt(_size(K[0], x, x, n, tolerance) / count)
-    h = 1e-6 if size < 1e-5 or speed < 1e-5 else 0.01 * size / speed
-    h = min(h, until)
-    for k in range(len(x)):
-        for i in range(x.shape[1]):
-            y[k, i] = x[k, i] + h * K[0, k, i]
-    _velocity(y, n, gain, rule, room, K[1])
-    for k in range(len(x)):
-        for i in range(x.shape[1]):
-            K[1, k, i] -= K[0, k, i]
-    bend = math.sqrt(_size(K[1], x, x, n, tolerance) / count) / h
-    steepest = max(speed, bend)
-    second = max(1e-6, 1e-3 * h) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / 8)
-    return min(100 * h, second, until)
+def _errors(step, clock, method, rtol):
+    """Find the error of each step from x to y, the root mean square over the coordinates: accepted below one."""
+    x, K, _, y, stage, zero = step
+    clock.part[:] = 1.0
+    _combined(zero, clock.part, K, method.E3, STAGES + 1, stage)
+    _squares(stage, x, y, rtol, clock.atol, clock.sizes)
+    _combined(zero, clock.part, K, method.E5, STAGES + 1, stage)
+    _squares(stage, x, y, rtol, clock.atol, clock.error)
+    for lane in range(WIDTH):
+        fifth, third = clock.error[lane], clock.sizes[lane]
+        if not (fifth == 0.0 and third == 0.0):
+            clock.error[lane] = clock.h[lane] * fifth / math.sqrt(fifth + 0.01 * third)
 
 
 @compiled
-def _look_inside(step, x, n, h, gain, rule, room, method):
-    """Fill the coefficients F of the polynomial of degree seven between x and y."""
-    K, F, y, stage, zero = step
+def _first_steps(step, clock, until, rule, room, rtol):
+    """Find the lengths of steps that explicit Euler steps say are reasonable; K[0] holds the velocities at x."""
+    x, K, _, y, stage, _ = step
+    _squares(x, x, x, rtol, clock.atol, clock.sizes)
+    _squares(K[0], x, x, rtol, clock.atol, clock.error)
+    for lane in range(WIDTH):
+        size, speed = math.sqrt(clock.sizes[lane]), math.sqrt(clock.error[lane])
+        clock.h[lane] = min(1e-6 if size < 1e-5 or speed < 1e-5 else 0.01 * size / speed, until)
+        clock.part[lane] = speed
+    for a in range(0, x.size, WIDTH):
+        store(y, a, muladd(load(clock.h, 0), load(K, a), load(x, a)))
+    _velocity(y, rule, room, stage)
+    for a in range(0, x.size, WIDTH):
+        store(stage, a, load(stage, a) - load(K, a))
+    _squares(stage, x, x, rtol, clock.atol, clock.error)
+    for lane in range(WIDTH):
+        h = clock.h[lane]
+        steepest = max(clock.part[lane], math.sqrt(clock.error[lane]) / h)
+        second = max(1e-6, 1e-3 * h) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / 8)
+        clock.length[lane] = min(100 * h, second, until)
+
+
+@compiled
+def _look_inside(step, h, rule, room, method):
+    """Fill the coefficients F of the polynomials of degree seven between x and y."""
+    x, K, F, y, stage, zero = step
     for s in range(STAGES + 1, INNER_STAGES):
         _combined(x, h, K, method.A_EXTRA[s - STAGES - 1], s, stage)
-        _velocity(stage, n, gain, rule, room, K[s])
-    for k in range(len(x)):
-        for i in range(x.shape[1]):
-            way = y[k, i] - x[k, i]
-            F[0, k, i] = way
-            F[1, k, i] = h * K[0, k, i] - way
-            F[2, k, i] = 2 * way - h * (K[STAGES, k, i] + K[0, k, i])
+        _velocity(stage, rule, room, K[s])
+    size, length = x.size, load(h, 0)
+    for a in range(0, size, WIDTH):
+        way, begin, end = load(y, a) - load(x, a), length * load(K, a), length * load(K, STAGES * size + a)
+        store(F, a, way)
+        store(F, size + a, begin - way)
+        store(F, 2 * size + a, way + way - end - begin)
     for r in range(4):
         _combined(zero, h, K, method.D[r], INNER_STAGES, F[3 + r])
 
 
 @compiled
-def _inside(x, F, u, result):
-    """Fill the result with the state at the part u of the step."""
-    for k in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            s = 0.0
-            for r in range(6, -1, -1):
-                s = (s + F[r, k, i]) * (u if r % 2 == 0 else 1.0 - u)
-            result[k, i] = x[k, i] + s
+def _inside(step, part):
+    """Fill step.stage with the states at these parts of the steps, with y itself where all is gone."""
+    x, _, F, y, stage, _ = step
+    u = load(part, 0)
+    rest = splat(1.0) - u
+    for a in range(0, x.size, WIDTH):
+        s = load(F, 6 * x.size + a) * u
+        for r in range(4, -1, -2):
+            s = (load(F, r * x.size + a) + (load(F, (r + 1) * x.size + a) + s) * rest) * u
+        store(stage, a, load(x, a) + s)
+    for lane in range(WIDTH):
+        if part[lane] == 1.0:
+            stage[:, lane::WIDTH] = y[:, lane::WIDTH]
 
 
 @compiled
-def _flow(step, x, n, gain, rule, room, method, tolerance, times, states):
-    """Integrate one system to the last time and fill its states (T, n, d); return the number of steps, -1 if stuck."""
-    K, F, y, stage, _ = step
-    until = times[-1]
-    _velocity(x, n, gain, rule, room, K[0])
-    length = _first_step(step, x, n, gain, until, rule, room, tolerance)
-    t, r, steps = 0.0, 0, 0
-    while r < len(times) and times[r] <= t:
-        _leave(x, states[r])
-        r += 1
-    while r < len(times):
-        least = 10 * (np.nextafter(t, np.inf) - t)
-        length, refused = max(length, least), False
-        while True:
-            if not length >= least:
-                return -1
-            h = min(length, until - t)
-            for s in range(1, STAGES):
-                _combined(x, h, K, method.A[s], s, y)
-                _velocity(y, n, gain, rule, room, K[s])
-            _combined(x, h, K, method.B, STAGES, y)
-            _velocity(y, n, gain, rule, room, K[STAGES])
-            error = _error(step, x, n, h, method, tolerance)
-            if error < 1:
-                factor = LARGEST_FACTOR if error == 0 else min(LARGEST_FACTOR, SAFETY * error**EXPONENT)
-                length = h * (min(1.0, factor) if refused else factor)
-                break
-            refused = True
-            length = h * (max(LEAST_FACTOR, SAFETY * error**EXPONENT) if error == error else LEAST_FACTOR)
-        after = until if h == until - t else t + h
-        steps += 1
-        known = False
-        while r < len(times) and times[r] <= after:
-            if times[r] < after:
-                if not known:
-                    _look_inside(step, x, n, h, gain, rule, room, method)
-                    known = True
-                _inside(x, F, (times[r] - t) / h, stage)
+def _begin(clock, until, count, steps):
+    """Choose the steps to try, none for who is done or stuck; return whether anybody moves."""
+    any_moves = False
+    for lane in range(WIDTH):
+        clock.h[lane] = 0.0
+        if clock.due[lane] < count:
+            t = clock.t[lane]
+            least = 10 * (np.nextafter(t, np.inf) - t)
+            if not clock.refused[lane]:
+                clock.length[lane] = max(clock.length[lane], least)
+            if clock.length[lane] >= least:
+                clock.h[lane] = min(clock.length[lane], until - t)
+                clock.after[lane] = until if clock.h[lane] == until - t else t + clock.h[lane]
+                any_moves = True
             else:
-                stage[:] = y
-            if rule.sphere:
-                _retract(stage, stage, room.row)
-            _leave(stage, states[r])
-            r += 1
-        if rule.sphere:
-            _retract(y, x, room.row)
+                clock.due[lane] = count
+                steps[lane] = -1
+    return any_moves
+
+
+@compiled
+def _judge(clock, steps):
+    """Accept or refuse each step, and choose the length of the next."""
+    for lane in range(WIDTH):
+        h, error = clock.h[lane], clock.error[lane]
+        clock.moved[lane] = h > 0.0 and error < 1
+        if clock.moved[lane]:
+            factor = LARGEST_FACTOR if error == 0 else min(LARGEST_FACTOR, SAFETY * error**EXPONENT)
+            clock.length[lane] = h * (min(1.0, factor) if clock.refused[lane] else factor)
+            clock.refused[lane] = False
+            steps[lane] += 1
         else:
-            x[:] = y
-        K[0] = K[STAGES]
-        t = after
-    return steps
+            clock.refused[lane] = True
+            clock.length[lane] = h * (max(LEAST_FACTOR, SAFETY * error**EXPONENT) if error == error else LEAST_FACTOR)
+
+
+@compiled
+def _record(step, clock, times, rule, room, method, states):
+    """Fill the states that the accepted steps have reached, one of each system at a time."""
+    known = False
+    while True:
+        waiting, look = False, False
+        for lane in range(WIDTH):
+            clock.part[lane] = 0.0
+            r = clock.due[lane]
+            if clock.moved[lane] and r < len(times) and times[r] <= clock.after[lane]:
+                waiting, part = True, (times[r] - clock.t[lane]) / clock.h[lane]
+                clock.part[lane] = part if times[r] < clock.after[lane] else 1.0
+                look = look or times[r] < clock.after[lane]
+        if not waiting:
+            return
+        if look and not known:
+            _look_inside(step, clock.h, rule, room, method)
+            known = True
+        _inside(step, clock.part)
+        if rule.sphere:
+            _retract(step.stage, step.stage, room.row)
+        for lane in range(WIDTH):
+            if clock.part[lane] > 0.0:
+                _leave(step.stage, lane, states[clock.due[lane], lane])
+                clock.due[lane] += 1
+
+
+@compiled
+def _move(step, clock, rule, room):
+    """Go to the ends of the accepted steps."""
+    x, K, _, y, _, _ = step
+    if rule.sphere:
+        _retract(y, y, room.row)
+    for k in range(x.shape[0]):
+        for i in range(0, x.shape[1], WIDTH):
+            for lane in range(WIDTH):
+                if clock.moved[lane]:
+                    x[k, i + lane] = y[k, i + lane]
+                    K[0, k, i + lane] = K[STAGES, k, i + lane]
+    for lane in range(WIDTH):
+        if clock.moved[lane]:
+            clock.t[lane] = clock.after[lane]
+
+
+@compiled
+def _flow(step, clock, rule, room, method, rtol, times, states, steps):
+    """Integrate eight systems to the last time; there are states and steps of as many as there are."""
+    x, K, _, y, stage, _ = step
+    until = times[-1]
+    _velocity(x, rule, room, K[0])
+    _first_steps(step, clock, until, rule, room, rtol)
+    clock.t[:], clock.refused[:], clock.due[:], steps[:] = 0.0, False, len(times), 0
+    for lane in range(states.shape[1]):
+        clock.due[lane] = 0
+        while clock.due[lane] < len(times) and times[clock.due[lane]] <= 0.0:
+            _leave(x, lane, states[clock.due[lane], lane])
+            clock.due[lane] += 1
+    while _begin(clock, until, len(times), steps):
+        for s in range(1, STAGES):
+            _combined(x, clock.h, K, method.A[s], s, stage)
+            _velocity(stage, rule, room, K[s])
+        _combined(x, clock.h, K, method.B, STAGES, y)
+        _velocity(y, rule, room, K[STAGES])
+        _errors(step, clock, method, rtol)
+        _judge(clock, steps)
+        _record(step, clock, times, rule, room, method, states)
+        _move(step, clock, rule, room)
 
 
 @compiled
 def flows(start, gains, rule, method, tolerance, times, states, steps):
-    """Fill the states (T, b, n, d) at the given times, and the number of steps of each system, -1 if it got stuck."""
+    """Fill the states (T, b, n, d) at the given times, and the number of steps of each system, -1 if it got stuck.
+
+    The tolerance is rtol, and an atol of each system.
+    """
     b, n, d = start.shape
-    shape = (d, len(rule.log2_masses))
-    x, clouds = np.empty(shape), np.zeros((3, *shape))
-    step = Step(np.empty((INNER_STAGES, *shape)), np.empty((7, *shape)), clouds[0], clouds[1], clouds[2])
-    room = _room(*shape)
-    for s in range(b):
-        _enter(start[s], x)
-        steps[s] = _flow(step, x, n, gains[s], rule, room, method, tolerance, times, states[:, s])
+    rtol, atol = tolerance
+    room = room_for(n, d)
+    shape = room.place.shape
+    clouds = np.zeros((4, *shape))
+    step = Step(clouds[0], np.zeros((INNER_STAGES, *shape)), np.zeros((7, *shape)), clouds[1], clouds[2], clouds[3])
+    a, truths, whole = np.zeros((8, WIDTH)), np.zeros((2, WIDTH), np.bool_), np.zeros((2, WIDTH), np.int64)
+    clock = Clock(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], truths[0], truths[1], whole[0])
+    for first in range(0, b, WIDTH):
+        last = min(first + WIDTH, b)
+        _enter(start, first, step.x)
+        take_gains(gains, first, room)
+        for lane in range(WIDTH):
+            clock.atol[lane] = atol[min(first + lane, b - 1)]
+        _flow(step, clock, rule, room, method, rtol, times, states[:, first:last], whole[1])
+        steps[first:last] = whole[1, : last - first]

@@ -110,9 +110,14 @@ class Motion:
 
 
 class DiscreteMotion(Motion):
-    """Motions in layers: subclasses write `step`, and `steps` if they know a compiled loop."""
+    """Motions in layers: subclasses write `step`, and `steps` if they know a compiled loop.
+
+    Those that set ``pointwise = True`` say that tokens at one place move alike, whoever they are: they may be handed
+    one token with the mass of all who are there.
+    """
 
     discrete = True
+    pointwise: ClassVar[bool] = False
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x^{t+1} from x^t."""
@@ -145,12 +150,13 @@ class _Layerwise:
 
     def _steps(self, times: range) -> Array:
         """Return the states after some steps, of one body for all tokens at one place if the law hears it as such."""
-        bodies = copies(self.x) if self.hearing.law.adds_up and self.hearing.engine == "auto" else None
+        hearing = self.hearing
+        asked = self.most > 1 and hearing.engine == "auto" and hearing.law.adds_up and self.motion.pointwise
+        bodies = copies(self.x) if asked else None
         if bodies is None:
             return self.motion.steps(self.hearing, self.x, times)
-        masses = np.bincount(bodies.label, weights=self.hearing.masses).astype(np.float64)
-        hearing = replace(self.hearing, masses=masses)
-        return self.motion.steps(hearing, self.x[bodies.first], times)[:, bodies.label]
+        masses = np.bincount(bodies.label, weights=hearing.masses).astype(np.float64)
+        return self.motion.steps(replace(hearing, masses=masses), self.x[bodies.first], times)[:, bodies.label]
 
     def state(self) -> dict[str, Any]:
         return {}
