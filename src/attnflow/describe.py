@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from attnflow import laws, motions
-from attnflow.arrays import foreign, plain
-from attnflow.inputs import called
+from attnflow.arrays import foreign, library, plain
+from attnflow.inputs import InputError, called
 from attnflow.laws import Law
 from attnflow.motions import FeedForward, Motion
 from attnflow.schedules import Schedule
@@ -35,7 +35,12 @@ def describe(value: Any) -> Any:
     if callable(value):
         return {FUNCTION: getattr(value, "__name__", type(value).__name__)}
     if isinstance(value, np.ndarray | np.generic) or foreign(value):
-        return plain(value).tolist()
+        try:
+            return plain(value).tolist()
+        except (TypeError, RuntimeError):
+            raise InputError(
+                f"a parameter is traced by {library(value)}, expected a number that is known, or tokens of that library"
+            ) from None
     if isinstance(value, tuple | list):
         return [describe(v) for v in value]
     return value
