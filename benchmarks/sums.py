@@ -49,7 +49,7 @@ def measure(case: Case) -> Outcome:
     queries = x[: max(1, min(n, PAIRS // n))]
     seconds, ratios = math.inf, {}
     for other in [other for other in against if other in installed()]:
-        mine, theirs = turns(ours, CONTENDERS[other][1](queries, x, beta), rounds=7 if n > 500 else 200)
+        mine, theirs = turns(ours, CONTENDERS[other][1](queries, x, beta))
         seconds, ratios[other] = min(seconds, mine), theirs * (n / len(queries)) / mine
     if not ratios:
         (seconds,) = turns(ours)

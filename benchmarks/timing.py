@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from statistics import median
@@ -9,6 +10,8 @@ from typing import Any
 
 # A contender is timed on so many pairs of tokens: on all queries if they are few, else on some of them, times the rest.
 PAIRS = 4 * 10**8
+# A turn lasts at least so many seconds: after it the threads of others may still spin for a while.
+TURN = 5e-3
 # Nobody takes turns for longer than this, in seconds, once each has had two.
 PATIENCE = 4.0
 
@@ -16,13 +19,22 @@ PATIENCE = 4.0
 def turns(*computations: Callable[[], Any], rounds: int = 7) -> list[float]:
     """Return the median time of each of some computations that take turns, after one round to warm up."""
     times: list[list[float]] = [[] for _ in computations]
+    repeats = [1] * len(computations)
     began = time.perf_counter()
     for turn in range(rounds + 1):
-        for kept, compute in zip(times, computations, strict=True):
-            begin = time.perf_counter()
-            compute()
+        for k, compute in enumerate(computations):
+            if turn == 1:
+                repeats[k] = math.ceil(TURN / _seconds(compute, 1))
+            seconds = _seconds(compute, repeats[k])
             if turn:
-                kept.append(time.perf_counter() - begin)
+                times[k].append(seconds)
         if turn >= 2 and time.perf_counter() - began > PATIENCE:
             break
     return [median(kept) for kept in times]
+
+
+def _seconds(compute: Callable[[], Any], repeats: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        compute()
+    return (time.perf_counter() - begin) / repeats
