@@ -50,7 +50,7 @@ def plotted(curves: dict[float, tuple[list[int], list[float]]], path: Path) -> N
             far = seconds[-1] * (end / last) ** 2
             ax.loglog([last, end], [seconds[-1], far], color=INK, ls=":", label=r"$\propto n^2$")
         ax.set(xlabel="number of tokens $n$", ylabel="seconds for one attention sum")
-        ax.set_title("$d = 2$, normal tokens clipped to radius 3, float64, two cores", fontsize=11)
+        ax.set_title("$d = 2$, normal tokens clipped to radius 3, float64", fontsize=11)
         ax.legend()
     af.figures.save(figure, path)
 

@@ -31,8 +31,9 @@ def copies(x: Array, *, at_a_glance: bool = False) -> Copies | None:
     True
     """
     seen = x[:: max(1, len(x) // SAMPLE)] if at_a_glance else x
-    # Distinct points have distinct projections, as good as always; and if not, the next look tells.
-    projections = seen @ np.cos(np.arange(1.0, x.shape[1] + 1))
+    # Distinct points have distinct projections, as good as always; and if not, the next look tells. A matrix product
+    # would wake the threads of BLAS, which then spin against those of the sums.
+    projections = np.einsum("ik,k->i", seen, np.cos(np.arange(1.0, x.shape[1] + 1)))
     if 2 * len(np.unique(projections)) > len(seen) or not np.isfinite(x).all():
         return None
     label = single_linkage(x, 0.0)
