@@ -169,6 +169,15 @@ def test_there_is_no_compiled_loop_for_others(law: af.Law, motion: af.Motion) ->
     assert many.paths(np.ones((1, 2, 2)), law, motion, None, times) is None
 
 
+def test_subclasses_move_as_they_say() -> None:
+    class Resting(af.Flow):
+        def velocity(self, hearing: Any, x: Any, t: float) -> Any:
+            return 0 * x
+
+    x = spheres(3, 4, 2)
+    np.testing.assert_array_equal(af.ensemble(x, af.Softmax(), Resting(), until=1.0).final, x)
+
+
 def test_who_gets_stuck_is_told_so() -> None:
     with pytest.raises(af.InputError, match="use RescaledFlow"):
         af.ensemble(np.ones((2, 2, 2)), af.Softmax(), af.Flow(), until=800.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, figure_of, found_by, look, sheet
+from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, found_by, log_numbers, look, sheet
 from attnflow.inputs import Array
 from attnflow.measure.exits import ExitRate
 from attnflow.measure.merges import Merge, Staircase
@@ -213,12 +213,5 @@ def _floats(steps: Any) -> Array:
 
 
 def _log_axis(ax: Any, which: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     getattr(ax, f"set_{which}scale")("log")
-    axis = getattr(ax, f"{which}axis")
-    low, high = axis.get_view_interval()
-    # On less than two decades an axis has room for more numbers, and needs them.
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0), numticks=9))
-    axis.set_major_formatter(figure_of)
-    axis.set_minor_formatter(NullFormatter())
+    log_numbers(getattr(ax, f"{which}axis"))

@@ -126,3 +126,13 @@ def found_by(call: str, what: Any, kind: type) -> None:
     """Refuse to draw what is not of the kind that this call returns."""
     if not isinstance(what, kind):
         raise InputError(f"what is to be drawn is of type {type(what).__name__}, expected what {call} returned")
+
+
+def log_numbers(axis: Any) -> None:
+    """Number a logarithmic axis: on less than two decades it has room for more numbers, and needs them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(figure_of)
+    axis.set_minor_formatter(NullFormatter())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PENCIL, colours, figure_of, found_by, look, ramp, sheet
+from attnflow.figures.look import INK, PENCIL, colours, figure_of, found_by, log_numbers, look, ramp, sheet
 from attnflow.inputs import Array
 from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 
@@ -69,20 +69,10 @@ def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
     ax.set(xscale="log", yscale="log", xlabel="tokens $n$")
     ax.set_xticks(n, [figure_of(count) for count in n.tolist()] if len(n) < 9 else None)
     ax.minorticks_off()
-    _few_numbers(ax.yaxis)
+    log_numbers(ax.yaxis)
     ax.set_ylabel(f"$W_2$ to {figure_of(found.reference.shape[1])} tokens")
     handles = ax.get_legend_handles_labels()[0]
     ax.figure.legend(handles=[*handles[1:], handles[0]], loc="outside lower center", ncols=2)
-
-
-def _few_numbers(axis: Any) -> None:
-    """Number a logarithmic axis."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0), numticks=9))
-    axis.set_major_formatter(figure_of)
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _predicted(found: MeanField, rate: SizeRate, k: int, n: Array) -> Array:
@@ -99,7 +89,7 @@ def _on_a_line(ax: Any, found: MeanField, shown: list[int]) -> None:
         density = np.histogram(found.reference[k], edges, density=True)[0]
         ax.stairs(density, edges, color=colour, lw=1.2)
     ax.set(xlabel="$x$", ylabel="density of the many tokens", yscale="log")
-    _few_numbers(ax.yaxis)
+    log_numbers(ax.yaxis)
 
 
 def _in_the_plane(panels: list[Any], found: MeanField, shown: list[int]) -> None:

@@ -19,6 +19,14 @@ class Copies(NamedTuple):
     first: Labels
     label: Labels
 
+    def added(self, masses: Array | None) -> Array:
+        """Return the mass at each distinct point.
+
+        >>> Copies(np.array([0, 1]), np.array([0, 1, 0])).added(None)
+        array([2., 1.])
+        """
+        return np.bincount(self.label, weights=masses).astype(np.float64)
+
 
 def copies(x: Array, *, at_a_glance: bool = False) -> Copies | None:
     """Say which points coincide, bit for bit; None if more than half of them are distinct.

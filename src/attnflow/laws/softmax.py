@@ -115,8 +115,8 @@ class Softmax(Law):
         places, values, masses, outer_gain, engine = sources
         if values is places and (bodies := _bodies(places, len(x), engine)) is not None:
             few, label = places[bodies.first], bodies.label
-            mass = np.bincount(label, weights=masses).astype(np.float64)
-            heard = self.listen(few if x is places else x, t, Sources(few, few, mass, outer_gain, engine))
+            added = Sources(few, few, bodies.added(masses), outer_gain, engine)
+            heard = self.listen(few if x is places else x, t, added)
             assert heard.log_total is not None
             return Heard(heard.mean[label], heard.log_total[label]) if x is places else heard
         matrix, gain = self.form(t, x)

@@ -24,7 +24,8 @@ def paths(
     the integrator got stuck: whoever calls then moves the systems by other means, which say what is wrong.
     """
     b, n, d = start.shape
-    found = _step_matrix(motion, d) if isinstance(law, Softmax) and not varies(law) and not varies(motion) else None
+    # A subclass may hear or move otherwise.
+    found = _step_matrix(motion, d) if type(law) is Softmax and not varies(law) and not varies(motion) else None
     if found is None:
         return None
     from scipy.integrate import DOP853
@@ -62,8 +63,9 @@ def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
         matrix = motion.step_matrix(0, d)
         # Where all go to their barycentres at once, these are kept to the last bit.
         return None if (matrix == np.eye(d)).all() else (matrix, True, False)
-    if not isinstance(motion, Residual | SphereLayers | Flow | SphereFlow):
+    if type(motion) not in (Residual, SphereLayers, Flow, SphereFlow):
         return None
+    assert isinstance(motion, Residual | SphereLayers | Flow | SphereFlow)
     if isinstance(motion, Residual | Flow) and motion.feed_forward is not None:
         return None
     V = matrix_at(motion.V, 0, d, "V")

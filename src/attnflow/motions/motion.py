@@ -155,8 +155,8 @@ class _Layerwise:
         bodies = copies(self.x) if asked else None
         if bodies is None:
             return self.motion.steps(self.hearing, self.x, times)
-        masses = np.bincount(bodies.label, weights=hearing.masses).astype(np.float64)
-        return self.motion.steps(replace(hearing, masses=masses), self.x[bodies.first], times)[:, bodies.label]
+        added = replace(hearing, masses=bodies.added(hearing.masses))
+        return self.motion.steps(added, self.x[bodies.first], times)[:, bodies.label]
 
     def state(self) -> dict[str, Any]:
         return {}
