@@ -130,6 +130,22 @@ def test_an_interrupted_run_ends_bit_for_bit_the_same(
     same(whole, af.load(path))
 
 
+@pytest.mark.parametrize("after", [2, 20, 21])
+def test_a_large_run_goes_on_in_the_order_in_which_it_would_have_summed(
+    tmp_path: Path, after: int, dies: Callable[[int], Watcher]
+) -> None:
+    """Five thousand tokens are summed in an order that is kept during a step, and by two orders of the integrator."""
+    x, motion, until = 3 * af.tokens.gaussian(n=5000, d=2, seed=0), af.RescaledFlow(rtol=1e-8), 4.0
+    whole = af.simulate(x, SOFT, motion, until, record=[until])
+    assert whole.report["engine"] == "pruned"
+    path, often = tmp_path / "run.zarr", af.watch.Checkpoint(seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        af.simulate(x, SOFT, motion, until, record=[until], store=path, watch=[often, dies(after)])
+    resumed = af.simulate(x, SOFT, motion, until, record=[until], store=path)
+    same(whole, resumed)
+    assert whole.report == resumed.report
+
+
 SCRIPT = """
 import sys, attnflow as af
 x = af.tokens.gaussian(n=40, d=2, seed=1)

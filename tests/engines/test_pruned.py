@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnflow.engines import dense, fused, pruned, pruned_kernels
+from attnflow.engines import Memory, dense, fast, fused, pruned, pruned_kernels
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -156,6 +156,40 @@ def test_a_crowd_at_the_threshold_costs_less_than_the_tolerance(looked_at: list[
         heard.append(looked_at.pop() > 1000 * len(q))
     assert heard[0]
     assert not heard[-1]
+
+
+def test_on_a_circle_few_more_pairs_are_summed_than_are_heard(looked_at: list[int]) -> None:
+    """As flows end: a thin ring of tokens, of whom each hears some on the rim in front of it."""
+    rng, n, gain = np.random.default_rng(0), 20_000, 1e5
+    angle, radius = rng.uniform(0, 2 * np.pi, n), 2.7 + 0.02 * rng.uniform(0, 1, n)
+    x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert_close(x, x, x, None, gain, slice(None, None, 40))
+    scores = x[::40] @ x.T
+    heard = (gain * (scores.max(axis=1, keepdims=True) - scores) < math.log(2 * n / pruned.TOLERANCE)).sum(axis=1)
+    assert looked_at[0] < 3 * n * heard.mean()
+
+
+@pytest.mark.parametrize("engine", [pruned, fast])
+@pytest.mark.parametrize("own_queries", [False, True])
+def test_a_memory_changes_nothing_but_the_order(engine: Any, own_queries: bool) -> None:
+    rng, n, gain = np.random.default_rng(0), 6000, 2e3
+    x = rng.standard_normal((n, 2))
+    q = rng.standard_normal((n - 7, 2)) if own_queries else x
+    memory = Memory()
+    first = engine.softmax(q, x, x, None, gain, memory)
+    assert memory.keys is not None
+    assert memory.queries is not None
+    for here, there in zip(first, engine.softmax(q, x, x, None, gain), strict=True):
+        np.testing.assert_array_equal(here, there)
+    order = memory.keys
+    # Tokens that moved a little, others entirely, and others of another number: still within the tolerance.
+    for k in (x + 1e-3 * rng.standard_normal(x.shape), rng.permutation(x), rng.standard_normal((n - 1000, 2))):
+        q = q + 1e-3 if own_queries else k
+        mean, _ = engine.softmax(q, k, k, None, gain, memory)
+        np.testing.assert_allclose(mean, dense.softmax(q, k, k, None, gain)[0], atol=1e-9)
+        assert (memory.keys is order) == (len(k) == n)
+    memory.forget()
+    assert memory.keys is None
 
 
 def test_the_tolerance_is_used(monkeypatch: pytest.MonkeyPatch, looked_at: list[int]) -> None:

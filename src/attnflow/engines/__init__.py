@@ -10,14 +10,20 @@ An engine is a module with some of three functions; it knows no B, beta, V or mo
   ``candidates(queries, keys) -> indices``, None for all;
 - ``ball(queries, keys, values, weights, radius) -> mean``: averages over the sources within a distance.
 
+Those in `REMEMBERS` take a last argument, ``memory``: see `Memory`.
+
 A new engine is one module here and one name in `CHOICES`; the suite in ``tests/engines`` then runs on it.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnflow.inputs import InputError, one_of
 
@@ -30,6 +36,7 @@ LARGEST_GAIN = 1e300
 ENGINES = ("dense", "fused")
 SOFTMAX = ("blocked", "fast", "separable", "pruned")
 CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
+REMEMBERS = ("fast", "pruned")
 # From this dimension on tiles of matrix products outrun the fused softmax, if there are many pairs; dense arrays outrun
 # it beyond the second, if there are few.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
@@ -37,6 +44,22 @@ BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
 VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
 # From so many pairs on, in up to three dimensions, it pays to think before summing.
 FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
+
+
+@dataclass
+class Memory:
+    """What engines keep from one sum to the next, over tokens that have hardly moved: in which order to take them.
+
+    It saves them from finding out again. Sums stay within the tolerance whatever it holds, but their last digits depend
+    on it: who wants results that depend on the tokens alone forgets it at places that depend on them alone.
+    """
+
+    keys: NDArray[np.int64] | None = None
+    queries: NDArray[np.int64] | None = None
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.keys = self.queries = None
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
@@ -72,9 +95,10 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
 
 def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:
     """Return the module of the chosen engine; Numba is loaded only when it is needed."""
-    return _module(choose(name, kind, queries, sources, d))
+    return module(choose(name, kind, queries, sources, d))
 
 
 @cache
-def _module(name: str) -> ModuleType:
+def module(name: str) -> ModuleType:
+    """Return the module of an engine by its name."""
     return importlib.import_module(f"{__name__}.{name}")

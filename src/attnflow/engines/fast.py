@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.engines import fused, pruned, separable
+from attnflow.engines import Memory, fused, pruned, separable
 from attnflow.inputs import Array
 
 # Separable sums at this many pairs of the fused engine per token are taken without looking further.
@@ -37,14 +37,22 @@ def name(queries: Array, keys: Array, gain: float) -> str:
     return plan(queries, keys, gain).name
 
 
-def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
-    """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, to 1e-10."""
+def softmax(
+    queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, memory: Memory | None = None
+) -> tuple[Array, Array]:
+    """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, to 1e-10.
+
+    With a memory of pruned sums it goes on with these.
+    """
+    if memory is not None and memory.keys is not None:
+        return pruned.softmax(queries, keys, values, log_masses, gain, memory)
     choice = plan(queries, keys, gain)
     if choice.name == "separable":
         return separable.carry_out(choice.plan, queries, keys, values, log_masses, gain)
-    if choice.name != BOTH:
-        engine = pruned if choice.name == "pruned" else fused
-        return engine.softmax(queries, keys, values, log_masses, gain)
+    if choice.name == "pruned":
+        return pruned.softmax(queries, keys, values, log_masses, gain, memory)
+    if choice.name == "fused":
+        return fused.softmax(queries, keys, values, log_masses, gain)
     inner = _within(queries, choice.radius)
     outer = ~inner
     mean, log_total = np.empty((len(queries), values.shape[1])), np.empty(len(queries))

@@ -6,10 +6,10 @@ For a source v and queries q in a box (centre c, half-widths h), all sources y i
 
 so their weights are at most w_y e^{g (...)} / w_v times that of v. Sources and queries are ordered into nested blocks
 of 16, 128 and 1024 neighbours. For each block of queries, v is the source with the top score at its centre, found by
-branch and bound; a block of sources is left out if its bound is below e^{-D}, e^D = 2 n / tolerance, and blocks of 16
-also if all that is left out together stays below the tolerance, measured by a lower bound of the total weight. What is
-left is summed directly. So the mean errs by at most the tolerance times the diameter of the values, the logarithm of
-the total by the tolerance, and both by rounding, on every input and in any dimension.
+branch and bound; a block of sources, or a single one, is left out if its bound is below e^{-D}, e^D = 2 n / tolerance,
+and blocks of 16 also if all of these together stay below the tolerance, measured by a lower bound of the total weight.
+What is left is summed directly. So the mean errs by at most the tolerance times the diameter of the values, the
+logarithm of the total by the tolerance, and both by rounding, on every input and in any dimension.
 
 The dual tree with a bound on the neglected weight is that of A. Gray and A. Moore, "N-body problems in statistical
 learning" (NIPS 2000), without expansions and with inner products in place of distances.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.engines import fused, separable
+from attnflow.engines import Memory, fused, separable
 from attnflow.engines import pruned_kernels as kernels
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.lanes import WIDTH
@@ -48,16 +48,20 @@ COARSE = 4.0
 RADII = 16
 
 
-def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+def softmax(
+    queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, memory: Memory | None = None
+) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, up to `TOLERANCE`."""
+    memory = memory or Memory()
     if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
         # Whoever has no mass must not have the top score either: all weights would vanish beside it.
         return softmax(queries, keys[present], values[present], log_masses[present], gain)
     if not _applies(queries, keys, gain):
         return fused.softmax(queries, keys, values, log_masses, gain)
     m, n = len(queries), len(keys)
-    k, order = _tiled(keys)
-    q, place = (k, order) if queries is keys else _tiled(queries)
+    k, order = _tiled(keys, memory.keys)
+    q, place = (k, order) if queries is keys else _tiled(queries, memory.queries)
+    memory.keys, memory.queries = order, place
     v = k if values is keys else _columns(values[order])
     masses, largest = np.zeros(k.shape[1]), 0.0
     if log_masses is not None:
@@ -126,7 +130,7 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = _range(keys)
-        longest = np.abs(_range(queries)).max(axis=0)
+        longest = np.abs((low, high) if queries is keys else _range(queries)).max(axis=0)
         product = float(longest @ np.maximum(high, -low))
         reach = gain * float(longest @ (high - low))
     return reach >= math.log(len(keys) / TOLERANCE) and product <= LARGEST_PRODUCT
@@ -147,8 +151,10 @@ def _columns(rows: Array) -> Array:
     return columns
 
 
-def _tiled(points: Array) -> tuple[Array, NDArray[np.int64]]:
+def _tiled(points: Array, known: NDArray[np.int64] | None = None) -> tuple[Array, NDArray[np.int64]]:
     """Return the columns of the points, ordered into nested blocks, and the rows where they come from."""
+    if known is not None and len(known) == len(points):
+        return _columns(points[known]), known
     ordered, order = np.array(points, order="C"), np.arange(len(points))
     kernels.tile(ordered, order)
     return _columns(ordered), order

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel, score
-from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
+from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, spread, store
 from attnflow.engines.vertices_kernels import _part
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
@@ -25,11 +25,8 @@ LEAF = 16
 BLOCK = LEAF * WIDTH
 # Blocks are dealt out to so many hands, whatever the number of threads.
 HANDS = 256
-# Binary exponents for which weights need neither a floor nor a shift by the very maximum.
-HIGHEST, LOWEST = 500.0, -1000.0
-# Beyond this rounding of an exponent, two equal scores must get equal exponents: the shift leaves before the gain
-# multiplies.
-FINE = 2.0**-31
+# Up to this binary exponent weights need no shift by the very maximum.
+HIGHEST = 500.0
 
 
 # Blocks
@@ -227,7 +224,7 @@ def _select(box, leaves, parents, sources, leader, gain, depth, slack, kept, upp
     In units of the weight of v, the sources left out weigh at most 2^{-depth} times the number of all of them, times
     the total of those that stay, whatever the query: leaves fall, the faintest first, while their upper bounds add up
     to less, and lower bounds of all leaves say how large the total is at least. Return the number of leaves kept, and
-    whether their exponents are calm: between `LOWEST` and `HIGHEST`, and so exact that no tie is at stake.
+    whether their exponents are calm: since v has the top score at the centre c, <q, y - v> is at most <q - c, y - v>.
     """
     keys, log2_masses, n = sources
     own = log2_masses[leader]
@@ -253,41 +250,74 @@ def _select(box, leaves, parents, sources, leader, gain, depth, slack, kept, upp
         if lost > room:
             break
         cut -= 1
-    count, highest, lowest = 0, -np.inf, np.inf
+    count, highest, d = 0, slack, box.shape[1]
     for p in range(len(parents)):
         for child in range(WIDTH):
             r = p * WIDTH + child
             if uppers[r] > -cut:
                 kept[count] = parents[p] * WIDTH + child
+                lowers[count] = lowers[r]
+                away = slack
+                for k in range(d):
+                    leaf = kept[count]
+                    away += box[1, k] * (abs(leaves[k, leaf] - keys[k, leader]) + leaves[d + k, leaf])
+                highest = max(highest, away)
                 count += 1
-                highest, lowest = max(highest, uppers[r]), min(lowest, lowers[r])
-    return count, highest + own <= HIGHEST and lowest + own >= LOWEST and gain * slack <= FINE
+    return count, own >= -HIGHEST and gain * highest <= HIGHEST
+
+
+@compiled
+def _sift(box, leaves, kept, lowers, sources, leader, gain, depth, slack, heard, room):
+    """List the sources in some leaves whose weight can be 2^{-depth} of that of v for a query in the box."""
+    keys, log2_masses, n = sources
+    d, stride, own, count = box.shape[1], keys.shape[1], log2_masses[leader], 0
+    for r in range(len(kept)):
+        first = kept[r] * LEAF
+        if lowers[r] >= -depth:
+            for j in range(first, min(n, first + LEAF)):
+                heard[count] = j
+                count += 1
+            continue
+        for j in range(first, first + LEAF, WIDTH):
+            reach = splat(slack)
+            for k in range(d):
+                step = load(keys, k * stride + j) - spread(keys, k * stride + leader)
+                reach = muladd(splat(box[0, k]), step, reach)
+                reach = muladd(splat(box[1, k]), maximum(step, splat(0.0) - step), reach)
+            store(room, 0, muladd(splat(gain), reach, load(log2_masses, j) - splat(own)))
+            for child in range(min(WIDTH, n - j)):
+                if room[child] >= -depth:
+                    heard[count] = j + child
+                    count += 1
+    return count
 
 
 # Sums
 
 
 @compiled
-def _sum_plane(queries, i, sources, values, leaves, gain, leader, mean, total, top):
-    """Sixteen queries in the plane with calm exponents, shifted by the score of one source."""
-    keys, log2_masses, n = sources
+def _sum_plane(queries, i, sources, values, heard, gain, calm, leader, mean, total, top):
+    """Sixteen queries in the plane; as `_sum_space`, with everything in registers."""
+    keys, log2_masses, _ = sources
     m, stride = queries.shape[1], keys.shape[1]
     k0, k1 = spread(keys, leader), spread(keys, stride + leader)
     p0, p1, r0, r1 = load(queries, i), load(queries, m + i), load(queries, i + WIDTH), load(queries, m + i + WIDTH)
     p, r = muladd(p1, k1, p0 * k0), muladd(r1, k1, r0 * k0)
+    if not calm:
+        for j in heard:
+            k0, k1 = spread(keys, j), spread(keys, stride + j)
+            p, r = maximum(p, muladd(p1, k1, p0 * k0)), maximum(r, muladd(r1, k1, r0 * k0))
     store(top, i, p)
     store(top, i + WIDTH, r)
     zero = splat(0.0)
-    p0, p1, r0, r1, p, r = gain * p0, gain * p1, gain * r0, gain * r1, zero - gain * p, zero - gain * r
     p_total, p_sum0, p_sum1, r_total, r_sum0, r_sum1 = zero, zero, zero, zero, zero, zero
-    for leaf in leaves:
-        for j in range(leaf * LEAF, min(n, (leaf + 1) * LEAF)):
-            k0, k1, mass = spread(keys, j), spread(keys, stride + j), spread(log2_masses, j)
-            v0, v1 = spread(values, j), spread(values, stride + j)
-            w = exp2_within(muladd(p1, k1, muladd(p0, k0, p + mass)))
-            p_total, p_sum0, p_sum1 = p_total + w, muladd(w, v0, p_sum0), muladd(w, v1, p_sum1)
-            w = exp2_within(muladd(r1, k1, muladd(r0, k0, r + mass)))
-            r_total, r_sum0, r_sum1 = r_total + w, muladd(w, v0, r_sum0), muladd(w, v1, r_sum1)
+    for j in heard:
+        k0, k1, mass = spread(keys, j), spread(keys, stride + j), spread(log2_masses, j)
+        v0, v1 = spread(values, j), spread(values, stride + j)
+        w = exp2(muladd(gain, muladd(p1, k1, p0 * k0) - p, mass))
+        p_total, p_sum0, p_sum1 = p_total + w, muladd(w, v0, p_sum0), muladd(w, v1, p_sum1)
+        w = exp2(muladd(gain, muladd(r1, k1, r0 * k0) - r, mass))
+        r_total, r_sum0, r_sum1 = r_total + w, muladd(w, v0, r_sum0), muladd(w, v1, r_sum1)
     store(total, i, p_total)
     store(total, i + WIDTH, r_total)
     store(mean, i, p_sum0 / p_total)
@@ -297,29 +327,28 @@ def _sum_plane(queries, i, sources, values, leaves, gain, leader, mean, total, t
 
 
 @compiled
-def _sum_space(queries, i, sources, values, leaves, gain, calm, leader, mean, total, top, weights):
+def _sum_space(queries, i, sources, values, heard, gain, calm, leader, mean, total, top, weights):
     """Eight queries in any dimension; unless exponents are calm, shifted by their own top scores."""
-    keys, log2_masses, n = sources
+    keys, log2_masses, _ = sources
     m, stride = queries.shape[1], keys.shape[1]
     highest = score(queries, i, keys, leader)
     if not calm:
-        for leaf in leaves:
-            for j in range(leaf * LEAF, min(n, (leaf + 1) * LEAF)):
-                highest = maximum(highest, score(queries, i, keys, j))
+        for j in heard:
+            highest = maximum(highest, score(queries, i, keys, j))
     store(top, i, highest)
     whole = splat(0.0)
     for k in range(values.shape[0]):
         store(mean, k * m + i, whole)
-    for leaf in leaves:
-        first, last = leaf * LEAF, min(n, (leaf + 1) * LEAF)
-        for j in range(first, last):
-            w = exp2(muladd(gain, score(queries, i, keys, j) - highest, spread(log2_masses, j)))
+    for first in range(0, len(heard), LEAF):
+        some = heard[first : first + LEAF]
+        for r in range(len(some)):
+            w = exp2(muladd(gain, score(queries, i, keys, some[r]) - highest, spread(log2_masses, some[r])))
             whole = whole + w
-            store(weights, WIDTH * (j - first), w)
+            store(weights, WIDTH * r, w)
         for k in range(values.shape[0]):
             part = load(mean, k * m + i)
-            for j in range(first, last):
-                part = muladd(load(weights, WIDTH * (j - first)), spread(values, k * stride + j), part)
+            for r in range(len(some)):
+                part = muladd(load(weights, WIDTH * r), spread(values, k * stride + some[r]), part)
             store(mean, k * m + i, part)
     for k in range(values.shape[0]):
         store(mean, k * m + i, load(mean, k * m + i) / whole)
@@ -346,6 +375,7 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
         all_groups, near_groups = np.arange(groups.shape[1] // WIDTH), np.empty(groups.shape[1], dtype=np.int64)
         near_blocks, near = np.empty(blocks.shape[1], dtype=np.int64), np.empty(leaves.shape[1], dtype=np.int64)
         uppers, lowers = np.empty(leaves.shape[1]), np.empty(leaves.shape[1])
+        heard = np.empty(leaves.shape[1] * LEAF, dtype=np.int64)
         tallies = np.empty((2, int(depth) + 2))
         for start in range(hand * BLOCK, m, HANDS * BLOCK):
             _box(queries, start, min(m, start + BLOCK), box)
@@ -366,13 +396,14 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
                 kept, calm = _select(
                     box, leaves, parents, sources, leader, gain2, depth, slack, near, uppers, lowers, tallies
                 )
-                pairs += kept * LEAF * LEAF
-                g = splat(gain2)
-                if plane and calm:
-                    _sum_plane(queries, i, sources, values, near[:kept], g, leader, mean, total, top)
+                kept = _sift(box, leaves, near[:kept], lowers, sources, leader, gain2, depth, slack, heard, rooms[0])
+                pairs += kept * LEAF
+                g, some = splat(gain2), heard[:kept]
+                if plane:
+                    _sum_plane(queries, i, sources, values, some, g, calm, leader, mean, total, top)
                 else:
                     for h in range(i, i + LEAF, WIDTH):
-                        _sum_space(queries, h, sources, values, near[:kept], g, calm, leader, mean, total, top, weights)
+                        _sum_space(queries, h, sources, values, some, g, calm, leader, mean, total, top, weights)
     return pairs
 
 

@@ -74,7 +74,7 @@ class Heads(Law):
         """Return sum_h V_h sum_j P^h_ij v_j."""
         parts = []
         for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True)):
-            mean = law.listen(x, t, sources).mean
+            mean = law.listen(x, t, sources._replace(memory=None)).mean
             matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}", like=x)
             parts.append(mean if matrix is None else mean @ matrix.T)
         return Heard(sum(parts[1:], parts[0]), None)

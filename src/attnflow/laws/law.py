@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnflow.arrays import foreign, holds, namespace, precision
 from attnflow.blocks import row_blocks
+from attnflow.engines import Memory
 from attnflow.inputs import Array, InputError, any_cloud, mass_vector
 
 # An array of torch, JAX or CuPy.
@@ -36,7 +37,7 @@ class Heard(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """What queries listen to: places (n, d) with values (n, k) and masses (n,), and by which engine.
+    """What queries listen to: places (n, d) with values (n, k) and masses (n,), by which engine, with which memory.
 
     A gain g means that every token is multiplied by sqrt(g), so that scores are multiplied by g; a law with scores
     applies it after subtracting the row maximum.
@@ -47,6 +48,7 @@ class Sources(NamedTuple):
     masses: Array | None
     gain: float
     engine: str
+    memory: Memory | None = None
 
 
 class Law:
@@ -99,10 +101,11 @@ class Law:
         masses: Array | None = None,
         gain: float = 1.0,
         engine: str = "auto",
+        memory: Memory | None = None,
     ) -> Heard:
         """Average the values of the sources (default: their places) with these weights; trusts its arguments."""
         places = x if sources is None else sources
-        return self.listen(x, t, Sources(places, places if values is None else values, masses, gain, engine))
+        return self.listen(x, t, Sources(places, places if values is None else values, masses, gain, engine, memory))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Do the work of `hear`: here in blocks of rows of `log_weights`."""
@@ -189,12 +192,16 @@ def varies(part: object) -> bool:
 
 @dataclass(frozen=True)
 class Hearing:
-    """A law with the masses of the tokens, the engine and the seed of a run: what a motion listens through."""
+    """A law with the masses of the tokens, the engine and the seed of a run: what a motion listens through.
+
+    A `memory` lets engines keep something from one call to the next.
+    """
 
     law: Law
     masses: Array | None = None
     engine: str = "auto"
     seed: int | None = None
+    memory: Memory | None = None
 
     def __call__(
         self,
@@ -206,7 +213,8 @@ class Hearing:
         gain: float = 1.0,
     ) -> Heard:
         """What tokens at x hear at time t."""
-        return self.law.hear(x, t, sources=sources, values=values, masses=self.masses, gain=gain, engine=self.engine)
+        own: dict[str, Any] = {"masses": self.masses, "engine": self.engine, "memory": self.memory}
+        return self.law.hear(x, t, sources=sources, values=values, gain=gain, **own)
 
     def pull(self, x: Array, t: float) -> Heard:
         """What tokens at x hear at time t, as seen from where they are: sum_j P_ij (x_j - x_i)."""

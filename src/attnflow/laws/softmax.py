@@ -112,7 +112,7 @@ class Softmax(Law):
         """Average the values of the sources with the softmax weights."""
         if foreign(x):
             return super().listen(x, t, sources)
-        places, values, masses, outer_gain, engine = sources
+        places, values, masses, outer_gain, engine, memory = sources
         if values is places and (bodies := _bodies(places, len(x), engine)) is not None:
             few, label = places[bodies.first], bodies.label
             added = Sources(few, few, bodies.added(masses), outer_gain, engine)
@@ -121,8 +121,10 @@ class Softmax(Law):
             return Heard(heard.mean[label], heard.log_total[label]) if x is places else heard
         matrix, gain = self.form(t, x)
         queries = x if matrix is None else x @ matrix.T
-        chosen = engines.engine(engine, "softmax", len(x), len(places), x.shape[1])
-        return Heard(*chosen.softmax(queries, places, values, _log(masses), gain * outer_gain))
+        name = engines.choose(engine, "softmax", len(x), len(places), x.shape[1])
+        remembered = (memory,) if name in engines.REMEMBERS else ()
+        sums = engines.module(name).softmax
+        return Heard(*sums(queries, places, values, _log(masses), gain * outer_gain, *remembered))
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
         """Return sum_j P_ij (x_j - x_i), to full relative accuracy where it is tiny, be it e^{-100}: up to 2048 tokens.

@@ -1,4 +1,4 @@
-"""One flow under way: SciPy's eighth-order Dormand-Prince method, stepped so that watchers see every step."""
+"""One flow under way: SciPy's Runge-Kutta methods, stepped so that watchers see every step."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.integrate import DOP853
 
+from attnflow.engines import Memory
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing, varies
 from attnflow.motions.meeting import MEETING, Clumps
 from attnflow.motions.motion import ABSOLUTE, Stretch
+from attnflow.motions.pace import Pace
 
 if TYPE_CHECKING:
     from attnflow.motions.flows import ContinuousMotion
@@ -72,7 +74,9 @@ class Integration:
         self.norm_defect = float(self.known.get("norm_defect", 0.0))
         # Sums that err by 1e-10 would be noise to a tighter tolerance.
         precise = hearing.engine == "auto" and motion.rtol < NOISY
-        self.hearing = replace(hearing, engine="precise") if precise else hearing
+        # Kept for one step, so that a run that is taken up again sums in the same order.
+        self.memory = Memory()
+        self.hearing = replace(hearing, engine="precise" if precise else hearing.engine, memory=self.memory)
         # Tokens that approach now may part later if the law or the motion changes with time.
         self.meets = motion.meets and not varies(hearing.law) and not varies(motion)
         self._embody(
@@ -81,6 +85,7 @@ class Integration:
             else Clumps.coinciding(x, hearing.masses)
         )
         self.solver: Any = None
+        self.pace = Pace(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
 
     def _embody(self, clumps: Clumps) -> None:
@@ -105,8 +110,9 @@ class Integration:
             return self.unit * self.motion.velocity(self.hearing, x, t).ravel()
 
     def _start(self, y: Array, first: float | None, until: float) -> None:
+        self.memory.forget()
         self.origin, self.unit = self.t if self.meets else 0.0, 1.0
-        self.solver = DOP853(
+        self.solver = self.pace.start(
             self._velocity,
             self.t - self.origin,
             y.ravel(),
@@ -136,6 +142,7 @@ class Integration:
             if finite:
                 self._set_clock()
                 solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
+                self.memory.forget()
                 solver.step()
         if not finite or solver.status == "failed":
             why = "its steps became too small" if finite else "speeds left the range of float64"
@@ -159,6 +166,8 @@ class Integration:
             return clumps.tokens(self.motion.retract(inside[0]((t - origin) / unit).reshape(clumps.count, -1)))
 
         stretch = Stretch(before, np.array([self.t]), x[None].copy(), between)
+        if not self.meets:
+            self.solver = self.pace.turn(solver)
         return stretch
 
     def _retracted(self) -> Array:
@@ -194,6 +203,7 @@ class Integration:
             "evaluations": self.evaluations,
             "norm_defect": self.norm_defect,
             "labels": self.clumps.labels,
+            "pace": self.pace.state(),
         }
         return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
 

@@ -1,0 +1,98 @@
+"""Which method takes the next step: order 8 where everything is smooth, order 5 where nothing is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import DOP853, RK45
+
+from attnflow.motions.pace import SOON, Pace
+
+Array = NDArray[np.float64]
+# Where some coordinate of many turns, and how sharply.
+TURNS, SHARP, SPEED = np.sort(np.random.default_rng(0).uniform(0, 1, 2000)), 1e6, 1e-4
+
+
+def kinks(t: float, y: Array) -> Array:
+    return SPEED * np.tanh(SHARP * (t - TURNS))
+
+
+def integral_of_kinks(t: float) -> Array:
+    log_cosh = [np.logaddexp(SHARP * (s - TURNS), -SHARP * (s - TURNS)) for s in (t, 0.0)]
+    return SPEED * (log_cosh[0] - log_cosh[1]) / SHARP
+
+
+def travel(velocity: Any, y: Array, until: float, pace: Pace, rtol: float = 1e-9) -> tuple[Array, list[Any], list[int]]:
+    """Integrate from 0; return the end, the method of every step, and how often the velocity was asked for."""
+    calls = [0]
+
+    def counted(t: float, y: Array) -> Array:
+        calls[0] += 1
+        return np.asarray(velocity(t, y))
+
+    solver, methods = pace.start(counted, 0.0, y, until, rtol=rtol, atol=rtol * 1e-3, first_step=until / 100), []
+    while solver.status == "running":
+        solver.step()
+        methods.append(type(solver))
+        reached = solver.y
+        solver = pace.turn(solver)
+    return reached, methods, calls
+
+
+def test_a_smooth_flow_keeps_the_high_order() -> None:
+    y, methods, _ = travel(lambda t, y: np.array([y[1], -y[0]]), np.array([0.0, 1.0]), 60.0, Pace())
+    np.testing.assert_allclose(y, [np.sin(60.0), np.cos(60.0)], atol=3e-7)
+    tried = [k for k, method in enumerate(methods) if method is RK45]
+    # One step after 16 others, the next after 32 more.
+    assert tried[:2] == [SOON, 3 * SOON + 1]
+    assert len(methods) > 3 * SOON + 1
+    assert len(tried) <= 3
+
+
+def test_where_something_turns_in_every_step_the_low_order_gets_as_far_for_half() -> None:
+    start = np.ones(2000)
+    y, methods, calls = travel(kinks, start, 1.0, Pace())
+    # Every step may err by the tolerance.
+    assert np.sqrt(np.mean((y - start - integral_of_kinks(1.0)) ** 2)) < 1e-9 * len(methods)
+    late = methods[2 * SOON :]
+    assert late.count(RK45) > 0.8 * len(late)
+
+    class Never(Pace):
+        def turn(self, solver: Any) -> Any:
+            return solver
+
+    alone = travel(kinks, start, 1.0, Never())[2]
+    assert calls[0] < 0.6 * alone[0]
+
+
+def test_it_comes_back_to_the_high_order_after_a_rough_stretch() -> None:
+    def velocity(t: float, y: Array) -> Array:
+        return kinks(t, y) if t < 1 else np.cos(50 * (t - 1)) + 0 * y
+
+    y, methods, _ = travel(velocity, np.ones(2000), 20.0, Pace())
+    np.testing.assert_allclose(y - 1, integral_of_kinks(1.0) + np.sin(50 * 19.0) / 50, atol=1e-6)
+    assert RK45 in methods
+    assert methods[-SOON:].count(DOP853) >= SOON - 1
+
+
+@pytest.mark.parametrize("after", [3, SOON, SOON + 1, SOON + 2, 60])
+def test_its_state_is_all_that_the_next_steps_depend_on(after: int) -> None:
+    pace = Pace()
+    options: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12, "first_step": 0.01}
+    solver = pace.start(kinks, 0.0, np.ones(2000), 1.0, **options)
+    for _ in range(after):
+        solver.step()
+        solver = pace.turn(solver)
+    again = Pace(pace.state())
+    other = again.start(kinks, solver.t, solver.y, 1.0, **options)
+    other.f, other.h_abs = solver.f, solver.h_abs
+    for _ in range(40):
+        solver.step()
+        other.step()
+        assert type(solver) is type(other)
+        assert solver.t == other.t
+        assert solver.y.tobytes() == other.y.tobytes()
+        solver, other = pace.turn(solver), again.turn(other)
