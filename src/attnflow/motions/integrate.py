@@ -143,7 +143,7 @@ class Integration:
                 self._set_clock()
                 solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
                 self.memory.forget()
-                solver.step()
+                solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
             why = "its steps became too small" if finite else "speeds left the range of float64"
             sentence = f"the integrator stopped at t = {self.t:.6g} because {why}; {self.motion.hint}"

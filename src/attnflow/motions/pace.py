@@ -14,6 +14,12 @@ from attnflow.inputs import Array
 SOON, LATE = 16, 256
 # A step of order 8 costs 12 evaluations of the velocity, one of order 5 costs 6.
 COSTS = {DOP853: 12, RK45: 6}
+# Order 5 has to get so many times as far, at a tolerance so many times smaller: its estimate of the error is the more
+# easily deceived.
+CLEARLY, TIGHTER = 1.5, 3.0
+# Only a crowd, of so many coordinates, has somebody who turns in every step. Few tokens held between two leaders would
+# rather be lost by order 5, which takes long steps across a tie that order 8 resolves.
+CROWD = 1 << 13
 
 
 class Pace:
@@ -21,7 +27,8 @@ class Pace:
 
     Where everything is smooth, order 8 takes far longer steps. Where some of very many tokens turn from one leader to
     the next during every step, it takes the same steps at twice the cost. After `SOON` steps the other method takes
-    one, and goes on if its next one would get further at the same cost; if not, it is tried again after twice as many.
+    one, and goes on if its next one would get further at the same cost, order 5 clearly further; if not, it is tried
+    again after twice as many.
     """
 
     def __init__(self, state: Array | None = None) -> None:
@@ -35,6 +42,11 @@ class Pace:
     def start(self, *problem: Any, **options: Any) -> Any:
         """Return the solver of a problem: velocity, time, state, the time to reach."""
         self.velocity, self.options = problem[0], options
+        return self._made(*problem, **options)
+
+    def _made(self, *problem: Any, **options: Any) -> Any:
+        if self.method is RK45:
+            options = {**options, "rtol": options["rtol"] / TIGHTER, "atol": options["atol"] / TIGHTER}
         return self.method(*problem, **options)
 
     def _known(self, solver: Any) -> Callable[[float, Array], Array]:
@@ -42,17 +54,25 @@ class Pace:
         known = [solver.f]
         return lambda t, y: known.pop() if known else self.velocity(t, y)
 
+    def step(self, solver: Any) -> Any:
+        """Take a step, and return the solver that took it: where a trial fails, the one that was waiting."""
+        solver.step()
+        if solver.status == "failed" and self.rival:
+            solver = self._give_back(solver)
+            solver.status = "running"
+            solver.step()
+        return solver
+
     def turn(self, solver: Any) -> Any:
         """Return the solver of the next step, after one."""
-        if solver.status != "running":
+        if solver.status != "running" or solver.n < CROWD:
             return solver
         if self.rival:
-            other, rival, self.rival = self._other(), self.rival, 0.0
-            if solver.h_abs / COSTS[self.method] > rival / COSTS[other]:
-                self.wait = self.left = SOON
+            further = (solver.h_abs / COSTS[self.method]) / (self.rival / COSTS[self._other()])
+            if further > (CLEARLY if self.method is RK45 else 1 / CLEARLY):
+                self.wait, self.left, self.rival = SOON, SOON, 0.0
                 return solver
-            self.wait = self.left = min(2 * self.wait, LATE)
-            return self._hand_over(solver, rival)
+            return self._give_back(solver)
         self.left -= 1
         if self.left:
             return solver
@@ -62,12 +82,18 @@ class Pace:
     def _other(self) -> Any:
         return RK45 if self.method is DOP853 else DOP853
 
+    def _give_back(self, solver: Any) -> Any:
+        """Return the solver that was waiting, after a trial that it has won."""
+        self.wait = self.left = min(2 * self.wait, LATE)
+        rival, self.rival = self.rival, 0.0
+        return self._hand_over(solver, rival)
+
     def _hand_over(self, solver: Any, step: float) -> Any:
         """Return the solver of the other method, with this next step."""
         self.method, other = self._other(), self.waiting
         if other is None:
             whole = {"first_step": solver.t_bound - solver.t}
-            other = self.method(self._known(solver), solver.t, solver.y, solver.t_bound, **{**self.options, **whole})
+            other = self._made(self._known(solver), solver.t, solver.y, solver.t_bound, **{**self.options, **whole})
         other.t, other.y, other.f, other.t_bound, other.h_abs = solver.t, solver.y, solver.f, solver.t_bound, step
         self.waiting = solver
         return other
