@@ -3,7 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-all lint bench claims clean
+# What the figures of the gallery are drawn by.
+SOURCES := $(shell find src -name "*.py" -o -name "*.json")
+
+.PHONY: help demo test test-all lint bench claims docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -11,13 +14,14 @@ help:
 	@echo "make test-all  the same with ten times as many examples of each property"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
+	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "attnflow needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[all,dev,docs]'
 	@touch $@
 
 demo: .venv/ready
@@ -39,7 +43,16 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/compare.py out
 
 claims: .venv/ready
-	$(BIN)/python -m attnflow.claims.pages docs/claims
+	$(BIN)/python -m attnflow.claims.pages docs/claims src/attnflow/figures/gallery/verdicts.json
+
+out/gallery/drawn: .venv/ready $(SOURCES)
+	$(BIN)/attnflow figure all -o out/gallery --only svg,png
+	$(BIN)/attnflow figure all -o out/gallery/dark --only svg,png --dark
+	@touch $@
+
+docs: .venv/ready out/gallery/drawn
+	$(BIN)/sphinx-build -W --keep-going -n -q -d out/doctrees docs out/docs
+	@echo "The documentation is in out/docs/index.html."
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis

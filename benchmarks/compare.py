@@ -33,22 +33,24 @@ def written(table: Table) -> str:
 
 def plotted(curves: dict[float, tuple[list[int], list[float]]], path: Path) -> None:
     """Draw the time of one sum against n, with the time of torch's fused attention if it is there."""
-    from attnflow.figures.look import INK, PALETTE, look, sheet
+    from attnflow.figures.look import look, sheet, tone
 
     with look():
         figure: Any = sheet(6.0, 4.0)
         ax = figure.add_subplot()
         for k, (beta, (sizes, seconds)) in enumerate(curves.items()):
-            ax.loglog(sizes, seconds, color=PALETTE[k], marker="os^D"[k], ms=4, label=rf"attnflow, $\beta = {beta:g}$")
+            ax.loglog(
+                sizes, seconds, color=tone().palette[k], marker="os^D"[k], ms=4, label=rf"attnflow, $\beta = {beta:g}$"
+            )
         if sums.FUSED in installed():
             sizes = [1_000, 3_000, 10_000, 30_000]
             cases = [sums.Case(clipped_normal(n, 2), 1.0, "auto", (sums.FUSED,)) for n in sizes]
             found = [sums.measure(case) for case in cases]
             seconds = [outcome.seconds * outcome.ratios[sums.FUSED] for outcome in found]
-            ax.loglog(sizes, seconds, color=INK, marker="x", ms=5, label="torch, fused attention")
+            ax.loglog(sizes, seconds, color=tone().ink, marker="x", ms=5, label="torch, fused attention")
             last, end = sizes[-1], 1_000_000
             far = seconds[-1] * (end / last) ** 2
-            ax.loglog([last, end], [seconds[-1], far], color=INK, ls=":", label=r"$\propto n^2$")
+            ax.loglog([last, end], [seconds[-1], far], color=tone().ink, ls=":", label=r"$\propto n^2$")
         ax.set(xlabel="number of tokens $n$", ylabel="seconds for one attention sum")
         ax.set_title("$d = 2$, normal tokens clipped to radius 3, float64", fontsize=11)
         ax.legend()

@@ -1,4 +1,4 @@
-"""The command line: `attnflow simulate`, `check` and `search`."""
+"""The command line: `attnflow simulate`, `check`, `search` and `figure`."""
 
 from __future__ import annotations
 
@@ -115,6 +115,15 @@ and prove it in rational or ball arithmetic where that can be done.
 
 The exit status is 1 if a claim that is proved or derived is refuted, 2 if the question makes no sense, else 0.
 """
+FIGURE = """\
+Draw figures of the papers, and some that nobody has, each from its seed: vector pictures, PNG, a caption with the
+parameters, and a movie where the figure moves.
+
+  attnflow figure list                                 one line per figure
+  attnflow figure fw/cells                             fw-cells.svg, .png, .pdf and .txt in the current folder
+  attnflow figure fw/cells --seed 4 --dark -o talk     another polygon, on dark paper
+  attnflow figure all -o figures --only svg,png        the whole gallery, on all cores
+"""
 # Parameters of claims that are flags of their own; --set name=value gives any other.
 CLAIM_FLAGS = {
     "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
@@ -155,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         simulate.add_argument(f"--{flag}", metavar="X", help=text)
     _add_check(commands)
     _add_search(commands)
+    _add_figure(commands)
     return parser
 
 
@@ -179,6 +189,18 @@ def _add_search(commands: Any) -> None:
     search.add_argument("--seconds", type=float, default=60.0, metavar="X", help="stop after so many seconds (60)")
     search.add_argument("--evaluations", type=int, default=1000, metavar="X", help="stop after so many checks (1000)")
     search.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the search")
+
+
+def _add_figure(commands: Any) -> None:
+    figure = _command(commands, "figure", "draw the figures of the papers, and some that nobody has", FIGURE)
+    figure.add_argument(
+        "names", nargs="+", metavar="NAME", help="'list', 'all', a group such as fw, or one such as fw/cells"
+    )
+    figure.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder to write to")
+    figure.add_argument("--seed", type=int, metavar="X", help="another seed than the figure's own")
+    figure.add_argument("--only", metavar="X", help="formats, some of svg,png,pdf,mp4,gif (all)")
+    figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
+    figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
@@ -322,7 +344,26 @@ def _search(given: dict[str, Any]) -> int:
     return int(witness is not None and report.Checked(claim, witness.verdict, 0.0).alarming)
 
 
-COMMANDS = {"simulate": _simulate, "check": _check, "search": _search}
+def _figure(given: dict[str, Any]) -> int:
+    from attnflow.figures import gallery, gallery_files
+
+    if given["names"] == ["list"]:
+        width = max(map(len, gallery.entries()))
+        for figure in gallery.entries().values():
+            print(f"{figure.name:<{width}}  {figure.title}")
+        return 0
+    style = gallery_files.Style(given["dark"], given["latex"], given["seed"], gallery_files.formats(given["only"]))
+    names = gallery.chosen(given["names"])
+    folder = gallery_files.folder(given["output"])
+    begin = time.perf_counter()
+    for count, (name, files) in enumerate(gallery_files.write_all(names, folder, style), start=1):
+        print(f"{count}/{len(names)}  {name}: {', '.join(files)}", flush=True)
+    if len(names) > 1:
+        print(f"{len(names)} figures in {folder} in {time.perf_counter() - begin:.0f} s")
+    return 0
+
+
+COMMANDS = {"simulate": _simulate, "check": _check, "search": _search, "figure": _figure}
 
 
 def _value(text: str) -> Any:

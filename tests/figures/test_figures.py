@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.groups import groups, heard
-from attnflow.figures.look import OTHERS, PALETTE, colours
+from attnflow.figures.look import DARK, LIGHT, Tone, colours, look, tone
 from attnflow.figures.marks import LEADER, START
 from attnflow.figures.scene import history, outline, projection
 from attnflow.figures.stage import HULL
@@ -419,9 +419,47 @@ class TestScene:
         assert outline(np.ones((3, 2))).shape == (2, 2)
 
 
-def test_small_groups_are_grey() -> None:
-    assert colours(range(9)) == [*PALETTE, OTHERS, OTHERS]
-    assert len({*PALETTE, OTHERS}) == len(PALETTE) + 1
+@pytest.mark.parametrize("colour", [LIGHT, DARK])
+def test_small_groups_are_grey(colour: Tone) -> None:
+    palette, others = colour.palette, colour.others
+    with look(dark=colour is DARK):
+        assert tone() is colour
+        assert colours(range(9)) == [*palette, others, others]
+    assert tone() is LIGHT
+    assert len({*palette, others}) == len(palette) + 1
+
+
+def test_every_colour_stands_out_from_its_paper() -> None:
+    """The contrast of web pages: 3 to 1 for marks, 4.5 to 1 for text."""
+    from matplotlib.colors import to_rgb
+
+    def luminance(colour: str) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    def contrast(colour: str, paper: str) -> float:
+        low, high = sorted([luminance(colour), luminance(paper)])
+        return (high + 0.05) / (low + 0.05)
+
+    for shade in (LIGHT, DARK):
+        assert min(contrast(text, shade.paper) for text in (shade.ink, shade.quiet)) > 4.5
+        assert min(contrast(mark, shade.paper) for mark in (*shade.palette, shade.others)) > (
+            2.2 if shade is LIGHT else 3
+        )
+        steps = [luminance(colour) for colour in shade.ramp]
+        assert steps == sorted(steps, reverse=shade is LIGHT)
+
+
+def test_dark_pictures_have_no_light_corner(hardmax: Trajectory) -> None:
+    with look(dark=True):
+        ax = hardmax.plot()
+    from matplotlib.colors import to_hex
+
+    assert to_hex(ax.figure.get_facecolor()) == DARK.paper.lower()
+    assert to_hex(ax.get_facecolor()) == DARK.paper.lower()
+    assert to_hex(ax.title.get_color()) == DARK.ink.lower()
+    texts = [text.get_color() for text in ax.figure.legends[0].get_texts()]
+    assert {to_hex(colour) for colour in texts} == {DARK.quiet.lower()}
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

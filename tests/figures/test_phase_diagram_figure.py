@@ -27,3 +27,24 @@ def test_cells_are_the_fractions_and_the_curve_ends_with_the_times() -> None:
     plt.close(figure)
     with pytest.raises(af.InputError, match=r"expected what measure.phase_diagram\(betas, times\) returned"):
         af.figures.phase_diagram(3)  # type: ignore[arg-type]
+
+
+def test_values_that_span_decades_have_logarithmic_axes_and_a_time_of_zero_is_left_out() -> None:
+    import matplotlib.pyplot as plt
+
+    betas, times = np.geomspace(0.05, 8.0, 7), np.concatenate([[0.0], np.geomspace(0.1, 30.0, 9)])
+    found = af.measure.phase_diagram(betas, times, n=6, systems=8)
+    figure: Any = af.figures.phase_diagram(found)
+    ax = figure.axes[0]
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    cells = ax.collections[0]
+    np.testing.assert_array_equal(np.asarray(cells.get_array()).reshape(7, 9), found.fraction[1:].T)
+    corners = np.asarray(cells.get_coordinates())
+    # The centre of each cell, on the scale of its axis, is where it was measured.
+    np.testing.assert_allclose(np.sqrt(corners[0, :-1, 0] * corners[0, 1:, 0]), times[1:])
+    np.testing.assert_allclose(np.sqrt(corners[:-1, 0, 1] * corners[1:, 0, 1]), betas)
+    (curve,) = ax.lines
+    inside = (found.curve > 0.2) & (found.curve < 20)
+    fits = np.interp(np.log(betas[inside]), np.log(curve.get_ydata()), curve.get_xdata())
+    np.testing.assert_allclose(fits, found.curve[inside], rtol=1e-3)
+    plt.close(figure)

@@ -1,18 +1,26 @@
-"""The documentation of claims, one page per paper, from the register: `python -m attnflow.claims.pages FOLDER`."""
+"""The documentation of claims, one page per paper, from the register, and the report behind the matrix of verdicts.
+
+python -m attnflow.claims.pages FOLDER [verdicts.json]
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness
+from attnflow.describe import versions
 
-EVALUATIONS = 400
+# How many instances a search tries: of a claim that should fall, and of one that should stand.
+EVALUATIONS, FEWER = 400, 32
+REFUTED, SURVIVES = "refuted", "nothing found"
 
 
 def pages() -> dict[str, list[Claim]]:
@@ -45,13 +53,13 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
         "",
         f"*{claim.paper.arxiv}, {claim.where}. Status: {claim.status}.*",
         "",
-        *_wrapped(_escaped(claim.statement)),
+        *_wrapped(escaped(claim.statement)),
         "",
     ]
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]
-    lines += [*_wrapped(f"How it is checked: {_escaped(claim.how)}"), ""]
+    lines += [*_wrapped(f"How it is checked: {escaped(claim.how)}"), ""]
     counts = verdict.because.partition(";")[0]
     lines += [
         f"**{verdict.outcome}** on its samples ({counts}), margin {verdict.margin:.2g}, certified {verdict.certified}.",
@@ -61,7 +69,7 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
         lines += [f"Repaired as [{claim.repair}](#{_anchor(claim.repair)}).", ""]
     if witness is not None:
         lines += [
-            *_wrapped(f"Counterexample, certified {witness.verdict.certified}: {_escaped(witness.verdict.because)}."),
+            *_wrapped(f"Counterexample, certified {witness.verdict.certified}: {escaped(witness.verdict.because)}."),
             "",
         ]
         lines += ["```python", *_replay(witness), "```", ""]
@@ -81,35 +89,56 @@ def _parameters(claim: Claim) -> str:
 def _paragraphs(text: str) -> list[str]:
     """Return a text as wrapped paragraphs; blank lines part them."""
     parts = (" ".join(part.split()) for part in text.strip().split("\n\n"))
-    return "\n\n".join("\n".join(_wrapped(_escaped(part))) for part in parts).splitlines()
+    return "\n\n".join("\n".join(_wrapped(escaped(part))) for part in parts).splitlines()
 
 
 def _anchor(id: str) -> str:
     return id.replace("/", "")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Keep Markdown from reading formulas as emphasis or HTML."""
     for sign in ("\\", "*", "_", "<", "|"):
         text = text.replace(sign, f"\\{sign}")
-    return text
+    return text.replace("](", "]\\(")
 
 
 def _wrapped(text: str) -> list[str]:
     return wrap(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
-def build(folder: Path) -> None:
-    """Write all pages."""
+def row(claim: Claim, verdict: Verdict, witness: Witness | None) -> dict[str, Any]:
+    """Return the row of a claim in the matrix of verdicts: plain data, without the instance."""
+    return {
+        "claim": claim.id,
+        "status": claim.status,
+        "outcome": verdict.outcome,
+        "certified": verdict.certified,
+        "instances": verdict.tried,
+        "search": SURVIVES if witness is None else REFUTED,
+        "evaluations": EVALUATIONS if claim.refutable else FEWER,
+        "refutation": None if witness is None else witness.verdict.certified,
+    }
+
+
+def build(folder: Path, matrix: Path | None = None) -> None:
+    """Write all pages and, where asked, the rows of the matrix of verdicts."""
     folder.mkdir(parents=True, exist_ok=True)
+    rows = []
     for short, claims in pages().items():
         sections = []
         for claim in claims:
-            witness = search(claim.id, evaluations=EVALUATIONS) if claim.refutable else None
-            sections.append(section(claim, on_samples(claim), witness))
+            verdict = on_samples(claim)
+            tried = EVALUATIONS if claim.refutable else FEWER
+            witness = search(claim.id, evaluations=tried) if claim.refutable or matrix is not None else None
+            sections.append(section(claim, verdict, witness if claim.refutable else None))
+            rows.append(row(claim, verdict, witness))
             print(claim.id, flush=True)
         (folder / f"{short}.md").write_text(page(claims, sections))
+    if matrix is not None:
+        stored = {"versions": versions(), "seed": 0, "claims": rows}
+        matrix.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]))
+    build(*map(Path, sys.argv[1:3]))

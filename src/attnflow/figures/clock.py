@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Layers, and flows with velocities of order one, do most of their moving in the first few units of time: runs of this
 # many steps or units are shown in logarithmic time.
 LONG = 200.0
+# The part of a logarithmic axis that its first unit takes.
+ROOM = 0.09
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,11 @@ class Clock:
         """Make the horizontal axis of a panel this clock."""
         ax.set_xlabel("step" if self.discrete else "time $t$")
         if self.logarithmic:
-            ax.set_xscale("symlog", linthresh=1.0, linscale=0.35)
+            # The first unit gets room for two numbers, however many decades follow.
+            ax.set_xscale("symlog", linthresh=1.0, linscale=max(0.35, ROOM * np.log10(self.last)))
             ax.set_xticks(self._decades())
             ax.xaxis.set_major_formatter(figure_of)
-            ax.set_xlim(self.first - 0.15, 1.25 * self.last)
+            ax.set_xlim(self.first - 0.15, max(1.25, self.last**0.02) * self.last)
         else:
             pad = 0.025 * (self.last - self.first) or 1.0
             ax.set_xlim(self.first - pad, self.last + pad)

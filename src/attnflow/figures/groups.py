@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnflow import measure
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads
+from attnflow.measure.configuration import Clusters
 
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
@@ -21,7 +22,9 @@ TOGETHER = 1e-3
 GATHERED = 24
 # Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
 LED = 3000
-COUNTED = 20_000
+COUNTED = 2_000_000
+# Beyond this many tokens they are counted only if no token is farther than so many of these distances from its centre.
+FEW, WIDEST, FINE = 20_000, 10, 0.25
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,15 @@ class Groups:
     """Tokens of one state by colour: `labels` (n,), 0 for the largest group.
 
     `clusters` is their number, None where they were not counted, and `met` (n,) how many tokens are where a token is.
-    `leaders` holds one token for each place that leads; it is None where no law says who leads.
+    `leaders` holds one token for each place that leads; it is None where no law says who leads. `tokens` is how
+    many there are in all, where labels are those of a part of them.
     """
 
     labels: NDArray[np.int64]
     met: NDArray[np.int64]
     clusters: int | None = None
     leaders: NDArray[np.int64] | None = None
+    tokens: int | None = None
 
     def matched(self, other: Groups) -> Groups:
         """Return these groups, renumbered so that they share as many tokens as can be with those of another state.
@@ -64,21 +69,21 @@ class Groups:
     def __str__(self) -> str:
         """Say what happened, as "4 clusters, 3 leaders"."""
         said = []
-        if self.clusters is not None:
+        if self.clusters is not None and (self.gathered or len(self.labels) <= LED):
             apart = not self.gathered and 2 * self.clusters > len(self.labels)
             said.append("no clusters yet" if apart else counted(self.clusters, "cluster"))
         if self.leaders is not None:
             said.append(counted(len(self.leaders), "leader"))
-        return ", ".join(said) or counted(len(self.labels), "token")
+        return ", ".join(said) or counted(self.tokens or len(self.labels), "token")
 
 
 def counted(k: int, name: str) -> str:
     """Return a number of things.
 
-    >>> counted(1, "leader"), counted(3, "leader")
-    ('1 leader', '3 leaders')
+    >>> counted(1, "leader"), counted(3, "leader"), counted(1_000_000, "token")
+    ('1 leader', '3 leaders', '1,000,000 tokens')
     """
-    return f"{k} {name}{'' if k == 1 else 's'}"
+    return f"{k:,} {name}{'' if k == 1 else 's'}"
 
 
 def together(run: Trajectory, x: Array) -> float:
@@ -93,16 +98,40 @@ def heard(run: Trajectory, x: Array, t: float) -> Array:
 
 
 def groups(run: Trajectory, x: Array, t: float) -> Groups:
-    """Return the clusters and leaders of a state of a run, the largest first."""
-    tol, alike = together(run, x), np.zeros(len(x), dtype=np.int64)
+    """Return the clusters and leaders of a state of a run, or of some of its tokens, the largest first."""
+    tol, alike, n = together(run, x), np.zeros(len(x), dtype=np.int64), run.tokens.shape[1]
     index = _leaders(run, x, t)
     led = alike if index is None else measure.clusters(x[index], tol).labels
     first = None if index is None else index[np.unique(led, return_index=True)[1]]
-    if len(x) > COUNTED:
-        return Groups(alike, alike + 1, None, first)
-    clusters = measure.clusters(x, tol)
+    if len(x) > COUNTED or len(x) < n:
+        return Groups(alike, alike + 1, None, first, n)
+    clusters = measure.clusters(x, tol) if len(x) <= FEW else _of_many(x, tol)
+    if clusters is None:
+        return Groups(alike, alike + 1, None, first, n)
     labels = clusters.labels if clusters.count <= GATHERED else led
-    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first)
+    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first, n)
+
+
+def _of_many(x: Array, tol: float) -> Clusters | None:
+    """Return the clusters of very many tokens if each is at few places: tokens in one small cell are taken for one.
+
+    Where tokens fill the picture everybody has a near neighbour, and one cluster would say nothing.
+    """
+    cells = np.floor((x - x.min(axis=0)) / (FINE * tol or 1.0)).astype(np.int64)
+    sides = cells.max(axis=0) + 1
+    if np.prod(sides.astype(np.float64)) > 2**62:
+        return None
+    some, which = np.unique(np.ravel_multi_index(tuple(cells.T), tuple(sides)), return_index=True, return_inverse=True)[
+        1:
+    ]
+    if len(some) > FEW:
+        return None
+    coarse = measure.clusters(x[some], tol)
+    labels = coarse.labels[which]
+    sizes = np.bincount(labels)
+    centres = np.stack([np.bincount(labels, column) for column in x.T], axis=1) / sizes[:, None]
+    wide = np.linalg.norm(x[some] - centres[coarse.labels], axis=1).max() > WIDEST * tol
+    return None if wide or len(sizes) > GATHERED else Clusters(labels, sizes, centres)
 
 
 def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PALETTE, PAPER, PENCIL, QUIET, found_by, log_numbers, look, sheet
+from attnflow.figures.look import colours, found_by, log_numbers, look, sheet, tone
 from attnflow.inputs import Array
 from attnflow.measure.exits import ExitRate
 from attnflow.measure.merges import Merge, Staircase
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 # Log time begins this factor before the first merge; merges nearer than this factor to the one before go unnamed.
 BEFORE, APART = 100.0, 1e3
-PREDICTED: dict[str, Any] = {"color": INK, "ls": (0, (4, 3)), "lw": 0.9}
+PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 0.9}
+GUIDE: dict[str, Any] = {"ls": "--", "lw": 1.0}
+EXACT = "exact median"
 # Events that often coincide have marks that fit into each other.
 MARKERS, SIZES = ("o", "s", "D", "^"), (8.0, 4.0, 4.0, 3.0)
 MEANING = {
@@ -49,19 +52,21 @@ def staircase(stairs: Staircase) -> Figure:
         figure = sheet(7.0, 3.6)
         ax = figure.add_subplot()
         seen = stairs.times >= first
-        ax.plot(stairs.times[seen], stairs.energy[seen], color=PALETTE[0], label="energy", zorder=3)
+        ax.plot(stairs.times[seen], stairs.energy[seen], color=tone().palette[0], label="energy", zorder=3)
         for plateau in stairs.plateaux:
             if plateau.end > first:
-                ax.hlines(plateau.predicted, max(plateau.start, first), plateau.end, zorder=4, **PREDICTED)
+                ax.hlines(
+                    plateau.predicted, max(plateau.start, first), plateau.end, zorder=4, color=tone().ink, **PREDICTED
+                )
         named = first
         # The last merges of a long run happen between two floats, so that the curve is not yet up there.
         seen_then = np.interp([merge.time for merge in stairs.merges], stairs.times, stairs.energy)
         for merge, height in zip(stairs.merges, np.maximum(stairs.heights[1:], seen_then).tolist(), strict=True):
             _mark(ax, merge, height, named=merge.time > APART * named)
             named = max(named, merge.time)
-        ax.plot([], [], **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")
+        ax.plot([], [], color=tone().ink, **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")
         if len(stairs.merges):
-            ax.plot([], [], color=PALETTE[1], marker="o", ms=4, ls="", label="merge")
+            ax.plot([], [], color=tone().palette[1], marker="o", ms=4, ls="", label="merge")
         _log_axis(ax, "x")
         ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="time $t$")
         ax.set_ylabel(r"$n^{-2}\sum_{ij} e^{\beta(\langle x_i,x_j\rangle-1)}$")
@@ -72,7 +77,7 @@ def staircase(stairs: Staircase) -> Figure:
 def _mark(ax: Any, merge: Merge, height: float, named: bool) -> None:
     """Mark a merge at its height; its error bar is drawn to scale, and written, since the eye often cannot see it."""
     error = min(merge.error, merge.time * (1 - 1e-9))
-    ax.errorbar(merge.time, height, xerr=error, color=PALETTE[1], marker="o", ms=4, capsize=2.5, zorder=4)
+    ax.errorbar(merge.time, height, xerr=error, color=tone().palette[1], marker="o", ms=4, capsize=2.5, zorder=4)
     if not named:
         return
     said = f"$t = {_digits(merge)}$"
@@ -97,8 +102,10 @@ def _digits(merge: Merge) -> str:
     return text if power == 0 else f"{text} \\times 10^{{{power}}}"
 
 
-def exits(rate: ExitRate) -> Figure:
+def exits(rate: ExitRate | Mapping[str, ExitRate]) -> Figure:
     """Draw median exit times against beta with their confidence intervals, the exact law, and the theoretical slope.
+
+    Several of them, by name, are drawn in one picture, with one colour and mark each.
 
     >>> import attnflow as af
     >>> rate = af.measure.exit_rate(af.tokens.polygon(3), [5.0, 10.0, 20.0, 40.0], gamma=0.1, radius=0.1, runs=100)
@@ -108,29 +115,57 @@ def exits(rate: ExitRate) -> Figure:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(figure)
     """
-    found_by("measure.exit_rate(...)", rate, ExitRate)
+    many = isinstance(rate, Mapping) and len(rate) > 0
+    rates: Mapping[str, Any] = rate if isinstance(rate, Mapping) and rate else {"": rate}
+    for one in rates.values():
+        found_by("measure.exit_rate(...)", one, ExitRate)
     with look():
         figure = sheet(5.2, 3.8)
         ax = figure.add_subplot()
-        sampled = _floats([found.median for found in rate.exits])
-        low = _floats([found.interval[0] for found in rate.exits])
-        high = _floats([min(found.interval[1], 1e308) for found in rate.exits])
-        if all(found.exact is not None for found in rate.exits):
-            exact = _floats([found.exact.median for found in rate.exits if found.exact is not None])
-            ax.plot(rate.betas, exact, color=PALETTE[0], label="exact median", zorder=2)
-        if rate.gap is not None:
-            # Through the last point, where the limit is nearest.
-            guide = np.exp(np.log(sampled[-1]) + rate.gap * (rate.betas - rate.betas[-1]))
-            ax.plot(rate.betas, guide, color=PENCIL, ls="--", lw=1.0, label=rf"slope of theory, {rate.gap:.4g}")
-        ax.errorbar(
-            rate.betas, sampled, yerr=[sampled - low, high - sampled], color=PALETTE[1], marker="o", ms=4, ls="",
-            capsize=2.5, zorder=3, label=f"median of {len(rate.exits[0].times)} chains",
-        )  # fmt: skip
+        for k, (name, one) in enumerate(rates.items()):
+            _exits(ax, one, name, k if many else None)
         _log_axis(ax, "y")
         ax.set(xlabel=r"$\beta$", ylabel="first exit, steps")
-        ax.set_title(f"slope {_measured(rate.slope, rate.error)}", color=QUIET, fontsize=11)
-        ax.legend(loc="best")
+        if many:
+            _exits_key(ax, rates)
+        else:
+            (one,) = rates.values()
+            ax.set_title(f"slope {_measured(one.slope, one.error)}", color=tone().quiet, fontsize=11)
+        ax.legend(loc="upper left" if many else "best", fontsize=9.5 if many else None)
     return figure
+
+
+def _exits(ax: Any, rate: ExitRate, name: str, k: int | None) -> None:
+    """Draw the exits from one start, as the k-th of several, or alone."""
+    sampled = _floats([found.median for found in rate.exits])
+    low = _floats([found.interval[0] for found in rate.exits])
+    high = _floats([min(found.interval[1], 1e308) for found in rate.exits])
+    line, marks = tone().palette[:2] if k is None else colours([k, k])
+    if all(found.exact is not None for found in rate.exits):
+        exact = _floats([found.exact.median for found in rate.exits if found.exact is not None])
+        label = EXACT if k is None else None
+        ax.plot(rate.betas, exact, color=line, label=label, zorder=2, gid=f"exact {name}")
+    if rate.gap is not None:
+        # Through the last point, where the limit is nearest.
+        guide = np.exp(np.log(sampled[-1]) + rate.gap * (rate.betas - rate.betas[-1]))
+        label = rf"slope of theory, {rate.gap:.4g}" if k is None else None
+        ax.plot(rate.betas, guide, color=tone().pencil, **GUIDE, label=label, gid=f"theory {name}")
+    label = f"median of {len(rate.exits[0].times)} chains"
+    if k is not None:
+        theory = "" if rate.gap is None else f", theory {rate.gap:.4g}"
+        label = f"{name}: slope {_measured(rate.slope, rate.error)}{theory}"
+    ax.errorbar(
+        rate.betas, sampled, yerr=[sampled - low, high - sampled], color=marks, marker=MARKERS[(k or 0) % len(MARKERS)],
+        ms=4, ls="", capsize=2.5, zorder=3, label=label,
+    )  # fmt: skip
+
+
+def _exits_key(ax: Any, rates: Mapping[str, ExitRate]) -> None:
+    """Say what lines and marks mean, whatever their colour."""
+    runs = sorted({len(rate.exits[0].times) for rate in rates.values()})
+    counts = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
+    ax.plot([], [], color=tone().ink, label=f"{EXACT}; marks: of {counts} chains, 95% bars")
+    ax.plot([], [], color=tone().pencil, **GUIDE, label="slope of theory")
 
 
 def _measured(value: float, error: float) -> str:
@@ -160,7 +195,7 @@ def phases(found: Phases) -> Figure:
     """
     found_by("measure.phases(...)", found, Phases)
     with look():
-        figure = sheet(8.6, 4.2)
+        figure = sheet(7.2, 4.0)
         left, right = figure.subplots(1, 2, sharey=True)
         _course(left, found.layers)
         _course(right, found.chain, found.low, found.high)
@@ -190,8 +225,9 @@ def _course(ax: Any, course: Course, low: Course | None = None, high: Course | N
             ends = [_floats(getattr(part, event)) for part in (low, high)]
             bars = [np.nan_to_num(np.abs(end - steps), nan=0.0, posinf=0.0)[happened] for end in ends]
         ax.errorbar(
-            course.betas[happened], np.maximum(steps[happened], 1.0), yerr=bars, color=PALETTE[k], marker=MARKERS[k],
-            ms=SIZES[k], mfc=PAPER if SIZES[k] > SIZES[2] else None, lw=1.2, capsize=2.5, label=MEANING[event],
+            course.betas[happened], np.maximum(steps[happened], 1.0), yerr=bars, color=tone().palette[k],
+            marker=MARKERS[k], ms=SIZES[k], mfc=tone().paper if SIZES[k] > SIZES[2] else None, lw=1.2, capsize=2.5,
+            label=MEANING[event],
             zorder=3 + k if SIZES[k] <= SIZES[2] else 2,
         )  # fmt: skip
 
@@ -204,7 +240,9 @@ def _guide(ax: Any, course: Course, gap: float | None) -> None:
         return
     last, beta = there[-1], course.betas[there]
     guide = np.exp(np.log(steps[last]) + gap * (beta - course.betas[last]))
-    ax.plot(beta, guide, color=INK, ls=":", lw=1.0, label=rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}", zorder=1)
+    ax.plot(
+        beta, guide, color=tone().ink, ls=":", lw=1.0, label=rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}", zorder=1
+    )
 
 
 def _floats(steps: Any) -> Array:

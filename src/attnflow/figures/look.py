@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,53 +18,103 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-# The colours of Okabe and Ito, which colour-blind readers tell apart, less their yellow, too pale for a thin line.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
-OTHERS = "#8C8C8C"
-INK = "#262626"
-QUIET = "#5C5C5C"
-PENCIL = "#8A8A8A"
-PAPER = "#FFFFFF"
+
+@dataclass(frozen=True)
+class Tone:
+    """The colours of a picture: its paper, four inks from strong to faint, and those that tell groups apart.
+
+    `others` is for all groups beyond the palette; `ramp` leads from nothing to much.
+    """
+
+    paper: str
+    ink: str
+    quiet: str
+    pencil: str
+    wire: str
+    palette: tuple[str, ...]
+    others: str
+    ramp: tuple[str, ...]
+
+
+# The colours of Okabe and Ito, which colour-blind readers tell apart, less their yellow, too pale for a thin line; on
+# dark paper the same hues, lighter.
+LIGHT = Tone(
+    paper="#FFFFFF",
+    ink="#262626",
+    quiet="#5C5C5C",
+    pencil="#8A8A8A",
+    wire="#D0D0D0",
+    palette=("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000"),
+    others="#8C8C8C",
+    ramp=("#FFFFFF", "#A6CDE6", "#0072B2", "#06263B"),
+)
+DARK = Tone(
+    paper="#14171C",
+    ink="#ECECEC",
+    quiet="#B4B8BF",
+    pencil="#7C828C",
+    wire="#3E444E",
+    palette=("#4FA8E0", "#F07C3E", "#2CC295", "#F2B134", "#E39AC2", "#A5DBF8", "#FFFFFF"),
+    others="#8C8C8C",
+    ramp=("#14171C", "#1F4E70", "#4FA8E0", "#EAF6FF"),
+)
 
 DPI = 150
 
-STYLE: dict[str, Any] = {
-    "animation.embed_limit": 20.0,
-    "axes.axisbelow": True,
-    "axes.edgecolor": PENCIL,
-    "axes.facecolor": PAPER,
-    "axes.grid": False,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 11,
-    "axes.linewidth": 0.7,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 12.5,
-    "figure.constrained_layout.h_pad": 0.04,
-    "figure.constrained_layout.w_pad": 0.05,
-    "figure.dpi": DPI,
-    "figure.facecolor": PAPER,
-    # STIX comes with Matplotlib: figures are the same on every machine, and text agrees with the formulas.
-    "font.family": "STIXGeneral",
-    "font.size": 11,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.5,
-    "legend.fontsize": 10.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "lines.solid_capstyle": "round",
-    "mathtext.fontset": "stix",
-    "pdf.fonttype": 42,
-    "savefig.dpi": "figure",
-    "svg.hashsalt": "attnflow",
-    "text.color": INK,
-    "xtick.color": PENCIL,
-    "xtick.labelcolor": INK,
-    "xtick.labelsize": 10,
-    "ytick.color": PENCIL,
-    "ytick.labelcolor": INK,
-    "ytick.labelsize": 10,
+_tone: ContextVar[Tone] = ContextVar("tone", default=LIGHT)
+
+
+def tone() -> Tone:
+    """Return the colours of the picture that is being drawn."""
+    return _tone.get()
+
+
+def _style(colours: Tone) -> dict[str, Any]:
+    return {
+        "animation.embed_limit": 20.0,
+        "axes.axisbelow": True,
+        "axes.edgecolor": colours.pencil,
+        "axes.facecolor": colours.paper,
+        "axes.grid": False,
+        "axes.labelcolor": colours.ink,
+        "axes.labelsize": 11,
+        "axes.linewidth": 0.7,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": colours.ink,
+        "axes.titlesize": 12.5,
+        "figure.constrained_layout.h_pad": 0.04,
+        "figure.constrained_layout.w_pad": 0.05,
+        "figure.dpi": DPI,
+        "figure.facecolor": colours.paper,
+        # STIX comes with Matplotlib: figures are the same on every machine, and text agrees with the formulas.
+        "font.family": "STIXGeneral",
+        "font.size": 11,
+        "grid.color": colours.wire,
+        "grid.linewidth": 0.5,
+        "legend.fontsize": 10.5,
+        "legend.frameon": False,
+        "lines.linewidth": 1.4,
+        "lines.solid_capstyle": "round",
+        "mathtext.fontset": "stix",
+        "pdf.fonttype": 42,
+        "savefig.dpi": "figure",
+        "svg.hashsalt": "attnflow",
+        "text.color": colours.ink,
+        "xtick.color": colours.pencil,
+        "xtick.labelcolor": colours.ink,
+        "xtick.labelsize": 10,
+        "ytick.color": colours.pencil,
+        "ytick.labelcolor": colours.ink,
+        "ytick.labelsize": 10,
+    }
+
+
+# What real LaTeX needs: its own fonts, and the packages that our formulas use.
+_LATEX: dict[str, Any] = {
+    "text.usetex": True,
+    "font.family": "serif",
+    "text.latex.preamble": r"\usepackage{amsmath}\usepackage{amssymb}",
 }
 
 
@@ -75,16 +128,34 @@ def pyplot() -> Any:
 
 
 @contextmanager
-def look() -> Iterator[None]:
-    """Draw in the style of this library: colours, type and line widths, within the block only.
+def look(dark: bool | None = None, latex: bool | None = None) -> Iterator[None]:
+    """Draw in the style of this library, within the block only: colours, type and line widths.
+
+    `dark` asks for dark paper, `latex` for type set by LaTeX, which has to be installed; both stay as they are in a
+    block within a block that leaves them out.
 
     >>> import matplotlib.pyplot as plt
     >>> with look():
     ...     plt.rcParams["mathtext.fontset"]
     'stix'
+    >>> with look(dark=True), look():
+    ...     plt.rcParams["figure.facecolor"]
+    '#14171C'
     """
-    with pyplot().rc_context(STYLE):
-        yield
+    plt = pyplot()
+    if latex and shutil.which("latex") is None:
+        raise InputError("no LaTeX was found: install it, or leave latex out, which sets formulas by Matplotlib")
+    chosen = tone() if dark is None else DARK if dark else LIGHT
+    token = _tone.set(chosen)
+    try:
+        with plt.rc_context({**_style(chosen), **_typeset(plt.rcParams["text.usetex"] if latex is None else latex)}):
+            yield
+    finally:
+        _tone.reset(token)
+
+
+def _typeset(latex: bool) -> dict[str, Any]:
+    return _LATEX if latex else {"text.usetex": False}
 
 
 def sheet(width: float, height: float) -> Figure:
@@ -99,7 +170,8 @@ def colours(labels: Sequence[int] | NDArray[np.int64]) -> list[str]:
     >>> colours([0, 1, 0, 30])
     ['#0072B2', '#D55E00', '#0072B2', '#8C8C8C']
     """
-    return [PALETTE[k] if 0 <= k < len(PALETTE) else OTHERS for k in labels]
+    palette = tone().palette
+    return [palette[k] if 0 <= k < len(palette) else tone().others for k in labels]
 
 
 def figure_of(value: float, _: Any = None) -> str:
@@ -116,10 +188,10 @@ def figure_of(value: float, _: Any = None) -> str:
 
 
 def ramp() -> Colormap:
-    """Return the scale from paper to ink, through the first colour, for densities and matrices: dark is more."""
+    """Return the scale from paper to ink, through the first colour, for densities and matrices."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("ramp", [PAPER, "#A6CDE6", PALETTE[0], "#06263B"])
+    return LinearSegmentedColormap.from_list("ramp", tone().ramp)
 
 
 def found_by(call: str, what: Any, kind: type) -> None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.figures.look import INK, PAPER, QUIET, colours, ramp
+from attnflow.figures.look import colours, figure_of, ramp, tone
+from attnflow.figures.places import places
 from attnflow.figures.scene import CROWD, Scene
 from attnflow.figures.stage import HULL
+from attnflow.geometry.hull import hull
 from attnflow.inputs import Array
 
-START, LEADER = "start", "leader"
+START, LEADER, END, SAMPLE = "start", "leader", "hull of the end", "one dot: "
 # How much of their colour trajectories have at their beginning and at their end; on the line; and over a density.
 FAINT, STRONG, ON_LINE, IN_CROWD = 0.1, 0.55, 0.4, 0.2
+# The area, in points squared, of the ring around a place with all tokens in it; the key shows that of a twentieth.
+RING, SHOWN = 2200.0, 0.05
+PLACE = f"{SHOWN:.0%} of the tokens"
+DENSITY = "density"
+# The part of the scale of colours that is left to paper, so that a single token is seen.
+PALEST = 0.16
 
 
 def starts(ax: Any, shown: Scene) -> None:
     """Draw a hollow dot where each token starts, in the colour of the group it ends with; none for a crowd."""
     if not shown.crowded:
-        edges, area = colours(shown.groups.labels), 0.4 * _area(shown.paths.shape[1])
-        _scatter(ax, shown.paths[0], s=area, facecolors=PAPER, edgecolors=edges, linewidths=0.8, zorder=4, label=START)
+        style = {"facecolors": tone().paper, "edgecolors": colours(shown.groups.labels), "linewidths": 0.8}
+        _scatter(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
 
 
 def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
@@ -32,7 +41,7 @@ def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
 
     paths = shown.paths[first : last + 1, shown.followed]
     steps, n = len(paths) - 1, paths.shape[1]
-    inks = [INK] * n if shown.crowded else colours(shown.groups.labels[shown.followed])
+    inks = [tone().ink] * n if shown.crowded else colours(shown.groups.labels[shown.followed])
     rgba = np.tile(to_rgba_array(inks), (steps, 1))
     rgba[:, 3] = np.repeat(_strengths(paths, shown), n)
     segments = np.stack([paths[:-1], paths[1:]], axis=2).reshape(steps * n, 2, -1)
@@ -42,19 +51,35 @@ def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
 def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) -> list[Any]:
     """Draw the tokens of the k-th state, or their density if they are a crowd, and return what was drawn.
 
-    `met` (n,) says how many tokens are where a token is: its dot grows with them.
+    `met` (n,) says how many tokens are where a token is: its dot grows with them. Where much of a crowd has gathered at
+    one place, a ring says how much.
     """
-    points, n = shown.paths[k], shown.paths.shape[1]
-    if shown.crowded and points.shape[1] == 2:
-        return [_strips(ax, shown, k) if shown.dimension == 1 else _density(ax, points)]
-    area = np.full(n, _area(n))
-    if met is not None:
-        # Area grows with the part of all tokens that met, after a first leap that makes room for a star.
-        part = (met - 1) / n
-        area += 36 * np.minimum(1.0, 25 * part) + 380 * part
-    some = slice(None, None, -(-n // CROWD))
-    faces = colours(shown.groups.labels[some])
-    return [_scatter(ax, points[some], s=area[some], c=faces, edgecolors=PAPER, linewidths=0.4, zorder=5)]
+    if shown.crowded:
+        draw = {1: _strips, 3: _sample}.get(shown.dimension, _density)
+        return [draw(ax, shown, k), *_rings(ax, shown, k)]
+    n = shown.paths.shape[1]
+    area = np.full(n, _area(n)) if met is None else _grown(n, met)
+    return [_dots(ax, shown.paths[k], s=area, c=colours(shown.groups.labels))]
+
+
+def polytope(ax: Any, shown: Scene) -> None:
+    """Draw the hull of the end, if it is another than that of the start, and ring its vertices."""
+    if shown.corners is None:
+        return
+    corners = shown.paths[-1, shown.corners]
+    if shown.dimension == 3:
+        end = hull(corners)
+        style = {"colors": tone().quiet, "linewidths": 0.8, "label": END, "gid": "end"}
+        _lines(ax, end.vertices[end.edges], zorder=2, **style)
+        return
+    ax.fill(*corners.T, facecolor=(tone().ink, 0.05), edgecolor=tone().quiet, lw=0.8, zorder=2, label=END, gid="end")
+    if shown.crowded:
+        # The rings of a crowd say how many tokens are there.
+        return
+    area = _grown(shown.paths.shape[1], shown.groups.met)[shown.corners]
+    for (x, y), one in zip(corners, area, strict=True):
+        ring = {"mfc": "none", "mec": tone().ink, "mew": 0.8, "ms": math.sqrt(one) + 4.5}
+        ax.plot(x, y, "o", **ring, zorder=5, clip_on=False, gid="vertices")
 
 
 def stars(ax: Any, shown: Scene) -> None:
@@ -62,17 +87,47 @@ def stars(ax: Any, shown: Scene) -> None:
     if shown.groups.leaders is not None:
         places = shown.paths[-1, shown.groups.leaders]
         space = {"depthshade": False} if places.shape[1] == 3 else {}
-        _scatter(ax, places, marker="*", s=60, c=PAPER, edgecolors=INK, linewidths=0.8, zorder=6, label=LEADER, **space)
+        style = {"marker": "*", "s": 60, "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8}
+        _scatter(ax, places, zorder=6, label=LEADER, **style, **space)
 
 
 def key(figure: Any) -> None:
     """Say once, under all panels of a figure, what the marks mean."""
     named = {label: mark for ax in figure.axes for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    used = [label for label in (START, LEADER, HULL) if label in named]
+    if PLACE in named:
+        named[PLACE] = _ring()
+    order = (START, LEADER, HULL, END, PLACE)
+    used = sorted(named, key=lambda label: order.index(label) if label in order else len(order))
     if used:
-        style = {"borderpad": 0.2, "handletextpad": 0.4, "fontsize": 9.5, "labelcolor": QUIET}
+        style = {"borderpad": 0.2, "handletextpad": 0.4, "fontsize": 9.5, "labelcolor": tone().quiet}
         marks = [named[label] for label in used]
         figure.legend(marks, used, loc="outside lower center", ncols=len(used), **style)
+    if any(mark.get_gid() == DENSITY for ax in figure.axes for mark in ax.collections):
+        # Beside a bar panels find their places in two passes: one here, one when they are drawn.
+        figure.draw_without_rendering()
+
+
+def scale(figure: Any, most: float | None = None) -> Any:
+    """Give all densities of a figure one logarithmic scale of shades, up to `most` or to the largest, and a bar."""
+    drawn = [mark for ax in figure.axes for mark in ax.collections if mark.get_gid() == DENSITY]
+    if not drawn:
+        return None
+    norm = shades(most or max(float(mark.get_array().max()) for mark in drawn))
+    for mark in drawn:
+        mark.set_norm(norm)
+    bar = figure.colorbar(drawn[0], ax=[mark.axes for mark in drawn], shrink=0.7, pad=0.03, aspect=28)
+    bar.set_label("tokens in a cell")
+    bar.ax.yaxis.set_major_formatter(figure_of)
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+    return norm
+
+
+def shades(most: float) -> Any:
+    """Return the logarithmic scale of a density, from one token in a cell to so many."""
+    from matplotlib.colors import LogNorm
+
+    return LogNorm(1, max(10.0, most))
 
 
 def _area(n: int) -> float:
@@ -80,9 +135,27 @@ def _area(n: int) -> float:
     return float(np.clip(5000 / n, 3.0, 26.0))
 
 
+def _grown(n: int, met: NDArray[np.int64]) -> Array:
+    """Return the areas of the dots of n tokens of which so many met."""
+    # Area grows with the part of all tokens that met, after a first leap that makes room for a star.
+    part = (met - 1) / n
+    return _area(n) + 36 * np.minimum(1.0, 25 * part) + 380 * part
+
+
 def _scatter(ax: Any, points: Array, **options: Any) -> Any:
     # Marks at the edge of the picture are whole.
     return ax.scatter(*points.T, clip_on=False, **options)
+
+
+def _dots(ax: Any, points: Array, **options: Any) -> Any:
+    return _scatter(ax, points, edgecolors=tone().paper, linewidths=0.4, zorder=5, **options)
+
+
+def _ring() -> Any:
+    """Return the ring of the key."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], ls="", marker="o", mfc="none", mec=tone().ink, ms=math.sqrt(SHOWN * RING))
 
 
 def _strengths(paths: Array, shown: Scene) -> Array:
@@ -105,20 +178,46 @@ def _lines(ax: Any, segments: Array, **options: Any) -> Any:
     return ax.add_collection(LineCollection(list(segments), **options), autolim=False)
 
 
-def _density(ax: Any, points: Array) -> Any:
+def _density(ax: Any, shown: Scene, k: int) -> Any:
     """Draw tokens in the plane as a density, dark where there are more, on a logarithmic scale."""
-    cells = {"gridsize": 70, "extent": (*ax.get_xlim(), *ax.get_ylim()), "bins": "log", "mincnt": 1}
-    return ax.hexbin(*points.T, **cells, cmap=ramp(), linewidths=0.1, zorder=1)
+    cells = {"gridsize": 70, "extent": (*ax.get_xlim(), *ax.get_ylim()), "mincnt": 1}
+    drawn = ax.hexbin(*shown.paths[k].T, **cells, cmap=_inks(), linewidths=0.1, zorder=1, gid=DENSITY)
+    drawn.set_array(drawn.get_array() * shown.every)
+    return drawn
 
 
 def _strips(ax: Any, shown: Scene, k: int) -> Any:
     """Draw tokens on the line as a density in time and space, up to the k-th state."""
-    from matplotlib.colors import LogNorm
-
     low, high = ax.get_ylim()
     edges = np.linspace(low, high, 161)
     counts = np.stack([np.histogram(state, edges)[0] for state in shown.paths[: k + 1, :, 1]], axis=1)
     times = np.append(shown.times[: k + 1], shown.times[min(k + 1, len(shown.times) - 1)])
-    norm = LogNorm(vmin=1, vmax=shown.paths.shape[1])
-    cells = np.ma.masked_equal(counts, 0)
-    return ax.pcolormesh(times, edges, cells, cmap=ramp(), norm=norm, zorder=1, rasterized=True)
+    cells = np.ma.masked_equal(counts, 0) * shown.every
+    return ax.pcolormesh(times, edges, cells, cmap=_inks(), zorder=1, rasterized=True, gid=DENSITY)
+
+
+def _sample(ax: Any, shown: Scene, k: int) -> Any:
+    """Draw some of the tokens in space, and say how many each of them stands for."""
+    step = -(-shown.paths.shape[1] // CROWD)
+    faces = colours(shown.groups.labels[::step])
+    return _dots(ax, shown.paths[k, ::step], s=7.0, c=faces, label=f"{SAMPLE}{step * shown.every:,} tokens")
+
+
+def _rings(ax: Any, shown: Scene, k: int) -> list[Any]:
+    """Draw a ring around each place that holds a hundredth of a crowd or more: its area says how much."""
+    state, (low, high) = shown.paths[k], shown.extent
+    found = places(state[:, 1:] if shown.dimension == 1 else state, low, high)
+    if not len(found.counts):
+        return []
+    where = found.points
+    if shown.dimension == 1:
+        where = np.column_stack([np.full(len(where), shown.times[k]), where])
+    style = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 1.0, "label": PLACE, "gid": "places"}
+    return [_scatter(ax, where, s=RING * found.counts / len(state), zorder=6, **style)]
+
+
+def _inks() -> Any:
+    """Return the scale of colours without its palest part."""
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(ramp()(np.linspace(PALEST, 1.0, 256)))

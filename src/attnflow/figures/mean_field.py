@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PENCIL, colours, figure_of, found_by, log_numbers, look, ramp, sheet
-from attnflow.inputs import Array
+from attnflow.figures.look import colours, figure_of, found_by, log_numbers, look, ramp, sheet, tone
+from attnflow.inputs import Array, InputError
 from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ MOST, PER_BIN = 4, 50
 PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1.0}
 
 
-def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False) -> Figure:
+def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Array | None = None) -> Figure:
     """Draw W_2 against n at each time, with error bars and the predicted rate, and the density of the many tokens.
 
     Bars are twice the noise of sampling plus what the brackets leave open. The prediction goes through the largest
     size; in the plane without a gap it is ((c log n + c') / n)^{1/2}, c predicted and c' fitted. `gap` is that of
-    `MeanField.rates`. Densities are those of the first two coordinates, at up to four of the times.
+    `MeanField.rates`. Densities are those of the first two coordinates, at up to four of the times, of the reference
+    or of `many` (T, N, d), more tokens at the same times.
 
     >>> import attnflow as af
     >>> from functools import partial
@@ -38,6 +39,10 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False) -> Figur
     >>> plt.close(figure)
     """
     found_by("measure.mean_field(...)", found, MeanField)
+    crowd = found.reference if many is None else np.asarray(many)
+    if crowd.ndim != 3 or (len(crowd), crowd.shape[2]) != (len(found.times), found.reference.shape[2]):
+        wanted = (len(found.times), "N", found.reference.shape[2])
+        raise InputError(f"many has the shape {crowd.shape}, expected {wanted}: tokens at the times of what was found")
     shown = np.unique(np.linspace(0, len(found.times) - 1, min(MOST, len(found.times))).round().astype(int))
     with look():
         rows = 1 if len(shown) == 1 or found.reference.shape[2] == 1 else 2
@@ -46,10 +51,10 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False) -> Figur
         grid = figure.add_gridspec(rows, 1 + columns, width_ratios=[2.0 if columns == 2 else 1.4, *[1.0] * columns])
         _distances(figure.add_subplot(grid[:, 0]), found, gap)
         if found.reference.shape[2] == 1:
-            _on_a_line(figure.add_subplot(grid[0, 1]), found, shown.tolist())
+            _on_a_line(figure.add_subplot(grid[0, 1]), crowd, shown.tolist())
         else:
             panels = [figure.add_subplot(grid[k // columns, 1 + k % columns]) for k in range(len(shown))]
-            _in_the_plane(panels, found, shown.tolist())
+            _in_the_plane(panels, crowd[shown][:, :, :2], found.times[shown].tolist())
     return figure
 
 
@@ -65,7 +70,7 @@ def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
             n * 1.03 ** (k - (len(found.times) - 1) / 2), found.distance[k], yerr=bars[k], color=colour, marker="o",
             ms=3.5, ls="", capsize=2, zorder=3, label=label,
         )  # fmt: skip
-    ax.plot([], [], color=INK, label="predicted; bars: 2 standard errors", **PREDICTED)
+    ax.plot([], [], color=tone().ink, label="predicted; bars: 2 standard errors", **PREDICTED)
     ax.set(xscale="log", yscale="log", xlabel="tokens $n$")
     ax.set_xticks(n, [figure_of(count) for count in n.tolist()] if len(n) < 9 else None)
     ax.minorticks_off()
@@ -82,40 +87,52 @@ def _predicted(found: MeanField, rate: SizeRate, k: int, n: Array) -> Array:
     return np.asarray(found.distance[k, -1] * shape / shape[-1])
 
 
-def _on_a_line(ax: Any, found: MeanField, shown: list[int]) -> None:
-    low, high = found.reference.min(), found.reference.max()
-    edges = np.linspace(low, high, 1 + min(160, max(10, found.reference.shape[1] // PER_BIN)))
+def _on_a_line(ax: Any, many: Array, shown: list[int]) -> None:
+    edges = np.linspace(many.min(), many.max(), 1 + min(160, max(10, many.shape[1] // PER_BIN)))
     for k, colour in zip(shown, colours(shown), strict=True):
-        density = np.histogram(found.reference[k], edges, density=True)[0]
+        density = np.histogram(many[k], edges, density=True)[0]
         ax.stairs(density, edges, color=colour, lw=1.2)
-    ax.set(xlabel="$x$", ylabel="density of the many tokens", yscale="log")
+    ax.set(xlabel="$x$", ylabel=_density_of(many), yscale="log")
     log_numbers(ax.yaxis)
 
 
-def _in_the_plane(panels: list[Any], found: MeanField, shown: list[int]) -> None:
+def _in_the_plane(panels: list[Any], many: Array, times: list[float]) -> None:
     """Draw histograms, all on one logarithmic scale: an empty bin is paper, and what is rare is still seen."""
     from matplotlib.colors import LogNorm
 
-    reach = 1.02 * np.abs(found.reference[shown][:, :, :2]).max()
-    side = min(160, max(12, int(math.sqrt(found.reference.shape[1] / PER_BIN))))
-    edges = np.linspace(-reach, reach, side + 1)
-    # Rows of pixels are values of the second coordinate.
-    images = [np.histogramdd(found.reference[k][:, 1::-1], [edges, edges], density=True)[0] for k in shown]
-    top = max(image.max() for image in images)
+    reach = np.abs(many).max(axis=(1, 2))
+    side = min(160, max(12, int(math.sqrt(many.shape[1] / PER_BIN))))
+    width = 2 * float(reach.max()) / side or 1.0
+    images = [_histogram(state, far, width) for state, far in zip(many, reach.tolist(), strict=True)]
     # From one token in a bin on.
-    least = 1 / (found.reference.shape[1] * (edges[1] - edges[0]) ** 2)
-    scale = LogNorm(least / 3, top)
-    for ax, image, k in zip(panels, images, shown, strict=True):
+    scale = LogNorm(1 / (many.shape[1] * width**2) / 3, max(image.max() for image in images))
+    for ax, image, far, t in zip(panels, images, reach.tolist(), times, strict=True):
         drawn = ax.imshow(
             np.ma.masked_equal(image, 0), norm=scale, cmap=ramp(), origin="lower", interpolation="nearest",
-            extent=(-reach, reach, -reach, reach),
+            extent=(-far, far, -far, far), gid="density",
         )  # fmt: skip
-        ax.set_title(f"$t = {found.times[k]:g}$", fontsize=11)
-        ax.set(xticks=[], yticks=[])
+        ax.set_title(f"$t = {t:g}$", fontsize=11)
+        margin = 1.05 * float(reach.max()) or 1.0
+        ax.set(xticks=[], yticks=[], xlim=(-margin, margin), ylim=(-margin, margin))
         for spine in ax.spines.values():
-            spine.set(visible=True, color=PENCIL, lw=0.5)
+            spine.set(visible=True, color=tone().pencil, lw=0.5)
     bar = panels[0].figure.colorbar(drawn, ax=panels, pad=0.03, shrink=0.9)
-    bar.set_label("density of the many tokens")
+    bar.set_label(_density_of(many))
     bar.ax.yaxis.set_major_formatter(figure_of)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
+
+
+def _density_of(many: Array) -> str:
+    return f"density of {figure_of(many.shape[1])} tokens"
+
+
+def _histogram(x: Array, reach: float, width: float) -> Array:
+    """Return the density of a cloud in bins of about this width, which end where the cloud does.
+
+    Bins that are cut by the rim of a cloud would look paler than it is.
+    """
+    far = reach or width
+    edges = np.linspace(-far, far, 1 + max(1, round(2 * far / width)))
+    # Rows of pixels are values of the second coordinate.
+    return np.histogramdd(x[:, ::-1], [edges, edges], density=True)[0]

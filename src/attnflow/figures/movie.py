@@ -13,10 +13,10 @@ from attnflow import measure
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import together
 from attnflow.figures.look import DPI, look, pyplot, sheet
-from attnflow.figures.marks import dots, stars, starts, trails
+from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
 from attnflow.figures.portrait import size, title
 from attnflow.figures.saving import destination
-from attnflow.figures.scene import Scene, interpolated, scene
+from attnflow.figures.scene import Scene, interpolated, scene, thinning
 from attnflow.figures.stage import ground, panel
 from attnflow.inputs import Array, InputError, number
 
@@ -30,13 +30,16 @@ HELD = 0.15
 MEETING = 500
 # How many frames of the past a token trails behind it.
 TRAIL = 18
+# The scale of a density is judged by so many frames.
+JUDGED = 12
 
 
 def animate(run: Trajectory, path: str | Path, seconds: float = 6) -> None:
     """Write a run as a movie, MP4 or GIF by the ending of its path; a file that is there is replaced.
 
     Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
-    time, on; the title tells it. Between recorded states tokens move on straight lines. At the end come the leaders.
+    time, on; the title tells it. Between recorded states tokens move on straight lines, and those of a chain rest. At
+    the end come the leaders. Of very many tokens the density is that of each k-th, counted k times.
 
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9)
@@ -49,8 +52,9 @@ def animate(run: Trajectory, path: str | Path, seconds: float = 6) -> None:
     with look():
         settings = _ffmpeg(target)
         times = Clock.of(run).even(frames - held)
-        states = interpolated(run, times)
-        shown = scene(run, times, states)
+        every = thinning(run.final.shape, len(times))
+        states = interpolated(run, times, every)
+        shown = scene(run, times, states, every=every)
         figure = sheet(*size(shown))
         try:
             with pyplot().rc_context(settings):
@@ -74,6 +78,7 @@ def _film(figure: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], ta
     ground(ax, shown)
     starts(ax, shown)
     ax.set_title(title(shown))
+    norm = _shades(figure, ax, shown)
     # Places are settled once: a layout made anew for each frame would make the picture tremble.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -81,21 +86,42 @@ def _film(figure: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], ta
     with writer.saving(figure, str(target), resolution):
         for k in range(len(shown.times) - 1):
             ax.set_title(shown.clock.says(shown.times[k]))
-            moving = _moving(ax, shown, k, met[k])
+            moving = _moving(ax, shown, k, met[k], norm)
             writer.grab_frame()
             for artist in moving:
                 artist.remove()
         ax.set_title(title(shown))
-        _moving(ax, shown, len(shown.times) - 1, met[-1])
+        polytope(ax, shown)
+        _moving(ax, shown, len(shown.times) - 1, met[-1], norm)
         stars(ax, shown)
         for _ in range(1 + held):
             writer.grab_frame()
 
 
-def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None) -> list[Any]:
+def _shades(figure: Any, ax: Any, shown: Scene) -> Any:
+    """Return the shades of a density for all frames, judged by some of them, and draw their bar; None without one."""
+    if not shown.crowded:
+        return None
+    most = 0.0
+    for k in np.unique(np.linspace(0, len(shown.times) - 1, JUDGED).round().astype(int)).tolist():
+        drawn = dots(ax, shown, k)
+        most = max([most, *(float(mark.get_array().max()) for mark in drawn if mark.get_gid() == DENSITY)])
+        if k == len(shown.times) - 1:
+            norm = scale(figure, most)
+            key(figure)
+        for mark in drawn:
+            mark.remove()
+    return norm
+
+
+def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None, norm: Any) -> list[Any]:
     """Draw the tokens of the k-th state and the way they came; on the line, where that is the picture, all of it."""
     first = 0 if shown.dimension == 1 else max(0, k - TRAIL)
-    return trails(ax, shown, first, k) + dots(ax, shown, k, met)
+    drawn = trails(ax, shown, first, k) + dots(ax, shown, k, met)
+    for mark in drawn:
+        if mark.get_gid() == DENSITY:
+            mark.set_norm(norm)
+    return drawn
 
 
 def _ffmpeg(target: Path) -> dict[str, str]:

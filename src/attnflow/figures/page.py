@@ -11,11 +11,12 @@ import numpy as np
 
 from attnflow import measure
 from attnflow.figures.clock import Clock
-from attnflow.figures.groups import counted, heard, together
-from attnflow.figures.look import PALETTE, QUIET, colours, figure_of, look, ramp, sheet
-from attnflow.figures.marks import key
+from attnflow.figures.groups import FEW, counted, heard, together
+from attnflow.figures.look import colours, figure_of, look, ramp, sheet, tone
+from attnflow.figures.marks import key, scale
+from attnflow.figures.places import places
 from attnflow.figures.portrait import draw
-from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads, Softmax
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
     from attnflow.trajectory import Trajectory
 
-# What is still quick to compute: attention matrices and distances of all pairs, and singular values at each time.
+# What is still quick to compute: attention matrices, singular values at each time, and what looks at all pairs.
 MATRIX = 1000
 RANKED = 200
 PAIRS = 5000
+# In few dimensions clusters, diameters and energies are found without all pairs: of more tokens, at fewer times.
+PLAIN, FEWEST, SEEN = 3, 8, 8_000_000
 TIMES, RANK_TIMES = 60, 40
 # Counts that vary by more than this factor are shown on a logarithmic scale.
 WIDE = 12
@@ -37,21 +40,24 @@ WIDE = 12
 class Measured(NamedTuple):
     """What a panel shows over time: `of(run, x, t)` for states x of a run, at no more than `most` times.
 
-    `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain".
+    `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain"; `crowd` is
+    what is counted of very many tokens, if that is something else.
     """
 
     title: str
     of: Callable[[Trajectory, Array, float], float]
     most: int
     scale: str
+    crowd: str = ""
 
 
 def dashboard(run: Trajectory) -> Figure:
     """Draw a run on one page.
 
     The final tokens as by `plot`; the attention matrix P of the final state, tokens in the order of their clusters;
-    the number of clusters, the rank of P, the diameter and the interaction energy over time, at no more than 60
-    recorded times. A panel that does not apply to the run says why.
+    the number of clusters (of more than 20,000 tokens: of places with a hundredth of them or more), the rank of P, the
+    diameter and the interaction energy over time, at no more than 60 recorded times (and on the way of `Leaps`,
+    which are long). A panel that does not apply to the run says why.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.gaussian(n=20, d=2, seed=0)
@@ -73,12 +79,16 @@ def dashboard(run: Trajectory) -> Figure:
         for place, what in zip((grid[0, 2], grid[1, 0], grid[1, 1], grid[1, 2]), MEASURED, strict=True):
             _over_time(figure.add_subplot(place), run, shown.clock, what)
         figure.suptitle(_headline(run))
+        scale(figure)
         key(figure)
     return figure
 
 
 def _clusters(run: Trajectory, x: Array, t: float) -> float:
     _at_most(PAIRS, x, "numbers of clusters")
+    if len(x) > FEW:
+        both = np.concatenate([run.tokens[0], run.final])
+        return len(places(x, both.min(axis=0), both.max(axis=0)).counts)
     return measure.clusters(x, together(run, run.final)).count
 
 
@@ -100,7 +110,7 @@ def _energy(run: Trajectory, x: Array, t: float) -> float:
 
 
 MEASURED = (
-    Measured("clusters", _clusters, TIMES, "count"),
+    Measured("clusters", _clusters, TIMES, "count", "places with 1% of the tokens"),
     Measured("rank of attention", _rank, RANK_TIMES, "count"),
     Measured("diameter", _diameter, TIMES, "log"),
     Measured("interaction energy", _energy, TIMES, "plain"),
@@ -118,18 +128,18 @@ def _weights(run: Trajectory, x: Array, t: float, most: int) -> Array:
 
 
 def _at_most(most: int, x: Array, what: str) -> None:
-    if len(x) > most:
+    if len(x) > most and (most < PAIRS or x.shape[1] > PLAIN):
         raise InputError(f"{what} are shown for at most {most} tokens")
 
 
 def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
     ax.set_title(what.title)
-    chosen = clock.recorded(run.times, what.most)
-    times = run.times[chosen].astype(np.float64)
+    n = run.tokens.shape[1]
+    most = max(FEWEST, min(what.most, SEEN // n))
+    chosen = clock.recorded(run.times, most)
+    times, states = filled(run, run.times[chosen].astype(np.float64), run.tokens[chosen], most)
     try:
-        values = np.array(
-            [what.of(run, run.tokens[k], t) for k, t in zip(chosen, times, strict=True)], dtype=np.float64
-        )
+        values = np.array([what.of(run, x, t) for x, t in zip(states, times.tolist(), strict=True)], dtype=np.float64)
         if what.scale == "log" and not values.any():
             raise InputError("0 at all times: the tokens coincide")
     except InputError as reason:
@@ -139,7 +149,9 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
         values[values == 0] = np.nan
     # A chain rests between its moves.
     style = "steps-post" if getattr(run.motion, "random", False) else "default"
-    ax.plot(times, values, color=PALETTE[0], marker="o", ms=2.6, drawstyle=style)
+    ax.plot(times, values, color=tone().palette[0], marker="o", ms=2.6, drawstyle=style)
+    if n > FEW:
+        ax.set_ylabel(what.crowd)
     clock.axis(ax)
     _scale(ax, values, what.scale)
 
@@ -149,10 +161,10 @@ def _scale(ax: Any, values: Array, scale: str) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    wide = high >= WIDE * low
+    wide = high >= WIDE * low > 0
     if scale == "count" and not wide:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        ax.set_ylim(0, 1.08 * high + 0.2)
+        ax.set_ylim(0, max(1.08 * high + 0.2, 1.2))
     elif scale != "plain":
         ax.set_yscale("log")
         # On less than a decade a logarithmic axis has room for more numbers, and needs them.
@@ -179,8 +191,8 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
     ax.spines[:].set_visible(False)
     n = len(P)
     along, tints = (np.arange(n) + 0.5) / n, colours(shown.groups.labels[order])
-    for strip, places in ((ax.bar, along), (ax.barh, 1 - along)):
-        strip(places, 0.02, 1 / n, np.full(n, -0.03), color=tints, transform=ax.transAxes, clip_on=False)
+    for strip, middles in ((ax.bar, along), (ax.barh, 1 - along)):
+        strip(middles, 0.02, 1 / n, np.full(n, -0.03), color=tints, transform=ax.transAxes, clip_on=False)
     # The strips are placed in parts of the panel, yet they have moved its limits.
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
 
@@ -189,7 +201,7 @@ def _say(ax: Any, sentence: str) -> None:
     """Put a sentence where a picture would have been."""
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
-    options = {"ha": "center", "va": "center", "color": QUIET, "transform": ax.transAxes}
+    options = {"ha": "center", "va": "center", "color": tone().quiet, "transform": ax.transAxes}
     ax.text(0.5, 0.5, textwrap.fill(sentence, 34), **options)
 
 

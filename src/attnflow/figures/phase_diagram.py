@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import INK, PAPER, found_by, look, sheet
+from attnflow.figures.look import found_by, log_numbers, look, sheet, tone
 from attnflow.inputs import Array
 from attnflow.measure.phase_diagram import PhaseDiagram, passing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Values over two decades whose steps grow by this factor are spread evenly in their logarithm.
+DECADES, GROWTH = 100, 10
+
 
 def phase_diagram(found: PhaseDiagram) -> Figure:
     """Draw the fraction of pairs that have met over time and beta, and the curve of tokens that start orthogonal.
+
+    Betas or times that span decades, in growing steps, have a logarithmic axis; a time of 0 is then left out.
 
     >>> import attnflow as af
     >>> found = af.measure.phase_diagram([1.0, 4.0, 9.0], times=[0.0, 10.0, 20.0, 30.0], n=8, systems=16)
@@ -29,39 +34,72 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
     with look():
         figure = sheet(6.0, 4.0)
         ax = figure.add_subplot()
+        long, wide = _spread(found.times), _spread(found.betas)
+        seen = found.times > 0 if long else np.full(len(found.times), True)
+        times, betas = _edges(found.times[seen], long), _edges(found.betas, wide)
         # Grey to the eye of a colour-blind reader or a printer, it still goes from dark to light.
         image = ax.pcolormesh(
-            _edges(found.times), _edges(found.betas), found.fraction.T, vmin=0, vmax=1, cmap="cividis", rasterized=True
+            times, betas, found.fraction[seen].T, vmin=0, vmax=1, cmap="cividis", rasterized=True, gid="fraction"
         )
-        low, high = _edges(found.betas)[[0, -1]].tolist()
-        betas = np.linspace(low, high, 400)
-        curve = passing(betas, found.n, found.threshold, found.normalized)
-        seen = curve <= _edges(found.times)[-1]
-        label = rf"orthogonal start, $d \geq n$: $g_\beta(t) = {found.threshold:.12g}$"
-        ax.plot(curve[seen], betas[seen], color=PAPER, lw=1.6, path_effects=_outlined(), label=label, zorder=3)
+        _axis(ax, "x", times, long)
+        _axis(ax, "y", betas, wide)
         ax.set(xlabel="time $t$", ylabel=r"$\beta$")
-        ax.set(xlim=_edges(found.times)[[0, -1]], ylim=_edges(found.betas)[[0, -1]])
+        _curve(ax, found, betas, wide)
         bar = figure.colorbar(image, ax=ax, pad=0.02)
         bar.set_label(rf"fraction of pairs with $\langle x_i, x_j\rangle > {found.threshold:.12g}$")
         bar.outline.set_visible(False)
         ax.set_title(f"$n = {found.n}$, $d = {found.d}$, {found.systems} random starts", fontsize=11)
-        if seen.any():
+        if ax.lines:
             figure.legend(loc="outside lower center")
     return figure
+
+
+def _curve(ax: Any, found: PhaseDiagram, edges: Array, wide: bool) -> None:
+    """Draw when tokens that start orthogonal pass the threshold, as far as the picture goes."""
+    fine = (np.geomspace if wide else np.linspace)(edges[0], edges[-1], 400)
+    curve = passing(fine, found.n, found.threshold, found.normalized)
+    low, high = ax.get_xlim()
+    seen = (low <= curve) & (curve <= high)
+    if seen.any():
+        # A paper line in an outline of ink is seen on light and on dark cells.
+        label = rf"orthogonal start, $d \geq n$: $g_\beta(t) = {found.threshold:.12g}$"
+        ax.plot(curve[seen], fine[seen], color=tone().paper, lw=1.6, path_effects=_outlined(), label=label, zorder=3)
 
 
 def _outlined() -> list[Any]:
     from matplotlib.patheffects import Normal, Stroke
 
-    return [Stroke(linewidth=3.2, foreground=INK), Normal()]
+    return [Stroke(linewidth=3.2, foreground=tone().ink), Normal()]
 
 
-def _edges(centres: Array) -> Array:
-    """Return the edges of the cells around increasing centres.
+def _axis(ax: Any, which: str, edges: Array, logarithmic: bool) -> None:
+    ax.set(**{f"{which}lim": (edges[0], edges[-1])})
+    if logarithmic:
+        ax.set(**{f"{which}scale": "log"})
+        log_numbers(getattr(ax, f"{which}axis"))
 
-    >>> _edges(np.array([1.0, 2.0, 4.0]))
-    array([0.5, 1.5, 3. , 5. ])
+
+def _spread(centres: Array) -> bool:
+    """Say whether values belong on a logarithmic axis: they span decades, in steps that grow.
+
+    >>> _spread(np.geomspace(0.1, 100.0, 20)), _spread(np.linspace(0.1, 100.0, 20))
+    (True, False)
     """
+    positive = centres[centres > 0]
+    if len(positive) < 3 or centres[0] < 0:
+        return False
+    steps = np.diff(positive)
+    return bool(positive[-1] >= DECADES * positive[0] and steps.max() >= GROWTH * steps.min())
+
+
+def _edges(centres: Array, logarithmic: bool = False) -> Array:
+    """Return the edges of the cells around increasing centres, half way between them on the scale of their axis.
+
+    >>> _edges(np.array([1.0, 2.0, 4.0])), _edges(np.array([1.0, 10.0, 100.0]), logarithmic=True).round(2)
+    (array([0.5, 1.5, 3. , 5. ]), array([  0.32,   3.16,  31.62, 316.23]))
+    """
+    if logarithmic:
+        return np.exp(_edges(np.log(centres)))
     if len(centres) == 1:
         return centres[0] + np.array([-0.5, 0.5])
     middle = (centres[1:] + centres[:-1]) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnflow.figures.look import look, sheet
-from attnflow.figures.marks import dots, key, stars, starts, trails
+from attnflow.figures.marks import dots, key, polytope, scale, stars, starts, trails
 from attnflow.figures.scene import Scene, history, scene
 from attnflow.figures.stage import ground, panel
 from attnflow.inputs import InputError
@@ -21,12 +21,14 @@ def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axe
 
     Tokens leave hollow dots where they start and trajectories that are fainter the older they are. Their last places
     are dots, coloured by cluster (by leader while there are more than 24 clusters), larger where more tokens met;
-    leaders, as in `measure.leaders`, wear a star. The dashed line is the hull of the start.
+    leaders, as in `measure.leaders`, wear a star. The dashed line is the hull of the start. Where tokens have gathered,
+    and their hull is another by then, it is drawn too, and its vertices are ringed.
 
     - Dimension 1: time and space; time is logarithmic from 200 steps, or units of time, on.
     - Dimension 2: the plane. Dimension 3: space. On the sphere, the sphere is drawn.
     - Higher dimensions: the first two principal components of the recorded tokens, as the axes say.
-    - More than 3000 tokens: the density of the last state, and some of the trajectories.
+    - More than 3000 tokens: the density of the last state (in space: some of its tokens), and some of the trajectories.
+      A ring around a place with a hundredth of the tokens or more says by its area how many are there.
 
     Parameters
     ----------
@@ -60,6 +62,7 @@ def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axe
         draw(ax, shown)
         ax.set_title(title(shown))
         if own:
+            scale(ax.figure)
             key(ax.figure)
     return ax
 
@@ -69,14 +72,17 @@ def draw(ax: Any, shown: Scene) -> None:
     last = len(shown.times) - 1
     ground(ax, shown)
     starts(ax, shown)
+    polytope(ax, shown)
     trails(ax, shown, 0, last)
-    dots(ax, shown, last, None if shown.crowded else shown.groups.met)
+    dots(ax, shown, last, shown.groups.met)
     stars(ax, shown)
 
 
 def size(shown: Scene) -> tuple[float, float]:
     """Return the width and height, in inches, of a figure with one picture."""
-    return (6.4, 4.4) if shown.dimension == 1 else (5.2, 5.4)
+    # A density has a bar beside it.
+    bar = 0.8 if shown.crowded and shown.dimension != 3 else 0.0
+    return (6.4, 4.4) if shown.dimension == 1 else (5.2 + bar, 5.4 + 0.1 * bar)
 
 
 def title(shown: Scene) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
+from attnflow.geometry.hull import hull
 from attnflow.inputs import Array, InputError
-from attnflow.motions import SphereFlow, SphereLayers
+from attnflow.motions import Leaps, SphereFlow, SphereLayers
 
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
@@ -27,6 +29,10 @@ PACERS = 64
 FARTHEST = 1e100
 # Beyond this many tokens a cloud is shown as a density.
 CROWD = 3000
+# Between states of `Leaps` about so many more are filled in, on the line.
+LEAPT = 120
+# Hulls that differ by less than this part of the cloud are one to the eye.
+SAME_HULL = 0.01
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,14 @@ class Projection:
     matrix: Array
     names: tuple[str, ...]
 
+    @property
+    def plain(self) -> bool:
+        """Whether points are tokens as they are."""
+        return np.array_equal(self.matrix, np.eye(len(self.matrix)))
+
     def __call__(self, times: Array, states: Array) -> Array:
         """Return states (T, n, d) at times (T,) as points of the picture (T, n, k)."""
-        points: Array = states @ self.matrix
+        points: Array = states if self.plain else states @ self.matrix
         if points.shape[-1] > 1:
             return points
         clock = np.broadcast_to(times[:, None, None], points.shape)
@@ -76,8 +87,10 @@ def projection(states: Sequence[Array]) -> Projection:
 class Scene:
     """A run as a picture shows it: `paths` (T, n, k) at `times` (T,), the groups of its last state, its surroundings.
 
-    `outline` (m, 2) is the boundary of the convex hull of the start, in the plane; `sphere` says that tokens live on
-    the unit sphere; `dimension` is that of the tokens, k that of the picture.
+    `outline` (m, 2) is the boundary of the convex hull of the start, in the plane, and `corners` one token at each
+    vertex of the hull of the end (in the plane, in order) where tokens have gathered elsewhere; `sphere` says that
+    tokens live on the unit sphere; `dimension` is that of the tokens, k that of the picture. Each path stands for
+    `every` tokens. `window` (2, k) is what the picture shows, if not what the run needs.
     """
 
     times: Array
@@ -86,12 +99,17 @@ class Scene:
     clock: Clock
     names: tuple[str, ...]
     outline: Array | None
+    corners: NDArray[np.int64] | None
     sphere: bool
     dimension: int
+    every: int = 1
+    window: Array | None = None
 
-    @property
+    @cached_property
     def extent(self) -> Array:
         """The corners (2, k) of the box that the picture has to hold; on the line, of the interval."""
+        if self.window is not None:
+            return self.window
         points = self.paths[..., 1:] if self.dimension == 1 else self.paths
         low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
         return np.stack([np.minimum(low, -1.0), np.maximum(high, 1.0)] if self.sphere else [low, high])
@@ -107,30 +125,48 @@ class Scene:
         return _followed(self.paths.shape[1])
 
 
-def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None) -> Scene:
-    """Return the scene of some states of a run, the last of which is the one shown."""
+def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None, every: int = 1) -> Scene:
+    """Return the scene of some states of a run, the last of which is the one shown; of each `every`-th token."""
     clock, d = Clock.of(run), states.shape[-1]
     if (size := float(np.abs(states).max())) > FARTHEST:
         raise InputError(f"tokens are as large as {size:.0e}, too large to draw: give an earlier t, or rescale the run")
     onto = onto or projection([states])
     paths = onto(times, states)
     sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
+    found, flat = groups(run, states[-1], float(times[-1])), not (sphere or d in (1, 3))
     return Scene(
         times=times,
         paths=paths,
-        groups=groups(run, states[-1], float(times[-1])),
+        groups=found,
         clock=clock,
         names=onto.names,
-        outline=None if sphere or d in (1, 3) else outline(paths[0]),
+        outline=outline(paths[0]) if flat else None,
+        corners=_gathered_at(paths, found) if flat or (d == 3 and not sphere) else None,
         sphere=sphere,
         dimension=d,
+        every=every,
     )
+
+
+def _gathered_at(paths: Array, found: Groups) -> NDArray[np.int64] | None:
+    """Return one token at each vertex of the hull of the clusters, unless that is a point, or the hull of the start."""
+    if not found.gathered:
+        return None
+    ones = np.unique(found.labels, return_index=True)[1]
+    corners = ones[vertices(paths[-1, ones]) if paths.shape[2] == 2 else hull(paths[-1, ones]).indices]
+    # Hulls are compared by how far they go in many directions.
+    around = np.random.default_rng(0).standard_normal((paths.shape[2], 128))
+    around /= np.linalg.norm(around, axis=0)
+    supports = [(points @ around).max(axis=0) for points in (paths[0], paths[-1, corners])]
+    near = np.abs(supports[0] - supports[1]).max() <= SAME_HULL * np.ptp(paths[0], axis=0).max()
+    return None if near or len(corners) < 2 else corners
 
 
 def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
     """Return times and states of a run up to t, or to its end, that are about equally far from each other.
 
-    Tokens move fast, then slowly: equal distances draw smooth trajectories from few states.
+    Tokens move fast, then slowly: equal distances draw smooth trajectories from few states. On the line, where pictures
+    show time, a chain rests between its moves, and what `Leaps` leap over is filled in.
     """
     times, states = run.times.astype(np.float64), run.tokens
     if t is not None:
@@ -138,7 +174,35 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
         past = times < t
         times, states = np.append(times[past], t), np.concatenate([states[past], shown[None]])
     chosen = _equally_far(states, most=_room(*states.shape[1:]))
-    return times[chosen], states[chosen]
+    times, states = times[chosen], states[chosen]
+    if states.shape[2] > 1:
+        return times, states
+    if run.motion is not None and run.motion.random:
+        return np.repeat(times, 2)[1:], np.repeat(states, 2, axis=0)[:-1]
+    return filled(run, times, states, LEAPT)
+
+
+def filled(run: Trajectory, times: Array, states: Array, most: int) -> tuple[Array, Array]:
+    """Return times and states with those added that `Leaps` leap over, about `most` on the scale of time shown.
+
+    A leap may be longer than all that was before: a straight line over it in logarithmic time would be invented.
+    """
+    clock = Clock.of(run)
+    if not (isinstance(run.motion, Leaps) and clock.logarithmic) or len(times) < 2:
+        return times, states
+    grid = np.unique(clock.even(most).round())
+    after = np.searchsorted(times, grid)
+    inside = (after > 0) & (after < len(times))
+    grid, after = grid[inside], after[inside]
+    # Only where no record is near, on the scale shown.
+    known, asked = np.log1p(times - times[0]), np.log1p(grid - times[0])
+    wide = known[-1] / most / 2
+    lonely = grid[(asked - known[after - 1] > wide) & (known[after] - asked > wide)]
+    if not len(lonely):
+        return times, states
+    between = run.at([int(t) for t in lonely])
+    order = np.argsort(np.concatenate([times, lonely]), kind="stable")
+    return np.concatenate([times, lonely])[order], np.concatenate([states, between])[order]
 
 
 def _room(n: int, d: int) -> int:
@@ -163,14 +227,29 @@ def _equally_far(tokens: Array, most: int) -> NDArray[np.int64]:
     return np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], most)).clip(0, len(tokens) - 1))
 
 
-def interpolated(run: Trajectory, times: Array) -> Array:
-    """Return the states (k, n, d) at given times on the straight segments between recorded ones."""
-    known = run.times.astype(np.float64)
+def thinning(shape: tuple[int, ...], frames: int) -> int:
+    """Return k if a movie of so many frames has room for each k-th of (n, d) tokens only.
+
+    >>> thinning((1000, 2), 150), thinning((1_000_000, 2), 150)
+    (1, 15)
+    """
+    n, d = shape
+    return max(1, min(-(-n * d * frames // NUMBERS), n // (2 * CROWD)))
+
+
+def interpolated(run: Trajectory, times: Array, every: int = 1) -> Array:
+    """Return the states (k, n, d), of each `every`-th token, at given times: on the straight segments between recorded
+    ones; of a chain, which rests between its moves, the last before.
+    """
+    known, tokens = run.times.astype(np.float64), run.tokens[:, ::every]
     if len(known) == 1:
-        return np.repeat(run.tokens, len(times), axis=0)
+        return np.repeat(tokens, len(times), axis=0)
+    if run.motion is not None and run.motion.random:
+        rested: Array = tokens[np.searchsorted(known, times, side="right") - 1]
+        return rested
     after = np.clip(np.searchsorted(known, times), 1, len(known) - 1)
     part = ((times - known[after - 1]) / (known[after] - known[after - 1]))[:, None, None]
-    between: Array = (1 - part) * run.tokens[after - 1] + part * run.tokens[after]
+    between: Array = (1 - part) * tokens[after - 1] + part * tokens[after]
     return between
 
 
@@ -181,14 +260,27 @@ def outline(points: Array) -> Array:
     array([[0., 0.],
            [2., 2.]])
     """
+    corners = vertices(points)
+    if len(corners) == 1:
+        corners = np.repeat(corners, 2)
+    boundary: Array = points[np.append(corners, corners[0]) if len(corners) > 2 else corners]
+    return boundary
+
+
+def vertices(points: Array) -> NDArray[np.int64]:
+    """Return the indices of the vertices of the convex hull of points in the plane, in order around it.
+
+    >>> vertices(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+    array([0, 2])
+    """
     from scipy.spatial import ConvexHull, QhullError
 
     centred = points - points.mean(axis=0)
+    if not centred.any():
+        return np.zeros(1, dtype=np.int64)
     try:
         # Qhull measures flatness in absolute terms: it gets a cloud of size one.
-        corners = ConvexHull(centred / (np.abs(centred).max() or 1.0)).vertices
+        return ConvexHull(centred / np.abs(centred).max()).vertices.astype(np.int64)
     except QhullError:
         along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
-        return points[np.sort([along.argmin(), along.argmax()])]
-    boundary: Array = points[np.append(corners, corners[0])]
-    return boundary
+        return np.sort([along.argmin(), along.argmax()])

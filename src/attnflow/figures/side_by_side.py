@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.figures.look import look, sheet
-from attnflow.figures.marks import key
+from attnflow.figures.marks import key, scale
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, history, projection, scene
-from attnflow.figures.stage import frame, panel
+from attnflow.figures.stage import panel
 from attnflow.inputs import InputError
 
 if TYPE_CHECKING:
@@ -44,15 +44,14 @@ def compare(runs: Mapping[str, Trajectory]) -> Figure:
         rows = -(-len(runs) // columns)
         figure = sheet(10 / 3 * columns, 52 / 15 * rows)
         grid = figure.add_gridspec(rows, columns)
-        everything = np.concatenate([shown.extent for shown in scenes])
         for k, (name, shown) in enumerate(zip(runs, scenes, strict=True)):
             ax = panel(figure, grid[k // columns, k % columns], shown)
             draw(ax, shown)
-            frame(ax, everything)
             ax.set_title(name)
             _caption(ax, shown)
             if k % columns and shown.dimension != 3:
                 _share_scale(ax)
+        scale(figure)
         key(figure)
     return figure
 
@@ -91,7 +90,9 @@ def _scenes(runs: Mapping[str, Trajectory]) -> list[Scene]:
     onto = projection([states for _, states in pasts])
     scenes = [scene(run, *past, onto=onto) for run, past in zip(runs.values(), pasts, strict=True)]
     last = max(shown.clock.last for shown in scenes)
-    return [_alike(shown, scenes[0], last) for shown in scenes]
+    everything = np.concatenate([shown.extent for shown in scenes])
+    window = np.stack([everything.min(axis=0), everything.max(axis=0)])
+    return [replace(_alike(shown, scenes[0], last), window=window) for shown in scenes]
 
 
 def _alike(shown: Scene, first: Scene, last: float) -> Scene:

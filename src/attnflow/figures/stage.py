@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.figures.look import PAPER, PENCIL
+from attnflow.figures.look import tone
 from attnflow.figures.scene import Scene
 from attnflow.inputs import Array
 
 HULL = "hull of the start"
-WIRE = "#D0D0D0"
 
 
 def panel(figure: Any, place: Any, shown: Scene) -> Any:
@@ -33,7 +32,7 @@ def ground(ax: Any, shown: Scene) -> None:
     if shown.sphere:
         _sphere(ax, shown.dimension)
     if shown.outline is not None:
-        ax.plot(*shown.outline.T, ls=(0, (4, 3)), lw=0.8, color=PENCIL, zorder=1, label=HULL)
+        ax.plot(*shown.outline.T, ls=(0, (4, 3)), lw=0.8, color=tone().pencil, zorder=1, label=HULL)
 
 
 def frame(ax: Any, points: Array) -> None:
@@ -65,8 +64,8 @@ def _room(ax: Any, *, empty: bool) -> None:
     if empty:
         ax.set_axis_off()
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
-        axis.set_pane_color(PAPER)
-        axis.line.set_color(PENCIL)
+        axis.set_pane_color(tone().paper)
+        axis.line.set_color(tone().pencil)
 
 
 def _sphere(ax: Any, d: int) -> None:
@@ -74,11 +73,11 @@ def _sphere(ax: Any, d: int) -> None:
     angles = np.linspace(0.0, 2 * np.pi, 181)
     cos, sin = np.cos(angles), np.sin(angles)
     if d == 2:
-        ax.plot(cos, sin, lw=0.8, color=PENCIL, zorder=1)
+        ax.plot(cos, sin, lw=0.8, color=tone().pencil, zorder=1)
         return
     # Turned a little, so that no meridian is seen from its edge.
     for turn in 0.1 + np.linspace(0.0, np.pi, 6, endpoint=False):
-        ax.plot(np.cos(turn) * cos, np.sin(turn) * cos, sin, lw=0.4, color=WIRE, zorder=1)
+        ax.plot(np.cos(turn) * cos, np.sin(turn) * cos, sin, lw=0.4, color=tone().wire, zorder=1)
     for height in np.linspace(-1.0, 1.0, 7)[1:-1]:
         radius = np.sqrt(1 - height**2)
-        ax.plot(radius * cos, radius * sin, height, lw=0.4, color=WIRE, zorder=1)
+        ax.plot(radius * cos, radius * sin, height, lw=0.4, color=tone().wire, zorder=1)

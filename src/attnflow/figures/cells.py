@@ -1,0 +1,220 @@
+"""Exact cells on axes: who leads where, each a polygon with its hue, its boundary and its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnflow.figures.look import tone
+from attnflow.figures.polytope import bare
+from attnflow.figures.stage import frame
+from attnflow.geometry import Cells, Hull, Region
+from attnflow.inputs import Array
+
+# How much of its hue a cell has: the palette is gone through once with each, so that 28 cells look different.
+STRENGTHS = (0.42, 0.22, 0.62, 0.12)
+# In points: how far outside the hull numbers stand, how far apart at least, and their type.
+OUTSIDE, APART, TYPE = 9.0, 10.5, 8.5
+# A number pushed away from its vertex by more than this many points is tied to it by a line.
+TIED = 3.0
+# Corners of the arc that goes around a vertex at a distance; the middle one is where its number belongs.
+ARC = 9
+
+
+def hues(labels: Iterable[int]) -> list[str]:
+    """Return the hue of each cell, which is that of its tokens: the palette, again and again.
+
+    >>> hues([0, 1, 7])
+    ['#0072B2', '#D55E00', '#0072B2']
+    """
+    palette = tone().palette
+    return [palette[label % len(palette)] for label in labels]
+
+
+def tints(labels: Iterable[int]) -> list[tuple[float, float, float, float]]:
+    """Return the hue of each cell as it is filled: pale, in another strength at each round of the palette.
+
+    >>> [round(alpha, 2) for *_, alpha in tints([0, 6, 7, 14])]
+    [0.42, 0.42, 0.22, 0.62]
+    """
+    from matplotlib.colors import to_rgba
+
+    numbers = list(labels)
+    rounds = [label // len(tone().palette) % len(STRENGTHS) for label in numbers]
+    return [to_rgba(hue, STRENGTHS[turn]) for hue, turn in zip(hues(numbers), rounds, strict=True)]
+
+
+def cells_within(parts: Cells, within: Hull) -> list[Array]:
+    """Return the corners of {x in W : <Bx, v_j> <= <Bx, v_i> for all j}, W another polygon than the hull of the v_i.
+
+    >>> from attnflow.geometry import cells, hull
+    >>> window = hull([[2.0, 2.0], [-2.0, 2.0], [-2.0, -2.0], [2.0, -2.0]])
+    >>> cells_within(cells([[1.0, 0.0], [-1.0, 0.0]]), window)[0]
+    array([[ 2.,  2.],
+           [ 0.,  2.],
+           [ 0., -2.],
+           [ 2., -2.]])
+    """
+    v = parts.vertices
+    level = np.zeros(len(v))
+    return [Region.cut(within, (v - v[i]) @ parts.B, level).vertices for i in range(len(v))]
+
+
+def area(polygon: Array) -> float:
+    """Return the area of a polygon with corners (m, 2) in order, 1/2 |sum_i x_i y_{i+1} - x_{i+1} y_i|.
+
+    >>> area(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
+    1.0
+    """
+    (x, y), (u, v) = polygon.T, np.roll(polygon, -1, axis=0).T
+    return 0.5 * abs(float((x * v - u * y).sum()))
+
+
+def draw_cells(ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | None = None) -> Any:
+    """Draw cells in the plane, or any polygons, with a hue each (gid "cells") and return what was drawn.
+
+    The i-th has the hue of i, or of the i-th of `labels`; those without an inside are left out.
+
+    >>> from attnflow.figures.look import look, sheet
+    >>> from attnflow.geometry import cells
+    >>> with look():
+    ...     ax = sheet(3.4, 3.4).add_subplot()
+    ...     drawn = draw_cells(ax, cells([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [0.1, 0.1]]))
+    >>> len(drawn.get_paths())
+    3
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close("all")
+    """
+    from matplotlib.collections import PolyCollection
+
+    shapes = parts.polygons() if isinstance(parts, Cells) else list(parts)
+    fills = tints(range(len(shapes)) if labels is None else labels)
+    solid = [(shape, fill) for shape, fill in zip(shapes, fills, strict=True) if len(shape) > 2]
+    drawn = PolyCollection(
+        [shape for shape, _ in solid], facecolors=[fill for _, fill in solid], edgecolors=tone().quiet, linewidths=0.6,
+        joinstyle="round", zorder=0.5, gid="cells",
+    )  # fmt: skip
+    return ax.add_collection(drawn)
+
+
+def draw_walls(ax: Any, shapes: Iterable[Array], **style: Any) -> Any:
+    """Draw the sides that two polygons share, once each (gid "walls"): dashes drawn twice would not be dashes."""
+    from matplotlib.collections import LineCollection
+
+    seen: dict[tuple[Any, ...], int] = {}
+    for shape in shapes:
+        ends = [tuple(corner) for corner in (np.round(shape, 12) + 0.0).tolist()]
+        for side in zip(ends, [*ends[1:], *ends[:1]], strict=True):
+            seen[tuple(sorted(side))] = seen.get(tuple(sorted(side)), 0) + 1
+    walls = [side for side, times in seen.items() if times > 1]
+    return ax.add_collection(LineCollection(walls, **{"zorder": 1.5, "gid": "walls", "colors": tone().ink, **style}))
+
+
+def draw_hull(ax: Any, outer: Hull) -> Any:
+    """Draw the outline of a polygon as a thin solid line (gid "hull")."""
+    from matplotlib.patches import Polygon
+
+    line = Polygon(
+        outer.vertices,
+        closed=True,
+        fill=False,
+        edgecolor=tone().ink,
+        linewidth=1.0,
+        joinstyle="round",
+        zorder=2,
+        gid="hull",
+    )
+    return ax.add_patch(line)
+
+
+def draw_origin(ax: Any) -> Any:
+    """Mark the origin with a small cross (gid "origin")."""
+    (cross,) = ax.plot(0, 0, marker="+", ms=6, mew=0.9, color=tone().ink, ls="", zorder=3, gid="origin")
+    return cross
+
+
+def make_room(ax: Any, points: Array) -> None:
+    """Set limits that hold points, without a scale: shapes need none. Numbers find their room in the layout."""
+    frame(ax, points)
+    bare(ax)
+
+
+def draw_vertices(
+    ax: Any, outer: Hull, names: Iterable[Any] | None = None, *, filled: Any = False, point: float | None = None
+) -> Any:
+    """Ring the vertices of a polygon (gid "vertices") and number them 1, 2, ... around it, or by other names.
+
+    Numbers (gid "number") stand outside, where they do not cover each other: those of vertices close together move
+    along the outline, and a line ties them to their vertex. Set the limits of the axes before. `filled` says which
+    rings are solid, and `point` what `point_of` would measure, for many panels of one scale.
+    """
+    corners = outer.vertices
+    faces = np.where(np.broadcast_to(filled, len(corners)), tone().ink, tone().paper).tolist()
+    rings = ax.scatter(
+        *corners.T,
+        s=26,
+        facecolors=faces,
+        edgecolors=tone().ink,
+        linewidths=0.9,
+        zorder=4,
+        clip_on=False,
+        gid="vertices",
+    )
+    said = [str(name) for name in (range(1, len(corners) + 1) if names is None else names)]
+    point = point_of(ax) if point is None else point
+    places, moved = _around(corners, OUTSIDE * point, APART * point)
+    for corner, place, far, text in zip(corners, places, moved > TIED * point, said, strict=True):
+        if far:
+            tie = np.stack([corner, place + 0.45 * (corner - place)])
+            ax.plot(*tie.T, lw=0.5, color=tone().pencil, zorder=2, clip_on=False)
+        ax.text(*place, text, ha="center", va="center", fontsize=TYPE, color=tone().ink, zorder=5, gid="number")
+    return rings
+
+
+def point_of(ax: Any) -> float:
+    """Return the length of a typographic point in units of the axes, after their places are settled."""
+    ax.figure.draw_without_rendering()
+    (left, _), (right, _) = ax.transData.transform([[0.0, 0.0], [1.0, 0.0]])
+    return float(ax.figure.dpi / 72 / (right - left))
+
+
+def _around(corners: Array, gap: float, apart: float) -> tuple[Array, Array]:
+    """Return one place (k, 2) for each corner on the line at distance `gap` around a polygon, and how far it is moved.
+
+    Along the line places are `apart`, and move by as little as can be in the sum of squares.
+    """
+    sides = np.roll(corners, -1, axis=0) - corners
+    # The outward normal of each side; a corner sees the directions between those of its two sides.
+    after = np.arctan2(-sides[:, 0], sides[:, 1])
+    before = np.roll(after, 1)
+    seen = before[:, None] + ((after - before) % (2 * np.pi))[:, None] * np.linspace(0.0, 1.0, ARC)
+    line = (corners[:, None] + gap * np.stack([np.cos(seen), np.sin(seen)], axis=-1)).reshape(-1, 2)
+    line = np.concatenate([line, line[:1]])
+    way = np.append(0.0, np.linalg.norm(np.diff(line, axis=0), axis=1).cumsum())
+    own = way[ARC // 2 : -1 : ARC]
+    free = _spread(own, apart, float(way[-1]))
+    places = np.column_stack([np.interp(free, way, axis, period=float(way[-1])) for axis in line.T])
+    return places, np.abs(free - own)
+
+
+def _spread(places: Array, apart: float, length: float) -> Array:
+    """Return increasing places on a closed line of given length moved until they are `apart`, by least squares.
+
+    >>> _spread(np.array([1.0, 1.5, 6.0]), 1.0, 10.0)
+    array([0.75, 1.75, 6.  ])
+    """
+    from scipy.optimize import isotonic_regression
+
+    k = len(places)
+    apart = min(apart, length / k)
+    steps = float(apart) * np.arange(k)
+    # The closed line is cut open in its widest gap.
+    first = (int(np.diff(places, append=places[0] + length).argmax()) + 1) % k
+    opened = np.roll(places, -first) + length * (np.arange(k) >= k - first)
+    moved: Array = isotonic_regression(opened - steps).x + steps
+    if moved[-1] - moved[0] > length - apart:
+        # The gap is closed as well: numbers stand evenly all around.
+        moved = opened.mean() + np.linspace(-0.5, 0.5, k, dtype=np.float64) * (length - length / k)
+    return np.roll(moved - length * (np.arange(k) >= k - first), first)

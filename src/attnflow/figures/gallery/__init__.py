@@ -1,0 +1,150 @@
+"""The gallery: the figures of the papers and some that nobody has, by name, each from its seed.
+
+For developers. A figure is a function in a module of this package, under `entry`:
+
+    @entry("fw/cells", "Cells of a random polygon", "the Frank-Wolfe paper", seed=0, k=7)
+    def cells(seed: int, k: int) -> Drawing:
+        ...
+
+It takes the parameters that stand beside its name and returns a `Drawing`. Nothing else needs to know about it. Inside,
+colours are those of `look.tone`, and everything that a test wants to find again has a ``gid``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnflow.figures.look import look
+from attnflow.inputs import InputError, whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnflow.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture, its caption, and what it shows in numbers: what a reader could count or measure on it.
+
+    With a `film`, the picture is one moment of it.
+    """
+
+    figure: Figure
+    caption: str
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    film: Trajectory | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure by name: `title`, the `source` it belongs to, and the parameters it is drawn from."""
+
+    name: str
+    title: str
+    source: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Drawing]
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without an ending."""
+        return self.name.replace("/", "-")
+
+    def seeded(self, seed: int) -> Entry:
+        """Return the same figure from another seed.
+
+        >>> named("sphere/staircase").seeded(3).parameters["seed"]
+        3
+        """
+        if "seed" not in self.parameters:
+            raise InputError(f"the figure {self.name} has nothing random: leave the seed out")
+        return replace(self, parameters={**self.parameters, "seed": whole(seed, "seed", least=0)})
+
+    def draw(self) -> Drawing:
+        """Draw it, in the colours of the `look` around the call."""
+        with look():
+            return self.function(**self.parameters)
+
+    def caption(self, drawing: Drawing) -> str:
+        """Return what stands in the file beside the picture: what it is, its parameters, and how to draw it again."""
+        given = [f"  {name} = {_plain(value)}" for name, value in self.parameters.items()]
+        found = [f"  {name} = {_plain(value)}" for name, value in drawing.shows.items()]
+        seed = f" --seed {self.parameters['seed']}" if "seed" in self.parameters else ""
+        parts = [
+            f"{self.title}.",
+            drawing.caption,
+            "\n".join(["Parameters:", *given]) if given else "",
+            "\n".join(["Shown:", *found]) if found else "",
+            f"Source: {self.source}.",
+            f"Drawn by: attnflow figure {self.name}{seed}",
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_known: dict[str, Entry] = {}
+
+
+def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[..., Callable[..., Drawing]]:
+    """Return a decorator that puts a function into the gallery."""
+
+    def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
+        assert name not in _known, name
+        _known[name] = Entry(name, title, source, parameters, function)
+        return function
+
+    return known
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """Return all figures by name, in alphabetical order.
+
+    >>> "fw/cells" in entries()
+    True
+    """
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return dict(sorted(_known.items()))
+
+
+def named(name: str) -> Entry:
+    """Return the figure of this name."""
+    from difflib import get_close_matches
+
+    if name in entries():
+        return entries()[name]
+    near = get_close_matches(str(name), entries(), n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InputError(f"there is no figure {name!r}: {hint}`attnflow figure list` names them all")
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Return the names of the figures that are meant: by name, by group, or "all".
+
+    >>> set(chosen(["sphere"])) == {name for name in entries() if name.startswith("sphere/")}
+    True
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        group = [one for one in entries() if name == "all" or one.startswith(f"{name}/")]
+        found.update(dict.fromkeys(group or [named(name).name]))
+    return list(found)
+
+
+def _plain(value: Any) -> str:
+    """Return a parameter as it can be typed again."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_plain, value))}]"
+    return str(value)

@@ -1,0 +1,314 @@
+"""Figures of the rescaled flow for V = I and its like: tokens tend to points S of a polytope, or of a prism over one.
+
+The flow x_i' = V sum_j P_ij x_j is drawn in the frame z_i = e^{-tV} x_i, where z_i' = V sum_j P_ij (z_j - z_i). For
+V = I the hull of the z_i decreases to a polytope K with vertices v_j, and each z_i tends to a point of
+S = {x in K : |x|^2 = max_j <x, v_j>}: vertices, feet of perpendiculars from 0 on faces, perhaps 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnflow as af
+from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.groups import Groups, counted, groups
+from attnflow.figures.look import colours, figure_of, log_numbers, sheet, tone
+from attnflow.figures.marks import key
+from attnflow.figures.polytope import solid, stations
+from attnflow.figures.portrait import draw
+from attnflow.figures.scene import Projection, Scene, history, outline, scene
+from attnflow.figures.stage import HULL, panel
+from attnflow.geometry import Hull, StationaryPoints
+from attnflow.inputs import Array
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+SOURCE = EMERGENCE.citation.replace("*", "")
+# The limit is read from a longer run than the one drawn: by then tokens are within about 1e-6 of it.
+LATE = 14.0
+
+
+@entry("emergence/polytope-2d", "A polygon attracts rescaled tokens", SOURCE, seed=9, n=20, until=5.0)
+def polytope_2d(seed: int, n: int, until: float) -> Drawing:
+    """V = I in the plane: trajectories to the vertices of the limit polygon, and how fast."""
+    return _polytope(seed, n, 2, until)
+
+
+@entry("emergence/polytope-3d", "A polytope attracts rescaled tokens", SOURCE, seed=6, n=20, until=5.0)
+def polytope_3d(seed: int, n: int, until: float) -> Drawing:
+    """V = I in space: trajectories to the vertices of the limit polytope, and how fast."""
+    return _polytope(seed, n, 3, until)
+
+
+def _polytope(seed: int, n: int, d: int, until: float) -> Drawing:
+    x0 = af.tokens.uniform(n=n, d=d, seed=seed, low=-5, high=5)
+    run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=max(until, LATE))
+    K = limit(run.final)
+    S = af.geometry.stationary_points(K.vertices)
+    shown = seen(run, until, alike(groups(run, run.final, float(run.times[-1]))))
+    figure = sheet(7.0, 3.9 if d == 2 else 4.1)
+    grid = figure.add_gridspec(1, 2, width_ratios=(1.25, 1.0) if d == 2 else (1.5, 1.0))
+    ax = panel(figure, grid[0], shown)
+    draw(ax, shown)
+    if d == 3:
+        furnish(ax)
+        _wires(ax, af.geometry.hull(x0))
+    else:
+        widen(ax)
+    solid(ax, K)
+    stations(ax, S, K)
+    ax.set_title("rescaled tokens $z_i(t)$")
+    slope = _approach(figure.add_subplot(grid[1]), run, S, until, shown.groups)
+    key(figure)
+    taken = gathered(run.final)
+    caption = (
+        f"{n} tokens, uniform in [-5, 5]^{d}, under the flow with Q = K = V = I, in the frame z = e^-t x, up to t = "
+        f"{until:g}. Their hull (dashed at the start) decreases to a polytope of {len(K.vertices)} vertices "
+        f"(numbered); S has {len(S)} points, of which tokens take {taken.count}. Right: the distance of each token "
+        f"from S decreases like e^{slope:.2f}t once its leader is settled (dashed: e^-t)."
+    )
+    shows = {
+        "vertices": len(K.vertices),
+        "points of S": len(S),
+        "limits taken": taken.count,
+        "leaders": 0 if shown.groups.leaders is None else len(shown.groups.leaders),
+        "measure of the limit polytope": volume(K),
+        "slope of the distance": slope,
+    }
+    film = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=until) if d == 2 else None
+    return Drawing(figure, caption, shows, film)
+
+
+def limit(z: Array) -> Hull:
+    """Return the polytope that tokens have come to: the hull of their clusters, at 1e-3 of their diameter."""
+    return af.geometry.hull(gathered(z).centres)
+
+
+def gathered(z: Array) -> af.measure.Clusters:
+    """Return the clusters of tokens near their limits."""
+    return af.measure.clusters(z, 1e-3 * af.measure.diameter(z))
+
+
+def volume(K: Hull) -> float:
+    """Return the area of a polygon or the volume of a polytope; 0 where it is flat.
+
+    >>> volume(af.geometry.hull([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
+    1.0
+    """
+    if K.dimension < K.vertices.shape[1]:
+        return 0.0
+    centre = K.vertices.mean(axis=0)
+    cones = K.vertices[K.boundary()] - centre
+    return float(np.abs(np.linalg.det(cones)).sum()) / (1, 1, 2, 6)[K.dimension]
+
+
+def alike(found: Groups) -> Groups:
+    """Return groups whose tokens all have dots of one size, with room for a star, so that one ring fits them all."""
+    n = len(found.labels)
+    return replace(found, met=np.full(n, 1 + n // 8))
+
+
+def seen(run: Trajectory, until: float, colouring: Groups) -> Scene:
+    """Return the scene of a run of a rescaled flow up to a time, coloured by given groups."""
+    d = run.final.shape[1]
+    names = tuple(f"$z_{k + 1}$" for k in range(d))
+    found = scene(run, *history(run, until), onto=Projection(np.eye(d), names))
+    # The hull of the end is left to the limit polytope.
+    return replace(found, groups=colouring, corners=None)
+
+
+def projected(shown: Scene, matrix: Array, names: tuple[str, ...]) -> Scene:
+    """Return the same scene as seen in the plane, y = z A for a matrix A (d, 2)."""
+    paths = shown.paths @ matrix
+    return replace(shown, paths=paths, names=names, dimension=2, outline=outline(paths[0]))
+
+
+def basis(V: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of a symmetric matrix, largest first, and eigenvectors, as columns.
+
+    An eigenvector has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
+
+    >>> basis(np.array([[1.0, 0.0], [0.0, 2.0]]))[0]
+    array([2., 1.])
+    """
+    values, vectors = np.linalg.eigh(V)
+    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(V))])
+    return values[::-1], vectors[:, ::-1]
+
+
+def furnish(ax: Any) -> None:
+    """Make a picture in space as large as its panel allows, with few numbers, the vertical ones on its free side."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_box_aspect((1, 1, 1), zoom=1.0)
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(figure_of)
+    ax.zaxis.set_ticks_position("lower")
+    ax.zaxis.set_label_position("lower")
+    ax.zaxis.set_rotate_label(False)
+    ax.set_zlabel(ax.get_zlabel(), rotation=0, labelpad=2)
+
+
+def widen(ax: Any, by: float = 0.07) -> None:
+    """Leave room for numbers around a picture in the plane."""
+    for low, high, put in ((*ax.get_xlim(), ax.set_xlim), (*ax.get_ylim(), ax.set_ylim)):
+        put(low - by * (high - low), high + by * (high - low))
+
+
+def _wires(ax: Any, K: Hull) -> None:
+    """Draw the edges of the hull of the start, dashed."""
+    from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+
+    style = {"colors": tone().pencil, "linestyles": [(0, (4, 3))], "linewidths": 0.6, "zorder": 1, "label": HULL}
+    ax.add_collection3d(Line3DCollection(K.vertices[K.edges], **style), autolim=False)
+
+
+def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colouring: Groups) -> float:
+    """Draw the distance of each token from S over time, and return the median slope of its logarithm at the end."""
+    times = np.linspace(0.0, until, 101)
+    states = run.at(times)
+    away = np.stack([af.measure.distance_to_limits(state, S) for state in states])
+    # What the limit is known up to; a token that is itself a vertex has no distance to show.
+    floor = 1e-5 * af.measure.diameter(run.tokens[0])
+    moving = away[-1] > floor
+    for i in np.flatnonzero(moving):
+        ax.plot(times, away[:, i], color=colours(colouring.labels[[i]])[0], lw=0.9, alpha=0.8, gid="distance")
+    ax.set_yscale("log")
+    top = 1.6 * float((away[:, moving] * np.exp(times)[:, None]).max(initial=1.0))
+    ax.plot(times, top * np.exp(-times), color=tone().ink, lw=1.0, ls=(0, (4, 3)), zorder=1, gid="guide")
+    ax.annotate("$e^{-t}$", (0.45 * until, top * np.exp(-0.45 * until)), xytext=(4, 4), textcoords="offset points")
+    low = float(away[-1, moving].min(initial=top * np.exp(-until)))
+    ax.set(xlim=(0, until), ylim=(low / 2, 1.3 * top), xlabel="time $t$", title="distance from $S$")
+    log_numbers(ax.yaxis)
+    last = slice(-21, None)
+    slopes = [np.polyfit(times[last], np.log(away[last, i]), 1)[0] for i in np.flatnonzero(moving)]
+    return float(np.median(slopes)) if slopes else float("nan")
+
+
+@entry(
+    "emergence/polytope-hyperplane", "A polygon times a line attracts rescaled tokens", SOURCE,
+    seed=2, n=20, until=5.0, V=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -0.5]],
+)  # fmt: skip
+def polytope_hyperplane(seed: int, n: int, until: float, V: list[list[float]]) -> Drawing:
+    """V = I on a plane F and smaller on a line G: the walls of a prism K x G, and the projection on F along G."""
+    x0 = af.tokens.uniform(n=n, d=3, seed=seed, low=-5, high=5)
+    run = af.simulate(x0, af.Softmax(), af.RescaledFlow(V=V), until=max(until, LATE))
+    left = af.geometry.classify(V).dominant.left
+    assert left is not None
+    # F has no preferred basis: here it is that in which the first two coordinates are those of space.
+    along = np.asarray(np.linalg.solve(left[:, :2], left), dtype=np.float64)
+    flat = run.final @ along.T
+    K = limit(flat)
+    S = af.geometry.stationary_points(K.vertices)
+    nearest = np.linalg.norm(flat[:, None] - K.vertices[None], axis=2)
+    walls = Groups(nearest.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run))
+    shown = seen(run, until, walls)
+    figure = sheet(7.0, 3.9)
+    grid = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0))
+    space = panel(figure, grid[0], shown)
+    draw(space, shown)
+    _prism(space, shown, K)
+    plane = figure.add_subplot(grid[1])
+    draw(plane, projected(replace(shown, groups=alike(walls)), along.T, ("$z_1$", "$z_2$")))
+    solid(plane, K)
+    widen(plane)
+    stations(plane, S, K)
+    space.set_title("rescaled tokens $z_i(t)$")
+    plane.set_title("projected on $F$ along $G$")
+    key(figure)
+    away = af.measure.distance_to_limits(flat, S)
+    caption = (
+        f"{n} tokens, uniform in [-5, 5]^3, under the flow with Q = K = I and V = diag(1, 1, {V[2][2]:g}), in the "
+        f"frame z = e^(-tV) x, up to t = {until:g}. Projected along G, the third axis, on F, the plane of the first "
+        f"two, they tend to points S of a polygon K with {len(K.vertices)} vertices (right); in space, to lines over "
+        "these, on the walls of K x G (left), along which they move apart."
+    )
+    shows = {
+        "vertices": len(K.vertices),
+        "points of S": len(S),
+        "area of K": volume(K),
+        "largest distance from S at t = " + f"{run.times[-1]:g}": float(away.max()),
+    }
+    return Drawing(figure, caption, shows)
+
+
+def leading(run: Trajectory) -> NDArray[np.int64]:
+    """Return the tokens that some token hears most at the end of a run."""
+    assert run.law is not None
+    return af.measure.leaders(run.law, run.seen(), float(run.times[-1])).distinct
+
+
+def _prism(ax: Any, shown: Scene, K: Hull) -> None:
+    """Draw the walls of K x G in the height of the picture, which is that of the tokens."""
+    from matplotlib.colors import to_rgba
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    low, high = shown.paths[..., 2].min(), shown.paths[..., 2].max()
+    reach = 1.06 * float(np.abs(shown.paths[..., :2]).max())
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(low, high))
+    furnish(ax)
+    sides = [K.vertices[list(edge)] for edge in K.boundary()]
+    quads = [np.column_stack([np.vstack([s, s[::-1]]), [low, low, high, high]]) for s in sides]
+    walls = Poly3DCollection(
+        quads, facecolors=to_rgba(tone().pencil, 0.1), edgecolors=tone().ink, linewidths=0.6, zorder=1, gid="walls"
+    )
+    ax.add_collection3d(walls, autolim=False)
+
+
+@entry(
+    "emergence/vertices", "How many vertices the limit polytope has", SOURCE,
+    seed=0, sizes=(5, 10, 20, 40, 80), dimensions=(2, 3, 4), starts=20,
+)  # fmt: skip
+def vertices(seed: int, sizes: tuple[int, ...], dimensions: tuple[int, ...], starts: int) -> Drawing:
+    """The mean number of vertices of the limit polytope over random starts, against n, for several d."""
+    figure = sheet(3.4, 3.2)
+    ax = figure.add_subplot()
+    means: dict[int, list[float]] = {}
+    begun: dict[int, list[float]] = {}
+    for k, d in enumerate(dimensions):
+        found = [_vertex_counts(seed, n, d, starts) for n in sizes]
+        means[d] = [float(ends.mean()) for _, ends in found]
+        begun[d] = [float(first.mean()) for first, _ in found]
+        errors = [float(ends.std(ddof=1)) / starts**0.5 for _, ends in found]
+        colour, marker = tone().palette[k], "osD^v"[k]
+        ax.errorbar(sizes, means[d], errors, color=colour, marker=marker, ms=4.5, capsize=2, gid=f"limit d={d}")
+        ax.plot(sizes, begun[d], color=colour, lw=0.9, ls=(0, (4, 3)), gid=f"start d={d}")
+        ax.annotate(
+            f"$d = {d}$",
+            (sizes[-1], means[d][-1]),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+        )
+    ax.set(xscale="log", yscale="log", xlabel="number of tokens $n$", ylabel="vertices")
+    ax.set_xlim(sizes[0] / 1.15, sizes[-1] * 2.0)
+    log_numbers(ax.yaxis)
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.minorticks_off()
+    ax.plot([], [], color=tone().ink, marker="o", ms=4.5, label="limit polytope")
+    ax.plot([], [], color=tone().ink, lw=0.9, ls=(0, (4, 3)), label="hull of the start")
+    ax.legend(loc="upper left")
+    caption = (
+        f"The number of vertices of the limit polytope of {counted(starts, 'start')} for each n and d, tokens uniform "
+        "in [-5, 5]^d, Q = K = V = I: means with their standard errors, and for comparison the mean number of "
+        "vertices of the hull of the start (dashed). No law is known: this is evidence."
+    )
+    shows = {f"mean vertices, d = {d}": means[d] for d in dimensions}
+    shows |= {f"mean vertices of the start, d = {d}": begun[d] for d in dimensions}
+    return Drawing(figure, caption, shows)
+
+
+def _vertex_counts(seed: int, n: int, d: int, starts: int) -> tuple[Array, Array]:
+    """Return how many vertices the hulls of some starts have, and the limit polytopes they lead to."""
+    draws = np.random.default_rng([seed, n, d]).uniform(-5, 5, (starts, n, d))
+    found = af.ensemble(draws, af.Softmax(), af.RescaledFlow(), until=LATE)
+    first = [len(af.geometry.hull(x).vertices) for x in draws]
+    return np.array(first, dtype=np.float64), np.array([len(limit(z).vertices) for z in found.final], dtype=np.float64)

@@ -1,0 +1,310 @@
+"""Figures that nobody has: one cloud under several laws, from beta = 0 to infinity, and the basins of its limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnflow as af
+from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, hues, tints
+from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.groups import together
+from attnflow.figures.look import sheet, tone
+from attnflow.figures.marks import START, dots, key, stars, starts, trails
+from attnflow.figures.polytope import attracting, bare, shade, unstable
+from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.stage import frame, ground
+from attnflow.geometry import Cells
+from attnflow.inputs import Array
+from attnflow.trajectory import Trajectory
+
+FRANK_WOLFE = "Alcalde, Geshkovski, Ruiz-Balet, Attention's forward pass and Frank-Wolfe (arXiv 2508.09628)"
+LOCALMAX = (
+    "Cimetiere, Chiri, Gharesifard, Localmax dynamics for attention in transformers and its asymptotic behavior "
+    "(arXiv 2509.15958), reconstructed from its abstract"
+)
+LIMITS = (
+    "Geshkovski, Letrouit, Polyanskiy, Rigollet, The emergence of clusters in self-attention dynamics "
+    f"(arXiv 2305.05465), for the set S; {FRANK_WOLFE}, for the cells"
+)
+# So many layers decide who leads, and leave followers apart from their leaders: (1 + alpha)^-60 is well above rounding.
+LONG = 60
+# All layers up to this one are recorded for trajectories.
+EARLY = 12
+# Basins that are not polygons are coloured point by point, so many across, after so many steps.
+ACROSS, SETTLED = 300, 60
+Labels = NDArray[np.int64]
+
+
+@entry(
+    "laws/side-by-side", "One cloud under three laws, with exact cells", f"{FRANK_WOLFE}; {LOCALMAX}",
+    seed=0, n=40, beta=6.0, delta=0.2, alpha=0.5, layers=60,
+)  # fmt: skip
+def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, layers: int) -> Drawing:
+    """Three laws, one cloud: who ends where, and the cells of the polytope that is left."""
+    x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
+    laws: dict[str, tuple[str, af.Law]] = {
+        "softmax": (rf"softmax, $\beta={beta:g}$", af.Softmax(beta=beta)),
+        "localmax": (rf"localmax, $\delta={delta:g}$", af.Localmax(delta=delta)),
+        "hardmax": ("hardmax", af.Hardmax()),
+    }
+    runs = {name: _run(x0, law, alpha, layers) for name, (_, law) in laws.items()}
+    scenes = _alike(list(runs.values()))
+    figure = sheet(7.0, 3.1)
+    shows: dict[str, Any] = {}
+    for ax, (name, run), shown in zip(figure.subplots(1, 3), runs.items(), scenes, strict=True):
+        parts = _limit_cells(run)
+        ax.set_title(laws[name][0], fontsize=11)
+        _final(ax, shown, x0)
+        numbers = _numbers(parts.label(run.final), shown.groups.labels, len(parts.vertices))
+        draw_cells(ax, parts, numbers)
+        draw_hull(ax, parts.hull)
+        ax.set_xlabel(str(shown.groups), fontsize=9.5)
+        shows |= {
+            f"{name}: clusters": shown.groups.clusters,
+            f"{name}: vertices": len(parts.hull.vertices),
+            f"{name}: area": area(parts.hull.vertices),
+            f"{name}: areas of cells": [area(shape) for shape in parts.polygons()],
+        }
+    key(figure)
+    caption = (
+        f"{n} Gaussian tokens after {layers} layers with alpha = {alpha:g}. Tokens have the colour of the cell in "
+        "which they end; cells are exact polygons of the hull that is left (solid), in the hull of the start (dashed). "
+        "Its area: "
+        + ", ".join(f"{shows[f'{name}: area']:.3g} under {name}" for name in runs)
+        + ". Softmax at finite beta is still on its way: in the end it gathers all tokens in one point."
+    )
+    return Drawing(figure, caption, shows)
+
+
+def _run(x0: Array, law: af.Law, alpha: float, layers: int) -> Trajectory:
+    """Run layers and record the first ones, where tokens move most, and then fewer and fewer."""
+    late = np.geomspace(min(EARLY, layers), layers, 8).round().astype(int)
+    steps = sorted({*range(min(EARLY, layers) + 1), *late.tolist()})
+    return af.simulate(x0, law, af.Layers(alpha=alpha), until=layers, record=steps)
+
+
+def _limit_cells(run: Trajectory) -> Cells:
+    """Return the cells of the hull of the clusters in which tokens have gathered."""
+    gathered = af.measure.clusters(run.final, together(run, run.final))
+    return af.geometry.cells(af.geometry.hull(gathered.centres).vertices)
+
+
+def _alike(runs: Sequence[Trajectory]) -> list[Scene]:
+    """Return the scenes of runs of one cloud; tokens are coloured by the cell in which they end, as in the last run."""
+    scenes = [scene(run, *history(run)) for run in runs]
+    labels = [_limit_cells(run).label(run.final) for run in runs]
+    scenes = [replace(s, groups=replace(s.groups, labels=of)) for s, of in zip(scenes, labels, strict=True)]
+    return [replace(shown, groups=shown.groups.matched(scenes[-1].groups)) for shown in scenes]
+
+
+def _numbers(cells: Labels, labels: Labels, count: int) -> list[int]:
+    """Return the label of each of `count` cells, given those of its tokens; cells without tokens get free ones."""
+    known = dict(zip(cells.tolist(), labels.tolist(), strict=True))
+    free = iter(sorted(set(range(2 * count + max(known.values()) + 1)) - set(known.values())))
+    return [known[i] if i in known else next(free) for i in range(count)]
+
+
+def _final(ax: Any, shown: Scene, x0: Array) -> None:
+    """Draw a run without scales: hull of the start, trajectories, clusters, leaders."""
+    ground(ax, shown)
+    frame(ax, x0)
+    bare(ax)
+    draw_origin(ax)
+    starts(ax, shown)
+    trails(ax, shown, 0, len(shown.times) - 1)
+    dots(ax, shown, -1, shown.groups.met)[0].set_gid("tokens")
+    stars(ax, shown)
+
+
+@entry(
+    "laws/strip", "From beta = 0 to infinity", FRANK_WOLFE,
+    seed=0, n=40, betas=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, math.inf), alpha=0.5, layers=60,
+)  # fmt: skip
+def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) -> Drawing:
+    """One cloud under softmax at growing beta, the last of which is hardmax."""
+    x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
+    laws = [af.Hardmax() if math.isinf(beta) else af.Softmax(beta=beta) for beta in betas]
+    runs = [_run(x0, law, alpha, layers) for law in laws]
+    columns = -(-len(betas) // 2)
+    figure = sheet(7.0, 4.6)
+    panels = figure.subplots(2, columns, squeeze=False).ravel()
+    scenes = _alike(runs)
+    for ax in panels[len(betas) :]:
+        ax.set_visible(False)
+    for ax, beta, shown in zip(panels, betas, scenes, strict=False):
+        _final(ax, shown, x0)
+        shade(ax, shown.paths[-1])
+        ax.set_title(r"$\beta=\infty$" if math.isinf(beta) else rf"$\beta={beta:g}$", fontsize=11)
+        ax.set_xlabel(str(shown.groups), fontsize=9)
+    key(figure)
+    shows: dict[str, Any] = {
+        "clusters": [shown.groups.clusters for shown in scenes],
+        "leaders": [len(_led(shown)) for shown in scenes],
+        "diameters": [af.measure.diameter(run.final) for run in runs],
+    }
+    caption = (
+        f"{n} Gaussian tokens after {layers} layers with alpha = {alpha:g}: softmax at beta = 0, where all go to the "
+        f"mean, up to infinity, which is hardmax. Clusters: {', '.join(map(str, shows['clusters']))}; places that "
+        f"lead: {', '.join(map(str, shows['leaders']))}. The hull of the last tokens is shaded, that of the start is "
+        "dashed."
+    )
+    return Drawing(figure, caption, shows)
+
+
+def _led(shown: Scene) -> Labels:
+    assert shown.groups.leaders is not None
+    return shown.groups.leaders
+
+
+@entry(
+    "laws/basins", "The basin of each limit point", LIMITS,
+    seed=2, n=40, B=((1.5, 0.5), (0.5, 0.8)), beta=4.0, gamma=0.05, tokens=16,
+)  # fmt: skip
+def basins(seed: int, n: int, B: Sequence[Sequence[float]], beta: float, gamma: float, tokens: int) -> Drawing:
+    """Polygons held fixed, and where a token ends that listens to their vertices."""
+    x0, form = af.tokens.gaussian(n=n, d=2, seed=seed), np.array(B)
+    limits = [_limit_polygon(x0, af.Hardmax(B=matrix)) for matrix in (None, form)]
+    held = {
+        "limit of hardmax": af.geometry.cells(limits[0]),
+        r"limit of hardmax, $B\neq I$": af.geometry.cells(limits[1], form),
+        "hull of the start": af.geometry.cells(af.geometry.hull(x0).vertices),
+    }
+    figure = sheet(7.0, 6.6)
+    panels = figure.subplots(2, 2).ravel()
+    shows: dict[str, Any] = {}
+    for ax, (name, parts) in zip(panels, held.items(), strict=False):
+        ends = _ends(parts)
+        found = af.geometry.stationary_points(parts.vertices, parts.B)
+        _stage(ax, parts, found.points[found.attracts])
+        unstable(ax, found)
+        # Hues in order: those of vertices without a basin are free.
+        labels = np.unique(ends, return_inverse=True)[1]
+        draw_cells(ax, parts, labels)
+        _tests(ax, parts, labels, _follow(af.Hardmax(B=parts.B), parts.vertices, _drawn(parts, tokens), gamma))
+        ax.set_title(name, fontsize=11)
+        areas = np.bincount(ends, [area(shape) for shape in parts.polygons()], len(ends))
+        plain = name.replace(r"$B\neq I$", "B")
+        shows |= {f"{plain}: areas of basins": areas[areas > 0], f"{plain}: points of S": len(found)}
+    first = held["limit of hardmax"]
+    share, attractors = _softmax_basins(panels[3], first, beta)
+    way = _follow(af.Softmax(beta=beta), first.vertices, _drawn(first, tokens), gamma)
+    _tests(panels[3], first, np.arange(len(first.vertices)), way)
+    panels[3].set_title(rf"softmax, $\beta={beta:g}$", fontsize=11)
+    key(figure)
+    start = _ends(held["hull of the start"])
+    lost = int((start != np.arange(len(start))).sum())
+    shows |= {"softmax: points that attract": attractors, "softmax: part that ends elsewhere than in its cell": share}
+    caption = (
+        "The polygons are held fixed, and a token (hollow dot, with its way) moves towards the vertex that it scores "
+        "highest. Colours tell where it ends, stars are the points that attract, diamonds the other points of S. "
+        f"Above: the limit polygons of {n} Gaussian tokens under hardmax with B = I and B = {form.tolist()}, where "
+        "every vertex owns its cell, so that basins are cells. Below left: the hull of the start, where cells of "
+        f"vertices that do not own theirs ({lost} of {len(start)}) belong to the basin of another. Below right: the "
+        f"first polygon under softmax at beta = {beta:g}, where {len(attractors)} points attract and basins are not "
+        f"cells (dashed): {share:.0%} of the polygon ends elsewhere."
+    )
+    return Drawing(figure, caption, shows)
+
+
+def _limit_polygon(x0: Array, law: af.Hardmax) -> Array:
+    """Return the vertices of the limit under hardmax, which tokens occupy after finitely many layers."""
+    last = af.simulate(x0, law, af.Layers(alpha=0.5), until=LONG).final
+    alone = np.diagonal(law.weights(last)) == 1.0
+    return af.geometry.hull(last[alone]).vertices
+
+
+def _ends(parts: Cells) -> Labels:
+    """Return for each cell C_i of a polygon the vertex at which its tokens end, B symmetric positive definite.
+
+    A token in C_i moves towards v_i. It stays in C_i if v_i is there; else it enters the cell of the neighbour v_j on
+    that side, the one with <B v_i, v_j> > <B v_i, v_i>, and never comes back, since <B v_j, v_i> > <B v_j, v_j> too
+    would make <B(v_i - v_j), v_i - v_j> negative.
+    """
+    v = parts.vertices
+    owned = parts.own_margins() > parts.own_rounding()
+    scores = v @ parts.B.T @ v.T  # <B v_i, v_j>
+    order = parts.hull.indices
+    beside = {int(i): order[parts.hull.neighbours(k)] for k, i in enumerate(order)}
+    after = np.array([i if owned[i] else beside[i][scores[i, beside[i]].argmax()] for i in range(len(v))])
+    ends = np.arange(len(v))
+    for _ in v:
+        ends = after[ends]
+    return ends
+
+
+def _stage(ax: Any, parts: Cells, attractors: Array) -> None:
+    """Draw what all panels share: the polygon, its vertices with their numbers, and stars at what attracts."""
+    frame(ax, parts.vertices)
+    bare(ax)
+    draw_hull(ax, parts.hull)
+    draw_vertices(ax, parts.hull)
+    attracting(ax, attractors)
+
+
+def _step(law: af.Law, held: Array, x: Array, gamma: float) -> Array:
+    """Return tokens after one layer in which they listen to sources held fixed: x + gamma (m - x)."""
+    heard = np.exp(law.log_weights(x, sources=held)) @ held
+    moved: Array = x + gamma * (heard - x)
+    return moved
+
+
+def _follow(law: af.Law, held: Array, x: Array, gamma: float) -> Array:
+    """Return the way (T, n, 2) of tokens until they have all but e^-6 of it behind them."""
+    way = [x]
+    for _ in range(math.ceil(6 / gamma)):
+        way.append(_step(law, held, way[-1], gamma))
+    return np.stack(way)
+
+
+def _drawn(parts: Cells, count: int) -> Array:
+    """Return points spread evenly over a polygon: the first of a Halton sequence that are inside."""
+    from scipy.stats.qmc import Halton, scale
+
+    v = parts.vertices
+    points: Array = scale(Halton(2, scramble=False).random(16 * count), v.min(axis=0), v.max(axis=0))
+    return points[np.asarray(parts.hull.contains(points))][:count]
+
+
+def _tests(ax: Any, parts: Cells, labels: Labels, way: Array) -> None:
+    """Draw some tokens on their way (T, n, 2), in the colour, by label, of the cell in which they end."""
+    from matplotlib.collections import LineCollection
+
+    inks = hues(labels[parts.label(way[-1])].tolist())
+    lines = LineCollection(list(way.transpose(1, 0, 2)), colors=inks, linewidths=1.0, zorder=3, gid="ways")
+    ax.add_collection(lines, autolim=False)
+    style: dict[str, Any] = {"facecolors": tone().paper, "edgecolors": inks, "linewidths": 0.9, "zorder": 4}
+    ax.scatter(*way[0].T, s=12, **style, label=START, gid="starts")
+
+
+def _softmax_basins(ax: Any, parts: Cells, beta: float) -> tuple[float, Array]:
+    """Colour a polygon by where softmax tokens end, its cells dashed; return how much differs, and what attracts."""
+    v, law = parts.vertices, af.Softmax(beta=beta)
+    edges = [np.linspace(low, high, ACROSS + 1) for low, high in zip(v.min(axis=0), v.max(axis=0), strict=True)]
+    points = np.stack(np.meshgrid(*((edge[1:] + edge[:-1]) / 2 for edge in edges)), axis=-1).reshape(-1, 2)
+    inside = np.asarray(parts.hull.contains(points))
+    last = _settle(law, v, points[inside])
+    ends = np.zeros(len(points), dtype=np.int64)
+    ends[inside] = parts.label(last)
+    # A token that starts at a vertex ends near it, or where its basin leads.
+    attractors = af.measure.clusters(_settle(law, v, v), 1e-3).centres
+    _stage(ax, parts, attractors)
+    shades = np.array(tints(ends.tolist())).reshape(ACROSS, ACROSS, 4)
+    image = ax.pcolormesh(*edges, shades, rasterized=True, zorder=0.4, gid="basins")
+    image.set_clip_path(next(patch for patch in ax.patches if patch.get_gid() == "hull"))
+    dashed: dict[str, Any] = {"color": tone().ink, "lw": 0.7, "ls": (0, (3, 2)), "zorder": 2.1}
+    for shape in parts.polygons():
+        ax.plot(*np.append(shape, shape[:1], axis=0).T, **dashed, gid="cell")
+    return float((ends != parts.label(points))[inside].mean()), attractors
+
+
+def _settle(law: af.Law, held: Array, x: Array) -> Array:
+    """Return where tokens end, up to what a picture shows."""
+    for _ in range(SETTLED):
+        x = _step(law, held, x, 0.5)
+    return x

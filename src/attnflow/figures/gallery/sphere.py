@@ -1,0 +1,49 @@
+"""Figures of self-attention on the sphere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import attnflow as af
+from attnflow import figures
+from attnflow.figures.gallery import Drawing, entry
+
+PERSPECTIVE = (
+    "Geshkovski, Letrouit, Polyanskiy, Rigollet, A mathematical perspective on Transformers (arXiv 2312.10794)"
+)
+METASTABILITY = (
+    "Geshkovski, Koubbi, Polyanskiy, Rigollet, Dynamic metastability in the self-attention model (arXiv 2410.06833)"
+)
+
+
+@entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABILITY, seed=9, n=8, beta=16.0)
+def staircase(seed: int, n: int, beta: float) -> Drawing:
+    """Few tokens on the circle at large beta: plateaux of the energy, a merge at each step."""
+    x0 = af.tokens.sphere(n=n, d=2, seed=seed)
+    run = af.simulate(x0, af.Softmax(beta=beta), af.SphereFlow(), until=1e14)
+    stairs = af.measure.staircase(run)
+    caption = (
+        f"{n} tokens on the circle at beta = {beta:g}: the energy n^-2 sum_ij e^(beta (<x_i, x_j> - 1)) rests at the "
+        "heights sum_q (n_q / n)^2 that clusters of n_q tokens predict (dashed), for times that grow exponentially. "
+        "Bars are the errors of the merge times, from runs at other tolerances and from a start moved by one."
+    )
+    shows = {"merge times": [merge.time for merge in stairs.merges], "heights": stairs.heights}
+    return Drawing(figures.staircase(stairs), caption, shows)
+
+
+@entry(
+    "sphere/phase-diagram", "When tokens on the circle have met", PERSPECTIVE,
+    seed=0, n=32, systems=128, betas=90, times=200, until=30.0,
+)  # fmt: skip
+def phase_diagram(seed: int, n: int, systems: int, betas: int, times: int, until: float) -> Drawing:
+    """The fraction of pairs that have met, over time and beta."""
+    found = af.measure.phase_diagram(
+        np.linspace(0.1, 9.0, betas), np.linspace(until / times, until, times), n=n, systems=systems, seed=seed
+    )
+    error = float(found.error.max())
+    caption = (
+        f"The fraction of pairs of {n} tokens on the circle with <x_i, x_j> > {found.threshold:g} under the "
+        f"normalised dynamics, the mean of {systems} uniform starts (standard error at most {error:.2g}). The curve is "
+        "the time at which tokens that start orthogonal reach this inner product: a prediction for d >= n alone."
+    )
+    return Drawing(figures.phase_diagram(found), caption, {"largest standard error": error})

@@ -1,0 +1,91 @@
+"""Figures of the gallery to files: pictures, captions, movies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from attnflow.figures.gallery import Entry, named
+from attnflow.figures.look import look, pyplot
+from attnflow.figures.saving import save
+from attnflow.inputs import InputError, one_of
+
+PICTURES = ("svg", "png", "pdf")
+MOVIES = ("mp4", "gif")
+# Seconds of a movie.
+SECONDS = 6.0
+
+
+@dataclass(frozen=True)
+class Style:
+    """How figures are written: dark paper, type by LaTeX, another seed than their own, and in which formats."""
+
+    dark: bool = False
+    latex: bool = False
+    seed: int | None = None
+    formats: tuple[str, ...] = (*PICTURES, *MOVIES)
+
+
+def formats(asked: str | None) -> tuple[str, ...]:
+    """Return the formats that were asked for.
+
+    >>> formats("png,svg"), formats(None)
+    (('png', 'svg'), ('svg', 'png', 'pdf', 'mp4', 'gif'))
+    """
+    known = (*PICTURES, *MOVIES)
+    return known if asked is None else tuple(one_of(name.strip(), known, "format") for name in asked.split(","))
+
+
+def folder(path: Path) -> Path:
+    """Return a folder to write to; it is made if it is not there."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{str(path)!r} is a file, expected a folder: give another path with -o")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write(figure: Entry, folder: Path, style: Style) -> list[str]:
+    """Write one figure: its picture in every format, its caption as text, its movie if it has one; return the files."""
+    if style.seed is not None:
+        figure = figure.seeded(style.seed)
+    written = []
+    # Products of large matrices round differently on another number of threads, and a picture may show it.
+    with look(dark=style.dark, latex=style.latex), threadpool_limits(limits=1, user_api="blas"):
+        drawing = figure.draw()
+        for ending in PICTURES:
+            if ending in style.formats:
+                written.append(f"{figure.stem}.{ending}")
+                save(drawing.figure, folder / written[-1])
+        pyplot().close(drawing.figure)
+        written.append(f"{figure.stem}.txt")
+        (folder / written[-1]).write_text(figure.caption(drawing), encoding="utf-8")
+        for ending in MOVIES:
+            if drawing.film is not None and ending in style.formats:
+                written.append(f"{figure.stem}.{ending}")
+                drawing.film.animate(folder / written[-1], seconds=SECONDS)
+    return written
+
+
+def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tuple[str, list[str]]]:
+    """Write many figures on all cores; yield each name with its files, in the order in which they are done."""
+    if len(names) == 1:
+        yield names[0], write(named(names[0]), folder, style)
+        return
+    # Spawned, not forked: threads of compiled sums do not survive a fork.
+    with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+        tasks = {pool.submit(_write_named, name, folder, style): name for name in names}
+        try:
+            for task in as_completed(tasks):
+                yield tasks[task], task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _write_named(name: str, folder: Path, style: Style) -> list[str]:
+    return write(named(name), folder, style)

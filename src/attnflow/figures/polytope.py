@@ -1,0 +1,106 @@
+"""A limit polytope on axes: lightly shaded, its vertices ringed and numbered, and the other points of S."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attnflow.figures.look import tone
+from attnflow.figures.scene import outline
+from attnflow.geometry import Hull, StationaryPoints
+from attnflow.inputs import Array
+
+POLYTOPE, ATTRACTS, UNSTABLE = "limit polytope", "point that attracts", "other points of $S$"
+# How strong the shade is.
+SHADE = 0.16
+
+
+def shade(ax: Any, points: Array, gid: str = "polytope", label: str = "_unnamed") -> Any:
+    """Draw the convex hull of some points: a thin outline, lightly shaded; a segment where they are on a line."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Polygon
+
+    inside = to_rgba(tone().pencil, SHADE)
+    style: dict[str, Any] = {"facecolor": inside, "edgecolor": tone().ink, "lw": 0.8, "zorder": 1.2}
+    return ax.add_patch(Polygon(outline(points), **style, gid=gid, label=label))
+
+
+def solid(ax: Any, K: Hull) -> None:
+    """Draw a polytope in the plane or in space: faces lightly shaded, edges thin, those behind it faint."""
+    if K.vertices.shape[1] == 2:
+        shade(ax, K.vertices, label=POLYTOPE)
+        return
+    from matplotlib.colors import to_rgba
+    from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
+
+    if K.dimension == 3:
+        faces = Poly3DCollection(
+            K.vertices[K.boundary()], facecolors=to_rgba(tone().pencil, SHADE), edgecolors="none", zorder=1
+        )
+        faces.set_gid("polytope")
+        ax.add_collection3d(faces, autolim=False)
+    front = np.array([in_front(ax, K, edge) for edge in K.edges.tolist()], dtype=bool)
+    for part, ink, width, label in ((front, tone().ink, 0.9, POLYTOPE), (~front, tone().pencil, 0.6, "_behind")):
+        edges = Line3DCollection(K.vertices[K.edges[part]], colors=ink, linewidths=width, zorder=2, label=label)
+        edges.set_gid("edges")
+        ax.add_collection3d(edges, autolim=False)
+
+
+def in_front(ax: Any, K: Hull, face: Sequence[int]) -> bool:
+    """Say whether a face of a polytope in space is seen from where the picture is looked at."""
+    if K.dimension < 3:
+        return True
+    up, around = np.radians([ax.elev, ax.azim])
+    eye = np.array([np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)])
+    return any(a @ eye > 0 and set(face) <= set(facet) for facet, a in zip(K.facets, K.normals, strict=True))
+
+
+def stations(ax: Any, S: StationaryPoints, K: Hull) -> None:
+    """Draw the set S: vertices ringed and numbered, the other points as diamonds, the origin as a cross."""
+    space = K.vertices.shape[1] == 3
+    style: dict[str, Any] = {"clip_on": False, **({"depthshade": False} if space else {})}
+    ring = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 0.9, "zorder": 7}
+    ax.scatter(*K.vertices.T, s=190, gid="vertices", **ring, **style)
+    others = [k for k, face in enumerate(S.faces) if len(face) > 1]
+    if others:
+        inks = [tone().ink if not space or in_front(ax, K, S.faces[k]) else tone().pencil for k in others]
+        diamond = {"marker": "D", "s": 15 if space else 17, "facecolors": tone().paper, "linewidths": 0.8, "zorder": 4}
+        ax.scatter(*S.points[others].T, edgecolors=inks, label=UNSTABLE, gid="feet", **diamond, **style)
+    cross = {"marker": "+", "s": 34, "c": tone().ink, "linewidths": 0.9, "zorder": 5}
+    ax.scatter(*np.zeros((K.vertices.shape[1], 1)), gid="origin", **cross, **style)
+    number(ax, K.vertices)
+
+
+def number(ax: Any, vertices: Array) -> None:
+    """Write the number of each vertex beside it, away from the middle of the picture of all."""
+    flat = vertices
+    if vertices.shape[1] == 3:
+        from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
+
+        flat = np.column_stack(proj_transform(*vertices.T, ax.get_proj())[:2])
+    out = flat - flat.mean(axis=0)
+    out = 14 * out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-300)
+    for k, (place, away) in enumerate(zip(flat, out, strict=True)):
+        style = {"ha": "center", "va": "center", "fontsize": 9.5, "zorder": 8, "annotation_clip": False}
+        ax.annotate(f"{k + 1}", place, xytext=away, textcoords="offset points", **style)
+
+
+def unstable(ax: Any, found: StationaryPoints) -> Any:
+    """Draw a diamond (gid "unstable") at each point of S that is not a vertex that attracts."""
+    style: dict[str, Any] = {"facecolors": tone().paper, "edgecolors": tone().ink, "linewidths": 0.9, "clip_on": False}
+    places = found.points[~found.attracts]
+    return ax.scatter(*places.T, marker="D", s=20, **style, zorder=4.5, label=UNSTABLE, gid="unstable")
+
+
+def attracting(ax: Any, points: Array, label: str = ATTRACTS) -> Any:
+    """Draw a star (gid "attractors") that covers the ring of a vertex at each point that attracts."""
+    style: dict[str, Any] = {"marker": "*", "s": 95, "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8}
+    return ax.scatter(*points.T, **style, zorder=6, clip_on=False, label=label, gid="attractors")
+
+
+def bare(ax: Any) -> None:
+    """Leave out scales and frame, which shapes do not need."""
+    ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    ax.spines[:].set_visible(False)

@@ -1,0 +1,157 @@
+"""What pictures of very many tokens show: densities with a scale, rings around places, samples that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import LogNorm
+
+import attnflow as af
+from attnflow import figures
+from attnflow.figures.marks import DENSITY, PLACE, RING
+from attnflow.figures.places import SHARE, places
+from attnflow.figures.scene import interpolated, thinning
+from attnflow.inputs import Array
+from attnflow.trajectory import Trajectory
+
+matplotlib.use("Agg")
+
+SHARES = np.array([0.4, 0.2, 0.1, 0.05])
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def run_of(*states: Array) -> Trajectory:
+    """A run of which only the states are known."""
+    parts: dict[str, Any] = {"law": None, "motion": None, "masses": None, "about": {"seed": None}, "report": {}}
+    return Trajectory(np.arange(len(states)), np.stack(states), stopped="given", **parts)
+
+
+def gathered(d: int, n: int = 20_000) -> tuple[Array, Array]:
+    """Four places with known shares of n tokens; the rest is spread evenly."""
+    rng = np.random.default_rng(d)
+    corners = np.array([[-0.7] * d, [0.6] * d, [0.5] + [-0.5] * (d - 1), [-0.2] + [0.4] * (d - 1)])
+    counts = (n * SHARES).astype(int)
+    there = np.repeat(corners, counts, axis=0) + 1e-4 * rng.standard_normal((counts.sum(), d))
+    spread = rng.uniform(-1, 1, (n - counts.sum(), d))
+    return rng.permutation(np.concatenate([there, spread])), corners
+
+
+def by_gid(ax: Any, gid: str) -> Any:
+    (found,) = [artist for artist in ax.collections if artist.get_gid() == gid]
+    return found
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_rings_are_at_the_places_and_as_large_as_their_share(d: int) -> None:
+    x, corners = gathered(d)
+    ax = figures.plot(run_of(np.random.default_rng(9).uniform(-1, 1, x.shape), x))
+    rings = by_gid(ax, "places")
+    points = np.asarray(rings.get_offsets())[:, -d:]
+    np.testing.assert_allclose(points, corners, atol=0.01)
+    # What is spread adds a little to each.
+    np.testing.assert_allclose(rings.get_sizes() / RING, SHARES, atol=0.01)
+    if d == 1:
+        assert set(rings.get_offsets()[:, 0]) == {1.0}
+    (legend,) = ax.figure.legends
+    assert PLACE in [text.get_text() for text in legend.get_texts()]
+
+
+def test_a_density_has_a_logarithmic_scale_that_holds_all_counts() -> None:
+    x, _ = gathered(2)
+    ax = figures.plot(run_of(x))
+    density = by_gid(ax, DENSITY)
+    counts = np.asarray(density.get_array())
+    assert counts.sum() == len(x)
+    assert isinstance(density.norm, LogNorm)
+    assert (density.norm.vmin, density.norm.vmax) == (1, counts.max())
+    bar = density.colorbar.ax
+    assert bar.get_ylabel() == "tokens in a cell"
+    # Even a single token is not paper.
+    assert min(density.cmap(0.0)[:3]) < 0.93
+
+
+def test_hills_have_no_rings() -> None:
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal((30_000, 2)), np.concatenate([rng.uniform(-1, 1, (9000, 2)) for _ in range(3)]) ** 3):
+        assert len(places(x, x.min(axis=0), x.max(axis=0)).counts) == 0
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_no_place_is_missed_wherever_cells_end(d: int) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20 if d < 3 else 5):
+        spot = rng.uniform(-0.9, 0.9, d)
+        few = int(1.2 * SHARE * 5000)
+        x = np.concatenate([rng.uniform(-1, 1, (5000 - few, d)), spot + 1e-5 * rng.standard_normal((few, d))])
+        found = places(x, np.full(d, -1.0), np.full(d, 1.0))
+        if d == 1:
+            # On the line there is always somebody around a place that is no fuller than this.
+            continue
+        np.testing.assert_allclose(found.points, spot[None], atol=0.02)
+        assert few <= found.counts[0] <= few + 20
+
+
+def test_in_space_dots_say_how_many_they_stand_for() -> None:
+    x, corners = gathered(3)
+    ax: Any = figures.plot(run_of(x))
+    assert ax.name == "3d"
+    (label,) = [name for name in ax.get_legend_handles_labels()[1] if name.startswith("one dot")]
+    assert label == "one dot: 7 tokens"
+    (sample,) = [c for c in ax.collections if c.get_label() == label]
+    assert len(sample._offsets3d[0]) == -(-len(x) // 7)
+    np.testing.assert_allclose(np.stack(by_gid(ax, "places")._offsets3d, axis=1), corners, atol=0.02)
+
+
+def test_panels_side_by_side_have_one_scale() -> None:
+    x, _ = gathered(2)
+    figure = figures.compare({"all": run_of(x), "half": run_of(0.5 * x)})
+    first, second = (by_gid(ax, DENSITY) for ax in figure.axes[:2])
+    assert first.norm is second.norm
+    assert first.norm.vmax == max(first.get_array().max(), second.get_array().max())
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+    # Cells of one size: twice as near means four times as many, but for the places.
+    one, other = (np.median(np.asarray(density.get_array())) for density in (first, second))
+    assert other == pytest.approx(4 * one, rel=0.4)
+
+
+def test_titles_of_crowds_say_what_happened() -> None:
+    x, corners = gathered(2, n=30_000)
+    assert figures.plot(run_of(x)).get_title() == "30,000 tokens at step 0"
+    met = np.repeat(corners, 7500, axis=0)
+    ax = figures.plot(run_of(np.random.default_rng(0).uniform(-1, 1, met.shape), met))
+    assert ax.get_title() == "4 clusters at step 1"
+
+
+def test_movies_of_crowds_count_each_token_that_is_left_out(tmp_path: Path) -> None:
+    assert thinning((20_000, 2), 10) == 1
+    every = thinning((1_000_000, 2), 200)
+    assert 1_000_000 / every * 2 * 200 <= 20_000_000
+    assert thinning((10_000, 2), 10_000) == 1
+    x, _ = gathered(2)
+    run = run_of(x, 0.5 * x)
+    np.testing.assert_allclose(interpolated(run, np.array([0.5]), every=4)[0], 0.75 * x[::4])
+    run.animate(tmp_path / "run.gif", seconds=0.1)
+    assert (tmp_path / "run.gif").stat().st_size > 1000
+
+
+def test_dashboards_of_crowds_measure_what_needs_no_pairs() -> None:
+    x0 = af.tokens.gaussian(n=25_000, d=2, seed=0)
+    run = af.simulate(x0, af.Softmax(beta=1.0), af.Layers(gamma=0.5), until=6)
+    axes: dict[str, Any] = {ax.get_title(): ax for ax in figures.dashboard(run).axes}
+    assert axes["diameter"].lines[0].get_ydata()[-1] == af.measure.diameter(run.final)
+    energy = axes["interaction energy"].lines[0].get_ydata()[-1]
+    assert energy == pytest.approx(af.measure.energy(run.final, 1.0), rel=1e-9)
+    assert axes["clusters"].get_ylabel() == "places with 1% of the tokens"
+    assert axes["clusters"].lines[0].get_ydata()[0] == 0

@@ -1,0 +1,137 @@
+"""The gallery as a whole: names, captions, files that are the same each time, and refusals in one sentence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import attnflow as af
+from attnflow import cli
+from attnflow.figures import gallery, gallery_files
+from attnflow.figures.gallery import Drawing, Entry, chosen, entries, named
+from attnflow.figures.gallery_files import Style, write, write_all
+
+
+def small(seed: int, n: int) -> Drawing:
+    run = af.simulate(af.tokens.gaussian(n=n, d=2, seed=seed), af.Hardmax(), af.Layers(alpha=0.5), until=5)
+    return Drawing(run.plot().figure, "Some tokens.", {"number of tokens": n}, film=run)
+
+
+SMALL = Entry("test/small", "A small figure", "nobody", {"seed": 3, "n": 12}, small)
+
+
+@pytest.fixture(autouse=True)
+def _briefly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Movies of few frames, and no figure left open."""
+    monkeypatch.setattr(gallery_files, "SECONDS", 0.2)
+    yield
+    plt.close("all")
+
+
+def test_every_figure_says_what_it_is() -> None:
+    assert len(entries()) >= 30
+    for name, entry in entries().items():
+        group, _, rest = name.partition("/")
+        assert group
+        assert rest
+        assert entry.title
+        assert entry.title[0].isupper()
+        assert not entry.title.endswith(".")
+        assert entry.source
+        assert list(inspect.signature(entry.function).parameters) == list(entry.parameters)
+    assert len({entry.stem for entry in entries().values()}) == len(entries())
+    groups = {name.split("/")[0] for name in entries()}
+    assert groups >= {"fw", "emergence", "hardmax", "localmax", "sphere", "laws", "claims"}
+
+
+def test_a_figure_is_written_with_its_caption_and_movie(tmp_path: Path) -> None:
+    files = write(SMALL, tmp_path, Style())
+    assert sorted(files) == sorted(path.name for path in tmp_path.iterdir())
+    assert {Path(name).suffix for name in files} == {".svg", ".png", ".pdf", ".txt", ".mp4", ".gif"}
+    caption = (tmp_path / "test-small.txt").read_text()
+    for part in ("A small figure.", "Some tokens.", "seed = 3", "n = 12", "number of tokens = 12", "Source: nobody."):
+        assert part in caption
+    assert caption.endswith("Drawn by: attnflow figure test/small --seed 3\n")
+    assert not plt.get_fignums()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_another_picture(tmp_path: Path) -> None:
+    for folder, style in (("a", Style()), ("b", Style()), ("dark", Style(dark=True)), ("other", Style(seed=4))):
+        (tmp_path / folder).mkdir()
+        write(SMALL, tmp_path / folder, style)
+    for ending in ("svg", "png", "pdf", "txt", "mp4", "gif"):
+        first, again, dark, other = (
+            (tmp_path / folder / f"test-small.{ending}").read_bytes() for folder in ("a", "b", "dark", "other")
+        )
+        assert first == again
+        assert other != first
+        assert (dark == first) == (ending == "txt")
+
+
+def test_workers_write_what_one_process_writes(tmp_path: Path) -> None:
+    names = ["fw/rates", "localmax/leaders-move"]
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "together").mkdir()
+    style = Style(formats=("svg", "png"))
+    for name in names:
+        write(named(name), tmp_path / "alone", style)
+    assert {name for name, _ in write_all(names, tmp_path / "together", style)} == set(names)
+    alone, together = ({p.name: p.read_bytes() for p in (tmp_path / k).iterdir()} for k in ("alone", "together"))
+    assert alone == together
+    assert len(alone) == 6
+
+
+def test_groups_and_all_are_chosen_once() -> None:
+    assert chosen(["all"]) == list(entries())
+    assert chosen(["fw/cells", "fw"])[0] == "fw/cells"
+    assert sorted(chosen(["fw/cells", "fw"])) == [name for name in entries() if name.startswith("fw/")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fw/cell"], "did you mean fw/cells"),
+        (["nothing-like-it-at-all"], "`attnflow figure list` names them all"),
+        (["fw/cells", "--only", "jpg"], "format is 'jpg'"),
+        (["claims/verdicts", "--seed", "1"], "nothing random"),
+        (["fw/cells", "--seed", "-1"], "seed"),
+        (["fw/cells", "-o", "FILE"], "is a file, expected a folder"),
+    ],
+)
+def test_refusals_are_one_sentence(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "FILE").write_text("")
+    where = ["-o", str(tmp_path / "new")] if "-o" not in arguments else []
+    given = [str(tmp_path / "FILE") if argument == "FILE" else argument for argument in arguments]
+    assert cli.main(["figure", *given, *where]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_latex_that_is_not_there_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert cli.main(["figure", "fw/rates", "--latex", "-o", str(tmp_path)]) == 2
+    assert "no LaTeX was found" in capsys.readouterr().err
+
+
+def test_the_command_line_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["figure", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(entries())
+    assert cli.main(["figure", "fw/rates", "-o", str(tmp_path / "new"), "--only", "svg"]) == 0
+    assert "fw-rates.svg, fw-rates.txt" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"fw-rates.svg", "fw-rates.txt"}
+
+
+def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gallery, "_known", {"test/small": SMALL})
+    with pytest.raises(AssertionError, match="test/small"):
+        gallery.entry("test/small", "again", "nobody")(small)

@@ -1,0 +1,109 @@
+"""The matrix of verdicts says what the stored report says, and the report what the register says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib
+import pytest
+
+import attnflow as af
+from attnflow.claims.pages import REFUTED, SURVIVES
+from attnflow.figures.gallery import named
+from attnflow.figures.gallery.verdicts import stored
+from attnflow.figures.verdicts import COLUMNS, verdicts
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def texts(figure: Any, gid: str) -> list[Any]:
+    return [text for ax in figure.axes for text in ax.texts if text.get_gid() == gid]
+
+
+def row_of(**changes: Any) -> dict[str, Any]:
+    row = {"claim": "fw/cells", "status": "proved", "outcome": "holds", "certified": "exact", "search": SURVIVES}
+    return {**row, **changes}
+
+
+def test_the_stored_report_names_every_claim_with_its_status() -> None:
+    rows = stored()["claims"]
+    assert [(row["claim"], row["status"]) for row in rows] == [(c.id, c.status) for c in af.claims.all()], "make claims"
+    assert {row["search"] for row in rows} <= {REFUTED, SURVIVES, None}
+    # What is false as printed is refuted, and nothing that should hold is; what is open may be.
+    for row in rows:
+        if row["status"] != "open":
+            assert (row["search"] == REFUTED) == (row["status"] == "false as printed"), row["claim"]
+
+
+def test_the_stored_verdicts_are_those_of_today() -> None:
+    rows = {row["claim"]: row for row in stored()["claims"]}
+    for id in ("fw/voronoi", "fw/hull-shrinks", "hardmax/norms"):
+        verdict = af.check(id)
+        assert (verdict.outcome, verdict.certified) == (rows[id]["outcome"], rows[id]["certified"])
+
+
+def test_marks_stand_in_the_rows_of_their_claims() -> None:
+    drawing = named("claims/verdicts").draw()
+    figure, rows = drawing.figure, {row["claim"].partition("/")[2]: row for row in stored()["claims"]}
+    assert Counter(text.get_text() for text in texts(figure, "claims")) == Counter(
+        row["claim"].partition("/")[2] for row in stored()["claims"]
+    )
+    panels: Any = figure.axes
+    for ax in panels:
+        height = {round(t.get_position()[1], 6): t.get_text() for t in ax.texts if t.get_gid() == "claims"}
+        seen: dict[tuple[str, str], str] = {}
+        for line in ax.lines:
+            column, what = str(line.get_gid()).split(": ")
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+                assert x == COLUMNS[column]
+                seen[height[round(float(y), 6)], column] = what
+        for name in height.values():
+            if sum(row["claim"].endswith(f"/{name}") for row in stored()["claims"]) > 1:
+                continue
+            row = rows[name]
+            found = [seen.get((name, column)) for column in ("status", "samples", "search")]
+            assert found == [row["status"], row["outcome"], row["search"]], name
+    assert drawing.shows["claims"] == len(stored()["claims"])
+    assert drawing.shows["alarms"] == 0
+
+
+def test_no_text_is_cut_and_names_end_before_the_marks() -> None:
+    figure: Any = named("claims/verdicts").draw().figure
+    figure.canvas.draw()
+    for ax in figure.axes:
+        for text in ax.texts:
+            box = ax.transData.inverted().transform(text.get_window_extent())
+            assert box[:, 0].min() >= 0
+            assert box[:, 0].max() <= (COLUMNS["status"] - 0.05 if text.get_gid() == "claims" else 3.5), text.get_text()
+
+
+def test_a_proved_claim_that_falls_gives_alarm() -> None:
+    for row, alarms in (
+        (row_of(), 0),
+        (row_of(outcome="violated"), 1),
+        (row_of(search=REFUTED), 1),
+        (row_of(status="false as printed", outcome="violated"), 0),
+        (row_of(status="open", outcome="undecided"), 0),
+    ):
+        figure = verdicts({"claims": [row]})
+        found = [patch for ax in figure.axes for patch in ax.patches if patch.get_gid() == "alarms"]
+        assert len(found) == alarms
+
+
+def test_reports_that_are_none_are_refused() -> None:
+    reports: tuple[Any, ...] = ({}, {"claims": []}, {"claims": [{"claim": "fw/cells"}]})
+    for report in reports:
+        with pytest.raises(af.InputError, match="attnflow check all --json"):
+            verdicts(report)
+    with pytest.raises(af.InputError, match="'perhaps'"):
+        verdicts({"claims": [row_of(outcome="perhaps")]})
