@@ -1,0 +1,166 @@
+"""The documentation site: it builds without a warning, its links lead somewhere, and it asks nothing of other hosts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import attnflow as af
+from attnflow.claims import pages
+from attnflow.figures import gallery
+
+pytest.importorskip("furo")
+pytest.importorskip("myst_parser")
+
+DOCS = Path(__file__).parents[1] / "docs"
+# The page of each paper, and how the ids of its claims begin.
+PAPERS = {"frank_wolfe": "fw"} | {name: name for name in ("emergence", "hardmax", "localmax", "sphere")}
+DRAWN = "sphere/staircase"
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><title>{}</title></svg>'
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page of the site names: anchors, links, and what a browser loads by itself."""
+
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the addresses of a tag."""
+        given = {name: value or "" for name, value in attrs}
+        self.ids.add(given.get("id", ""))
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in ("author", "license"):
+            self.loaded.append(given.get("href", ""))
+        self.loaded += [given[name] for name in ("src", "data", "poster") if name in given]
+        self.loaded += [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
+        self.loaded += re.findall(r"url\(([^)]*)\)", given.get("style", ""))
+
+    def handle_data(self, data: str) -> None:
+        """Note what can be read."""
+        self.words = f"{self.words}{data}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with warnings as errors, with one picture in the gallery."""
+    drawn, built = tmp_path_factory.mktemp("gallery"), tmp_path_factory.mktemp("site")
+    figure = gallery.named(DRAWN)
+    for folder, title in ((drawn, "light"), (drawn / "dark", "dark")):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{figure.stem}.svg").write_text(SVG.format(title))
+    (drawn / f"{figure.stem}.txt").write_text("A title.\n\nWith <x_i, x_j> *and* |x|.\n\nParameters:\n  seed = 7\n")
+    options = ["-W", "--keep-going", "-n", "-q", "-E", "-D", f"gallery_folder={drawn}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(DOCS), str(built)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return built
+
+
+@pytest.fixture(scope="module")
+def read(site: Path) -> Mapping[Path, Page]:
+    """Every page of the site."""
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        if "_static" not in path.parts:
+            found[path] = Page()
+            found[path].feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def broken(read: Mapping[Path, Page]) -> Iterator[str]:
+    """Yield local addresses that lead nowhere."""
+    for path, page in read.items():
+        for address in page.links + page.loaded:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists():
+                yield f"{path.name}: {address}"
+            elif parts.fragment and target in read and unquote(parts.fragment) not in read[target].ids:
+                yield f"{path.name}: {address} has no such place"
+
+
+def test_every_local_link_and_picture_leads_somewhere(read: Mapping[Path, Page]) -> None:
+    assert sum(len(page.links) for page in read.values()) > 1000
+    assert list(broken(read)) == []
+
+
+def test_nothing_is_loaded_from_another_host(site: Path, read: Mapping[Path, Page]) -> None:
+    loaded = [(path.name, address) for path, page in read.items() for address in page.loaded]
+    styles = [
+        (path.name, address)
+        for path in site.rglob("*.css")
+        for address in re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s;]+)""", path.read_text(encoding="utf-8"))
+    ]
+    assert loaded
+    assert styles
+    assert [at for at in loaded + styles if urlsplit(at[1]).scheme not in ("", "data") or urlsplit(at[1]).netloc] == []
+
+
+def test_the_pages_of_a_code_host_link_to_files_that_exist() -> None:
+    for path in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
+        prose = re.sub(r"(?ms)^```.*?^```$|`[^`\n]+`", "", path.read_text(encoding="utf-8"))
+        for address in re.findall(r"\]\(([^)\s#]+)", prose):
+            assert urlsplit(address).scheme or (path.parent / address).exists(), f"{path.name}: {address}"
+
+
+@pytest.mark.parametrize("module", [af, af.claims, af.figures, af.geometry, af.measure, af.tokens, af.watch])
+def test_every_public_name_is_in_the_reference(module: ModuleType, read: Mapping[Path, Page]) -> None:
+    described = set().union(*(page.ids for path, page in read.items() if path.parent.name == "reference"))
+    for name in getattr(module, "__all__", None) or [name for name in vars(module) if own(module, name)]:
+        thing = getattr(module, name)
+        if isinstance(thing, ModuleType):
+            continue
+        also = f"attnflow.{name}" if getattr(af, name, None) is thing else None
+        assert {f"{module.__name__}.{name}", also} & described, f"{module.__name__}.{name}"
+
+
+def own(module: ModuleType, name: str) -> bool:
+    """Whether a module without a list of public names defines this one, for everybody."""
+    return not name.startswith("_") and getattr(vars(module)[name], "__module__", None) == module.__name__
+
+
+@pytest.mark.parametrize(("page", "short"), PAPERS.items())
+def test_the_page_of_a_paper_lists_its_claims_with_their_statuses(page: str, short: str) -> None:
+    text = (DOCS / "papers" / f"{page}.md").read_text(encoding="utf-8")
+    row = rf"^\| \[({short}/\S+)\]\(\.\./claims/{short}\.md#(\S+)\) \| .* \| ([a-z ]+) \|$"
+    listed = {id: (anchor, status) for id, anchor, status in re.findall(row, text, re.MULTILINE)}
+    assert listed == {claim.id: (claim.id.replace("/", ""), claim.status) for claim in pages.pages()[short]}
+    assert all(claim.paper.arxiv in text for claim in pages.pages()[short])
+
+
+def test_the_gallery_shows_every_figure(site: Path, read: Mapping[Path, Page]) -> None:
+    page = read[site / "gallery.html"]
+    words = " ".join(page.words.split())
+    for name, figure in gallery.entries().items():
+        assert name.replace("/", "") in page.ids
+        assert f"attnflow figure {name}" in words
+        assert figure.title in words or name == DRAWN
+    assert "With <x_i, x_j> *and* |x|." in words
+    assert "seed = 7" in words
+
+
+def test_a_figure_has_a_picture_for_light_and_one_for_dark_screens(site: Path) -> None:
+    for path in (site / "gallery.html", site / "papers" / "sphere.html"):
+        shown = re.findall(r'<img [^>]*only-(light|dark)[^>]*src="([^"]+)"', path.read_text(encoding="utf-8"))
+        titles = {kind: re.findall("<title>(.*?)<", (path.parent / file).read_text())[0] for kind, file in shown}
+        assert titles == {"light": "light", "dark": "dark"}
