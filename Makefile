@@ -25,7 +25,7 @@ help:
 	@touch $@
 
 demo: .venv/ready
-	@rm -rf out
+	@rm -rf out/softmax.zarr
 	@$(BIN)/python examples/three_laws.py out
 
 lint: .venv/ready

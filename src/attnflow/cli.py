@@ -347,10 +347,10 @@ def _search(given: dict[str, Any]) -> int:
 def _figure(given: dict[str, Any]) -> int:
     from attnflow.figures import gallery, gallery_files
 
-    if given["names"] == ["list"]:
-        width = max(map(len, gallery.entries()))
-        for figure in gallery.entries().values():
-            print(f"{figure.name:<{width}}  {figure.title}")
+    if given["names"][0] == "list":
+        names = gallery.chosen(given["names"][1:] or ["all"])
+        for name in names:
+            print(f"{name:<{max(map(len, names))}}  {gallery.named(name).title}")
         return 0
     style = gallery_files.Style(given["dark"], given["latex"], given["seed"], gallery_files.formats(given["only"]))
     names = gallery.chosen(given["names"])

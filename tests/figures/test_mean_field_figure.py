@@ -66,7 +66,7 @@ def test_in_the_plane_the_predicted_constant_is_drawn_unless_there_is_a_gap() ->
     n, W = second.get_xdata(), second.get_ydata()
     np.testing.assert_allclose(W * n**0.25, W[-1] * n[-1] ** 0.25)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names[-1] == "predicted; bars: 2 standard errors"
+    assert names[-1] == "predicted; bars: 2 standard errors, bounds of $W_2$"
     assert names[0].startswith("$t = 0$: slope $-0.")
 
 

@@ -85,6 +85,13 @@ def test_workers_write_what_one_process_writes(tmp_path: Path) -> None:
     assert len(alone) == 6
 
 
+def test_a_seed_is_for_those_that_have_one(tmp_path: Path) -> None:
+    names = ["localmax/leaders-move", "fw/rates"]
+    assert {name for name, _ in write_all(names, tmp_path, Style(seed=7, formats=("svg",)))} == set(names)
+    assert "--seed 7" in (tmp_path / "fw-rates.txt").read_text()
+    assert "--seed" not in (tmp_path / "localmax-leaders-move.txt").read_text()
+
+
 def test_groups_and_all_are_chosen_once() -> None:
     assert chosen(["all"]) == list(entries())
     assert chosen(["fw/cells", "fw"])[0] == "fw/cells"
@@ -126,6 +133,8 @@ def test_the_command_line_lists_and_draws(tmp_path: Path, capsys: pytest.Capture
     assert cli.main(["figure", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(entries())
+    assert cli.main(["figure", "list", "sphere"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == chosen(["sphere"])
     assert cli.main(["figure", "fw/rates", "-o", str(tmp_path / "new"), "--only", "svg"]) == 0
     assert "fw-rates.svg, fw-rates.txt" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"fw-rates.svg", "fw-rates.txt"}

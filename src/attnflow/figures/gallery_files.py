@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -73,13 +73,17 @@ def write(figure: Entry, folder: Path, style: Style) -> list[str]:
 
 
 def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tuple[str, list[str]]]:
-    """Write many figures on all cores; yield each name with its files, in the order in which they are done."""
+    """Write many figures on all cores; yield each name with its files, in the order in which they are done.
+
+    A seed is for those that have something random; one figure alone that has not refuses it.
+    """
     if len(names) == 1:
         yield names[0], write(named(names[0]), folder, style)
         return
     # Spawned, not forked: threads of compiled sums do not survive a fork.
+    styles = {name: style if "seed" in named(name).parameters else replace(style, seed=None) for name in names}
     with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        tasks = {pool.submit(_write_named, name, folder, style): name for name in names}
+        tasks = {pool.submit(_write_named, name, folder, styles[name]): name for name in names}
         try:
             for task in as_completed(tasks):
                 yield tasks[task], task.result()

@@ -70,7 +70,7 @@ def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
             n * 1.03 ** (k - (len(found.times) - 1) / 2), found.distance[k], yerr=bars[k], color=colour, marker="o",
             ms=3.5, ls="", capsize=2, zorder=3, label=label,
         )  # fmt: skip
-    ax.plot([], [], color=tone().ink, label="predicted; bars: 2 standard errors", **PREDICTED)
+    ax.plot([], [], color=tone().ink, label="predicted; bars: 2 standard errors, bounds of $W_2$", **PREDICTED)
     ax.set(xscale="log", yscale="log", xlabel="tokens $n$")
     ax.set_xticks(n, [figure_of(count) for count in n.tolist()] if len(n) < 9 else None)
     ax.minorticks_off()

@@ -62,7 +62,7 @@ def leaders(seed: int, n: int, until: float, threshold: float) -> Drawing:
     key(figure)
     caption = (
         f"{n} tokens, uniform in [-1, 1]^2, under the flow with V and B = K^T Q of the form M M^T, M uniform in [-1, "
-        f"1]. A line joins B x_i and x_j where P_ij > {threshold:g}; tokens are divided by the largest norm at each "
+        f"1]. A line joins B x_i and x_j where P_ij > {threshold:g}; all are divided by the largest norm at each "
         f"time, coloured by whom they hear most at the end, and starred where some token hears them most: {counts[0]} "
         f"at first, {counts[-1]} at t = {until:.3g}."
     )
@@ -269,9 +269,9 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
     caption = (
         f"{n} tokens, uniform in [-1, 1], in decreasing order, under the flow with Q = K = V = 1, in the frame z = "
         "e^-t x; each tends to the limit of the smallest or to that of the largest, and is coloured by which. "
-        f"Attention P starts with rank {af.measure.rank(begin, RANK).value} and becomes Boolean, each row a unit "
-        f"vector up to {off:.1g} at t = {until:g}, of rank {af.measure.rank(end, RANK).value} (singular values above "
-        f"{RANK:g} of the largest)."
+        f"All rows of attention P but at most one become Boolean: at t = {until:g} its entries are within {off:.1g} "
+        f"of 0 or 1. Its rank falls from {af.measure.rank(begin, RANK).value} to "
+        f"{af.measure.rank(end, RANK).value} (singular values above {RANK:g} of the largest)."
     )
     shows = {
         "rank at the start": af.measure.rank(begin, RANK).value,

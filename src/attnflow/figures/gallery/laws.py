@@ -72,10 +72,12 @@ def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, lay
             f"{name}: areas of cells": [area(shape) for shape in parts.polygons()],
         }
     key(figure)
+    groups = max(int(shown.groups.labels.max()) for shown in scenes) + 1
+    beyond = f" (those beyond the first {len(tone().palette)} groups are grey)" if groups > len(tone().palette) else ""
     caption = (
         f"{n} Gaussian tokens after {layers} layers with alpha = {alpha:g}. Tokens have the colour of the cell in "
-        "which they end; cells are exact polygons of the hull that is left (solid), in the hull of the start (dashed). "
-        "Its area: "
+        f"which they end{beyond}; cells are exact polygons of the hull that is left (solid), in the hull of the start "
+        "(dashed). Its area: "
         + ", ".join(f"{shows[f'{name}: area']:.3g} under {name}" for name in runs)
         + ". Softmax at finite beta is still on its way: in the end it gathers all tokens in one point."
     )

@@ -39,7 +39,8 @@ def exits(
         f"How long the vertices of regular polygons stay within {radius:g} of their places in the Markov chain of "
         f"attention with gamma = {gamma:g}. Marks are medians of {runs} sampled chains, with intervals that hold the "
         "median with 95 per cent confidence whatever its law; they hold the exact median, the solid line, in "
-        f"{inside} of {total} cases. Times grow like e^(beta (1 - cos(2 pi / k))) for the k-gon, the dashed line."
+        f"{inside} of {total} cases. Times grow like e^(beta (1 - cos(2 pi / k))) for the k-gon, the dashed line; the "
+        "slopes in the key are fitted to the exact medians."
     )
     shows = {
         "slopes": [rate.slope for rate in rates.values()],
