@@ -104,6 +104,13 @@ def test_the_limit_polygon_is_the_hull_of_where_tokens_go() -> None:
     assert [text.get_text() for text in ax.texts] == [str(k + 1) for k in range(len(corners))]
 
 
+def test_the_movie_ends_as_the_picture_says() -> None:
+    drawing = drawn("polytope-2d")
+    assert drawing.film is not None
+    title = drawing.film.plot().get_title()
+    assert title.startswith(f"{drawing.shows['limits taken']} clusters, {drawing.shows['leaders']} leaders")
+
+
 def test_the_other_points_of_S_are_feet_on_edges_and_the_origin() -> None:
     drawing = drawn("polytope-2d")
     ax = drawing.figure.axes[0]

@@ -106,6 +106,7 @@ def test_groups_and_all_are_chosen_once() -> None:
         (["fw/cells", "--only", "jpg"], "format is 'jpg'"),
         (["claims/verdicts", "--seed", "1"], "nothing random"),
         (["fw/cells", "--seed", "-1"], "seed"),
+        (["fw/rates", "--only", "mp4"], "does not move"),
         (["fw/cells", "-o", "FILE"], "is a file, expected a folder"),
     ],
 )

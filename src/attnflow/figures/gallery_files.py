@@ -78,7 +78,10 @@ def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tupl
     A seed is for those that have something random; one figure alone that has not refuses it.
     """
     if len(names) == 1:
-        yield names[0], write(named(names[0]), folder, style)
+        written = write(named(names[0]), folder, style)
+        if len(written) == 1:
+            raise InputError(f"the figure {names[0]} does not move: ask for svg, png or pdf")
+        yield names[0], written
         return
     # Spawned, not forked: threads of compiled sums do not survive a fork.
     styles = {name: style if "seed" in named(name).parameters else replace(style, seed=None) for name in names}
