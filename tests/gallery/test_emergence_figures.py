@@ -19,8 +19,6 @@ from attnflow.figures.gallery.emergence import vertices
 from attnflow.figures.look import DARK, look
 from attnflow.inputs import Array
 
-matplotlib.use("Agg")
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _closed() -> Iterator[None]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -19,16 +18,6 @@ from attnflow.figures.gallery.frank_wolfe_times import arrivals
 from attnflow.figures.groups import groups
 from attnflow.figures.marks import LEADER, START
 from attnflow.inputs import Array
-
-matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 @cache

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -18,17 +16,8 @@ from attnflow.figures.gallery.hardmax import BETWEEN, EMERGING, SQUARE
 from attnflow.figures.marks import LEADER
 from attnflow.inputs import Array
 
-matplotlib.use("Agg")
 LAYERS = (0, 1, 2, 5, 30)
 ROWS = ("triangle", "emerging leader", "square", "non-leader clusters")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 @cache

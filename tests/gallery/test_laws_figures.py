@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -20,16 +18,7 @@ from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.marks import LEADER
 from attnflow.inputs import Array
 
-matplotlib.use("Agg")
 B = np.array([[1.5, 0.5], [0.5, 0.8]])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 @cache

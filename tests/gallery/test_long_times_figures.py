@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 
 import attnflow as af
 from attnflow.figures.gallery import Drawing, named
-
-matplotlib.use("Agg")
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import matplotlib
 import pytest
 
 import attnflow as af
@@ -14,8 +13,6 @@ from attnflow.claims.pages import REFUTED, SURVIVES
 from attnflow.figures.gallery import named
 from attnflow.figures.gallery.verdicts import stored
 from attnflow.figures.verdicts import COLUMNS, verdicts
-
-matplotlib.use("Agg")
 
 
 @pytest.fixture(autouse=True)
