@@ -1,8 +1,10 @@
-"""Shared fixtures: every engine, and settings of the property tests."""
+"""Shared fixtures: every engine, settings of the property tests, figures closed."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +34,14 @@ class Dies(Watcher):
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    """No figure stays open after the tests of a module, which may share what they drew."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture

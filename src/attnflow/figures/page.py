@@ -12,7 +12,7 @@ import numpy as np
 from attnflow import measure
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import FEW, counted, heard, together
-from attnflow.figures.look import colours, figure_of, look, ramp, sheet, tone
+from attnflow.figures.look import colours, log_numbers, look, ramp, sheet, tone
 from attnflow.figures.marks import key, scale
 from attnflow.figures.places import places
 from attnflow.figures.portrait import draw
@@ -158,7 +158,7 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
 
 def _scale(ax: Any, values: Array, scale: str) -> None:
     """Make counts whole numbers, and spread what spans orders of magnitude."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import MaxNLocator
 
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     wide = high >= WIDE * low > 0
@@ -167,11 +167,8 @@ def _scale(ax: Any, values: Array, scale: str) -> None:
         ax.set_ylim(0, max(1.08 * high + 0.2, 1.2))
     elif scale != "plain":
         ax.set_yscale("log")
-        # On less than a decade a logarithmic axis has room for more numbers, and needs them.
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
-        ax.yaxis.set_major_formatter(figure_of)
-        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_ylim((0.9, 1.3 * high) if scale == "count" else (low / 1.6, high * 1.6))
+        log_numbers(ax.yaxis)
 
 
 def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:

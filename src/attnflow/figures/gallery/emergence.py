@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import Groups, counted, groups
 from attnflow.figures.look import colours, figure_of, log_numbers, sheet, tone
 from attnflow.figures.marks import key
+from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.polytope import solid, stations
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Projection, Scene, history, outline, scene
@@ -29,18 +29,17 @@ from attnflow.inputs import Array
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
 
-SOURCE = EMERGENCE.citation.replace("*", "")
 # The limit is read from a longer run than the one drawn: by then tokens are within about 1e-6 of it.
 LATE = 14.0
 
 
-@entry("emergence/polytope-2d", "A polygon attracts rescaled tokens", SOURCE, seed=9, n=20, until=5.0)
+@entry("emergence/polytope-2d", "A polygon attracts rescaled tokens", EMERGENCE, seed=9, n=20, until=5.0)
 def polytope_2d(seed: int, n: int, until: float) -> Drawing:
     """V = I in the plane: trajectories to the vertices of the limit polygon, and how fast."""
     return _polytope(seed, n, 2, until)
 
 
-@entry("emergence/polytope-3d", "A polytope attracts rescaled tokens", SOURCE, seed=6, n=20, until=5.0)
+@entry("emergence/polytope-3d", "A polytope attracts rescaled tokens", EMERGENCE, seed=6, n=20, until=5.0)
 def polytope_3d(seed: int, n: int, until: float) -> Drawing:
     """V = I in space: trajectories to the vertices of the limit polytope, and how fast."""
     return _polytope(seed, n, 3, until)
@@ -195,7 +194,7 @@ def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colou
 
 
 @entry(
-    "emergence/polytope-hyperplane", "A polygon times a line attracts rescaled tokens", SOURCE,
+    "emergence/polytope-hyperplane", "A polygon times a line attracts rescaled tokens", EMERGENCE,
     seed=2, n=20, until=5.0, V=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -0.5]],
 )  # fmt: skip
 def polytope_hyperplane(seed: int, n: int, until: float, V: list[list[float]]) -> Drawing:
@@ -265,7 +264,7 @@ def _prism(ax: Any, shown: Scene, K: Hull) -> None:
 
 
 @entry(
-    "emergence/vertices", "How many vertices the limit polytope has", SOURCE,
+    "emergence/vertices", "How many vertices the limit polytope has", EMERGENCE,
     seed=0, sizes=(5, 10, 20, 40, 80), dimensions=(2, 3, 4), starts=20,
 )  # fmt: skip
 def vertices(seed: int, sizes: tuple[int, ...], dimensions: tuple[int, ...], starts: int) -> Drawing:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.gallery.emergence import SOURCE, basis, leading
+from attnflow.figures.gallery.emergence import basis, leading
 from attnflow.figures.groups import counted
 from attnflow.figures.look import colours, figure_of, log_numbers, ramp, sheet, tone
 from attnflow.figures.marks import LEADER, key
+from attnflow.figures.papers import EMERGENCE
 from attnflow.inputs import Array
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def square(d: int, rng: np.random.Generator, scale: float = 1.0) -> Array:
     return M @ M.T
 
 
-@entry("emergence/leaders", "Few tokens become leaders", SOURCE, seed=11, n=20, until=10.0, threshold=1e-4)
+@entry("emergence/leaders", "Few tokens become leaders", EMERGENCE, seed=11, n=20, until=10.0, threshold=1e-4)
 def leaders(seed: int, n: int, until: float, threshold: float) -> Drawing:
     """Who hears whom: lines between B x_i and x_j where P_ij exceeds a threshold, at three times."""
     rng = np.random.default_rng(seed)
@@ -109,7 +110,7 @@ def _who_hears_whom(
 
 
 @entry(
-    "emergence/low-rank", "Attention becomes a matrix of low rank", SOURCE,
+    "emergence/low-rank", "Attention becomes a matrix of low rank", EMERGENCE,
     seed=0, n=40, d=80, size=SIZE, until=11.0, moments=(0.0, 2.0, 4.0, 7.0, 11.0),
 )  # fmt: skip
 def low_rank(seed: int, n: int, d: int, size: float, until: float, moments: tuple[float, ...]) -> Drawing:
@@ -190,7 +191,7 @@ def _spectra(ax: Any, spectra: Sequence[Array], moments: Sequence[float]) -> Non
 
 
 @entry(
-    "emergence/coordinates", "Some coordinates cluster, others diverge", SOURCE,
+    "emergence/coordinates", "Some coordinates cluster, others diverge", EMERGENCE,
     seed=0, n=128, d=128, until=15.0, density=0.03,
 )  # fmt: skip
 def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Drawing:
@@ -240,7 +241,7 @@ def _sparse(d: int, density: float, rng: np.random.Generator) -> Array:
     return V / float(np.linalg.eigvalsh(V).max())
 
 
-@entry("emergence/one-dimension", "On the line attention becomes Boolean", SOURCE, seed=0, n=12, until=8.0)
+@entry("emergence/one-dimension", "On the line attention becomes Boolean", EMERGENCE, seed=0, n=12, until=8.0)
 def one_dimension(seed: int, n: int, until: float) -> Drawing:
     """Trajectories on the line, and attention at the start and in the limit."""
     x0 = np.sort(af.tokens.uniform(n=n, d=1, seed=seed, low=-1, high=1), axis=0)[::-1]
@@ -284,7 +285,7 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
 
 
 @entry(
-    "emergence/rank", "The rank of attention over time", SOURCE,
+    "emergence/rank", "The rank of attention over time", EMERGENCE,
     seed=0, n=40, d=80, size=SIZE, until=11.0, tolerances=(1e-2, 1e-4, 1e-8, 1e-12),
 )  # fmt: skip
 def rank(seed: int, n: int, d: int, size: float, until: float, tolerances: tuple[float, ...]) -> Drawing:

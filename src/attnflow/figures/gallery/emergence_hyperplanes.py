@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.gallery.emergence import SOURCE, basis, furnish, leading, projected, seen
+from attnflow.figures.gallery.emergence import basis, furnish, leading, projected, seen
 from attnflow.figures.groups import Groups
 from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import key
+from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene
 from attnflow.figures.stage import panel
@@ -41,7 +42,7 @@ UNSTABLE: dict[str, Any] = {"ls": (0, (1, 2)), "lw": 1.0}
 
 
 @entry(
-    "emergence/hyperplanes-2d", "Parallel lines attract rescaled tokens", SOURCE,
+    "emergence/hyperplanes-2d", "Parallel lines attract rescaled tokens", EMERGENCE,
     seed=0, n=20, until=10.0, V=[[0.64709742, 0.81911926], [0.61210449, 0.63263484]],
 )  # fmt: skip
 def hyperplanes_2d(seed: int, n: int, until: float, V: Rows) -> Drawing:
@@ -50,7 +51,7 @@ def hyperplanes_2d(seed: int, n: int, until: float, V: Rows) -> Drawing:
 
 
 @entry(
-    "emergence/hyperplanes-3d-contracting", "Parallel planes, other eigenvalues with negative real part", SOURCE,
+    "emergence/hyperplanes-3d-contracting", "Parallel planes, other eigenvalues with negative real part", EMERGENCE,
     seed=0, n=20, until=13.0,
     V=[[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], [0.2160645, 0.38505272, 0.14588075]],
 )  # fmt: skip
@@ -60,7 +61,7 @@ def hyperplanes_3d_contracting(seed: int, n: int, until: float, V: Rows) -> Draw
 
 
 @entry(
-    "emergence/hyperplanes-3d-expanding", "Parallel planes, other eigenvalues with positive real part", SOURCE,
+    "emergence/hyperplanes-3d-expanding", "Parallel planes, other eigenvalues with positive real part", EMERGENCE,
     seed=0, n=20, until=13.0,
     V=[[0.18608476, 0.34391026, 0.13905949], [0.35244288, 0.6694859, 0.39992145], [0.46685606, 0.17094454, 0.42092308]],
 )  # fmt: skip
@@ -199,7 +200,7 @@ def _over_time(ax: Any, run: Trajectory, phi: Array, levels: Array, colouring: G
 
 
 @entry(
-    "emergence/codimension", "Parallel lines in space, two positive eigenvalues", SOURCE,
+    "emergence/codimension", "Parallel lines in space, two positive eigenvalues", EMERGENCE,
     seed=0, n=20, until=14.0,
     V=[[0.92761287, 0.94333073, 0.3827744], [0.94333073, 0.59991396, 0.47825472], [0.3827744, 0.47825472, 0.46668605]],
 )  # fmt: skip

@@ -25,10 +25,10 @@ from attnflow.figures.cells import (
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered
 from attnflow.figures.look import figure_of, ramp, sheet, tone
+from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.geometry import Cells, Hull, Region, cells
 from attnflow.inputs import Array
 
-FRANK_WOLFE = "Alcalde, Geshkovski, Ruiz-Balet, Attention's forward pass and Frank-Wolfe (arXiv 2508.09628)"
 # How the points of a polygon are drawn, and what its row of the figure is called.
 VARIANTS = {"equal norms": directions, "all on the hull": corners, "some inside": scattered}
 

@@ -11,10 +11,10 @@ import numpy as np
 import attnflow as af
 from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices, make_room
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.gallery.frank_wolfe import FRANK_WOLFE
 from attnflow.figures.gallery.frank_wolfe_polygons import directions, uniform_in
 from attnflow.figures.look import colours, log_numbers, sheet, tone
 from attnflow.figures.marks import dots, key, stars, starts, trails
+from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.figures.portrait import title
 from attnflow.figures.scene import Scene, history, scene
 from attnflow.geometry import Cells, cells

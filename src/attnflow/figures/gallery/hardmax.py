@@ -15,16 +15,13 @@ from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vert
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.look import colours, log_numbers, sheet, tone
 from attnflow.figures.marks import LEADER, dots, key, stars, starts, trails
+from attnflow.figures.papers import HARDMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import history, scene
 from attnflow.figures.stage import frame, ground
 from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
-HARDMAX = (
-    "Alcalde, Fantuzzi, Zuazua, Clustering in pure-attention hardmax transformers and its role in sentiment analysis "
-    "(arXiv 2407.01602)"
-)
 Points = Sequence[tuple[float, float]]
 
 EMERGING: Points = (

@@ -16,6 +16,7 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import together
 from attnflow.figures.look import sheet, tone
 from attnflow.figures.marks import START, dots, key, stars, starts, trails
+from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import Scene, history, scene
 from attnflow.figures.stage import frame, ground
@@ -23,15 +24,8 @@ from attnflow.geometry import Cells
 from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
-FRANK_WOLFE = "Alcalde, Geshkovski, Ruiz-Balet, Attention's forward pass and Frank-Wolfe (arXiv 2508.09628)"
-LOCALMAX = (
-    "Cimetiere, Chiri, Gharesifard, Localmax dynamics for attention in transformers and its asymptotic behavior "
-    "(arXiv 2509.15958), reconstructed from its abstract"
-)
-LIMITS = (
-    "Geshkovski, Letrouit, Polyanskiy, Rigollet, The emergence of clusters in self-attention dynamics "
-    f"(arXiv 2305.05465), for the set S; {FRANK_WOLFE}, for the cells"
-)
+RECONSTRUCTED = f"{LOCALMAX}, reconstructed from its abstract"
+LIMITS = f"{EMERGENCE}, for the set S; {FRANK_WOLFE}, for the cells"
 # So many layers decide who leads, and leave followers apart from their leaders: (1 + alpha)^-60 is well above rounding.
 LONG = 60
 # All layers up to this one are recorded for trajectories.
@@ -42,7 +36,7 @@ Labels = NDArray[np.int64]
 
 
 @entry(
-    "laws/side-by-side", "One cloud under three laws, with exact cells", f"{FRANK_WOLFE}; {LOCALMAX}",
+    "laws/side-by-side", "One cloud under three laws, with exact cells", f"{FRANK_WOLFE}; {RECONSTRUCTED}",
     seed=0, n=40, beta=6.0, delta=0.2, alpha=0.5, layers=60,
 )  # fmt: skip
 def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, layers: int) -> Drawing:

@@ -18,6 +18,7 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import counted
 from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import LEADER, dots, trails
+from attnflow.figures.papers import LOCALMAX
 from attnflow.figures.polytope import attracting, bare
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import history, outline, scene
@@ -26,10 +27,7 @@ from attnflow.geometry import QuiescentSet
 from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
-LOCALMAX = (
-    "Cimetiere, Chiri, Gharesifard, Localmax dynamics for attention in transformers and its asymptotic behavior "
-    "(arXiv 2509.15958); the rule is a reconstruction from its abstract"
-)
+RECONSTRUCTED = f"{LOCALMAX}; the rule is a reconstruction from its abstract"
 CONFIDENCE = "Hegselmann, Krause, Opinion dynamics and bounded confidence (2002)"
 Points = Sequence[Sequence[float]]
 # Outlines keep this part of the picture away from the tokens they surround.
@@ -38,7 +36,7 @@ PROVED, UNPROVED = "quiescent, proved by its certificate", "quiescent, without c
 
 
 @entry(
-    "localmax/quiescent-sets", "Quiescent sets of localmax", LOCALMAX,
+    "localmax/quiescent-sets", "Quiescent sets of localmax", RECONSTRUCTED,
     seed=0, n=40, deltas=(0.05, 0.6, 1.0), alpha=0.5, layer=4, until=60,
 )  # fmt: skip
 def quiescent_sets(seed: int, n: int, deltas: Sequence[float], alpha: float, layer: int, until: int) -> Drawing:
@@ -119,7 +117,7 @@ def _key(figure: Any) -> None:
 
 
 @entry(
-    "localmax/leaders-move", "Leaders move under localmax", LOCALMAX,
+    "localmax/leaders-move", "Leaders move under localmax", RECONSTRUCTED,
     tokens=(1.0, -1.0, 0.1, -0.1), gamma=0.5, delta=0.05, layers=16,
 )  # fmt: skip
 def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: int) -> Drawing:
@@ -178,7 +176,7 @@ def _paths(ax: Any, soft: Trajectory, hard: Trajectory) -> None:
 
 
 @entry(
-    "localmax/lyapunov", "An energy that falls, and rises on a directed graph", f"{LOCALMAX}; {CONFIDENCE}",
+    "localmax/lyapunov", "An energy that falls, and rises on a directed graph", f"{RECONSTRUCTED}; {CONFIDENCE}",
     seed=0, n=40, width=6.0, eps=1.0, tokens=((4.0,), (0.0,), (-1.0,)), gamma=0.2, delta=1.125, layers=14,
 )  # fmt: skip
 def lyapunov(

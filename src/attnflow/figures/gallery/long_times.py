@@ -9,13 +9,13 @@ import numpy as np
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.papers import FRANK_WOLFE
 
-FORWARD = "Alcalde, Geshkovski, Ruiz-Balet, Attention's forward pass and Frank-Wolfe (arXiv 2508.09628)"
 POLYGONS = {3: "triangle", 4: "square", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon"}
 
 
 @entry(
-    "long-times/exits", "Exit times of the chain against beta, with the exact law", FORWARD,
+    "long-times/exits", "Exit times of the chain against beta, with the exact law", FRANK_WOLFE,
     seed=0, sides=(3, 4, 5), betas=(2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0), runs=1000, gamma=0.1,
     radius=0.1,
 )  # fmt: skip
@@ -52,7 +52,7 @@ def exits(
 
 
 @entry(
-    "long-times/phases", "How long hardmax tells the truth at finite beta", FORWARD,
+    "long-times/phases", "How long hardmax tells the truth at finite beta", FRANK_WOLFE,
     seed=0, k=3, inner=0.65, betas=(4.0, 6.0, 8.0, 12.0, 18.0, 26.0), gamma=0.1, tol=0.05, runs=20,
 )  # fmt: skip
 def phases(seed: int, k: int, inner: float, betas: tuple[float, ...], gamma: float, tol: float, runs: int) -> Drawing:

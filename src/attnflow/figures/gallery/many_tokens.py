@@ -7,12 +7,8 @@ from functools import partial
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.places import places
-
-EMERGENCE = (
-    "Geshkovski, Letrouit, Polyanskiy, Rigollet, The emergence of clusters in self-attention dynamics "
-    "(arXiv 2305.05465)"
-)
 
 
 @entry(

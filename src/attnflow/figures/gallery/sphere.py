@@ -7,16 +7,10 @@ import numpy as np
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.gallery import Drawing, entry
-
-PERSPECTIVE = (
-    "Geshkovski, Letrouit, Polyanskiy, Rigollet, A mathematical perspective on Transformers (arXiv 2312.10794)"
-)
-METASTABILITY = (
-    "Geshkovski, Koubbi, Polyanskiy, Rigollet, Dynamic metastability in the self-attention model (arXiv 2410.06833)"
-)
+from attnflow.figures.papers import METASTABLE, SPHERE
 
 
-@entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABILITY, seed=9, n=8, beta=16.0)
+@entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABLE, seed=9, n=8, beta=16.0)
 def staircase(seed: int, n: int, beta: float) -> Drawing:
     """Few tokens on the circle at large beta: plateaux of the energy, a merge at each step."""
     x0 = af.tokens.sphere(n=n, d=2, seed=seed)
@@ -32,7 +26,7 @@ def staircase(seed: int, n: int, beta: float) -> Drawing:
 
 
 @entry(
-    "sphere/phase-diagram", "When tokens on the circle have met", PERSPECTIVE,
+    "sphere/phase-diagram", "When tokens on the circle have met", SPHERE,
     seed=0, n=32, systems=128, betas=90, times=200, until=30.0,
 )  # fmt: skip
 def phase_diagram(seed: int, n: int, systems: int, betas: int, times: int, until: float) -> Drawing:

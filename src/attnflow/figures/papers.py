@@ -1,0 +1,20 @@
+"""The papers that figures belong to, cited as the claims cite them."""
+
+from __future__ import annotations
+
+from attnflow.claims.claim import Paper
+from attnflow.claims.emergence import paper as emergence
+from attnflow.claims.frank_wolfe import paper as frank_wolfe
+from attnflow.claims.hardmax import HARDMAX as _HARDMAX
+from attnflow.claims.localmax import LOCALMAX as _LOCALMAX
+from attnflow.claims.sphere import paper as sphere
+
+
+def _plain(paper: Paper) -> str:
+    """Return a citation without marks."""
+    return paper.citation.replace("*", "")
+
+
+FRANK_WOLFE, EMERGENCE = _plain(frank_wolfe.FW), _plain(emergence.EMERGENCE)
+HARDMAX, LOCALMAX = _plain(_HARDMAX), _plain(_LOCALMAX)
+SPHERE, METASTABLE = _plain(sphere.SPHERE), _plain(sphere.METASTABLE)
