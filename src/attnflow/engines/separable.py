@@ -25,6 +25,7 @@ grid carries its own power of two, and blocks too faint to be heard are left out
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,6 +56,8 @@ FEW_BOXES = 64
 LARGEST_EXPONENT = 3e4
 # Numbers in one field of the grid, or in one matrix.
 LARGEST_GRID = 1 << 25
+# Numbers of the targets' grid in work at once: fresh memory takes as long as many products.
+SLAB = 1 << 22
 # Blocks are left out below this power of two of the largest, divided by n: terms in a box differ by up to e^{2 z} for
 # each axis and each of source and target, and n d such blocks change no sum by 1e-11.
 FAINT = -64.0
@@ -261,52 +264,77 @@ def _softmax(made: Plan, v: Array, log2_masses: Array) -> tuple[Array, Array]:
     gradient = v is k and made.targets.panels.min() > 1
     columns = v[:, :0] if gradient else v
     centre = keys.origin if v is k else _box(v)[0]
-    # Two rooms for all grids, because fresh memory takes time too.
     fields, size = 1 + columns.shape[1], P ** len(slope) * math.prod(made.sources.counts.tolist())
-    rooms = [np.empty(fields * made.largest) for _ in range(2)]
-    grid = rooms[0][: fields * size].reshape(fields, size)
-    grid[:] = 0.0
+    grid = np.zeros((fields, size))
     moments(*sources.tokens, sources.exponents, columns, centre, grid)
-    grid, scales = _propagated(made, grid, rooms, (sources.tops, targets.full))
     mean, log_total = np.empty((len(queries.rows), v.shape[1])), np.empty(len(queries.rows))
     # d/du of e^{g t s} for t = h u is g h s e^{g t s}, h the half-width of a panel.
     width = queries.half / made.targets.panels
     back = made.turn / (gain * width) if gradient else made.turn
-    # The factor e^{g <q, c_s>} of each query, and the power of two of each box.
+    # The factor e^{g <q, c_s>} of each query, for the centre of its box.
     slope = gain * (made.turn.T @ keys.origin)
-    levels = scales[targets.full] / LOG2E + gain * float(queries.origin @ keys.origin)
+    levels = np.full(len(targets.full), gain * float(queries.origin @ keys.origin))
     for a, seat in enumerate(np.unravel_index(targets.full, made.targets.counts)):
         levels += slope[a] * made.targets.centres(a)[seat]
-    evaluate(*targets.tokens, grid, levels, slope * width, back, centre, mean, log_total)
+    u, order, start, corner, counts = targets.tokens
+    for slab in _propagated(made, grid, (sources.tops, targets.full)):
+        here = slab.boxes
+        higher = levels[here] + slab.scales / LOG2E
+        boxes = start[here.start : here.stop + 1], corner[here] - slab.corner
+        evaluate(u, order, *boxes, counts, slab.grid, higher, slope * width, back, centre, mean, log_total)
     return mean, log_total
 
 
-def _propagated(made: Plan, grid: Array, rooms: list[Array], boxes: tuple[Array, Indices]) -> tuple[Array, Array]:
-    """Return the grid of the targets and the scales of its boxes, of which only the full ones are wanted.
+class Slab(NamedTuple):
+    """A part of the grid of the targets: some panels of the first axis, all of the others.
+
+    `boxes` are the full ones it holds, `scales` their powers of two, `corner` is where it starts in the whole grid.
+    """
+
+    boxes: slice
+    scales: Array
+    grid: Array
+    corner: int
+
+
+def _propagated(made: Plan, sources: Array, boxes: tuple[Array, Indices]) -> Iterator[Slab]:
+    """Yield the grid of the targets, slab by slab in the same memory, from that of the sources.
 
     `boxes` holds the scales of those of the sources, and which of those of the targets are full.
     """
-    scales, full = boxes
+    tops, full = boxes
     wanted = np.zeros(made.targets.counts, dtype=bool)
     wanted.ravel()[full] = True
-    d, gain, faintest = len(made.kappa), made.gain, FAINT - math.log2(len(made.keys))
-    last = len(made.sources.held[-1])
+    fields, d, gain, faintest = len(sources), len(made.kappa), made.gain, FAINT - math.log2(len(made.keys))
+    matrices, shifts = [], []
     for a in range(d):
         t, s = made.targets.centres(a), made.sources.centres(a)
         width = [made.targets.side.half[a] / made.targets.panels[a], made.sources.side.half[a] / made.sources.panels[a]]
-        matrices = exponentials(t, s, np.array(width), gain)
-        shifts = gain * LOG2E * np.multiply.outer(t, s)
-        scales = scales.reshape(len(s), -1)
-        lifted = lift(scales, shifts)
-        # The axes are now those of the sources that are left, then those of the targets up to this one.
-        somebody = wanted.any(axis=tuple(range(a + 1, d))).ravel()
-        lifted.reshape(-1, len(somebody))[:, ~somebody] = np.inf
-        before = grid.reshape(len(grid), P * len(s), -1)
-        shape = len(grid), before.shape[2], P * len(t)
-        grid = rooms[(a + 1) % 2][: math.prod(shape)].reshape(shape)
-        contract(before, matrices, scales, shifts, lifted, last, faintest, grid)
-        scales, last = lifted, len(t)
-    return grid.reshape(len(grid), -1), scales.ravel()
+        matrices.append(exponentials(t, s, np.array(width), gain))
+        shifts.append(gain * LOG2E * np.multiply.outer(t, s))
+    # One panel of the first axis needs so many boxes, before or after the products with the others.
+    panel = math.prod(np.maximum(made.sources.counts, made.targets.counts)[1:].tolist())
+    together = min(len(wanted), max(1, SLAB // (P**d * panel)))
+    rooms = [np.empty(fields * P**d * panel * together) for _ in range(2)]
+    behind = wanted[0].size
+    for first in range(0, len(wanted), together):
+        part = slice(first, min(len(wanted), first + together))
+        grid, scales, last = sources, tops, len(made.sources.held[-1])
+        for a in range(d):
+            K, shift = (matrices[a][part], shifts[a][part]) if a == 0 else (matrices[a], shifts[a])
+            scales = scales.reshape(shift.shape[1], -1)
+            lifted = lift(scales, shift)
+            # The axes are now those of the sources that are left, then those of the targets up to this one.
+            somebody = wanted[part].any(axis=tuple(range(a + 1, d))).ravel()
+            lifted.reshape(-1, len(somebody))[:, ~somebody] = np.inf
+            before = grid.reshape(fields, P * len(scales), -1)
+            shape = fields, before.shape[2], P * len(shift)
+            grid = rooms[a % 2][: math.prod(shape)].reshape(shape)
+            contract(before, K, scales, shift, lifted, last, faintest, grid)
+            scales, last = lifted, len(shift)
+        here = slice(*np.searchsorted(full, [part.start * behind, part.stop * behind]).tolist())
+        levels = scales.ravel()[full[here] - part.start * behind]
+        yield Slab(here, levels, grid.reshape(fields, -1), part.start * behind * P**d)
 
 
 class Boxes(NamedTuple):

@@ -97,15 +97,15 @@ def _gradient(u, i, n, d, part, sums):
 
 @in_parallel
 def evaluate(u, order, start, corner, counts, grid, levels, slope, back, centre, mean, log_total):
-    """Fill the mean and the logarithm of the total of each target; `u` is flat.
+    """Fill the mean and the logarithm of the total of each target in the boxes of `start`; `u` is flat.
 
     With one field Z the mean is centre + back grad Z / Z. Otherwise the fields are those of `moments`. The logarithm of
     Z is seen from the level of the box and <slope, u>.
     """
     n, d, (fields, size) = len(order), len(counts), grid.shape
-    R, columns = P ** (d - 1), mean.shape[1]
+    R, columns, low, here = P ** (d - 1), mean.shape[1], start[0], start[-1] - start[0]
     for piece in numba.prange(PIECES):
-        first, end = piece * n // PIECES, (piece + 1) * n // PIECES
+        first, end = low + piece * here // PIECES, low + (piece + 1) * here // PIECES
         part, sums = np.empty(fields * R * P), np.empty((fields + d) * WIDTH)
         means, higher = np.empty(columns * WIDTH), np.empty(WIDTH)
         box = np.searchsorted(start, first, side="right") - 1
