@@ -270,18 +270,19 @@ def test_sources_that_all_have_no_mass_are_left_to_others() -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize(("d", "separate"), itertools.product((2, 3), (False, True)))
+@pytest.mark.parametrize(("d", "separate"), [(2, False), (2, True), (3, False), (3, True)])
 def test_slabs_of_any_size_give_the_same_sums(d: int, separate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole grids and slabs of one or two panels; with gaps, so that some slabs hold no query."""
     rng = np.random.default_rng(d)
     k = clusters(rng, 1500, d, 0.1)
     q = rng.standard_normal((400, d)) if separate else k
     v = k if not separate else rng.standard_normal((1500, 2))
-    whole = softmax(q, k, v, None, 0.4)
-    made = separable.plan(q, k, 0.4)
-    assert made is not None and made.targets.counts[0] > 4
+    gain = 0.4 if d == 2 else 0.05
+    whole = softmax(q, k, v, None, gain)
+    made = separable.plan(q, k, gain)
+    assert made is not None and made.targets.counts[0] > 2
     panel = blocks.P**d * int(np.prod(np.maximum(made.sources.counts, made.targets.counts)[1:]))
     for size in (1, 2 * panel):
         monkeypatch.setattr(separable, "SLAB", size)
-        for got, expected in zip(softmax(q, k, v, None, 0.4), whole, strict=True):
+        for got, expected in zip(softmax(q, k, v, None, gain), whole, strict=True):
             np.testing.assert_array_equal(got, expected)
