@@ -6,7 +6,7 @@ BIN := .venv/bin
 # What the figures of the gallery are drawn by.
 SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 
-.PHONY: help demo test test-all lint bench claims docs clean
+.PHONY: help demo test test-all lint browser bench claims docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -33,10 +33,18 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# Tests of the explorer drive its page in Chromium. Without it, and without the rights to install it, they are skipped.
+browser:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing Chromium for the tests of the explorer"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
+
+test: lint browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-all: lint
+test-all: lint browser
 	ATTNFLOW_EXAMPLES=400 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: .venv/ready
@@ -46,8 +54,8 @@ claims: .venv/ready
 	$(BIN)/python -m attnflow.claims.pages docs/claims src/attnflow/figures/gallery/verdicts.json
 
 out/gallery/drawn: .venv/ready $(SOURCES)
-	$(BIN)/attnflow figure all -o out/gallery --only svg,png
-	$(BIN)/attnflow figure all -o out/gallery/dark --only svg,png --dark
+	$(BIN)/attnflow figure all -o out/gallery --only svg,png,mp4
+	$(BIN)/attnflow figure all -o out/gallery/dark --only svg,png,mp4 --dark
 	@touch $@
 
 docs: .venv/ready out/gallery/drawn
