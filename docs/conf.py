@@ -12,13 +12,15 @@ author = copyright = "the attnflow developers"
 version = release = attnflow.__version__
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "gallery_pictures", "readable_docstrings",
+    "mathtext_formulas", "arxiv_links",
 ]  # fmt: skip
 smartquotes = False  # the prime of a derivative is no quotation mark
 highlight_language = "none"  # what is not marked as Python or shell are formulas
 
 # Links to headings are spelled as on code hosts, so that they work there too.
 myst_heading_anchors = 3
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_inline", "dollarmath"]
+html_math_renderer = "mathtext"
 
 autodoc_member_order = "groupwise"
 autodoc_preserve_defaults = True

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -65,6 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder, title in ((drawn, "light"), (drawn / "dark", "dark")):
         folder.mkdir(exist_ok=True)
         (folder / f"{figure.stem}.svg").write_text(SVG.format(title))
+        (folder / f"{figure.stem}.mp4").write_text(f"a movie on {title} paper")
     (drawn / f"{figure.stem}.txt").write_text("A title.\n\nWith <x_i, x_j> *and* |x|.\n\nParameters:\n  seed = 7\n")
     options = ["-W", "--keep-going", "-n", "-q", "-E", "-D", f"gallery_folder={drawn}"]
     done = subprocess.run(
@@ -164,3 +167,37 @@ def test_a_figure_has_a_picture_for_light_and_one_for_dark_screens(site: Path) -
         shown = re.findall(r'<img [^>]*only-(light|dark)[^>]*src="([^"]+)"', path.read_text(encoding="utf-8"))
         titles = {kind: re.findall("<title>(.*?)<", (path.parent / file).read_text())[0] for kind, file in shown}
         assert titles == {"light": "light", "dark": "dark"}
+
+
+def test_a_figure_that_moves_has_its_movies_in_the_gallery(site: Path) -> None:
+    """One for light and one for dark screens, in the site itself; others have none."""
+    page = (site / "gallery.html").read_text(encoding="utf-8")
+    shown = dict(re.findall(r'<video [^>]*only-(light|dark)[^>]*controls[^>]*src="([^"#]+)#', page))
+    assert {kind: (site / file).read_text() for kind, file in shown.items()} == {
+        kind: f"a movie on {kind} paper" for kind in ("light", "dark")
+    }
+    assert page.count("<video") == 2
+    assert page.index(f'id="{DRAWN.replace("/", "")}"') < page.index("<video") < page.index("With &lt;x_i")
+
+
+def test_every_number_of_a_paper_is_a_link(read: Mapping[Path, Page]) -> None:
+    linked = 0
+    for path, page in read.items():
+        said = Counter(re.findall(r"arXiv[\s:]+(\d{4}\.\d{5})", page.words))
+        links = Counter(re.findall(r"https://arxiv\.org/abs/(\S+)", "\n".join(page.links)))
+        assert links == said, path.name
+        linked += links.total()
+    assert linked > 50
+
+
+@pytest.mark.parametrize("page", PAPERS)
+def test_formulas_are_drawings_in_the_colour_of_the_text_that_say_what_they_are(page: str, site: Path) -> None:
+    html = (site / "papers" / f"{page}.html").read_text(encoding="utf-8")
+    prose = re.sub(r"(?ms)^```.*?^```$", "", (DOCS / "papers" / f"{page}.md").read_text(encoding="utf-8"))
+    written = [" ".join(formula.split()) for formula in re.findall(r"(?s)(?<!\$)\${1,2}(?!\$)(.+?)\${1,2}", prose)]
+    drawings = re.findall(r'<svg class="formula" role="img" aria-label="([^"]*)".*?<path d="(M[^"]*)"/></svg>', html)
+    assert [unescape(said) for said, _ in drawings] == written
+    assert len(written) > 10
+    assert "$" not in "".join(re.findall(r"(?s)<p>(.*?)</p>", html))
+    style = next((site / "_static").glob("site.css")).read_text(encoding="utf-8")
+    assert re.search(r"svg\.formula \{[^}]*fill: currentColor", style)

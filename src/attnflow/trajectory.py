@@ -230,7 +230,7 @@ class Trajectory:
 
         return plot(self.to_numpy(), **options)
 
-    def animate(self, path: str | Path, **options: Any) -> None:
+    def animate(self, path: str | Path | None = None, **options: Any) -> None:
         """Write a movie, MP4 or GIF: see `attnflow.figures.animate`."""
         from attnflow.figures import animate
 

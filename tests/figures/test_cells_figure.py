@@ -13,8 +13,8 @@ from scipy.spatial import ConvexHull
 
 from attnflow import tokens
 from attnflow.figures import look
-from attnflow.figures.cells import area, cells_within, draw_cells, draw_vertices, hues, make_room
-from attnflow.figures.look import sheet
+from attnflow.figures.cells import area, cells_within, draw_cells, draw_vertices, make_room
+from attnflow.figures.look import colours, sheet
 from attnflow.geometry import cells, hull
 from attnflow.inputs import Array
 
@@ -76,7 +76,7 @@ def test_many_cells_have_different_fills_and_those_of_their_tokens_hues(dark: bo
         assert len({tuple(colour) for colour in drawn.get_facecolors()}) == 28
         from matplotlib.colors import to_rgba
 
-        np.testing.assert_allclose(drawn.get_facecolors()[:, :3], [to_rgba(hue)[:3] for hue in hues(range(28))])
+        np.testing.assert_allclose(drawn.get_facecolors()[:, :3], [to_rgba(hue)[:3] for hue in colours(range(28))])
 
 
 def test_labels_choose_the_hues() -> None:

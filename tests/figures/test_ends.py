@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import matplotlib
@@ -16,6 +16,7 @@ from attnflow import figures
 from attnflow.figures.clock import Clock
 from attnflow.figures.look import sheet
 from attnflow.figures.marks import END
+from attnflow.figures.stage import HULL
 from attnflow.trajectory import Trajectory
 
 matplotlib.use("Agg")
@@ -46,8 +47,8 @@ def test_the_hull_of_the_end_has_the_clusters_as_vertices() -> None:
     assert sorted(distances.argmin(axis=1)) == [0, 1, 2, 3, 4]
     x, y = patch.get_xy()[:-1].T
     assert abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2 == pytest.approx(ConvexHull(run.final).volume, rel=1e-2)
-    rings = [line for line in ax.lines if line.get_gid() == "vertices"]
-    assert len(rings) == 5
+    (rings,) = [c for c in ax.collections if c.get_gid() == "vertices"]
+    assert {tuple(p) for p in rings.get_offsets()} == {tuple(p) for p in drawn}
     assert END in [text.get_text() for text in ax.figure.legends[0].get_texts()]
 
 
@@ -61,6 +62,25 @@ def test_in_space_the_edges_of_the_hull_of_the_end_are_drawn() -> None:
     near = np.linalg.norm(ends[:, None] - run.final[None], axis=2).min(axis=1)
     assert near.max() < 1e-9
     assert 12 <= len(edges._segments3d) <= 18
+    (rings,) = [c for c in ax.collections if c.get_gid() == "vertices"]
+    ringed = np.column_stack(rings._offsets3d)
+    assert len(ringed) == 8
+    assert {tuple(p) for p in ringed.round(9)} == {tuple(p) for p in ends.round(9)}
+
+
+def test_in_space_the_hull_of_the_start_is_dashed() -> None:
+    cube = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+    inside = 0.8 * af.tokens.sphere(n=20, d=3, seed=0)
+    run = af.simulate(np.concatenate([cube, inside]), af.Softmax(), af.Layers(gamma=0.5), until=3)
+    ax: Any = figures.plot(run)
+    (start,) = [c for c in ax.collections if c.get_label() == HULL]
+    # The twelve edges of a cube: between corners that differ in one coordinate.
+    drawn = {frozenset(tuple(end) for end in segment) for segment in np.asarray(start._segments3d)}
+    corners = [tuple(corner) for corner in cube.tolist()]
+    wanted = {frozenset(pair) for pair in combinations(corners, 2) if np.abs(np.subtract(*pair)).sum() == 2}
+    assert drawn == wanted
+    assert start.get_linestyle()[0][1] is not None
+    assert HULL in [text.get_text() for text in ax.figure.legends[0].get_texts()]
 
 
 def test_no_hull_of_the_end_where_it_is_that_of_the_start_or_a_point() -> None:

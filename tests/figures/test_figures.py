@@ -44,9 +44,9 @@ def short(x: Any, law: af.Law | None = None, until: int = 12) -> Trajectory:
     return af.simulate(x, law or af.Softmax(beta=3.0), af.Layers(gamma=0.3), until=until)
 
 
-def unsaid(times: Any, tokens: Array) -> Trajectory:
-    """A run of which only the states are known, as when its functions of time were not stored."""
-    parts: dict[str, Any] = {"law": None, "motion": None, "masses": None, "about": {"seed": None}, "report": {}}
+def unsaid(times: Any, tokens: Array, law: af.Law | None = None) -> Trajectory:
+    """A run of which only the states are known, as when its functions of time were not stored; or the law too."""
+    parts: dict[str, Any] = {"law": law, "motion": None, "masses": None, "about": {"seed": None}, "report": {}}
     return Trajectory(np.asarray(times), tokens, stopped="given", **parts)
 
 
@@ -71,7 +71,7 @@ def tokens_drawn(ax: Any) -> tuple[Array, list[str]]:
 def dots(ax: Any) -> Any:
     """The dots that are tokens of the last state."""
     scattered = [c for c in ax.collections if type(c).__name__ == "PathCollection"]
-    (found,) = [c for c in scattered if c.get_label() not in (START, LEADER)]
+    (found,) = [c for c in scattered if c.get_label() not in (START, LEADER) and c.get_gid() != "vertices"]
     return found
 
 
@@ -122,6 +122,16 @@ class TestPlane:
         hull = marks(figures.plot(run), HULL)
         assert hull.get_linestyle() == "--"
         assert as_set(np.column_stack(hull.get_data())) == as_set(run.tokens[0][:4])
+
+    def test_the_key_shows_starts_in_ink(self, hardmax: Trajectory) -> None:
+        (key,) = figures.plot(hardmax).figure.legends
+        marks = dict(zip([text.get_text() for text in key.get_texts()], key.legend_handles, strict=True))
+        start: Any = marks[START]
+        assert start.get_markeredgecolor() == LIGHT.ink
+        assert start.get_markerfacecolor() == "none"
+
+    def test_before_tokens_gather_the_title_counts_them(self, hardmax: Trajectory) -> None:
+        assert figures.plot(hardmax, t=2).get_title().startswith("60 tokens, ")
 
     def test_draws_on_given_axes(self, hardmax: Trajectory) -> None:
         import matplotlib.pyplot as plt
@@ -312,6 +322,12 @@ class TestAnimate:
         with pytest.raises(af.InputError, match=r"'run' has no ending, expected .mp4 or .gif"):
             hardmax.animate(tmp_path / "run")
 
+    def test_without_a_path_or_with_nothing_to_call_it_is_refused(self, hardmax: Trajectory, tmp_path: Path) -> None:
+        with pytest.raises(af.InputError, match=r"no path was given for the movie: give one, such as 'run.mp4'"):
+            hardmax.animate()
+        with pytest.raises(af.InputError, match="behind is 3, expected a function that draws on axes"):
+            hardmax.animate(tmp_path / "run.gif", behind=3)
+
     def test_missing_folders_and_times_are_refused(self, hardmax: Trajectory, tmp_path: Path) -> None:
         with pytest.raises(af.InputError, match="does not exist: create it"):
             hardmax.animate(tmp_path / "nowhere" / "run.gif")
@@ -337,7 +353,7 @@ class TestDashboard:
             "clusters": af.measure.clusters(final, 1e-3).count,
             "rank of attention": af.measure.rank(law.weights(final)).value,
             "diameter": af.measure.diameter(final),
-            "interaction energy": af.measure.energy(final, 4.0),
+            "interaction energy": np.log10(af.measure.energy(final, 4.0)),
         }
         times = axes["clusters"].lines[0].get_xdata()
         assert len(times) <= 60
@@ -359,11 +375,34 @@ class TestDashboard:
         unknown = self.titles(unsaid([0, 1], np.zeros((2, 3, 2)) + np.eye(3, 2)))
         assert self.sentence(unknown["rank of attention"]) == "the law of this run was not stored"
         many = self.titles(short(af.tokens.gaussian(n=1001, d=2, seed=0), until=1))
-        assert self.sentence(many["attention"]) == "matrices are shown for at most 1000 tokens"
-        assert self.sentence(many["rank of attention"]) == "matrices are shown for at most 200 tokens"
+        assert self.sentence(many["attention"]) == "matrices are shown for at most 1000 tokens, these are 1,001"
+        assert self.sentence(many["rank of attention"]) == "ranks are shown for at most 200 tokens, these are 1,001"
         huge = self.titles(short([[99.0, 0.0]], until=1))
         assert "leaves the range of float64" in self.sentence(huge["interaction energy"])
         assert self.sentence(huge["diameter"]) == "0 at all times: the tokens coincide"
+
+    def test_large_energies_are_shown_by_their_logarithm(self) -> None:
+        """Of (2, 0) and (0, 2): E = (e^{4 beta} + 1) / 4 beta, which is large for one sign of beta only."""
+        at_rest = np.array([[[2.0, 0.0], [0.0, 2.0]]] * 2)
+        ax = self.titles(unsaid([0, 1], at_rest, af.Softmax(beta=30.0)))["interaction energy"]
+        assert ax.get_ylabel() == r"$\log_{10}|E|$"
+        assert ax.get_yscale() == "linear"
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), (120 - np.log(120)) / np.log(10), rtol=1e-12)
+        ax = self.titles(unsaid([0, 1], at_rest, af.Softmax(beta=-30.0)))["interaction energy"]
+        assert ax.get_ylabel() == ""
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), -1 / 120, rtol=1e-12)
+
+    def test_strips_have_the_colours_and_lengths_of_the_groups(self) -> None:
+        run = short([[3.0, 0.0], [-3.0, 0.0], [3.0, 0.1], [-3.0, 0.1], [3.0, 0.2]])
+        bars = self.titles(run)["attention"].patches
+        across, down = bars[:2], bars[2:]
+        assert [bar.get_width() for bar in across] == pytest.approx([0.6, 0.4])
+        assert [bar.get_x() for bar in across] == pytest.approx([0.0, 0.6])
+        assert [bar.get_height() for bar in down] == pytest.approx([0.6, 0.4])
+        # The first token is at the top.
+        assert [bar.get_y() for bar in down] == pytest.approx([0.4, 0.0])
+        for strip in (across, down):
+            assert [to_hex(bar.get_facecolor()) for bar in strip] == [c.lower() for c in colours([0, 1])]
 
     def test_headline_says_what_was_run(self) -> None:
         run = short([[1.0], [0.0]], af.Softmax(beta=3.0, B=[[2.0]]))
@@ -420,13 +459,14 @@ class TestScene:
 
 
 @pytest.mark.parametrize("colour", [LIGHT, DARK])
-def test_small_groups_are_grey(colour: Tone) -> None:
-    palette, others = colour.palette, colour.others
+def test_colours_go_through_the_palette_four_times_and_the_rest_is_grey(colour: Tone) -> None:
     with look(dark=colour is DARK):
         assert tone() is colour
-        assert colours(range(9)) == [*palette, others, others]
+        known = colours(range(28))
+        assert known[:7] == list(colour.palette)
+        assert len({*known, colour.others}) == 29
+        assert colours([28, 100]) == [colour.others] * 2
     assert tone() is LIGHT
-    assert len({*palette, others}) == len(palette) + 1
 
 
 def test_every_colour_stands_out_from_its_paper() -> None:
@@ -443,9 +483,8 @@ def test_every_colour_stands_out_from_its_paper() -> None:
 
     for shade in (LIGHT, DARK):
         assert min(contrast(text, shade.paper) for text in (shade.ink, shade.quiet)) > 4.5
-        assert min(contrast(mark, shade.paper) for mark in (*shade.palette, shade.others)) > (
-            2.2 if shade is LIGHT else 3
-        )
+        with look(dark=shade is DARK):
+            assert min(contrast(mark, shade.paper) for mark in colours(range(29))) > (2.2 if shade is LIGHT else 3)
         steps = [luminance(colour) for colour in shade.ramp]
         assert steps == sorted(steps, reverse=shade is LIGHT)
 

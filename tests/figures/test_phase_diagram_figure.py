@@ -48,3 +48,18 @@ def test_values_that_span_decades_have_logarithmic_axes_and_a_time_of_zero_is_le
     fits = np.interp(np.log(betas[inside]), np.log(curve.get_ydata()), curve.get_xdata())
     np.testing.assert_allclose(fits, found.curve[inside], rtol=1e-3)
     plt.close(figure)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_curve_is_bright_with_a_dark_outline_whatever_the_paper(dark: bool) -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import to_rgb
+
+    found = af.measure.phase_diagram([1.0, 3.0], [2.0, 8.0], n=4, systems=4)
+    with af.figures.look(dark=dark):
+        figure: Any = af.figures.phase_diagram(found)
+    (curve,) = figure.axes[0].lines
+    outline = curve.get_path_effects()[0]._gc["foreground"]
+    assert min(to_rgb(curve.get_color())) > 0.9
+    assert max(to_rgb(outline)) < 0.2
+    plt.close(figure)

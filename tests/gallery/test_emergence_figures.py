@@ -95,7 +95,7 @@ def test_the_limit_polygon_is_the_hull_of_where_tokens_go() -> None:
     corners = polygon.get_xy()[:-1]
     assert len(corners) == len(body.vertices) == drawing.shows["vertices"]
     assert np.abs(corners[:, None] - z[body.vertices][None]).max(axis=2).min(axis=1).max() < 0.02
-    assert drawing.shows["measure of the limit polytope"] == pytest.approx(body.volume, rel=5e-3)
+    assert drawing.shows["area of the limit polytope"] == pytest.approx(body.volume, rel=5e-3)
     (rings,) = marks(ax, "vertices")
     ringed = np.asarray(rings.get_offsets())
     np.testing.assert_allclose(ringed[np.lexsort(ringed.T)], corners[np.lexsort(corners.T)])
@@ -135,7 +135,7 @@ def test_the_limit_polytope_in_space_is_the_hull_of_where_tokens_go() -> None:
     drawing = drawn("polytope-3d")
     body = ConvexHull(distinct(flowed(start("polytope-3d", 3), np.eye(3), 9.0)))
     assert drawing.shows["vertices"] == len(body.vertices)
-    assert drawing.shows["measure of the limit polytope"] == pytest.approx(body.volume, rel=5e-3)
+    assert drawing.shows["volume of the limit polytope"] == pytest.approx(body.volume, rel=5e-3)
     (faces,) = marks(drawing.figure.axes[0], "polytope")
     # Euler: a simplicial polytope with k vertices has 2k - 4 faces.
     assert len(faces.get_facecolor()) in (1, 2 * len(body.vertices) - 4)

@@ -69,7 +69,10 @@ def test_the_same_seed_gives_the_same_bytes_and_another_another_picture(tmp_path
         )
         assert first == again
         assert other != first
-        assert (dark == first) == (ending == "txt")
+        assert dark != first
+    said = {folder: (tmp_path / folder / "test-small.txt").read_text().splitlines() for folder in ("a", "dark")}
+    assert said["dark"][:-1] == said["a"][:-1]
+    assert said["dark"][-1] == "Drawn by: attnflow figure test/small --seed 3 --dark"
 
 
 def test_workers_write_what_one_process_writes(tmp_path: Path) -> None:

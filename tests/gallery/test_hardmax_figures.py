@@ -66,6 +66,15 @@ def as_set(points: Any) -> set[tuple[float, ...]]:
     return {tuple(point) for point in (np.asarray(points, dtype=np.float64) + 0.0).round(9).tolist()}
 
 
+def test_the_dot_of_a_leader_is_seen_around_its_star() -> None:
+    panels: Any = drawn("layers").figure.axes
+    for ax in panels:
+        dots, areas = places(ax, "tokens"), found(ax, "tokens").get_sizes()
+        (star,) = [artist for artist in ax.get_children() if artist.get_label() == LEADER]
+        for place in stars(ax):
+            assert areas[np.linalg.norm(dots - place, axis=1).argmin()] > 1.2 * star.get_sizes()[0]
+
+
 @pytest.mark.parametrize(("row", "tokens"), [("emerging leader", EMERGING), ("non-leader clusters", BETWEEN)])
 def test_layers_are_exact_ones(row: str, tokens: Any) -> None:
     states = exact_layers(tokens, 5)

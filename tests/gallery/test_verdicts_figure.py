@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,6 +26,11 @@ def _closed() -> Iterator[None]:
 
 def texts(figure: Any, gid: str) -> list[Any]:
     return [text for ax in figure.axes for text in ax.texts if text.get_gid() == gid]
+
+
+def name(text: Any) -> str:
+    """The name of a claim, which may take two lines."""
+    return "".join(line.strip() for line in text.get_text().splitlines())
 
 
 def row_of(**changes: Any) -> dict[str, Any]:
@@ -52,32 +58,42 @@ def test_the_stored_verdicts_are_those_of_today() -> None:
 def test_marks_stand_in_the_rows_of_their_claims() -> None:
     drawing = named("claims/verdicts").draw()
     figure, rows = drawing.figure, {row["claim"].partition("/")[2]: row for row in stored()["claims"]}
-    assert Counter(text.get_text() for text in texts(figure, "claims")) == Counter(
+    assert Counter(name(text) for text in texts(figure, "claims")) == Counter(
         row["claim"].partition("/")[2] for row in stored()["claims"]
     )
     panels: Any = figure.axes
     for ax in panels:
-        height = {round(t.get_position()[1], 6): t.get_text() for t in ax.texts if t.get_gid() == "claims"}
+        height = {round(t.get_position()[1], 6): name(t) for t in ax.texts if t.get_gid() == "claims"}
         seen: dict[tuple[str, str], str] = {}
         for line in ax.lines:
             column, what = str(line.get_gid()).split(": ")
             for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
                 assert x == COLUMNS[column]
                 seen[height[round(float(y), 6)], column] = what
-        for name in height.values():
-            if sum(row["claim"].endswith(f"/{name}") for row in stored()["claims"]) > 1:
+        for claim in height.values():
+            if sum(row["claim"].endswith(f"/{claim}") for row in stored()["claims"]) > 1:
                 continue
-            row = rows[name]
-            found = [seen.get((name, column)) for column in ("status", "samples", "search")]
-            assert found == [row["status"], row["outcome"], row["search"]], name
+            row = rows[claim]
+            found = [seen.get((claim, column)) for column in ("status", "samples", "search")]
+            assert found == [row["status"], row["outcome"], row["search"]], claim
     assert drawing.shows["claims"] == len(stored()["claims"])
     assert drawing.shows["alarms"] == 0
+
+
+def test_titles_are_whole() -> None:
+    said = "".join(text.get_text() for text in texts(named("claims/verdicts").draw().figure, "papers"))
+    titles = {claim.paper.short: claim.paper.title for claim in reversed(af.claims.all())}
+    squeezed = said.replace(" ", "")
+    assert all(title.replace(" ", "") in squeezed for title in titles.values())
 
 
 def test_no_text_is_cut_and_names_end_before_the_marks() -> None:
     figure: Any = named("claims/verdicts").draw().figure
     figure.canvas.draw()
     for ax in figure.axes:
+        heads = [text.get_window_extent() for text in ax.texts if text.get_text() in COLUMNS]
+        assert all(right.x0 - left.x1 > 0.06 * figure.dpi for left, right in pairwise(heads))
+        assert min(text.get_fontsize() for text in ax.texts) >= 9
         for text in ax.texts:
             box = ax.transData.inverted().transform(text.get_window_extent())
             assert box[:, 0].min() >= 0

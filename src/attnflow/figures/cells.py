@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.figures.look import tone
+from attnflow.figures.look import colours, tone
 from attnflow.figures.polytope import bare
 from attnflow.figures.stage import frame
 from attnflow.geometry import Cells, Hull, Region
 from attnflow.inputs import Array
 
-# How much of its hue a cell has: the palette is gone through once with each, so that 28 cells look different.
-STRENGTHS = (0.42, 0.22, 0.62, 0.12)
+# How much of its colour a cell has, at each round of the palette.
+STRENGTHS = (0.42, 0.3, 0.62, 0.2)
 # In points: how far outside the hull numbers stand, how far apart at least, and their type.
 OUTSIDE, APART, TYPE = 9.0, 10.5, 8.5
 # A number pushed away from its vertex by more than this many points is tied to it by a line.
@@ -23,27 +23,17 @@ TIED = 3.0
 ARC = 9
 
 
-def hues(labels: Iterable[int]) -> list[str]:
-    """Return the hue of each cell, which is that of its tokens: the palette, again and again.
-
-    >>> hues([0, 1, 7])
-    ['#0072B2', '#D55E00', '#0072B2']
-    """
-    palette = tone().palette
-    return [palette[label % len(palette)] for label in labels]
-
-
 def tints(labels: Iterable[int]) -> list[tuple[float, float, float, float]]:
-    """Return the hue of each cell as it is filled: pale, in another strength at each round of the palette.
+    """Return the colour of each cell, which is that of its tokens, as it is filled: pale.
 
     >>> [round(alpha, 2) for *_, alpha in tints([0, 6, 7, 14])]
-    [0.42, 0.42, 0.22, 0.62]
+    [0.42, 0.42, 0.3, 0.62]
     """
     from matplotlib.colors import to_rgba
 
     numbers = list(labels)
     rounds = [label // len(tone().palette) % len(STRENGTHS) for label in numbers]
-    return [to_rgba(hue, STRENGTHS[turn]) for hue, turn in zip(hues(numbers), rounds, strict=True)]
+    return [to_rgba(hue, STRENGTHS[turn]) for hue, turn in zip(colours(numbers), rounds, strict=True)]
 
 
 def cells_within(parts: Cells, within: Hull) -> list[Array]:

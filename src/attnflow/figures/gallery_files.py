@@ -31,6 +31,15 @@ class Style:
     seed: int | None = None
     formats: tuple[str, ...] = (*PICTURES, *MOVIES)
 
+    @property
+    def options(self) -> list[str]:
+        """The options of the command line that change what a picture looks like, seeds apart.
+
+        >>> Style(dark=True).options
+        ['--dark']
+        """
+        return [f"--{name}" for name, chosen in (("dark", self.dark), ("latex", self.latex)) if chosen]
+
 
 def formats(asked: str | None) -> tuple[str, ...]:
     """Return the formats that were asked for.
@@ -64,11 +73,11 @@ def write(figure: Entry, folder: Path, style: Style) -> list[str]:
                 save(drawing.figure, folder / written[-1])
         pyplot().close(drawing.figure)
         written.append(f"{figure.stem}.txt")
-        (folder / written[-1]).write_text(figure.caption(drawing), encoding="utf-8")
+        (folder / written[-1]).write_text(figure.caption(drawing, style.options), encoding="utf-8")
         for ending in MOVIES:
             if drawing.film is not None and ending in style.formats:
                 written.append(f"{figure.stem}.{ending}")
-                drawing.film.animate(folder / written[-1], seconds=SECONDS)
+                drawing.film.animate(folder / written[-1], seconds=SECONDS, behind=drawing.behind)
     return written
 
 

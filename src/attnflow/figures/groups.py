@@ -61,17 +61,28 @@ class Groups:
         new[new < 0] = free[: (new < 0).sum()]
         return replace(self, labels=new[self.labels])
 
+    def starred(self) -> Groups:
+        """Return these groups, a leader counted as two tokens at least: so its dot is seen around its star.
+
+        >>> Groups(np.array([0, 0, 1]), met=np.array([1, 1, 1]), leaders=np.array([2])).starred().met
+        array([1, 1, 2])
+        """
+        met = self.met.copy()
+        if self.leaders is not None:
+            met[self.leaders] = np.maximum(met[self.leaders], 2)
+        return replace(self, met=met)
+
     @property
     def gathered(self) -> bool:
         """Whether the tokens have gathered in few clusters."""
         return self.clusters is not None and self.clusters <= GATHERED
 
     def __str__(self) -> str:
-        """Say what happened, as "4 clusters, 3 leaders"."""
+        """Say what happened, as "4 clusters, 3 leaders", or "60 tokens, 3 leaders" while they have not gathered."""
         said = []
         if self.clusters is not None and (self.gathered or len(self.labels) <= LED):
             apart = not self.gathered and 2 * self.clusters > len(self.labels)
-            said.append("no clusters yet" if apart else counted(self.clusters, "cluster"))
+            said.append(counted(len(self.labels), "token") if apart else counted(self.clusters, "cluster"))
         if self.leaders is not None:
             said.append(counted(len(self.leaders), "leader"))
         return ", ".join(said) or counted(self.tokens or len(self.labels), "token")
@@ -88,8 +99,16 @@ def counted(k: int, name: str) -> str:
 
 def together(run: Trajectory, x: Array) -> float:
     """Return the distance below which tokens are one cluster: a thousandth of the extent of the start and of x."""
-    both = np.concatenate([run.tokens[0], x])
-    return TOGETHER * float(np.linalg.norm(np.ptp(both, axis=0)))
+    return nearness(run.tokens[0], x)
+
+
+def nearness(start: Array, x: Array) -> float:
+    """Return a thousandth of the extent of two clouds taken together.
+
+    >>> nearness(np.array([[0.0], [1.0]]), np.array([[5.0]]))
+    0.005
+    """
+    return TOGETHER * float(np.linalg.norm(np.ptp(np.concatenate([start, x]), axis=0)))
 
 
 def heard(run: Trajectory, x: Array, t: float) -> Array:

@@ -69,7 +69,7 @@ def staircase(stairs: Staircase) -> Figure:
             ax.plot([], [], color=tone().palette[1], marker="o", ms=4, ls="", label="merge")
         _log_axis(ax, "x")
         ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="time $t$")
-        ax.set_ylabel(r"$n^{-2}\sum_{ij} e^{\beta(\langle x_i,x_j\rangle-1)}$")
+        ax.set_ylabel("energy")
         ax.legend(loc="upper left" if len(stairs.merges) else "lower left", borderaxespad=0.2)
     return figure
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attnflow.inputs import InputError
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 class Tone:
     """The colours of a picture: its paper, four inks from strong to faint, and those that tell groups apart.
 
-    `others` is for all groups beyond the palette; `ramp` leads from nothing to much.
+    `others` is for groups beyond all shades of the palette; `ramp` leads from nothing to much.
     """
 
     paper: str
@@ -164,27 +162,42 @@ def sheet(width: float, height: float) -> Figure:
     return figure
 
 
-def colours(labels: Sequence[int] | NDArray[np.int64]) -> list[str]:
-    """Return the colour of each label: the palette in order, then one grey for all the rest.
+def colours(labels: Iterable[int]) -> list[str]:
+    """Return the colour of each label, of tokens and of their cells alike.
 
-    >>> colours([0, 1, 0, 30])
-    ['#0072B2', '#D55E00', '#0072B2', '#8C8C8C']
+    The palette comes first, then the palette again in other shades, 28 colours in all; then one grey for the rest.
+
+    >>> colours([0, 1, 0, 7, 30])
+    ['#0072B2', '#D55E00', '#0072B2', '#467f9f', '#8C8C8C']
     """
-    palette = tone().palette
-    return [palette[k] if 0 <= k < len(palette) else tone().others for k in labels]
+    known = _shades_of(tone())
+    return [known[k] if 0 <= k < len(known) else tone().others for k in labels]
+
+
+@cache
+def _shades_of(chosen: Tone) -> tuple[str, ...]:
+    """Return the palette, and its colours mixed with a grey, with ink, and with another grey."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    mixed = list(chosen.palette)
+    for other, part in ((chosen.others, 0.5), (chosen.ink, 0.5), (chosen.quiet, 0.65)):
+        for hue in chosen.palette:
+            (r, g, b), (x, y, z) = to_rgb(hue), to_rgb(other)
+            mixed.append(to_hex((r + part * (x - r), g + part * (y - g), b + part * (z - b))))
+    return tuple(mixed)
 
 
 def figure_of(value: float, _: Any = None) -> str:
     """Return the number at a tick: plain up to a few digits, else with a power of ten.
 
-    >>> figure_of(0.5), figure_of(1000), figure_of(2e6), figure_of(1e-9)
-    ('0.5', '1000', '$2\\\\times 10^{6}$', '$10^{-9}$')
+    >>> figure_of(0.5), figure_of(1000), figure_of(2e6), figure_of(1e-9), figure_of(-1e4)
+    ('0.5', '1000', '$2\\\\times 10^{6}$', '$10^{-9}$', '$-10^{4}$')
     """
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:g}".replace("-", "\N{MINUS SIGN}")
-    digits, power = f"{value:.2e}".split("e")
+    digits, power = f"{abs(value):.2e}".split("e")
     lead = "" if float(digits) == 1 else f"{float(digits):g}\\times "
-    return f"${lead}10^{{{int(power)}}}$"
+    return f"${'-' if value < 0 else ''}{lead}10^{{{int(power)}}}$"
 
 
 def ramp() -> Colormap:

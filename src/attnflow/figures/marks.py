@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from attnflow.figures.look import colours, figure_of, ramp, tone
 from attnflow.figures.places import places
-from attnflow.figures.scene import CROWD, Scene
+from attnflow.figures.scene import CROWD, Scene, edges
 from attnflow.figures.stage import HULL
-from attnflow.geometry.hull import hull
 from attnflow.inputs import Array
 
 START, LEADER, END, SAMPLE = "start", "leader", "hull of the end", "one dot: "
 # How much of their colour trajectories have at their beginning and at their end; on the line; and over a density.
 FAINT, STRONG, ON_LINE, IN_CROWD = 0.1, 0.55, 0.4, 0.2
-# The area, in points squared, of the ring around a place with all tokens in it; the key shows that of a twentieth.
-RING, SHOWN = 2200.0, 0.05
+# The area, in points squared, of the ring around a place with all tokens in it; the key shows that of a twentieth. And
+# the area of a start in the key.
+RING, SHOWN, SHOWN_START = 2200.0, 0.05, 14.0
 PLACE = f"{SHOWN:.0%} of the tokens"
 DENSITY = "density"
+# The area of a star, in points squared.
+STAR = 60.0
 # The part of the scale of colours that is left to paper, so that a single token is seen.
 PALEST = 0.16
 
@@ -30,7 +32,7 @@ def starts(ax: Any, shown: Scene) -> None:
     """Draw a hollow dot where each token starts, in the colour of the group it ends with; none for a crowd."""
     if not shown.crowded:
         style = {"facecolors": tone().paper, "edgecolors": colours(shown.groups.labels), "linewidths": 0.8}
-        _scatter(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
+        _signs(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
 
 
 def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
@@ -68,34 +70,39 @@ def polytope(ax: Any, shown: Scene) -> None:
         return
     corners = shown.paths[-1, shown.corners]
     if shown.dimension == 3:
-        end = hull(corners)
         style = {"colors": tone().quiet, "linewidths": 0.8, "label": END, "gid": "end"}
-        _lines(ax, end.vertices[end.edges], zorder=2, **style)
-        return
-    ax.fill(*corners.T, facecolor=(tone().ink, 0.05), edgecolor=tone().quiet, lw=0.8, zorder=2, label=END, gid="end")
-    if shown.crowded:
+        _lines(ax, edges(corners), zorder=2, **style)
+    else:
+        ax.fill(
+            *corners.T, facecolor=(tone().ink, 0.05), edgecolor=tone().quiet, lw=0.8, zorder=2, label=END, gid="end"
+        )
+    if not shown.crowded:
         # The rings of a crowd say how many tokens are there.
-        return
-    area = _grown(shown.paths.shape[1], shown.groups.met)[shown.corners]
-    for (x, y), one in zip(corners, area, strict=True):
-        ring = {"mfc": "none", "mec": tone().ink, "mew": 0.8, "ms": math.sqrt(one) + 4.5}
-        ax.plot(x, y, "o", **ring, zorder=5, clip_on=False, gid="vertices")
+        area = _grown(shown.paths.shape[1], shown.groups.met)[shown.corners]
+        ring = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 0.8, "gid": "vertices"}
+        _signs(ax, corners, s=(np.sqrt(area) + 4.5) ** 2, zorder=5, **ring)
 
 
 def stars(ax: Any, shown: Scene) -> None:
     """Draw a star at each leader of the last state."""
     if shown.groups.leaders is not None:
-        places = shown.paths[-1, shown.groups.leaders]
-        space = {"depthshade": False} if places.shape[1] == 3 else {}
-        style = {"marker": "*", "s": 60, "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8}
-        _scatter(ax, places, zorder=6, label=LEADER, **style, **space)
+        star(ax, shown.paths[-1, shown.groups.leaders], label=LEADER)
+
+
+def star(ax: Any, points: Array, area: float = STAR, **options: Any) -> Any:
+    """Draw a star at each of some points, whole at the edge of the picture too; options as those of `scatter`."""
+    style = {"marker": "*", "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8, "zorder": 6}
+    return _signs(ax, points, s=area, **{**style, **options})
 
 
 def key(figure: Any) -> None:
     """Say once, under all panels of a figure, what the marks mean."""
     named = {label: mark for ax in figure.axes for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    # Marks that have many colours or sizes are shown in ink, and in one size.
+    if START in named:
+        named[START] = _ring(area=SHOWN_START)
     if PLACE in named:
-        named[PLACE] = _ring()
+        named[PLACE] = _ring(area=SHOWN * RING)
     order = (START, LEADER, HULL, END, PLACE)
     used = sorted(named, key=lambda label: order.index(label) if label in order else len(order))
     if used:
@@ -147,15 +154,20 @@ def _scatter(ax: Any, points: Array, **options: Any) -> Any:
     return ax.scatter(*points.T, clip_on=False, **options)
 
 
+def _signs(ax: Any, points: Array, **options: Any) -> Any:
+    """Draw marks that are as strong behind as in front."""
+    return _scatter(ax, points, **({"depthshade": False} if points.shape[1] == 3 else {}), **options)
+
+
 def _dots(ax: Any, points: Array, **options: Any) -> Any:
     return _scatter(ax, points, edgecolors=tone().paper, linewidths=0.4, zorder=5, **options)
 
 
-def _ring() -> Any:
-    """Return the ring of the key."""
+def _ring(area: float) -> Any:
+    """Return a ring of the key."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], ls="", marker="o", mfc="none", mec=tone().ink, ms=math.sqrt(SHOWN * RING))
+    return Line2D([], [], ls="", marker="o", mfc="none", mec=tone().ink, mew=0.8, ms=math.sqrt(area))
 
 
 def _strengths(paths: Array, shown: Scene) -> Array:

@@ -47,7 +47,7 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Ar
     with look():
         rows = 1 if len(shown) == 1 or found.reference.shape[2] == 1 else 2
         columns = 1 if found.reference.shape[2] == 1 else math.ceil(len(shown) / rows)
-        figure = sheet(8.8, 4.3)
+        figure = sheet(7.0, 4.2)
         grid = figure.add_gridspec(rows, 1 + columns, width_ratios=[2.0 if columns == 2 else 1.4, *[1.0] * columns])
         _distances(figure.add_subplot(grid[:, 0]), found, gap)
         if found.reference.shape[2] == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 
 from attnflow import measure
 from attnflow.figures.clock import Clock
+from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
 from attnflow.figures.look import DPI, look, pyplot, sheet
 from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
-from attnflow.figures.portrait import size, title
+from attnflow.figures.portrait import entitle, size, title
 from attnflow.figures.saving import destination
 from attnflow.figures.scene import Scene, interpolated, scene, thinning
 from attnflow.figures.stage import ground, panel
 from attnflow.inputs import Array, InputError, number
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from attnflow.trajectory import Trajectory
 
 # Frames a second. The last part of the movie, this fraction of it, holds the final state.
@@ -34,18 +37,37 @@ TRAIL = 18
 JUDGED = 12
 
 
-def animate(run: Trajectory, path: str | Path, seconds: float = 6) -> None:
+def animate(
+    run: Trajectory, path: str | Path | None = None, seconds: float = 6, behind: Callable[[Axes], object] | None = None
+) -> None:
     """Write a run as a movie, MP4 or GIF by the ending of its path; a file that is there is replaced.
 
     Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
     time, on; the title tells it. Between recorded states tokens move on straight lines, and those of a chain rest. At
     the end come the leaders. Of very many tokens the density is that of each k-th, counted k times.
 
+    Parameters
+    ----------
+    run
+        What `simulate` returned.
+    path
+        Where to write, as "run.mp4" or "run.gif".
+    seconds
+        How long the movie lasts.
+    behind
+        Called once with the axes of the picture, it draws what stays behind the tokens, such as cells.
+
+    Examples
+    --------
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run.animate(f"{folder}/run.gif", seconds=0.1)
     """
+    if path is None:
+        raise InputError("no path was given for the movie: give one, such as 'run.mp4' or 'run.gif'")
+    if behind is not None and not callable(behind):
+        raise InputError(f"behind is {behind!r}, expected a function that draws on axes: leave it out, or give one")
     target = destination(path, (".mp4", ".gif"))
     frames = max(2, round(number(seconds, "seconds", above=0.0, most=600.0) * RATE))
     held = round(HELD * frames)
@@ -58,7 +80,7 @@ def animate(run: Trajectory, path: str | Path, seconds: float = 6) -> None:
         figure = sheet(*size(shown))
         try:
             with pyplot().rc_context(settings):
-                _film(figure, shown, _meetings(run, states), target, held)
+                _film(_screen(figure, shown, behind), shown, _meetings(run, states), target, held)
         finally:
             pyplot().close(figure)
 
@@ -72,46 +94,65 @@ def _meetings(run: Trajectory, states: Array) -> list[NDArray[np.int64] | None]:
     return [clusters.sizes[clusters.labels] for clusters in found]
 
 
-def _film(figure: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int) -> None:
-    """Draw and write one frame after the other, and the last one `held` times more."""
+def _screen(figure: Any, shown: Scene, behind: Callable[[Axes], object] | None) -> Any:
+    """Return axes with all that does not move."""
     ax = panel(figure, 111, shown)
     ground(ax, shown)
+    if behind is not None:
+        behind(ax)
     starts(ax, shown)
-    ax.set_title(title(shown))
-    norm = _shades(figure, ax, shown)
-    # Places are settled once: a layout made anew for each frame would make the picture tremble.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    return ax
+
+
+def _film(ax: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int) -> None:
+    """Draw and write one frame after the other, and the last one `held` times more."""
+    norm = _settled(ax, shown, met[-1])
     writer, resolution = _writer(target)
-    with writer.saving(figure, str(target), resolution):
+    with writer.saving(ax.figure, str(target), resolution):
         for k in range(len(shown.times) - 1):
-            ax.set_title(shown.clock.says(shown.times[k]))
+            entitle(ax, shown.clock.says(shown.times[k]))
             moving = _moving(ax, shown, k, met[k], norm)
             writer.grab_frame()
             for artist in moving:
                 artist.remove()
-        ax.set_title(title(shown))
-        polytope(ax, shown)
-        _moving(ax, shown, len(shown.times) - 1, met[-1], norm)
-        stars(ax, shown)
+        _ended(ax, shown, met[-1], norm)
         for _ in range(1 + held):
             writer.grab_frame()
 
 
-def _shades(figure: Any, ax: Any, shown: Scene) -> Any:
-    """Return the shades of a density for all frames, judged by some of them, and draw their bar; None without one."""
-    if not shown.crowded:
-        return None
-    most = 0.0
-    for k in np.unique(np.linspace(0, len(shown.times) - 1, JUDGED).round().astype(int)).tolist():
-        drawn = dots(ax, shown, k)
-        most = max([most, *(float(mark.get_array().max()) for mark in drawn if mark.get_gid() == DENSITY)])
-        if k == len(shown.times) - 1:
-            norm = scale(figure, most)
-            key(figure)
-        for mark in drawn:
-            mark.remove()
+def _ended(ax: Any, shown: Scene, met: NDArray[np.int64] | None, norm: Any) -> None:
+    """Draw the last state, and what happened."""
+    entitle(ax, title(shown))
+    polytope(ax, shown)
+    _moving(ax, shown, len(shown.times) - 1, met, norm)
+    stars(ax, shown)
+
+
+def _settled(ax: Any, shown: Scene, met: NDArray[np.int64] | None) -> Any:
+    """Draw the key, settle the places of everything by the last frame, and return the shades of a density, if any.
+
+    A layout made anew for each frame would make the picture tremble.
+    """
+    before, most = set(ax.get_children()), _densest(ax, shown)
+    _ended(ax, shown, met, None)
+    norm = scale(ax.figure, most)
+    key(ax.figure)
+    ax.figure.draw_without_rendering()
+    ax.figure.set_layout_engine("none")
+    for mark in set(ax.get_children()) - before:
+        mark.remove()
     return norm
+
+
+def _densest(ax: Any, shown: Scene) -> float:
+    """Return how many tokens are in the fullest cell of a density, judged by some of the frames."""
+    most = 0.0
+    if shown.crowded:
+        for k in np.unique(np.linspace(0, len(shown.times) - 1, JUDGED).round().astype(int)).tolist():
+            for mark in dots(ax, shown, k):
+                most = max(most, float(mark.get_array().max()) if mark.get_gid() == DENSITY else 0.0)
+                mark.remove()
+    return most
 
 
 def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None, norm: Any) -> list[Any]:
@@ -119,7 +160,7 @@ def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None, norm: 
     first = 0 if shown.dimension == 1 else max(0, k - TRAIL)
     drawn = trails(ax, shown, first, k) + dots(ax, shown, k, met)
     for mark in drawn:
-        if mark.get_gid() == DENSITY:
+        if norm is not None and mark.get_gid() == DENSITY:
             mark.set_norm(norm)
     return drawn
 
@@ -140,10 +181,10 @@ def _ffmpeg(target: Path) -> dict[str, str]:
 
 def _writer(target: Path) -> tuple[Any, float]:
     """Return who writes the frames, and how many dots an inch has."""
-    from matplotlib.animation import FFMpegWriter, PillowWriter
+    from matplotlib.animation import FFMpegWriter
 
     if target.suffix.lower() == ".gif":
-        return PillowWriter(fps=RATE), 2 / 3 * DPI
+        return Gif(RATE), 2 / 3 * DPI
     # No dates or versions in the file, and its index in front, so that browsers play it while it loads.
     exact = ["-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", "-movflags", "+faststart"]
     return FFMpegWriter(fps=RATE, codec="h264", extra_args=[*exact, "-crf", "20"]), DPI

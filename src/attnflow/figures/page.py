@@ -30,18 +30,21 @@ if TYPE_CHECKING:
 MATRIX = 1000
 RANKED = 200
 PAIRS = 5000
-# In few dimensions clusters, diameters and energies are found without all pairs: of more tokens, at fewer times.
-PLAIN, FEWEST, SEEN = 3, 8, 8_000_000
+# In few dimensions clusters, diameters and energies are found without all pairs. Of more tokens, or pairs, they are
+# found at fewer times.
+PLAIN, FEWEST, SEEN, PAIRED = 3, 8, 8_000_000, 200_000_000
 TIMES, RANK_TIMES = 60, 40
 # Counts that vary by more than this factor are shown on a logarithmic scale.
 WIDE = 12
+# From here on an energy is shown by its logarithm.
+LARGE = 1e4
 
 
 class Measured(NamedTuple):
     """What a panel shows over time: `of(run, x, t)` for states x of a run, at no more than `most` times.
 
-    `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "plain"; `crowd` is
-    what is counted of very many tokens, if that is something else.
+    `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "large", which shows
+    large values by their logarithm; `crowd` is what is counted of very many tokens, if that is something else.
     """
 
     title: str
@@ -56,8 +59,8 @@ def dashboard(run: Trajectory) -> Figure:
 
     The final tokens as by `plot`; the attention matrix P of the final state, tokens in the order of their clusters;
     the number of clusters (of more than 20,000 tokens: of places with a hundredth of them or more), the rank of P, the
-    diameter and the interaction energy over time, at no more than 60 recorded times (and on the way of `Leaps`,
-    which are long). A panel that does not apply to the run says why.
+    diameter and the interaction energy E (its logarithm where it is 10,000 or more) over time, at no more than 60
+    recorded times (and on the way of `Leaps`, which are long). A panel that does not apply to the run says why.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.gaussian(n=20, d=2, seed=0)
@@ -93,7 +96,8 @@ def _clusters(run: Trajectory, x: Array, t: float) -> float:
 
 
 def _rank(run: Trajectory, x: Array, t: float) -> float:
-    return measure.rank(_weights(run, x, t, RANKED)).value
+    _at_most(RANKED, x, "ranks")
+    return measure.rank(_weights(run, x, t)).value
 
 
 def _diameter(run: Trajectory, x: Array, t: float) -> float:
@@ -113,29 +117,28 @@ MEASURED = (
     Measured("clusters", _clusters, TIMES, "count", "places with 1% of the tokens"),
     Measured("rank of attention", _rank, RANK_TIMES, "count"),
     Measured("diameter", _diameter, TIMES, "log"),
-    Measured("interaction energy", _energy, TIMES, "plain"),
+    Measured("interaction energy", _energy, TIMES, "large"),
 )
 
 
-def _weights(run: Trajectory, x: Array, t: float, most: int) -> Array:
+def _weights(run: Trajectory, x: Array, t: float) -> Array:
     """Return the attention matrix of a state, or say why there is none to show."""
     if run.law is None:
         raise InputError("the law of this run was not stored")
     if isinstance(run.law, Heads):
         raise InputError("each head has a matrix of its own")
-    _at_most(most, x, "matrices")
     return run.law.weights(heard(run, x, t), t, run.masses)
 
 
 def _at_most(most: int, x: Array, what: str) -> None:
     if len(x) > most and (most < PAIRS or x.shape[1] > PLAIN):
-        raise InputError(f"{what} are shown for at most {most} tokens")
+        raise InputError(f"{what} are shown for at most {most} tokens, these are {len(x):,}")
 
 
 def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
     ax.set_title(what.title)
-    n = run.tokens.shape[1]
-    most = max(FEWEST, min(what.most, SEEN // n))
+    _, n, d = run.tokens.shape
+    most = max(FEWEST, min(what.most, SEEN // n if d <= PLAIN else PAIRED // n**2))
     chosen = clock.recorded(run.times, most)
     times, states = filled(run, run.times[chosen].astype(np.float64), run.tokens[chosen], most)
     try:
@@ -145,12 +148,17 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
     except InputError as reason:
         _say(ax, str(reason))
         return
-    if what.scale == "log":
+    large = what.scale == "large" and np.abs(values).max() >= LARGE
+    if what.scale == "log" or large:
         values[values == 0] = np.nan
+    if large:
+        # Energies are of the order of e^{beta |x|^2}, too large to be read off an axis.
+        values = np.log10(np.abs(values))
+        ax.set_ylabel(r"$\log_{10}|E|$")
     # A chain rests between its moves.
     style = "steps-post" if getattr(run.motion, "random", False) else "default"
     ax.plot(times, values, color=tone().palette[0], marker="o", ms=2.6, drawstyle=style)
-    if n > FEW:
+    if n > FEW and what.crowd:
         ax.set_ylabel(what.crowd)
     clock.axis(ax)
     _scale(ax, values, what.scale)
@@ -165,7 +173,7 @@ def _scale(ax: Any, values: Array, scale: str) -> None:
     if scale == "count" and not wide:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         ax.set_ylim(0, max(1.08 * high + 0.2, 1.2))
-    elif scale != "plain":
+    elif scale != "large":
         ax.set_yscale("log")
         ax.set_ylim((0.9, 1.3 * high) if scale == "count" else (low / 1.6, high * 1.6))
         log_numbers(ax.yaxis)
@@ -175,7 +183,8 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
     """Draw P, tokens in the order of their groups, whose colours run along its sides."""
     ax.set_title("attention")
     try:
-        P = _weights(run, run.final, shown.times[-1], MATRIX)
+        _at_most(MATRIX, run.final, "matrices")
+        P = _weights(run, run.final, shown.times[-1])
     except InputError as reason:
         _say(ax, str(reason))
         return
@@ -186,10 +195,10 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
     ax.set_xlabel("token heard $j$", labelpad=9)
     ax.set_ylabel("token $i$", labelpad=9)
     ax.spines[:].set_visible(False)
-    n = len(P)
-    along, tints = (np.arange(n) + 0.5) / n, colours(shown.groups.labels[order])
-    for strip, middles in ((ax.bar, along), (ax.barh, 1 - along)):
-        strip(middles, 0.02, 1 / n, np.full(n, -0.03), color=tints, transform=ax.transAxes, clip_on=False)
+    n, sizes = len(P), np.bincount(shown.groups.labels)
+    middles, inks = (sizes.cumsum() - sizes / 2) / n, colours(range(len(sizes)))
+    for strip, along in ((ax.bar, middles), (ax.barh, 1 - middles)):
+        strip(along, 0.02, sizes / n, -0.03, color=inks, transform=ax.transAxes, clip_on=False)
     # The strips are placed in parts of the panel, yet they have moved its limits.
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
 

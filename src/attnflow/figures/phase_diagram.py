@@ -61,15 +61,20 @@ def _curve(ax: Any, found: PhaseDiagram, edges: Array, wide: bool) -> None:
     low, high = ax.get_xlim()
     seen = (low <= curve) & (curve <= high)
     if seen.any():
-        # A paper line in an outline of ink is seen on light and on dark cells.
         label = rf"orthogonal start, $d \geq n$: $g_\beta(t) = {found.threshold:.12g}$"
-        ax.plot(curve[seen], fine[seen], color=tone().paper, lw=1.6, path_effects=_outlined(), label=label, zorder=3)
+        bright, outline = _seen_on_cells()
+        ax.plot(
+            curve[seen], fine[seen], color=bright, lw=1.6, path_effects=outline, label=label, zorder=3, gid="theory"
+        )
 
 
-def _outlined() -> list[Any]:
+def _seen_on_cells() -> tuple[str, list[Any]]:
+    """Return a bright colour and a dark outline: cells have the same colours on light and on dark paper."""
+    from matplotlib.colors import to_rgb
     from matplotlib.patheffects import Normal, Stroke
 
-    return [Stroke(linewidth=3.2, foreground=tone().ink), Normal()]
+    dark, bright = sorted((tone().ink, tone().paper), key=lambda colour: sum(to_rgb(colour)))
+    return bright, [Stroke(linewidth=3.2, foreground=dark), Normal()]
 
 
 def _axis(ax: Any, which: str, edges: Array, logarithmic: bool) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from attnflow.figures.look import tone
+from attnflow.figures.marks import star
 from attnflow.figures.scene import outline
 from attnflow.geometry import Hull, StationaryPoints
 from attnflow.inputs import Array
 
 POLYTOPE, ATTRACTS, UNSTABLE = "limit polytope", "point that attracts", "other points of $S$"
-# How strong the shade is.
-SHADE = 0.16
+# How strong the shade is, and the area of a star that covers a ring.
+SHADE, COVERING = 0.16, 95.0
 
 
 def shade(ax: Any, points: Array, gid: str = "polytope", label: str = "_unnamed") -> Any:
@@ -81,7 +82,7 @@ def number(ax: Any, vertices: Array) -> None:
 
         flat = np.column_stack(proj_transform(*vertices.T, ax.get_proj())[:2])
     out = flat - flat.mean(axis=0)
-    out = 14 * out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-300)
+    out = 16 * out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-300)
     for k, (place, away) in enumerate(zip(flat, out, strict=True)):
         style = {"ha": "center", "va": "center", "fontsize": 9.5, "zorder": 8, "annotation_clip": False}
         ax.annotate(f"{k + 1}", place, xytext=away, textcoords="offset points", **style)
@@ -96,8 +97,7 @@ def unstable(ax: Any, found: StationaryPoints) -> Any:
 
 def attracting(ax: Any, points: Array, label: str = ATTRACTS) -> Any:
     """Draw a star (gid "attractors") that covers the ring of a vertex at each point that attracts."""
-    style: dict[str, Any] = {"marker": "*", "s": 95, "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8}
-    return ax.scatter(*points.T, **style, zorder=6, clip_on=False, label=label, gid="attractors")
+    return star(ax, points, COVERING, label=label, gid="attractors")
 
 
 def bare(ax: Any) -> None:

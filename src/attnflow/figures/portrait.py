@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from attnflow.trajectory import Trajectory
 
+# How far above its axes the title of a picture of space is, in points.
+IN_SPACE = 1.0
+
 
 def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axes:
     """Draw a run in one picture and return its axes; the figure is ``ax.figure``.
@@ -60,7 +63,7 @@ def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axe
                 f"ax is {given}, but tokens in dimension {shown.dimension} need {wanted} axes: leave ax out"
             )
         draw(ax, shown)
-        ax.set_title(title(shown))
+        entitle(ax, title(shown))
         if own:
             scale(ax.figure)
             key(ax.figure)
@@ -82,9 +85,16 @@ def size(shown: Scene) -> tuple[float, float]:
     """Return the width and height, in inches, of a figure with one picture."""
     # A density has a bar beside it.
     bar = 0.8 if shown.crowded and shown.dimension != 3 else 0.0
-    return (6.4, 4.4) if shown.dimension == 1 else (5.2 + bar, 5.4 + 0.1 * bar)
+    heights = {1: 4.4, 3: 4.8}
+    return (6.4 if shown.dimension == 1 else 5.2 + bar, heights.get(shown.dimension, 5.4 + 0.1 * bar))
 
 
 def title(shown: Scene) -> str:
     """Return what happened, and when."""
     return f"{shown.groups} at {shown.clock.says(shown.times[-1])}"
+
+
+def entitle(ax: Any, text: str) -> None:
+    """Write a title close above the picture: by itself Matplotlib puts that of space above all its walls could need."""
+    space = ax.name == "3d"
+    ax.set_title(text, **({"y": 1.0, "pad": IN_SPACE} if space else {})).set_in_layout(not space)

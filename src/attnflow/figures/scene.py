@@ -87,10 +87,11 @@ def projection(states: Sequence[Array]) -> Projection:
 class Scene:
     """A run as a picture shows it: `paths` (T, n, k) at `times` (T,), the groups of its last state, its surroundings.
 
-    `outline` (m, 2) is the boundary of the convex hull of the start, in the plane, and `corners` one token at each
-    vertex of the hull of the end (in the plane, in order) where tokens have gathered elsewhere; `sphere` says that
-    tokens live on the unit sphere; `dimension` is that of the tokens, k that of the picture. Each path stands for
-    `every` tokens. `window` (2, k) is what the picture shows, if not what the run needs.
+    `outline` is the boundary of the convex hull of the start, in the plane as a closed line (m, 2), in space as edges
+    (m, 2, 3), and `corners` one token at each vertex of the hull of the end (in the plane, in order) where tokens have
+    gathered elsewhere; `sphere` says that tokens live on the unit sphere; `dimension` is that of the tokens, k that of
+    the picture. Each path stands for `every` tokens. `window` (2, k) is what the picture shows, if not what the run
+    needs.
     """
 
     times: Array
@@ -133,15 +134,15 @@ def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | No
     onto = onto or projection([states])
     paths = onto(times, states)
     sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
-    found, flat = groups(run, states[-1], float(times[-1])), not (sphere or d in (1, 3))
+    found, open_space = groups(run, states[-1], float(times[-1])), not (sphere or d == 1)
     return Scene(
         times=times,
         paths=paths,
         groups=found,
         clock=clock,
         names=onto.names,
-        outline=outline(paths[0]) if flat else None,
-        corners=_gathered_at(paths, found) if flat or (d == 3 and not sphere) else None,
+        outline=(edges if d == 3 else outline)(paths[0]) if open_space else None,
+        corners=_gathered_at(paths, found) if open_space else None,
         sphere=sphere,
         dimension=d,
         every=every,
@@ -265,6 +266,16 @@ def outline(points: Array) -> Array:
         corners = np.repeat(corners, 2)
     boundary: Array = points[np.append(corners, corners[0]) if len(corners) > 2 else corners]
     return boundary
+
+
+def edges(points: Array) -> Array:
+    """Return the edges (m, 2, d) of the convex hull of points.
+
+    >>> len(edges(np.concatenate([np.eye(3), -np.eye(3)])))
+    12
+    """
+    outer = hull(points)
+    return outer.vertices[outer.edges]
 
 
 def vertices(points: Array) -> NDArray[np.int64]:

@@ -32,7 +32,19 @@ def ground(ax: Any, shown: Scene) -> None:
     if shown.sphere:
         _sphere(ax, shown.dimension)
     if shown.outline is not None:
-        ax.plot(*shown.outline.T, ls=(0, (4, 3)), lw=0.8, color=tone().pencil, zorder=1, label=HULL)
+        _start(ax, shown.outline)
+
+
+def _start(ax: Any, outline: Array) -> None:
+    """Draw the hull of the start, dashed; in space its edges, which are many, more quietly."""
+    dashed = (0, (4, 3))
+    if outline.ndim == 2:
+        ax.plot(*outline.T, ls=dashed, lw=0.8, color=tone().pencil, zorder=1, label=HULL)
+        return
+    from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+
+    style = {"colors": tone().pencil, "linestyles": [dashed], "linewidths": 0.5, "zorder": 1, "label": HULL}
+    ax.add_collection3d(Line3DCollection(outline, **style), autolim=False)
 
 
 def frame(ax: Any, points: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import shorten
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 # Inches: the width of half a page, the height of a row, the middle of each column, the room for heads and for the key.
-HALF, LINE, HEAD, KEY = 3.5, 0.158, 0.3, 0.5
-COLUMNS = {"status": 1.97, "samples": 2.33, "search": 2.72, "certified": 3.17}
-SMALL = 8.0
+HALF, LINE, HEAD, KEY = 3.5, 0.172, 0.3, 0.5
+COLUMNS = {"status": 1.73, "samples": 2.17, "search": 2.62, "certified": 3.15}
+SMALL = 9.0
+# How many letters a line holds: of a heading, and of the name of a claim, which leaves room for the marks.
+HEADING, NAME = 66, 28
 # Stands, falls, or neither: shapes that are told apart without their colours.
 CIRCLE = ("o", 5.0)
 SHAPES: dict[str, tuple[Any, float]] = {
@@ -89,8 +91,23 @@ def _papers(report: Mapping[str, Any]) -> dict[str, list[Row]]:
 
 
 def _height(half: Mapping[str, Sequence[Row]]) -> float:
-    """Return the height of some papers, in rows: a heading has the room of a row and a half."""
-    return sum(1.6 + len(rows) for rows in half.values())
+    """Return the height of some papers, in lines: a heading has half a line of room."""
+    return sum(0.6 + len(_heading(short)) + sum(len(_lines(row)) for row in rows) for short, rows in half.items())
+
+
+def _heading(short: str) -> list[str]:
+    """Return the short name and the title of a paper, in lines."""
+    titles = {claim.paper.short: claim.paper.title for claim in reversed(all())}
+    return wrap(f"{short}: {titles.get(short, '')}", HEADING, subsequent_indent="    ")
+
+
+def _lines(row: Row) -> list[str]:
+    """Return the name of a claim within its paper, in two lines if it is long."""
+    name = str(row["claim"].partition("/")[2])
+    if len(name) <= NAME:
+        return [name]
+    front, slash, last = name.rpartition("/")
+    return [f"{front}{slash}", f"    {last}"]
 
 
 def _balanced(papers: Mapping[str, list[Row]]) -> list[dict[str, list[Row]]]:
@@ -108,35 +125,35 @@ def _matrix(ax: Any, papers: Mapping[str, Sequence[Row]]) -> None:
     """Draw some papers below each other."""
     for name, x in COLUMNS.items():
         ax.text(x, 0.6 * HEAD, name, ha="center", va="center", fontsize=SMALL, color=tone().quiet)
-    titles = {claim.paper.short: claim.paper.title for claim in reversed(all())}
     places: dict[tuple[str, str], list[float]] = {}
     y, stripe = HEAD, 0
     for short, rows in papers.items():
-        y += 1.1 * LINE
-        heading = shorten(f"{short}: {titles.get(short, '')}", 66, placeholder="...")
-        ax.text(0.08, y, heading, va="center", fontsize=8.5, style="italic", gid="papers")
-        y += LINE
+        y += 0.6 * LINE
+        for heading in _heading(short):
+            ax.text(0.08, y + LINE / 2, heading, va="center", fontsize=SMALL, style="italic", gid="papers")
+            y += LINE
         for row in rows:
-            _band(ax, y, row, stripe)
-            name = row["claim"].partition("/")[2]
-            ax.text(0.14, y, name, va="center", fontsize=SMALL, gid="claims")
+            lines = _lines(row)
+            height = len(lines) * LINE
+            middle = y + height / 2
+            _band(ax, (y, y + height), row, stripe)
+            ax.text(0.12, middle, "\n".join(lines), va="center", fontsize=SMALL, linespacing=1.1, gid="claims")
             for column, key in (("status", "status"), ("samples", "outcome"), ("search", "search")):
                 if row.get(key) is not None:
-                    places.setdefault((column, row[key]), []).append(y)
+                    places.setdefault((column, row[key]), []).append(middle)
             how = row.get("refutation") or row["certified"]
-            ax.text(COLUMNS["certified"], y, how, ha="center", va="center", fontsize=SMALL, gid="certified")
-            y, stripe = y + LINE, stripe + 1
-        y -= 0.5 * LINE
+            ax.text(COLUMNS["certified"], middle, how, ha="center", va="center", fontsize=SMALL, gid="certified")
+            y, stripe = y + height, stripe + 1
     for (column, what), ys in places.items():
         ax.plot(np.full(len(ys), COLUMNS[column]), ys, **_shape(what), gid=f"{column}: {what}")
 
 
-def _band(ax: Any, y: float, row: Row, stripe: int) -> None:
+def _band(ax: Any, span: tuple[float, float], row: Row, stripe: int) -> None:
     """Shade every other row, to guide the eye, and rows that give alarm."""
     if alarming(row):
-        ax.axhspan(y - LINE / 2, y + LINE / 2, color=tone().palette[1], alpha=0.35, lw=0, zorder=0, gid="alarms")
+        ax.axhspan(*span, color=tone().palette[1], alpha=0.35, lw=0, zorder=0, gid="alarms")
     elif stripe % 2 == 0:
-        ax.axhspan(y - LINE / 2, y + LINE / 2, 0.02, 0.98, color=tone().wire, alpha=0.35, lw=0, zorder=0)
+        ax.axhspan(*span, 0.02, 0.98, color=tone().wire, alpha=0.35, lw=0, zorder=0)
 
 
 def _shape(what: str) -> dict[str, Any]:
@@ -167,5 +184,5 @@ def _key(figure: Any) -> None:
     used = [what for what in MEANINGS if what in {same.get(one, one) for one in shown}]
     marks = [Line2D([], [], **_shape(what)) for what in used]
     named = [MEANINGS[what] for what in used]
-    style = {"fontsize": SMALL + 0.5, "handletextpad": 0.2, "columnspacing": 1.2, "labelcolor": tone().quiet}
+    style = {"fontsize": SMALL, "handletextpad": 0.2, "columnspacing": 1.2, "labelcolor": tone().quiet}
     figure.legend(marks, named, loc="lower center", ncols=min(len(used), 5), **style)

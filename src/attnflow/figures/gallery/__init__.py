@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 class Drawing:
     """A picture, its caption, and what it shows in numbers: what a reader could count or measure on it.
 
-    With a `film`, the picture is one moment of it.
+    With a `film`, the picture is one moment of it, and `behind(ax)` draws what stays behind its tokens.
     """
 
     figure: Figure
     caption: str
     shows: Mapping[str, Any] = field(default_factory=dict)
     film: Trajectory | None = None
+    behind: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,21 @@ class Entry:
         with look():
             return self.function(**self.parameters)
 
-    def caption(self, drawing: Drawing) -> str:
-        """Return what stands in the file beside the picture: what it is, its parameters, and how to draw it again."""
+    def caption(self, drawing: Drawing, options: Sequence[str] = ()) -> str:
+        """Return what stands in the file beside the picture: what it is, its parameters, and how to draw it again.
+
+        `options` are those of the command line that the picture was drawn with, apart from its seed.
+        """
         given = [f"  {name} = {_plain(value)}" for name, value in self.parameters.items()]
         found = [f"  {name} = {_plain(value)}" for name, value in drawing.shows.items()]
-        seed = f" --seed {self.parameters['seed']}" if "seed" in self.parameters else ""
+        seed = [f"--seed {self.parameters['seed']}"] if "seed" in self.parameters else []
         parts = [
             f"{self.title}.",
             drawing.caption,
             "\n".join(["Parameters:", *given]) if given else "",
             "\n".join(["Shown:", *found]) if found else "",
             f"Source: {self.source}.",
-            f"Drawn by: attnflow figure {self.name}{seed}",
+            " ".join(["Drawn by: attnflow figure", self.name, *seed, *options]),
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 

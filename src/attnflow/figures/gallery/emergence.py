@@ -8,6 +8,7 @@ S = {x in K : |x|^2 = max_j <x, v_j>}: vertices, feet of perpendiculars from 0 o
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,16 @@ from attnflow.figures.groups import Groups, counted, groups
 from attnflow.figures.look import colours, figure_of, log_numbers, sheet, tone
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
-from attnflow.figures.polytope import solid, stations
+from attnflow.figures.polytope import shade, solid, stations
 from attnflow.figures.portrait import draw
-from attnflow.figures.scene import Projection, Scene, history, outline, scene
-from attnflow.figures.stage import HULL, panel
+from attnflow.figures.scene import Projection, Scene, edges, history, outline, scene
+from attnflow.figures.stage import panel
 from attnflow.geometry import Hull, StationaryPoints
 from attnflow.inputs import Array
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnflow.trajectory import Trajectory
 
 # The limit is read from a longer run than the one drawn: by then tokens are within about 1e-6 of it.
@@ -51,39 +54,51 @@ def _polytope(seed: int, n: int, d: int, until: float) -> Drawing:
     K = limit(run.final)
     S = af.geometry.stationary_points(K.vertices)
     shown = seen(run, until, alike(groups(run, run.final, float(run.times[-1]))))
-    figure = sheet(7.0, 3.9 if d == 2 else 4.1)
-    grid = figure.add_gridspec(1, 2, width_ratios=(1.25, 1.0) if d == 2 else (1.5, 1.0))
-    ax = panel(figure, grid[0], shown)
-    draw(ax, shown)
     if d == 3:
-        furnish(ax)
-        _wires(ax, af.geometry.hull(x0))
-    else:
+        shown = replace(shown, outline=edges(shown.paths[0]))
+    figure, ax, beside = two_panels(shown, (3.9, 1.25) if d == 2 else (4.1, 1.5))
+    if d == 2:
         widen(ax)
     solid(ax, K)
     stations(ax, S, K)
-    ax.set_title("rescaled tokens $z_i(t)$")
-    slope = _approach(figure.add_subplot(grid[1]), run, S, until, shown.groups)
+    slope = _approach(figure.add_subplot(beside), run, S, until, shown.groups)
     key(figure)
     taken = gathered(run.final)
     caption = (
         f"{n} tokens, uniform in [-5, 5]^{d}, under the flow with Q = K = V = I, in the frame z = e^-t x, up to t = "
-        f"{until:g}. Their hull (dashed at the start) decreases to a polytope of {len(K.vertices)} vertices "
-        f"(numbered); S has {len(S)} points, of which tokens take {taken.count}. Right: the distance of each token "
-        f"from S decreases like e^{slope:.2f}t once its leader is settled (dashed: e^-t)."
+        f"{until:g}. Their hull (dashed at the start) decreases to a {'polygon' if d == 2 else 'polytope'} of "
+        f"{len(K.vertices)} vertices (numbered); S has {len(S)} points, of which tokens take {taken.count}; the others "
+        f"are diamonds{', grey on faces that are turned away' if d == 3 else ''}. Right: the distance of "
+        f"each token from S, but for those at its points, decreases like e^{slope:.2f}t once its leader is settled "
+        "(dashed: e^-t)."
     )
     shows = {
         "vertices": len(K.vertices),
         "points of S": len(S),
         "limits taken": taken.count,
         "leaders": 0 if shown.groups.leaders is None else len(shown.groups.leaders),
-        "measure of the limit polytope": volume(K),
+        f"{'area' if d == 2 else 'volume'} of the limit polytope": volume(K),
         "slope of the distance": slope,
     }
     if d == 2:
         # By the end of the longer run tokens have met, and the movie counts and colours them as the picture does.
         caption += f" The movie goes on to t = {run.times[-1]:g}."
-    return Drawing(figure, caption, shows, run if d == 2 else None)
+    return Drawing(figure, caption, shows, run if d == 2 else None, behind=partial(shade, points=K.vertices))
+
+
+def two_panels(shown: Scene, shape: tuple[float, float]) -> tuple[Figure, Any, Any]:
+    """Draw rescaled tokens on the left of a page, and return it, their panel, and the place on its right.
+
+    `shape` is the height of the page, in inches, and how many times as wide the left of it is as the right.
+    """
+    figure = sheet(7.0, shape[0])
+    grid = figure.add_gridspec(1, 2, width_ratios=(shape[1], 1.0))
+    ax = panel(figure, grid[0], shown)
+    draw(ax, shown)
+    if shown.dimension == 3:
+        furnish(ax)
+    ax.set_title("rescaled tokens $z_i(t)$")
+    return figure, ax, grid[1]
 
 
 def limit(z: Array) -> Hull:
@@ -120,8 +135,8 @@ def seen(run: Trajectory, until: float, colouring: Groups) -> Scene:
     d = run.final.shape[1]
     names = tuple(f"$z_{k + 1}$" for k in range(d))
     found = scene(run, *history(run, until), onto=Projection(np.eye(d), names))
-    # The hull of the end is left to the limit polytope.
-    return replace(found, groups=colouring, corners=None)
+    # The hull of the end is left to the limit polytope; in space that of the start has many edges, which hide tokens.
+    return replace(found, groups=colouring, corners=None, outline=None if d == 3 else found.outline)
 
 
 def projected(shown: Scene, matrix: Array, names: tuple[str, ...]) -> Scene:
@@ -163,14 +178,6 @@ def widen(ax: Any, by: float = 0.07) -> None:
         put(low - by * (high - low), high + by * (high - low))
 
 
-def _wires(ax: Any, K: Hull) -> None:
-    """Draw the edges of the hull of the start, dashed."""
-    from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
-
-    style = {"colors": tone().pencil, "linestyles": [(0, (4, 3))], "linewidths": 0.6, "zorder": 1, "label": HULL}
-    ax.add_collection3d(Line3DCollection(K.vertices[K.edges], **style), autolim=False)
-
-
 def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colouring: Groups) -> float:
     """Draw the distance of each token from S over time, and return the median slope of its logarithm at the end."""
     times = np.linspace(0.0, until, 101)
@@ -210,18 +217,14 @@ def polytope_hyperplane(seed: int, n: int, until: float, V: list[list[float]]) -
     S = af.geometry.stationary_points(K.vertices)
     nearest = np.linalg.norm(flat[:, None] - K.vertices[None], axis=2)
     walls = Groups(nearest.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run))
-    shown = seen(run, until, walls)
-    figure = sheet(7.0, 3.9)
-    grid = figure.add_gridspec(1, 2, width_ratios=(1.2, 1.0))
-    space = panel(figure, grid[0], shown)
-    draw(space, shown)
+    shown = seen(run, until, walls.starred())
+    figure, space, beside = two_panels(shown, (3.9, 1.2))
     _prism(space, shown, K)
-    plane = figure.add_subplot(grid[1])
+    plane = figure.add_subplot(beside)
     draw(plane, projected(replace(shown, groups=alike(walls)), along.T, ("$z_1$", "$z_2$")))
     solid(plane, K)
     widen(plane)
     stations(plane, S, K)
-    space.set_title("rescaled tokens $z_i(t)$")
     plane.set_title("projected on $F$ along $G$")
     key(figure)
     away = af.measure.distance_to_limits(flat, S)
@@ -249,12 +252,11 @@ def leading(run: Trajectory) -> NDArray[np.int64]:
 def _prism(ax: Any, shown: Scene, K: Hull) -> None:
     """Draw the walls of K x G in the height of the picture, which is that of the tokens."""
     from matplotlib.colors import to_rgba
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = shown.paths[..., 2].min(), shown.paths[..., 2].max()
     reach = 1.06 * float(np.abs(shown.paths[..., :2]).max())
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(low, high))
-    furnish(ax)
     sides = [K.vertices[list(edge)] for edge in K.boundary()]
     quads = [np.column_stack([np.vstack([s, s[::-1]]), [low, low, high, high]]) for s in sides]
     walls = Poly3DCollection(

@@ -13,7 +13,7 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.emergence import basis, leading
 from attnflow.figures.groups import counted
 from attnflow.figures.look import colours, figure_of, log_numbers, ramp, sheet, tone
-from attnflow.figures.marks import LEADER, key
+from attnflow.figures.marks import LEADER, key, star
 from attnflow.figures.papers import EMERGENCE
 from attnflow.inputs import Array
 
@@ -92,18 +92,11 @@ def _who_hears_whom(
         gid="queries",
         label=QUERY,
     )
-    ax.scatter(*x.T, s=20, c=inks, edgecolors=tone().paper, linewidths=0.4, zorder=4, gid="tokens", label=TOKEN)
-    ax.scatter(
-        *x[stars].T,
-        marker="*",
-        s=70,
-        c=tone().paper,
-        edgecolors=tone().ink,
-        linewidths=0.8,
-        zorder=5,
-        gid="leaders",
-        label=LEADER,
-    )
+    dot: dict[str, Any] = {"edgecolors": tone().paper, "linewidths": 0.4, "zorder": 4}
+    ax.scatter(*x.T, s=20, c=inks, gid="tokens", label=TOKEN, **dot)
+    # The dot of a leader is seen around its star.
+    ax.scatter(*x[stars].T, s=90, c=inks[stars], **dot)
+    star(ax, x[stars], zorder=5, gid="leaders", label=LEADER)
     ax.plot(0, 0, marker="+", ms=6, color=tone().ink, mew=0.9, zorder=6)
     ax.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
     ax.spines[:].set_visible(True)
@@ -172,7 +165,8 @@ def scale(figure: Any, image: Any, panels: list[Any]) -> None:
 
 def _spectra(ax: Any, spectra: Sequence[Array], moments: Sequence[float]) -> None:
     """Draw singular values in decreasing order, the later the darker, and the tolerance that the rank is read at."""
-    inks = ramp()(np.linspace(0.35, 1.0, len(spectra)))
+    # What is paler would not be seen as a thin line.
+    inks = ramp()(np.linspace(0.45, 1.0, len(spectra)))
     for values, t, ink, marker in zip(spectra, moments, inks, "osD^v", strict=False):
         ax.plot(
             1 + np.arange(len(values)),
@@ -216,6 +210,7 @@ def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Draw
         right.plot(values[part], spread[part], **mark, gid="spread")
     left.set_yscale("symlog", linthresh=1.0)
     left.yaxis.set_major_locator(SymmetricalLogLocator(base=100, linthresh=1.0))
+    left.yaxis.set_major_formatter(figure_of)
     right.set_yscale("log")
     grid = np.array([values[0], values[-1]])
     right.plot(grid, np.exp(-until * grid), color=tone().ink, lw=0.9, ls=(0, (4, 3)), zorder=1, gid="guide")
@@ -226,9 +221,9 @@ def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Draw
     caption = (
         f"{n} tokens, normal with variance 1 / {d}, under the flow with Q = K = I and V sparse and symmetric, its "
         f"largest eigenvalue 1, in the frame z = e^(-tV) x at t = {until:g}: coordinates along the eigenvectors of V "
-        f"against their eigenvalues. {clustered} of them have lost more than half of their standard deviation, "
-        f"{diverging} have more than doubled it, on the right against e^(-t lambda) (dashed); the logarithm falls by "
-        f"{-slope:.2f} per unit of a negative eigenvalue."
+        f"against their eigenvalues, triangles where these are positive. {clustered} of them have lost more than half "
+        f"of their standard deviation, {diverging} have more than doubled it, on the right against e^(-t lambda) "
+        f"(dashed); the logarithm falls by {-slope:.2f} per unit of a negative eigenvalue."
     )
     shows = {"clustered": clustered, "diverging": diverging, "positive": int((values > 0).sum()), "slope": slope}
     return Drawing(figure, caption, shows)
@@ -256,10 +251,7 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
     for i, ink in enumerate(inks):
         left.plot(run.times, run.tokens[:, i, 0], color=ink, lw=1.0, gid="trajectory")
         left.plot(0, x0[i, 0], marker="o", ms=3.6, mfc=tone().paper, mec=ink, clip_on=False, zorder=4)
-    star = {"marker": "*", "s": 60, "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8, "zorder": 6}
-    left.scatter(
-        np.full(len(found.distinct), until), run.final[found.distinct, 0], clip_on=False, gid="leaders", **star
-    )
+    star(left, np.column_stack([np.full(len(found.distinct), until), run.final[found.distinct, 0]]), gid="leaders")
     left.set(xlim=(0, until), xlabel="time $t$", title="rescaled tokens $z_i(t)$")
     for ax, P, t in zip(panels, (begin, end), (0.0, until), strict=True):
         image = heat(ax, P)
@@ -269,7 +261,8 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
     off = float(np.abs(end - end.round()).max())
     caption = (
         f"{n} tokens, uniform in [-1, 1], in decreasing order, under the flow with Q = K = V = 1, in the frame z = "
-        "e^-t x; each tends to the limit of the smallest or to that of the largest, and is coloured by which. "
+        "e^-t x; each tends to the limit of the smallest or to that of the largest, the leaders (stars), and is "
+        "coloured by which. "
         f"All rows of attention P but at most one become Boolean: at t = {until:g} its entries are within {off:.1g} "
         f"of 0 or 1. Its rank falls from {af.measure.rank(begin, RANK).value} to "
         f"{af.measure.rank(end, RANK).value} (singular values above {RANK:g} of the largest)."

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.gallery.emergence import basis, furnish, leading, projected, seen
+from attnflow.figures.gallery.emergence import basis, leading, projected, seen, two_panels
 from attnflow.figures.groups import Groups
-from attnflow.figures.look import colours, sheet, tone
+from attnflow.figures.look import colours, tone
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene
-from attnflow.figures.stage import panel
 from attnflow.inputs import Array
 
 if TYPE_CHECKING:
@@ -32,7 +31,9 @@ if TYPE_CHECKING:
 
 Rows = list[list[float]]
 
-PLANES, LINES = "limit hyperplanes", "limit lines"
+PLANES, LINES, THROUGH = "limit hyperplanes", "limit lines", "through 0, repels"
+# A left eigenvector: \ast, unlike *, is not raised by itself already.
+DUAL = r"$\varphi_{}^{{\,\ast}}$"
 # Values of phi_1* this close, in parts of their spread at the start, are one.
 CLOSE = 1e-3
 # The angle under which planes are looked at.
@@ -83,18 +84,13 @@ def _hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
     heights = run.tokens @ phi
     levels = _levels(heights)
     away = np.abs(heights[-1][:, None] - levels)
-    shown = seen(run, until, Groups(away.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run)))
-    figure = sheet(7.0, 3.6 if d == 2 else 3.9)
-    grid = figure.add_gridspec(1, 2, width_ratios=(1.15, 1.0) if d == 2 else (1.35, 1.0))
-    ax = panel(figure, grid[0], shown)
-    draw(ax, shown)
+    shown = seen(run, until, Groups(away.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run)).starred())
+    figure, ax, beside = two_panels(shown, (3.6, 1.15) if d == 2 else (3.9, 1.35))
     if d == 3:
-        furnish(ax)
         _from_the_side(ax, phi)
     for level in levels:
         (_line if d == 2 else _plane)(ax, phi, float(level))
-    ax.set_title("rescaled tokens $z_i(t)$")
-    _over_time(figure.add_subplot(grid[1]), run, phi, levels, shown.groups)
+    _over_time(figure.add_subplot(beside), run, phi, levels, shown.groups)
     key(figure)
     others = ", ".join(_number(value) for value in found.eigenvalues[1:])
     caption = (
@@ -138,7 +134,7 @@ def _line(ax: Any, phi: Array, level: float) -> None:
     """Draw the line {<phi, z> = level} across the picture."""
     along = np.array([-phi[1], phi[0]])
     foot = level * phi
-    style = {"ls": "-", "lw": 0.9, "label": PLANES} if level else {**UNSTABLE, "label": "_through 0"}
+    style = {"ls": "-", "lw": 0.9, "label": PLANES} if level else {**UNSTABLE, "label": THROUGH}
     ax.axline(foot, foot + along, color=tone().ink, zorder=2, gid="hyperplane", **style)
 
 
@@ -152,7 +148,7 @@ def _plane(ax: Any, phi: Array, level: float) -> None:
         return
     face = to_rgba(tone().pencil, 0.05 if level == 0 else 0.16)
     ax.add_collection3d(Poly3DCollection([part], facecolors=[face], edgecolors="none", zorder=1), autolim=False)
-    style = UNSTABLE if level == 0 else {"lw": 0.9, "label": PLANES}
+    style = {**UNSTABLE, "label": THROUGH} if level == 0 else {"lw": 0.9, "label": PLANES}
     ax.plot(*np.vstack([part, part[:1]]).T, color=tone().ink, zorder=1, gid="hyperplane", **style)
 
 
@@ -196,7 +192,7 @@ def _over_time(ax: Any, run: Trajectory, phi: Array, levels: Array, colouring: G
         style = {"lw": 0.9} if level else UNSTABLE
         ax.axhline(level, color=tone().ink, zorder=1, gid="level", **style)
         ax.annotate(f"${name}$", (1.02, level), xycoords=("axes fraction", "data"), va="center", annotation_clip=False)
-    ax.set(xlim=(0, times[-1]), xlabel="time $t$", title=r"$\varphi_1^*(z_i(t))$")
+    ax.set(xlim=(0, times[-1]), xlabel="time $t$", title=rf"{DUAL.format(1)}$(z_i(t))$")
 
 
 @entry(
@@ -215,16 +211,12 @@ def codimension(seed: int, n: int, until: float, V: Rows) -> Drawing:
     assert run.law is not None
     heard = af.measure.leaders(run.law, run.seen(), float(run.times[-1]))
     led = np.searchsorted(heard.distinct, heard.index)
-    shown = seen(run, until, Groups(led, np.ones(n, dtype=np.int64), None, heard.distinct))
-    names = tuple(rf"$\varphi_{j}^*$" for j in (1, 2, 3))
+    shown = seen(run, until, Groups(led, np.ones(n, dtype=np.int64), None, heard.distinct).starred())
+    names = tuple(DUAL.format(j) for j in (1, 2, 3))
     turned = replace(shown, paths=shown.paths @ vectors, names=names)
-    figure = sheet(7.0, 3.9)
-    grid = figure.add_gridspec(1, 2, width_ratios=(1.35, 1.0))
-    ax = panel(figure, grid[0], turned)
-    draw(ax, turned)
+    figure, ax, beside = two_panels(turned, (3.9, 1.35))
     _upright(ax, turned, heard.distinct)
-    ax.set_title("rescaled tokens $z_i(t)$")
-    plane = figure.add_subplot(grid[1])
+    plane = figure.add_subplot(beside)
     draw(plane, projected(shown, vectors[:, :2], names[:2]))
     plane.set_title("seen from above")
     key(figure)
@@ -232,9 +224,9 @@ def codimension(seed: int, n: int, until: float, V: Rows) -> Drawing:
     caption = (
         f"{n} tokens, uniform in [-5, 5]^3, under the flow with Q = K = I, in the frame z = e^(-tV) x, up to t = "
         f"{until:g}. V is symmetric with eigenvalues {', '.join(_number(value) for value in values)}, {k} of them "
-        f"positive. Seen along the last eigenvector (right), tokens tend to the {len(heard.distinct)} leaders; in "
-        "space, in the basis of the eigenvectors (left), to lines through these, parallel to the last one. That there "
-        "are at most three is a conjecture, false for some symmetric starts."
+        f"positive, and eigenvectors phi_j*. Seen along the last one (right), tokens tend to the {len(heard.distinct)} "
+        "leaders; in space, in the basis of the eigenvectors (left), to lines through these, parallel to the last one. "
+        "That there are at most three is a conjecture, false for some symmetric starts."
     )
     shows = {
         "eigenvalues": values,
@@ -251,7 +243,6 @@ def _upright(ax: Any, shown: Scene, leaders: NDArray[np.int64]) -> None:
     low, high = shown.paths.min(axis=(0, 1)), shown.paths.max(axis=(0, 1))
     middle, half = (low + high) / 2, 0.56 * np.maximum(high - low, [np.ptp([low[:2], high[:2]])] * 2 + [0.0])
     ax.set(**{f"{axis}lim": (middle[k] - half[k], middle[k] + half[k]) for k, axis in enumerate("xyz")})
-    furnish(ax)
     for k, place in enumerate(shown.paths[-1, leaders, :2]):
         ends = np.column_stack([np.tile(place, (2, 1)), ax.get_zlim()])
         ax.plot(*ends.T, color=tone().ink, lw=0.9, zorder=2, gid="line", label="_line" if k else LINES)

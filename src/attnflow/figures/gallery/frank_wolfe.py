@@ -17,14 +17,13 @@ from attnflow.figures.cells import (
     draw_origin,
     draw_vertices,
     draw_walls,
-    hues,
     make_room,
     point_of,
     tints,
 )
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered
-from attnflow.figures.look import figure_of, ramp, sheet, tone
+from attnflow.figures.look import colours, figure_of, ramp, sheet, tone
 from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.geometry import Cells, Hull, Region, cells
 from attnflow.inputs import Array
@@ -269,7 +268,7 @@ def _nested(ax: Any, parts: Cells, nested: Sequence[Array], i: int) -> None:
     draw_walls(ax, parts.polygons(), colors=tone().wire, linewidths=0.8, zorder=0.5)
     draw_hull(ax, parts.hull)
     draw_origin(ax)
-    (hue,) = hues([i])
+    (hue,) = colours([i])
     ((*pale, _),) = tints([i])
     looks: list[dict[str, Any]] = [
         {"gid": "cell", "facecolor": (*pale, 0.18), "edgecolor": tone().quiet, "lw": 0.6},

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices, make_room
@@ -30,11 +32,14 @@ SMALLEST = 1e-9
        seed=0, k=7, n=150, gamma=0.1, moment=8, until=60)  # fmt: skip
 def straight_lines(seed: int, k: int, n: int, gamma: float, moment: int, until: int) -> Drawing:
     """Hardmax layers from the vertices of a polygon and tokens inside: x_i^t = v + (1 - gamma)^t (x_i^0 - v)."""
-    run, parts = _inside_a_polygon(seed, k, n, gamma, until)
+    run, parts = _run_inside(seed, k, n, gamma, until)
     shown = scene(run, *history(run, moment))
     figure = sheet(5.2, 5.3)
     ax = figure.add_subplot()
-    _over_cells(ax, shown, parts)
+    # Tokens 0, 1, ... are the vertices, so theirs are the colours of the cells.
+    behind = partial(_cells_behind, parts=parts, labels=shown.groups.labels[:k])
+    behind(ax)
+    _followers(ax, shown, parts)
     ax.set_title(title(shown))
     key(figure)
     goal = parts.vertices[parts.label(run.tokens[0])]
@@ -46,35 +51,45 @@ def straight_lines(seed: int, k: int, n: int, gamma: float, moment: int, until: 
         f"{n} tokens under hardmax attention, gamma = {gamma:g}, {moment} steps after the start (hollow dots): each "
         "runs along a straight line to the vertex of the cell it started in, all at the same rate, and the vertices, "
         f"which lead (stars), never move. In {until} steps no coordinate is farther than {worst:.1g} from the formula "
-        "x^t = v + (1 - gamma)^t (x^0 - v). The movie shows the same run, in the same colours, without the cells."
+        "x^t = v + (1 - gamma)^t (x^0 - v). The movie shows the whole run over the same cells."
     )
     shows = {"tokens by cell": sizes, "clusters at the end": ends, "largest distance from the formula": worst}
-    return Drawing(figure, caption, shows, film=run)
+    return Drawing(figure, caption, shows, film=run, behind=behind)
 
 
-def _inside_a_polygon(seed: int, k: int, n: int, gamma: float, until: int) -> tuple[Trajectory, Cells]:
-    """Return a hardmax run of the k vertices of a polygon and n - k tokens uniform in it, and its cells."""
-    rng = np.random.default_rng(seed)
-    parts = cells(directions(k, rng))
-    x0 = np.concatenate([parts.vertices, uniform_in(parts.hull.vertices, n - k, rng)])
+def _run_inside(seed: int, k: int, n: int, gamma: float, until: int) -> tuple[Trajectory, Cells]:
+    """Return a hardmax run of the vertices of a polygon and tokens in it, and its cells."""
+    x0, parts = inside_a_polygon(seed, k, n)
     return af.simulate(x0, af.Hardmax(), af.Layers(gamma=gamma), until=until), parts
 
 
-def _over_cells(ax: Any, shown: Scene, parts: Cells) -> None:
-    """Draw a scene over cells that have the colours of their tokens."""
-    last = len(shown.times) - 1
-    homes = parts.label(shown.paths[0])
-    # Tokens 0, 1, ... are the vertices, so theirs are the colours of the cells.
-    labels = shown.groups.labels[: len(parts.vertices)]
-    shown = replace(shown, groups=replace(shown.groups, labels=labels[homes]))
+def inside_a_polygon(seed: int, k: int, n: int) -> tuple[Array, Cells]:
+    """Return the k vertices of a polygon and n - k tokens uniform in it, and its cells."""
+    rng = np.random.default_rng(seed)
+    parts = cells(directions(k, rng))
+    return np.concatenate([parts.vertices, uniform_in(parts.hull.vertices, n - k, rng)]), parts
+
+
+def _cells_behind(ax: Any, parts: Cells, labels: NDArray[np.int64]) -> None:
+    """Draw cells in the colours of their tokens, and the hull, which stays as it is from the start to the end."""
+    # The dashes of the hull of the start would lie on the solid line.
+    for dashed in list(ax.lines):
+        dashed.remove()
     make_room(ax, parts.hull.vertices)
     draw_cells(ax, parts, labels)
     draw_hull(ax, parts.hull)
     draw_origin(ax)
+    draw_vertices(ax, parts.hull)
+
+
+def _followers(ax: Any, shown: Scene, parts: Cells) -> None:
+    """Draw a scene in which tokens have the colours of the cells they started in."""
+    last = len(shown.times) - 1
+    labels = shown.groups.labels[parts.label(shown.paths[0])]
+    shown = replace(shown, groups=replace(shown.groups, labels=labels))
     starts(ax, shown)
     trails(ax, shown, 0, last)
     dots(ax, shown, last)
-    draw_vertices(ax, parts.hull)
     stars(ax, shown)
 
 
@@ -85,7 +100,7 @@ def rates(seed: int, k: int, n: int, gamma: Sequence[float], until: int) -> Draw
     ax = figure.add_subplot()
     slopes: list[float] = []
     for number, (step, colour) in enumerate(zip(gamma, colours(range(len(gamma))), strict=True)):
-        run, parts = _inside_a_polygon(seed, k, n, step, until)
+        run, parts = _run_inside(seed, k, n, step, until)
         goal = parts.vertices[parts.label(run.tokens[0])]
         far = np.linalg.norm(run.tokens - goal, axis=2)[:, k:]
         worst = far.max(axis=1)

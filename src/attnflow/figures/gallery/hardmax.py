@@ -43,12 +43,7 @@ def layers(
     seed: int, alpha: float, layers: Sequence[int], followers: int, emerging: Points, between: Points
 ) -> Drawing:
     """Four clouds, a row for each: whom every token follows, who leads, and the polygon of the leaders."""
-    rows = {
-        "triangle": _within(af.tokens.polygon(3, angle=np.pi / 2), followers, seed),
-        "emerging leader": np.array(emerging, dtype=np.float64),
-        "square": _within(np.array(SQUARE, dtype=np.float64), followers + 3, seed),
-        "non-leader clusters": np.array(between, dtype=np.float64),
-    }
+    rows = four_clouds(seed, followers, emerging, between)
     figure = sheet(7.0, 6.0)
     panels = figure.subplots(len(rows), len(layers), squeeze=False)
     shows: dict[str, Any] = {}
@@ -73,6 +68,16 @@ def layers(
         "nobody leads."
     )
     return Drawing(figure, caption, shows)
+
+
+def four_clouds(seed: int, followers: int, emerging: Points, between: Points) -> dict[str, Array]:
+    """Return the cloud of each row of the figure, by name."""
+    return {
+        "triangle": _within(af.tokens.polygon(3, angle=np.pi / 2), followers, seed),
+        "emerging leader": np.array(emerging, dtype=np.float64),
+        "square": _within(np.array(SQUARE, dtype=np.float64), followers + 3, seed),
+        "non-leader clusters": np.array(between, dtype=np.float64),
+    }
 
 
 def _within(corners: Array, count: int, seed: int) -> Array:
@@ -100,7 +105,7 @@ def _layer(
 
     shown = scene(run, *history(run, k))
     labels = np.array([known[who] for who in follows], dtype=np.int64)
-    shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=_leaders(follows)))
+    shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=_leaders(follows)).starred())
     ground(ax, shown)
     frame(ax, run.tokens[0])
     bare(ax)

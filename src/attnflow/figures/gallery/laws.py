@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, hues, tints
+from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, tints
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import together
-from attnflow.figures.look import sheet, tone
+from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import START, dots, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
@@ -30,8 +30,9 @@ LIMITS = f"{EMERGENCE}, for the set S; {FRANK_WOLFE}, for the cells"
 LONG = 60
 # All layers up to this one are recorded for trajectories.
 EARLY = 12
-# Basins that are not polygons are coloured point by point, so many across, after so many steps.
-ACROSS, SETTLED = 300, 60
+# Basins that are not polygons are found point by point, so many across, after so many steps. Next to an outline so many
+# times as many points across are looked at, and the outline is smooth over so many.
+ACROSS, SETTLED, FINER, SMOOTH = 240, 60, 6, 1.3
 Labels = NDArray[np.int64]
 
 
@@ -66,11 +67,9 @@ def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, lay
             f"{name}: areas of cells": [area(shape) for shape in parts.polygons()],
         }
     key(figure)
-    groups = max(int(shown.groups.labels.max()) for shown in scenes) + 1
-    beyond = f" (those beyond the first {len(tone().palette)} groups are grey)" if groups > len(tone().palette) else ""
     caption = (
         f"{n} Gaussian tokens after {layers} layers with alpha = {alpha:g}. Tokens have the colour of the cell in "
-        f"which they end{beyond}; cells are exact polygons of the hull that is left (solid), in the hull of the start "
+        "which they end; cells are exact polygons of the hull that is left (solid), in the hull of the start "
         "(dashed). Its area: "
         + ", ".join(f"{shows[f'{name}: area']:.3g} under {name}" for name in runs)
         + ". Softmax at finite beta is still on its way: in the end it gathers all tokens in one point."
@@ -271,7 +270,7 @@ def _tests(ax: Any, parts: Cells, labels: Labels, way: Array) -> None:
     """Draw some tokens on their way (T, n, 2), in the colour, by label, of the cell in which they end."""
     from matplotlib.collections import LineCollection
 
-    inks = hues(labels[parts.label(way[-1])].tolist())
+    inks = colours(labels[parts.label(way[-1])].tolist())
     lines = LineCollection(list(way.transpose(1, 0, 2)), colors=inks, linewidths=1.0, zorder=3, gid="ways")
     ax.add_collection(lines, autolim=False)
     style: dict[str, Any] = {"facecolors": tone().paper, "edgecolors": inks, "linewidths": 0.9, "zorder": 4}
@@ -281,22 +280,52 @@ def _tests(ax: Any, parts: Cells, labels: Labels, way: Array) -> None:
 def _softmax_basins(ax: Any, parts: Cells, beta: float) -> tuple[float, Array]:
     """Colour a polygon by where softmax tokens end, its cells dashed; return how much differs, and what attracts."""
     v, law = parts.vertices, af.Softmax(beta=beta)
-    edges = [np.linspace(low, high, ACROSS + 1) for low, high in zip(v.min(axis=0), v.max(axis=0), strict=True)]
-    points = np.stack(np.meshgrid(*((edge[1:] + edge[:-1]) / 2 for edge in edges)), axis=-1).reshape(-1, 2)
-    inside = np.asarray(parts.hull.contains(points))
-    last = _settle(law, v, points[inside])
-    ends = np.zeros(len(points), dtype=np.int64)
-    ends[inside] = parts.label(last)
+    axes = [np.linspace(low, high, ACROSS) for low, high in zip(v.min(axis=0), v.max(axis=0), strict=True)]
+    points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+    ends = parts.label(_settle(law, v, points))
     # A token that starts at a vertex ends near it, or where its basin leads.
     attractors = af.measure.clusters(_settle(law, v, v), 1e-3).centres
     _stage(ax, parts, attractors)
-    shades = np.array(tints(ends.tolist())).reshape(ACROSS, ACROSS, 4)
-    image = ax.pcolormesh(*edges, shades, rasterized=True, zorder=0.4, gid="basins")
-    image.set_clip_path(next(patch for patch in ax.patches if patch.get_gid() == "hull"))
+    _regions(ax, axes, lambda x: parts.label(_settle(law, v, x)), ends)
+    inside = np.asarray(parts.hull.contains(points))
     dashed: dict[str, Any] = {"color": tone().ink, "lw": 0.7, "ls": (0, (3, 2)), "zorder": 2.1}
     for shape in parts.polygons():
         ax.plot(*np.append(shape, shape[:1], axis=0).T, **dashed, gid="cell")
     return float((ends != parts.label(points))[inside].mean()), attractors
+
+
+def _regions(ax: Any, axes: Sequence[Array], label: Callable[[Array], Labels], labels: Labels) -> None:
+    """Fill where each label is (gid "basins"), known on a grid, within the hull; outlines are smooth curves."""
+    from scipy.ndimage import gaussian_filter
+
+    present, shares = _shares(axes, label, labels)
+    parts = np.stack([gaussian_filter(share, SMOOTH) for share in shares])
+    hull = next(patch for patch in ax.patches if patch.get_gid() == "hull")
+    for k, fill in enumerate(tints(present.tolist())):
+        # Where it is more than any other: regions that share an outline leave no gap.
+        margin = parts[k] - np.delete(parts, k, axis=0).max(axis=0, initial=0.0)
+        for drawn in (
+            ax.contourf(*axes, margin, levels=[0.0, 1.5], colors=[fill], zorder=0.4),
+            ax.contour(*axes, margin, levels=[0.0], colors=[tone().quiet], linewidths=0.6, zorder=0.5),
+        ):
+            drawn.set_gid("basins")
+            drawn.set_clip_path(hull)
+
+
+def _shares(axes: Sequence[Array], label: Callable[[Array], Labels], labels: Labels) -> tuple[Labels, Array]:
+    """Return the labels on a grid and how much of each of its squares each of them has, (k, m, m)."""
+    from scipy.ndimage import maximum_filter, minimum_filter
+
+    present, known = np.unique(labels, return_inverse=True)
+    square = known.reshape([len(axis) for axis in axes[::-1]])
+    mixed = maximum_filter(square, 3) != minimum_filter(square, 3)
+    shares = np.stack([square == k for k in range(len(present))]).astype(np.float64)
+    inner = (np.arange(FINER) + 0.5) / FINER - 0.5
+    offsets = np.stack(np.meshgrid(*(inner * (axis[1] - axis[0]) for axis in axes)), axis=-1).reshape(-1, 2)
+    near = np.stack(np.meshgrid(*axes), axis=-1)[mixed]
+    found = label((near[:, None] + offsets).reshape(-1, 2)).reshape(len(near), -1)
+    shares[:, mixed] = (found == present[:, None, None]).mean(axis=-1)
+    return present, shares
 
 
 def _settle(law: af.Law, held: Array, x: Array) -> Array:

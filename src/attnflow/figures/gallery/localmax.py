@@ -22,7 +22,7 @@ from attnflow.figures.papers import LOCALMAX
 from attnflow.figures.polytope import attracting, bare
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import history, outline, scene
-from attnflow.figures.stage import frame, ground
+from attnflow.figures.stage import HULL, frame, ground
 from attnflow.geometry import QuiescentSet
 from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
@@ -58,8 +58,9 @@ def quiescent_sets(seed: int, n: int, deltas: Sequence[float], alpha: float, lay
     panels[1, 0].set_ylabel(f"layer {until}")
     _key(figure)
     caption = (
-        f"{n} Gaussian tokens under localmax layers with alpha = {alpha:g}, after {layer} layers and after {until}. A "
-        "token hears all tokens whose score is within delta of its best one. Outlined are the quiescent sets: the "
+        f"{n} Gaussian tokens under localmax layers with alpha = {alpha:g}, after {layer} layers and after {until}, "
+        "with their ways (lines, from faint to strong) and the hull of the start (dashed). A token hears all tokens "
+        "whose score is within delta of its best one. Outlined are the quiescent sets: the "
         "smallest groups that hear nobody else (solid where the geometric certificate proves it, dotted elsewhere); "
         "their members are coloured, all others are grey. Numbers of sets at the end: "
         + ", ".join(f"{len(shows[f'delta = {d:g}, layer {until}: sizes'])} for delta = {d:g}" for d in deltas)
@@ -108,12 +109,15 @@ def _around(points: Array, room: float) -> Array:
 
 
 def _key(figure: Any) -> None:
-    """Name the outlines under all panels, whatever their colour."""
+    """Name the outlines under all panels, whatever their colour, and the hull."""
     from matplotlib.lines import Line2D
 
     used = {patch.get_label(): patch for ax in figure.axes for patch in ax.patches}
     lines = [Line2D([], [], color=tone().ink, lw=1.2, ls=patch.get_linestyle()) for patch in used.values()]
-    figure.legend(lines, list(used), loc="outside lower center", ncols=2, fontsize=9.5, labelcolor=tone().quiet)
+    marks, names = figure.axes[0].get_legend_handles_labels()
+    lines.append(dict(zip(names, marks, strict=True))[HULL])
+    style = {"fontsize": 9.5, "handletextpad": 0.4, "labelcolor": tone().quiet}
+    figure.legend(lines, [*used, HULL], loc="outside lower center", ncols=3, **style)
 
 
 @entry(

@@ -19,7 +19,8 @@ def staircase(seed: int, n: int, beta: float) -> Drawing:
     caption = (
         f"{n} tokens on the circle at beta = {beta:g}: the energy n^-2 sum_ij e^(beta (<x_i, x_j> - 1)) rests at the "
         "heights sum_q (n_q / n)^2 that clusters of n_q tokens predict (dashed), for times that grow exponentially. "
-        "Bars are the errors of the merge times, from runs at other tolerances and from a start moved by one tolerance."
+        "Errors of the merge times are the digits in brackets, from runs at other tolerances and from a start moved by "
+        "one tolerance; as bars they are narrower than the marks."
     )
     shows = {"merge times": [merge.time for merge in stairs.merges], "heights": stairs.heights}
     return Drawing(figures.staircase(stairs), caption, shows)

@@ -1,0 +1,71 @@
+"""Formulas between dollar signs, drawn by Matplotlib as outlines in the page itself.
+
+No script is loaded, from this host or another, and the outlines have the colour of the text around them, on light and
+on dark screens. What a formula says is its source, for those who do not see it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes  # type: ignore[import-untyped]
+from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
+from matplotlib.textpath import text_to_path
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+# Outlines are computed at this size, in units of a drawing; on the page a formula is so much larger than the text,
+# since its letters are smaller for their size.
+UNITS, LARGER = 100.0, 1.13
+LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
+
+
+def drawn(formula: str) -> str:
+    """Return a formula as a drawing that stands on the line of the text.
+
+    >>> drawn("x")[:46]
+    '<svg class="formula" role="img" aria-label="x"'
+    """
+    said, font = f"${formula}$", FontProperties(size=UNITS, math_fontfamily="stix")
+    corners, codes = text_to_path.get_text_path(font, said, ismath=True)
+    path = Path(corners, codes)
+    width, _, _ = text_to_path.get_text_width_height_descent(said, font, ismath=True)
+    box = path.get_extents()
+    left, top, right, low = min(0.0, box.x0) - 2, box.y1 + 2, max(width, box.x1) + 2, min(0.0, box.y0) - 2
+    wide, high = right - left, top - low
+    em = LARGER / UNITS
+    style = f"width: {wide * em:.3f}em; height: {high * em:.3f}em; vertical-align: {low * em:.3f}em"
+    return (
+        f'<svg class="formula" role="img" aria-label="{escape(formula)}" '
+        f'viewBox="{left:.0f} {-top:.0f} {wide:.0f} {high:.0f}" style="{style}"><path d="{_outline(path)}"/></svg>'
+    )
+
+
+def _outline(path: Path) -> str:
+    """Return an outline in the words of SVG, whose vertical axis points down."""
+    words = []
+    for points, kind in path.iter_segments(simplify=False, curves=True):
+        numbers = [] if kind == Path.CLOSEPOLY else [f"{v:.1f}" for v in (points.reshape(-1, 2) * (1, -1)).ravel()]
+        words.append(LETTERS[kind] + " ".join(numbers))
+    return "".join(words)
+
+
+def inline(translator: Any, node: nodes.math) -> None:
+    """Write a formula in a line of text."""
+    translator.body.append(drawn(node.astext()))
+    raise nodes.SkipNode
+
+
+def displayed(translator: Any, node: nodes.math_block) -> None:
+    """Write a formula on a line of its own, which scrolls by itself where it is too long."""
+    translator.body.append(f'<div class="formulas">{drawn(" ".join(node.astext().split()))}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.add_html_math_renderer("mathtext", (inline, None), (displayed, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
