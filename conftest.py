@@ -1,19 +1,61 @@
-"""Every code block of README and docs is run: Python in one namespace per page, shell commands one after the other."""
+"""Every code block of README and docs is run: Python in one namespace per page, shell commands one after the other.
+
+What a comment says beside a Python statement that prints, or right below it, is what it prints; "..." stands for any
+text.
+"""
 
 from __future__ import annotations
 
+import ast
+import io
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
+import tokenize
+from contextlib import redirect_stdout
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from sybil import Example, Sybil
-from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from sybil.parsers.markdown import CodeBlockParser
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 ROOT = Path(__file__).parent
+
+
+def _python(example: Example) -> None:
+    """Run a Python block, statement by statement, and compare what each prints with the comment that belongs to it."""
+    source = str(example.parsed)
+    tree = ast.parse(source)
+    wanted = {statement.lineno: _comment(source, statement) for statement in tree.body}
+    for statement in tree.body:
+        said, comment = io.StringIO(), wanted[statement.lineno]
+        ast.increment_lineno(statement, example.line + example.parsed.line_offset)
+        with redirect_stdout(said):
+            exec(compile(ast.Module([statement], []), example.path, "exec"), example.namespace)
+        printed = said.getvalue()
+        if printed and comment:
+            same = OutputChecker().check_output(comment, printed, ELLIPSIS | NORMALIZE_WHITESPACE)
+            assert same, f"{ast.unparse(statement)}\nprints\n{printed}but the page says\n{comment}"
+
+
+def _comment(source: str, statement: ast.stmt) -> str:
+    """Return the comment at the end of a statement, and those on the lines right below it."""
+    comments = {
+        token.start: token.string.removeprefix("#").removeprefix(" ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    last = statement.end_lineno or statement.lineno
+    lines = [text for (line, _), text in comments.items() if line == last]
+    while (last + 1, 0) in comments:
+        last += 1
+        lines.append(comments[last, 0])
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _shell(example: Example) -> None:
@@ -23,10 +65,25 @@ def _shell(example: Example) -> None:
         place = ROOT if arguments.startswith("make ") else Path.cwd()
         arguments = arguments.replace("make ", "make -n ", 1)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            arguments, shell=True, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True
-        )
+        environment = {**os.environ, "PATH": path}
+        if arguments.startswith("attnflow explore"):
+            _visit(arguments, environment)
+            continue
+        done = subprocess.run(arguments, shell=True, cwd=place, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def _visit(arguments: str, environment: dict[str, str]) -> None:
+    """Start a server on a free port, without a browser, fetch its page, and end it."""
+    words = [*shlex.split(arguments), "--port", "0", "--no-browser"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = next(word for word in server.stdout.readline().split() if word.startswith("http://"))
+            with urlopen(address.replace("0.0.0.0", "127.0.0.1")) as page:
+                assert b"<title>attnflow" in page.read()
+        finally:
+            server.terminate()
 
 
 def _enter(namespace: dict[str, Any]) -> None:
@@ -40,7 +97,7 @@ def _leave(namespace: dict[str, Any]) -> None:
 
 
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser(), CodeBlockParser(language="sh", evaluator=_shell)],
+    parsers=[CodeBlockParser(language="python", evaluator=_python), CodeBlockParser(language="sh", evaluator=_shell)],
     patterns=["README.md", "docs/*.md", "docs/*/*.md"],
     setup=_enter,
     teardown=_leave,

@@ -126,6 +126,16 @@ def test_tokens_masses_and_matrices_from_files(tmp_path: Path, capsys: pytest.Ca
     assert read(again).data == {**read(tmp_path / "run.toml").data, "output": {"store": str(tmp_path / "out.zarr")}}
 
 
+def test_tokens_in_place(tmp_path: Path) -> None:
+    polygon = af.tokens.polygon(5, radius=2.0, angle=-0.5)
+    rest = ["--until", "3", *SOFT[10:]]
+    assert simulate("--tokens", str(polygon.tolist()), *rest, "--store", tmp_path / "list.zarr") == 0
+    flags = ["--cloud", "polygon", "--k", "5", "--radius", "2", "--angle", "-0.5"]
+    assert simulate(*flags, *rest, "--store", tmp_path / "cloud.zarr") == 0
+    for name in ("list.zarr", "cloud.zarr"):
+        np.testing.assert_array_equal(af.load(tmp_path / name).tokens[0], polygon)
+
+
 def test_values_that_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) -> None:
     for value in ("-3e0", "-t", "-2"):
         assert simulate(*SOFT, "--beta", value) == 0
@@ -158,6 +168,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
     "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
     "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "lacks some of its keys"),
+    "missing keys of a motion": ([*BASE, "--law", "softmax", "--motion", "jumps"], "jumps does not say gamma"),
     "gamma too large": ([*SOFT, "--gamma", "2"], "gamma is 2"),
     "until 0": ([*SOFT, "--until", "0"], "until is 0"),
     "until a word": ([*SOFT, "--until", "dawn"], "until is 'dawn'"),

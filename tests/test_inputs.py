@@ -133,6 +133,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "schedule is not arithmetic": (lambda: af.Schedule("__import__('os')"), "not arithmetic in t"),
     "schedule is not Python": (lambda: af.Schedule("2 +"), "not a formula in t"),
     "schedule without value": (lambda: af.Schedule("1/t")(0), "no real value at t = 0"),
+    "schedule of whole powers": (lambda: af.Schedule("floor(9e9)**floor(9e9)")(0), "no real value at t = 0"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The command line: `attnflow simulate`, `check`, `search` and `figure`."""
+"""The command line: `attnflow simulate`, `check`, `search`, `figure` and `explore`."""
 
 from __future__ import annotations
 
@@ -54,12 +54,14 @@ a TOML file:
 # flag: (table, key, help)
 FLAGS = {
     "cloud": ("tokens", "cloud", "gaussian, uniform, sphere, polygon, grid or orthogonal"),
-    "tokens": ("tokens", "file", "a .csv or .npy file with one token per row"),
+    "tokens": ("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row"),
     "n": ("tokens", "n", "number of tokens"),
     "d": ("tokens", "d", "dimension"),
     "k": ("tokens", "k", "corners of the polygon, or grid points per axis"),
     "low": ("tokens", "low", "lower end of the cube (uniform, grid)"),
     "high": ("tokens", "high", "upper end of the cube (uniform, grid)"),
+    "radius": ("tokens", "radius", "distance of the corners from 0 (polygon)"),
+    "angle": ("tokens", "angle", "angle of the first corner (polygon)"),
     "law": ("law", "name", "softmax, hardmax, localmax or hegselmann-krause"),
     "beta": ("law", "beta", "inverse temperature (softmax)"),
     "B": ("law", "B", "matrix of the scores <B x_i, x_j>"),
@@ -77,7 +79,11 @@ FLAGS = {
     "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
     "until": (None, "until", "number of steps, or time"),
     "seed": (None, "seed", "seed of everything random"),
-    "record": (None, "record", "record every k-th step (jumps: move), at a list of times, or 'geometric'"),
+    "record": (
+        None,
+        "record",
+        'record every k-th step (jumps: move), at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}',
+    ),
     "masses": (None, "masses", "masses of the tokens, a list or a file"),
     "engine": (None, "engine", "auto, dense or fused"),
     "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
@@ -124,6 +130,17 @@ parameters, and a movie where the figure moves.
   attnflow figure fw/cells --seed 4 --dark -o talk     another polygon, on dark paper
   attnflow figure all -o figures --only svg,png        the whole gallery, on all cores
 """
+EXPLORE = """\
+Open a page in the browser where tokens are dragged, laws and motions switched, beta turned up to infinity, and claims
+checked while you drag. All is computed here, by this library; the page works offline.
+
+  attnflow explore                                     on this machine alone, at http://127.0.0.1:8765/
+  attnflow explore --port 9000 --no-browser            another port; open the address yourself
+  attnflow explore --host 0.0.0.0                      for everybody who can reach this machine, in a class say
+
+The address of the page holds all that is on the screen: send it to somebody, or keep it. Ctrl-C ends the server and
+every computation.
+"""
 # Parameters of claims that are flags of their own; --set name=value gives any other.
 CLAIM_FLAGS = {
     "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
@@ -165,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_search(commands)
     _add_figure(commands)
+    _add_explore(commands)
     return parser
 
 
@@ -201,6 +219,15 @@ def _add_figure(commands: Any) -> None:
     figure.add_argument("--only", metavar="X", help="formats, some of svg,png,pdf,mp4,gif (all)")
     figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
     figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
+
+
+def _add_explore(commands: Any) -> None:
+    explore = _command(commands, "explore", "drag tokens in the browser, and see the theorems", EXPLORE)
+    explore.add_argument(
+        "--port", type=int, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"
+    )
+    explore.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (127.0.0.1)")
+    explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
@@ -363,7 +390,14 @@ def _figure(given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = {"simulate": _simulate, "check": _check, "search": _search, "figure": _figure}
+def _explore(given: dict[str, Any]) -> int:
+    from attnflow.explorer.server import serve
+
+    serve(given["host"], given["port"], not given["no_browser"])
+    return 0
+
+
+COMMANDS = {"simulate": _simulate, "check": _check, "search": _search, "figure": _figure, "explore": _explore}
 
 
 def _value(text: str) -> Any:

@@ -6,7 +6,7 @@ import json
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,11 @@ class Config:
     def _built(self, kind: type[Any], table: dict[str, Any], where: str) -> Any:
         given = {k: v for k, v in table.items() if k != "name"}
         where = f"{where} {table.get('name', '')}".strip()
-        _known(given, [field.name for field in fields(kind) if field.init], where)
+        parameters = [field for field in fields(kind) if field.init]
+        _known(given, [field.name for field in parameters], where)
+        lacking = [field.name for field in parameters if field.default is MISSING and field.name not in given]
+        if lacking:
+            raise InputError(f"{where} does not say {', '.join(lacking)}: add it")
         return kind(**{k: self._parameter(k, v) for k, v in given.items()})
 
     def _parameter(self, name: str, value: Any) -> Any:

@@ -155,7 +155,9 @@ class Schedule:
             return _OPERATORS[type(node.op)](self._value(node.left, t), self._value(node.right, t))
         if isinstance(node, ast.UnaryOp):
             return _OPERATORS[type(node.op)](self._value(node.operand, t))
-        return _FUNCTIONS[node.func.id](*(self._value(part, t) for part in node.args))
+        value = _FUNCTIONS[node.func.id](*(self._value(part, t) for part in node.args))
+        # The integers of floor would be raised to powers without bound.
+        return type(t)(value) if isinstance(value, int) else value
 
     def __repr__(self) -> str:
         return f"Schedule({self.text!r})"

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 import attnflow as af
 from attnflow.claims import Claim, Experiment, Margins, get, statistics
-from attnflow.claims.check import decide, gathered, on_samples
+from attnflow.claims.check import decide, examine, gathered, hypotheses, on_samples
 from attnflow.claims.experiment import close_calls
 from attnflow.claims.hypotheses import depths, positive_semidefinite
 from attnflow.claims.instances import read
@@ -43,6 +43,43 @@ def test_a_failure_before_the_hypotheses_fail_counts() -> None:
     assert (verdict.outcome, verdict.where, verdict.margin) == ("violated", (2, 1), -0.5)
     assert verdict.because == "x >= 0 fails at step 2, token 1 with margin -0.5"
     assert verdict.claim == "test/claim"
+
+
+def refuse(e: Experiment) -> Margins:
+    raise af.InputError("there is nothing to look at")
+
+
+def test_each_hypothesis_by_itself() -> None:
+    given = {
+        "slack": at("a", 3, 0.5), "fails": at("b", 4, -1.0), "rounding": at("c", 2, 1e-9, tol=1e-6, strict=True),
+        "refused": refuse, "both": lambda e: [at("d", 1, 1e-9, tol=1e-6, strict=True)(e), at("e", 5, -1.0)(e)],
+    }  # fmt: skip
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", at("x >= 0", 2, 0.5), given)
+    instance = read(MODEL, {"tokens": FAR, "steps": 6})
+    e = Experiment(instance, *MODEL.setting.model(instance))
+    alone = {"slack": "holds", "fails": "fails", "rounding": "undecided", "refused": "undecided", "both": "fails"}
+    assert hypotheses(claim, e) == alone
+    verdict, outcomes = examine(claim, e)
+    assert (verdict.outcome, verdict.because, outcomes) == ("undecided", "there is nothing to look at", alone)
+
+
+@pytest.mark.parametrize("tokens", [FAR, [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]])
+@pytest.mark.parametrize("id", ["fw/straight-lines", "hardmax/limits", "fw/collapse-to-origin", "fw/ode"])
+def test_examining_gives_the_verdict_of_check(id: str, tokens: Any) -> None:
+    claim = get(id)
+    instance = read(claim, {"tokens": tokens})
+    verdict, _ = examine(claim, Experiment(instance, *claim.setting.model(instance)))
+    checked = af.check(id, tokens=tokens)
+    assert (verdict.outcome, verdict.margin, verdict.certified, verdict.because) == (
+        checked.outcome, checked.margin, checked.certified, checked.because,
+    )  # fmt: skip
+
+
+def test_a_proof_that_takes_too_many_products_is_not_tried() -> None:
+    claim = get("fw/cluster-rate")
+    instance = read(claim, {"tokens": [[3.0], [-1.0]], "steps": 1000})
+    found = [examine(claim, Experiment(instance, *claim.setting.model(instance)), most)[0] for most in (1e4, 1e6)]
+    assert [(verdict.outcome, verdict.certified) for verdict in found] == [("violated", "float"), ("violated", "exact")]
 
 
 @pytest.mark.parametrize("step", [3, 4])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -22,6 +23,9 @@ from attnflow.motions import Motion
 # An exact replay is taken at once up to so many products, and up to the second number where floats leave doubt.
 EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
+
+# What becomes of a hypothesis: it holds, it is undecided, or
+FAILS = "fails"
 
 Changed = Law | Motion | Callable[[Any], Any] | None
 
@@ -84,31 +88,59 @@ def decide(
     claim: Claim, instance: dict[str, Any], *, law: Changed = None, motion: Changed = None, rtol: float = RTOL
 ) -> Verdict:
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
+    with _in_range(claim):
+        own_law, own_motion = claim.setting.model(instance)
+        model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
+        return _decided(claim, Experiment(instance, *model, rtol=rtol))[0]
+
+
+def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, dict[str, str]]:
+    """Return the verdict on an experiment, and what becomes of each hypothesis by itself.
+
+    A check that cannot be carried out is undecided, for the reason that it gives. Claims about one model may look at
+    one experiment, whose runs are then computed once. An exact replay of more than `most` products is not taken.
+
+    >>> from attnflow.claims.claim import get
+    >>> claim = get("hardmax/first-leaders")
+    >>> instance = {"tokens": [[1.0], [1.0]], "B": None, "alpha": 1.0, "steps": 2}
+    >>> verdict, given = examine(claim, Experiment(instance, *claim.setting.model(instance)))
+    >>> verdict.outcome, given
+    ('hypotheses not met', {'A > 0': 'holds', 'tokens distinct and not 0': 'fails'})
+    """
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is no number decides nothing
-            return _decided(claim, instance, law, motion, rtol)
+        with _in_range(claim):
+            verdict, e = _decided(claim, e, most)
+    except InputError as error:
+        verdict = Verdict(UNDECIDED, 0.0, None, "float", str(error), claim.id, e.instance)
+    return verdict, hypotheses(claim, e)
+
+
+@contextmanager
+def _in_range(claim: Claim) -> Iterator[None]:
+    """Refuse numbers that float64 does not hold; what is no number decides nothing."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         because = f"{claim.id} leaves the range of float64 on this instance ({error})"
         raise InputError(f"{because}: rescale the tokens or the parameters") from error
 
 
-def _decided(claim: Claim, instance: dict[str, Any], law: Changed, motion: Changed, rtol: float) -> Verdict:
-    own_law, own_motion = claim.setting.model(instance)
-    model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
-    e = Experiment(instance, *model, rtol=rtol)
+def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
+    """Return the verdict with the experiment, in floats or in fractions, that its hypotheses are looked at in."""
     ways = claim.setting.arithmetics
     rational = "exact" in ways and exact.replayable(e.law, e.motion)
     if rational and e.work <= EXACT_AT_ONCE:
-        return judge(claim, e.using("exact"))
+        return judge(claim, _exactly(e)), _exactly(e)
     verdict = judge(claim, e)
     if verdict.outcome in (VIOLATED, UNDECIDED):
-        if rational and e.work <= EXACT_AT_MOST:
-            return judge(claim, e.using("exact"))
+        if rational and e.work <= most:
+            return judge(claim, _exactly(e)), _exactly(e)
         if "ball" in ways and balls.replayable(e.law, e.motion) and e.work <= BALL_AT_MOST:
             with balls.precision():
                 rigorous = judge(claim, e.using("ball"))
-            return verdict if rigorous.outcome == UNDECIDED else rigorous
-    return verdict
+            return verdict if rigorous.outcome == UNDECIDED else rigorous, e
+    return verdict, e
 
 
 def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
@@ -159,6 +191,29 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
     return _verdict(claim, e, HOLDS, closest.worst, None, replace(closest, level=level))
 
 
+def hypotheses(claim: Claim, e: Experiment) -> dict[str, str]:
+    """Return for each hypothesis by itself whether it holds all along, fails at some time, or is undecided.
+
+    >>> from attnflow.claims.claim import get
+    >>> claim = get("hardmax/first-leaders")
+    >>> instance = {"tokens": [[1.0], [1.0]], "B": None, "alpha": 1.0, "steps": 2}
+    >>> hypotheses(claim, Experiment(instance, *claim.setting.model(instance)))
+    {'A > 0': 'holds', 'tokens distinct and not 0': 'fails'}
+    """
+    return {name: _standing(claim, hypothesis, e) for name, hypothesis in claim.given.items()}
+
+
+def _standing(claim: Claim, hypothesis: Statement, e: Experiment) -> str:
+    try:
+        with _in_range(claim):
+            found = _margins(hypothesis, e)
+    except InputError:  # a hypothesis that cannot be looked at decides nothing
+        return UNDECIDED
+    if any(margins.failed.any() for margins in found):
+        return FAILS
+    return HOLDS if all(margins.held.all() for margins in found) else UNDECIDED
+
+
 def _margins(statement: Statement, e: Experiment) -> list[Margins]:
     """Return the margins of a statement; those of a flow with the error from a rerun at a tighter tolerance."""
     found = _listed(statement(e))
@@ -174,6 +229,12 @@ def _tighter(e: Experiment) -> Experiment:
     if "_again" not in vars(e):
         vars(e)["_again"] = e.tighter()
     return vars(e)["_again"]
+
+
+def _exactly(e: Experiment) -> Experiment:
+    if "_exactly" not in vars(e):
+        vars(e)["_exactly"] = e.using("exact")
+    return vars(e)["_exactly"]
 
 
 def _listed(found: Any) -> list[Margins]:

@@ -92,8 +92,8 @@ class Cells:
 
     # Shapes
 
-    def region(self, i: int) -> Region:
-        """Return the cell C_i in half-space form.
+    def region(self, i: int, within: Hull | None = None) -> Region:
+        """Return the cell C_i in half-space form, or what the same inequalities leave of another polytope than K.
 
         Where v_i is extreme, the inequalities of its neighbours imply all others.
 
@@ -101,7 +101,7 @@ class Cells:
         >>> simplex.region(3).contains([0.1, 0.2, 0.2, 0.4, 0.1]), len(simplex.region(3).vertices)
         (True, 16)
         """
-        return self._region(self._number(i), 0.0, self._rivals(self._number(i)))
+        return self._region(self._number(i), 0.0, self._rivals(self._number(i)), within)
 
     def dominance(self, i: int, eta: float) -> Region:
         """Return the strict dominance cone I_i(eta) = {x in K : <Bx, v_i - v_j> >= eta for all j != i}.
@@ -148,14 +148,14 @@ class Cells:
     def _number(self, i: int) -> int:
         return below(i, len(self.vertices), "vertex")
 
-    def _region(self, i: int, eta: float, rivals: Indices) -> Region:
-        """Return {x in K : <Bx, v_j - v_i> <= -eta for the rivals j}."""
+    def _region(self, i: int, eta: float, rivals: Indices, within: Hull | None = None) -> Region:
+        """Return {x in K, or in another polytope : <Bx, v_j - v_i> <= -eta for the rivals j}."""
         normals = (self.vertices[rivals] - self.vertices[i]) @ self.B
         # A direction that B does not see gives rounding instead of a normal.
         bounds = np.abs(self.vertices[rivals] - self.vertices[i]) @ np.abs(self.B)
         blind = np.linalg.norm(normals, axis=1) <= 4 * len(self.B) * EPS * np.linalg.norm(bounds, axis=1)
         normals[blind] = 0.0
-        return Region.cut(self.hull, normals, np.full(len(rivals), -eta))
+        return Region.cut(self.hull if within is None else within, normals, np.full(len(rivals), -eta))
 
     def _others(self, i: int) -> Indices:
         """All vertices at other points than v_i."""

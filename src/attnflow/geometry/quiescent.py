@@ -73,11 +73,21 @@ def quiescent_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[Quiescent
     Cimetiere, Chiri, Gharesifard, *Localmax dynamics for attention in transformers and its asymptotic behavior*
     (arXiv 2509.15958), for the notion; the certificate is derived here.
     """
+    tokens, t = cloud(x), number(t, "t")
+    return [QuiescentSet(members, _certificate(law, tokens, members, t)) for members in closed_sets(law, tokens, t)]
+
+
+def closed_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[NDArray[np.int64]]:
+    """Return the members of the quiescent sets, without the certificates.
+
+    >>> import attnflow as af
+    >>> closed_sets(af.Hardmax(), [[2.0], [1.0], [-1.0]])
+    [array([0]), array([2])]
+    """
     if isinstance(law, type) or not hasattr(law, "log_weights"):
         raise InputError(f"law is {law!r}, expected a law such as Localmax(delta=0.1)")
-    tokens, t = cloud(x), number(t, "t")
-    sinks = _sinks(_influence(law, tokens, t), len(tokens))
-    return [QuiescentSet(members, _certificate(law, tokens, members, t)) for members in sinks]
+    tokens = cloud(x)
+    return _sinks(_influence(law, tokens, number(t, "t")), len(tokens))
 
 
 def _influence(law: Listening, x: Array, t: float) -> NDArray[np.int64]:

@@ -1,0 +1,58 @@
+"""What is on the screen as files: a movie, and the numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from attnflow.explorer.running import film_of, shoot
+from attnflow.explorer.state import State
+from attnflow.inputs import InputError, one_of
+from attnflow.trajectory import Trajectory
+
+TYPES = {"mp4": "video/mp4", "gif": "image/gif"}
+# How long a movie lasts, in seconds; each of them is 25 pictures to draw.
+LENGTH = 6.0
+
+
+def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
+    """Return a movie of the run, as by `attnflow.figures.animate`: its name, its type, and its bytes."""
+    from attnflow.figures.look import look
+
+    ending = one_of(format, TYPES, "format")
+    if not isinstance(dark, bool):
+        raise InputError(f"dark is {dark!r:.40}, expected true or false")
+    with TemporaryDirectory() as folder, look(dark=dark):
+        path = Path(folder) / f"attnflow.{ending}"
+        _filmed(state).animate(path, seconds=LENGTH)
+        return path.name, TYPES[ending], path.read_bytes()
+
+
+def data(state: State) -> tuple[str, str, bytes]:
+    """Return the run as an .npz file with `times` (T,), `tokens` (T, n, d), and the `state` as JSON text."""
+    run, file = _filmed(state), io.BytesIO()
+    # Steps beyond int64 are Python integers, which would need pickle.
+    times = run.times.astype(np.float64) if run.times.dtype == object else run.times
+    np.savez_compressed(file, times=times, tokens=run.tokens, state=np.array(json.dumps(state.data)))
+    return "attnflow.npz", "application/x-npz", file.getvalue()
+
+
+def _filmed(state: State) -> Trajectory:
+    """Return the run with the frames that the page shows."""
+    film = film_of(0, state)
+    run = shoot(film, stop=lambda: False)
+    return Trajectory(
+        np.array(film.times),
+        np.stack(film.frames),
+        law=run.law,
+        motion=run.motion,
+        masses=None,
+        stopped=run.stopped,
+        about=run.about,
+        report=run.report,
+    )

@@ -1,0 +1,113 @@
+// The attention matrix: who looks at whom, dark where much; a pointer over it reads a weight.
+
+import { DARK, LIGHT, ramp } from "./colours.js";
+import { canvasPen, polygon } from "./pen.js";
+import { written } from "./ticks.js";
+
+/** Pixels below the matrix for what is read, and at its edge. */
+const [BELOW, EDGE] = [26, 1];
+
+/** Return the shade of a weight: its root, as most weights of many tokens are small. @param {number} weight */
+export const shade = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1));
+
+/** Return the tokens of row k when n tokens are in so many rows: first and last. */
+export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @type {number} */ rows) {
+  const first = Math.floor((k * n) / rows);
+  return [first, Math.max(first, Math.floor(((k + 1) * n) / rows) - 1)];
+}
+
+/** @param {HTMLCanvasElement} canvas @param {any} store */
+export function createAttention(canvas, store) {
+  const grid = document.createElement("canvas");
+  let asked = 0;
+  /** @type {{x: number, y: number} | null} */
+  let over = null;
+  /** @type {any} */
+  let drawn = null;
+  /** The last matrix stays until the next one comes. @type {any} */
+  let matrix = null;
+  let paper = "";
+
+  function ask() {
+    if (!asked) asked = requestAnimationFrame(draw);
+  }
+
+  function draw() {
+    asked = 0;
+    const width = canvas.clientWidth;
+    if (width === 0) return;
+    const tone = document.documentElement.dataset.theme === "dark" ? DARK : LIGHT;
+    const [ratio, side] = [window.devicePixelRatio || 1, width - 2 * EDGE];
+    const height = side + BELOW;
+    canvas.style.height = `${height}px`;
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const pen = canvasPen(context, width, height);
+    const why = store.look?.why?.attention;
+    matrix = store.look?.attention ?? (why ? null : matrix);
+    if (matrix && (matrix !== drawn || paper !== tone.paper)) fill(tone);
+    let said = why ?? "No matrix yet.";
+    if (matrix) {
+      context.imageSmoothingEnabled = false;
+      context.globalAlpha = 1;
+      context.drawImage(grid, EDGE, EDGE, side, side);
+      said = "row: who looks; column: at whom";
+      const cell = side / matrix.size;
+      const [i, j] = over ? [over.y, over.x].map((value) => Math.floor((value - EDGE) / cell)) : [-1, -1];
+      if (matrix.rows[i]?.[j] !== undefined) {
+        pen.begin();
+        for (const [u, v] of [[EDGE, EDGE + i * cell], [EDGE, EDGE + (i + 1) * cell]]) {
+          pen.move(u, v);
+          pen.line(u + side, v);
+        }
+        pen.paint({ stroke: tone.palette[1], width: 1, alpha: 0.8 });
+        const [x, y] = [EDGE + (j + 0.5) * cell, EDGE + (i + 0.5) * cell];
+        pen.disc(x, y, Math.max(cell * 0.7, 4), { stroke: tone.palette[1], width: 1.6 });
+        said = `${name(i)} looks at ${name(j)}: ${written(matrix.rows[i][j])}`;
+      }
+    }
+    const far = EDGE + side;
+    polygon(pen, [EDGE, EDGE, far, EDGE, far, far, EDGE, far]);
+    pen.paint({ stroke: tone.wire, width: 1 });
+    pen.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
+    canvas.setAttribute("aria-label", `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`);
+  }
+
+  function name(/** @type {number} */ k) {
+    const [first, last] = tokensOf(k, store.run?.n ?? matrix.size, matrix.size);
+    return first === last ? String(first) : `${first}–${last}`;
+  }
+
+  /** Draw the matrix with one pixel for each weight. @param {import("./colours.js").Tone} tone */
+  function fill(tone) {
+    const { size, rows } = matrix;
+    Object.assign(grid, { width: size, height: size });
+    const context = /** @type {CanvasRenderingContext2D} */ (grid.getContext("2d"));
+    const image = context.createImageData(size, size);
+    const scale = Array.from({ length: 256 }, (_, k) => ramp(k / 255, tone));
+    for (let i = 0; i < size; i++)
+      for (let j = 0; j < size; j++) {
+        const level = Math.round(255 * shade(rows[i][j]));
+        image.data.set([...scale[level], 255], 4 * (i * size + j));
+      }
+    context.putImageData(image, 0, 0);
+    [drawn, paper] = [matrix, tone.paper];
+  }
+
+  canvas.setAttribute("role", "img");
+  canvas.addEventListener("pointermove", (event) => {
+    const { left, top } = canvas.getBoundingClientRect();
+    over = { x: event.clientX - left, y: event.clientY - top };
+    ask();
+  });
+  canvas.addEventListener("pointerleave", () => {
+    over = null;
+    ask();
+  });
+  store.subscribe((/** @type {Set<string>} */ what) => (what.has("look") || what.has("view")) && ask());
+  new ResizeObserver(ask).observe(canvas);
+  ask();
+}

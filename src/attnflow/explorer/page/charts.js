@@ -1,0 +1,203 @@
+// How a run goes: clusters, rank, energy and diameter over time, with a cursor at the moment shown; a click seeks.
+
+import { DARK, LIGHT } from "./colours.js";
+import { indexOf, offClock, onClock } from "./film.js";
+import { canvasPen } from "./pen.js";
+import { decades, ticks, written } from "./ticks.js";
+
+/**
+ * @typedef {{name: "clusters" | "rank" | "energy" | "diameter", title: string, whole: boolean}} Kind
+ * @typedef {{low: number, high: number, log: boolean}} Scale
+ */
+
+/** @type {Kind[]} `whole` numbers go in steps */
+const KINDS = [
+  { name: "clusters", title: "clusters", whole: true },
+  { name: "rank", title: "rank of attention", whole: true },
+  { name: "energy", title: "energy", whole: false },
+  { name: "diameter", title: "diameter", whole: false },
+];
+const [HEIGHT, AXIS, LEFT, RIGHT, TOP] = [74, 20, 52, 10, 24];
+/** Positive values over more than this factor are shown on a logarithmic scale. */
+const WIDE = 100;
+/** Below this part of the largest value a logarithmic scale ends: what is smaller is rounding. */
+const FLOOR = 1e-14;
+
+/** Return the scale on which values are shown. @param {number[]} values @param {boolean} whole @returns {Scale} */
+export function scaleOf(values, whole) {
+  const [least, high] = [Math.min(...values), Math.max(...values)];
+  const log = !whole && high > 0 && least >= 0 && high > WIDE * least;
+  if (log) {
+    const low = Math.min(...values.filter((value) => value > FLOOR * high));
+    return { low: high > WIDE * low ? low : high / WIDE, high, log };
+  }
+  if (whole) return { low: 0, high: Math.max(high, 1), log };
+  // A constant is a line in the middle.
+  const room = high > least ? 0 : (Math.abs(high) || 1) / 2;
+  return { low: least - room, high: high + room, log };
+}
+
+/** Return how high a value is, between 0 and 1. @param {Scale} scale @param {number} value */
+export function heightOf({ low, high, log }, value) {
+  const part = log ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
+  return Math.min(Math.max(part, 0), 1);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {any} store
+ * @param {any} film
+ */
+export function createCharts(element, store, film) {
+  /** The last series, with its times: it stays until the next one comes. @type {any} */
+  let series = null;
+  let asked = 0;
+  const note = Object.assign(document.createElement("p"), { className: "chart-note" });
+  Object.assign(note.style, { margin: "2px 0 0", fontSize: "12px", color: "var(--quiet)" });
+  const charts = KINDS.map((kind) => ({ kind, canvas: chart() }));
+  element.append(...charts.map(({ canvas }) => canvas), note);
+
+  function chart() {
+    const canvas = document.createElement("canvas");
+    Object.assign(canvas.style, { display: "block", width: "100%", cursor: "crosshair", touchAction: "pan-y" });
+    canvas.setAttribute("role", "img");
+    const seek = (/** @type {PointerEvent} */ event) => {
+      if (!series || film.count === 0) return;
+      const { left, width } = canvas.getBoundingClientRect();
+      const part = (event.clientX - left - LEFT) / (width - LEFT - RIGHT);
+      film.pause();
+      film.seekFraction(part);
+      store.notify("film");
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      seek(event);
+    });
+    canvas.addEventListener("pointermove", (event) => event.buttons & 1 && seek(event));
+    return canvas;
+  }
+
+  function ask() {
+    if (!asked) asked = requestAnimationFrame(draw);
+  }
+
+  function draw() {
+    asked = 0;
+    if (store.series && store.series.id !== series?.id && store.series.id === film.id)
+      series = { ...store.series, times: store.series.frames.map((/** @type {number} */ k) => film.times[k]) };
+    const shown = charts.filter(({ kind }) => series?.[kind.name]?.some(Number.isFinite));
+    for (const one of charts) {
+      const there = shown.includes(one);
+      one.canvas.hidden = !there;
+      one.canvas.style.display = there ? "block" : "none";
+      if (there) drawOne(one.canvas, one.kind, one === shown[shown.length - 1]);
+    }
+    note.textContent = series?.note ?? "";
+    note.hidden = !series?.note;
+  }
+
+  /** @param {HTMLCanvasElement} canvas @param {Kind} kind @param {boolean} last */
+  function drawOne(canvas, kind, last) {
+    const tone = document.documentElement.dataset.theme === "dark" ? DARK : LIGHT;
+    const [ratio, width, height] = [window.devicePixelRatio || 1, element.clientWidth, HEIGHT + (last ? AXIS : 0)];
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    canvas.style.height = `${height}px`;
+    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const pen = canvasPen(context, width, height);
+
+    const { times } = series;
+    /** @type {number[]} */
+    const values = series[kind.name].map((/** @type {number | null} */ value) => value ?? NaN);
+    const scale = scaleOf(values.filter(Number.isFinite), kind.whole);
+    const first = times[0];
+    const length = onClock(times[times.length - 1], first, film.clock) || 1;
+    const x = (/** @type {number} */ t) => LEFT + ((width - LEFT - RIGHT) * onClock(t, first, film.clock)) / length;
+    const y = (/** @type {number} */ value) => HEIGHT - 6 - (HEIGHT - 6 - TOP) * heightOf(scale, value);
+    const moment = Math.min(film.time(), times[times.length - 1]);
+    const stale = series.id !== film.id;
+    const now = valueAt(times, values, moment, kind.whole);
+
+    pen.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
+    const known = !stale && Number.isFinite(now);
+    if (known) pen.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
+    pen.begin();
+    pen.move(LEFT, TOP - 2);
+    pen.line(LEFT, HEIGHT - 6);
+    pen.line(width - RIGHT, HEIGHT - 6);
+    pen.paint({ stroke: tone.wire, width: 1 });
+    const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("end") };
+    for (const value of [scale.low, scale.high])
+      pen.text(LEFT - 6, y(value), written(value, 2).replace(" × ", "·"), type);
+
+    // What is to come is faint, what has been is strong.
+    for (const past of [false, true]) {
+      context.save();
+      context.beginPath();
+      context.rect(0, 0, past ? x(moment) : width, HEIGHT);
+      context.clip();
+      curve(pen, times, values, x, y, kind.whole);
+      pen.paint({ stroke: tone.palette[0], width: 1.6, alpha: stale ? 0.2 : past ? 1 : 0.3 });
+      context.restore();
+    }
+    if (!stale) {
+      pen.begin();
+      pen.move(x(moment), TOP - 4);
+      pen.line(x(moment), HEIGHT - 6);
+      pen.paint({ stroke: tone.ink, width: 1, alpha: 0.5 });
+      if (known) pen.disc(x(moment), y(now), 3.4, { fill: tone.palette[0], stroke: tone.paper, width: 1.2 });
+    }
+    if (last) {
+      const end = offClock(length, first, film.clock);
+      const moments = film.clock === "log" ? decades(end - first).map((t) => first + t) : ticks(first, end, 4);
+      const below = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
+      for (const t of moments) pen.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
+    }
+    const [said, from, to] = [now, values[0], values[values.length - 1]].map((value) => written(value));
+    canvas.setAttribute("aria-label", `${kind.title} over time: ${said} now, from ${from} to ${to}`);
+  }
+
+  store.subscribe((/** @type {Set<string>} */ what) => {
+    if (["series", "film", "view", "run", "state"].some((topic) => what.has(topic))) ask();
+  });
+  new ResizeObserver(ask).observe(element);
+  ask();
+}
+
+/** Return the value at a time: of whole numbers the last before, else in proportion between two. */
+export function valueAt(
+  /** @type {number[]} */ times,
+  /** @type {number[]} */ values,
+  /** @type {number} */ t,
+  /** @type {boolean} */ whole,
+) {
+  const place = indexOf(times, t);
+  const k = Math.floor(place + 1e-9);
+  const part = place - k;
+  if (whole || part < 1e-9 || k + 1 >= values.length) return values[k];
+  return values[k] + part * (values[k + 1] - values[k]);
+}
+
+/**
+ * Begin the path of a curve, in steps if its values are whole; unknown values leave gaps.
+ * @param {import("./pen.js").Pen} pen @param {number[]} times @param {number[]} values
+ * @param {(t: number) => number} x @param {(value: number) => number} y @param {boolean} whole
+ */
+function curve(pen, times, values, x, y, whole) {
+  pen.begin();
+  let open = false;
+  for (let k = 0; k < times.length; k++) {
+    if (!Number.isFinite(values[k])) {
+      open = false;
+      continue;
+    }
+    if (!open) pen.move(x(times[k]), y(values[k]));
+    else {
+      if (whole) pen.line(x(times[k]), y(values[k - 1]));
+      pen.line(x(times[k]), y(values[k]));
+    }
+    open = true;
+  }
+}

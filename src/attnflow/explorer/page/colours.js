@@ -1,0 +1,124 @@
+// The colours of all pictures of the library, on light and on dark paper, and the colour of each group.
+
+/**
+ * @typedef {object} Tone paper, four inks from strong to faint, and colours that tell groups apart
+ * @property {string} paper
+ * @property {string} ink
+ * @property {string} quiet
+ * @property {string} pencil
+ * @property {string} wire
+ * @property {string[]} palette
+ * @property {string} others the colour of groups beyond all shades of the palette
+ * @property {string[]} ramp from nothing to much
+ */
+
+/** @type {Tone} */
+export const LIGHT = {
+  paper: "#FFFFFF",
+  ink: "#262626",
+  quiet: "#5C5C5C",
+  pencil: "#8A8A8A",
+  wire: "#D0D0D0",
+  palette: ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000"],
+  others: "#8C8C8C",
+  ramp: ["#FFFFFF", "#A6CDE6", "#0072B2", "#06263B"],
+};
+
+/** @type {Tone} */
+export const DARK = {
+  paper: "#14171C",
+  ink: "#ECECEC",
+  quiet: "#B4B8BF",
+  pencil: "#7C828C",
+  wire: "#3E444E",
+  palette: ["#4FA8E0", "#F07C3E", "#2CC295", "#F2B134", "#E39AC2", "#A5DBF8", "#FFFFFF"],
+  others: "#8C8C8C",
+  ramp: ["#14171C", "#1F4E70", "#4FA8E0", "#EAF6FF"],
+};
+
+/** How much of its colour a cell has, at each round of the palette: less than on paper, as tokens move on it. */
+const STRENGTHS = [0.26, 0.19, 0.38, 0.13];
+const HUES = LIGHT.palette.length;
+
+/** Return the tone of a theme; "auto" is what the reader's system asks for. @param {string} theme */
+export function toneOf(theme) {
+  const dark = theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  return dark ? DARK : LIGHT;
+}
+
+/** @param {string} hex @returns {number[]} */
+export function channels(hex) {
+  return [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+}
+
+/** Return `part` of the second colour mixed into the first. @param {string} a @param {string} b @param {number} part */
+export function mixed(a, b, part) {
+  const other = channels(b);
+  const mix = channels(a).map((value, k) => Math.round((1 - part) * value + part * other[k]));
+  return `#${mix.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Return a colour that lets through what is under it. @param {string} hex @param {number} alpha */
+export function faded(hex, alpha) {
+  return `rgba(${channels(hex).join(",")},${alpha})`;
+}
+
+/** @type {Map<Tone, string[]>} */
+const known = new Map();
+
+/** @param {Tone} tone */
+function shadesOf(tone) {
+  let shades = known.get(tone);
+  if (!shades) {
+    shades = [...tone.palette];
+    /** @type {[string, number][]} */
+    const others = [[tone.others, 0.5], [tone.ink, 0.5], [tone.quiet, 0.65]];
+    for (const [other, part] of others)
+      for (const hue of tone.palette) shades.push(mixed(hue, other, part));
+    known.set(tone, shades);
+  }
+  return shades;
+}
+
+/** Return the colour of a group, of its tokens and of its cell alike. @param {number} label @param {Tone} tone */
+export function colour(label, tone = LIGHT) {
+  return shadesOf(tone)[label] ?? tone.others;
+}
+
+/** Return the colour that fills a cell: that of its tokens, pale. @param {number} label @param {Tone} tone */
+export function tint(label, tone = LIGHT) {
+  // Black weighs more than a hue.
+  const weight = label % HUES === HUES - 1 ? 0.5 : 1;
+  return faded(colour(label, tone), weight * STRENGTHS[Math.floor(label / HUES) % STRENGTHS.length]);
+}
+
+/** Return the channels of the scale from nothing (0) to much (1). @param {number} s @param {Tone} tone */
+export function ramp(s, tone = LIGHT) {
+  const place = Math.min(Math.max(s, 0), 1) * (tone.ramp.length - 1);
+  const k = Math.min(Math.floor(place), tone.ramp.length - 2);
+  return channels(mixed(tone.ramp[k], tone.ramp[k + 1], place - k));
+}
+
+/**
+ * Give a colour to each of some groups, known by a token of each.
+ *
+ * A group keeps its colour when others come and go, as far as that can be: its first choice is the number of its
+ * token, and it yields only to groups of smaller numbers.
+ * @param {Iterable<number>} tokens
+ * @returns {Map<number, number>} token to label
+ */
+export function labelled(tokens) {
+  /** @type {Map<number, number>} */
+  const labels = new Map();
+  const taken = new Set();
+  for (const token of [...new Set(tokens)].sort((a, b) => a - b)) {
+    const round = Math.floor(taken.size / HUES) * HUES;
+    // The last of the palette is black: it comes when there is no other.
+    const last = taken.size % HUES === HUES - 1;
+    let k = last ? HUES - 1 : token % (HUES - 1);
+    while (taken.has(round + k)) k = (k + 1) % (HUES - 1);
+    taken.add(round + k);
+    labels.set(token, round + k);
+  }
+  return labels;
+}

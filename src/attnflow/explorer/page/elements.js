@@ -1,0 +1,36 @@
+// Elements of the page, made in one call.
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes] functions are listeners, `html` is trusted text of this page
+ * @param {...(Node | string)} children
+ * @returns {any}
+ */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "html") element.innerHTML = value;
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/** @param {string} id @returns {any} */
+export const byId = (id) => document.getElementById(id);
+
+/**
+ * A select with the given options, [value, text] or [group, options].
+ * @param {Record<string, any>} attributes
+ * @param {any[]} options
+ */
+export function choice(attributes, options) {
+  return make("select", attributes, ...options.map(([value, text]) => option(value, text)));
+}
+
+function option(/** @type {string} */ value, /** @type {any} */ text) {
+  if (typeof text === "string") return make("option", { value }, text);
+  return make("optgroup", { label: value }, ...text.map((/** @type {any} */ [v, t]) => option(v, t)));
+}

@@ -1,0 +1,190 @@
+// The frames of a run, and which of them is shown: a position that plays, steps and seeks.
+
+/** Seconds that a film takes at speed 1: so many for a frame, but neither too few nor too many in all. */
+const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
+/** Of so many tokens at most the way is measured. */
+const PACERS = 200;
+
+/** Return where a time is on the scale shown; logarithmic time is log(1 + t), from the first moment on. */
+export function onClock(/** @type {number} */ t, /** @type {number} */ first, /** @type {string} */ clock) {
+  return clock === "log" ? Math.log1p(t - first) : t - first;
+}
+
+/** Return the time that is at a place on the scale shown, the inverse of `onClock`. */
+export function offClock(/** @type {number} */ u, /** @type {number} */ first, /** @type {string} */ clock) {
+  return first + (clock === "log" ? Math.expm1(u) : u);
+}
+
+/**
+ * Return the real index at which increasing numbers, taken linear in between, reach a value; ends are held.
+ * @param {ArrayLike<number>} numbers
+ * @param {number} value
+ * @param {number} [count] how many of the numbers are looked at
+ */
+export function indexOf(numbers, value, count = numbers.length) {
+  if (count === 0 || !(value > numbers[0])) return 0;
+  let [low, high] = [0, count - 1];
+  if (value >= numbers[high]) return high;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (numbers[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return low + (value - numbers[low]) / (numbers[high] - numbers[low]);
+}
+
+/** Put a + part (b - a) in `out`, number by number. */
+export function between(
+  /** @type {Float64Array} */ a,
+  /** @type {Float64Array} */ b,
+  /** @type {number} */ part,
+  /** @type {Float64Array} */ out,
+) {
+  for (let k = 0; k < out.length; k++) out[k] = a[k] + part * (b[k] - a[k]);
+  return out;
+}
+
+export function createFilm() {
+  /** @type {Float64Array[]} */
+  let frames = [];
+  let blend = new Float64Array(0);
+
+  const film = {
+    id: -1,
+    n: 0,
+    d: 0,
+    /** @type {number[]} */
+    times: [],
+    /** How far tokens have come at each frame, in the mean. @type {number[]} */
+    way: [],
+    /** The box around all frames. @type {{low: number[], high: number[]}} */
+    box: { low: [], high: [] },
+    /** Whether the run has ended. */
+    done: false,
+    /** Which frame is shown, a real number: between two frames it is between them. */
+    position: 0,
+    playing: false,
+    speed: 1,
+    /** @type {"linear" | "log"} */
+    clock: "linear",
+    get count() {
+      return frames.length;
+    },
+
+    /** Begin anew, with a run of n tokens in dimension d. */
+    clear(/** @type {number} */ id, /** @type {number} */ n, /** @type {number} */ d) {
+      frames = [];
+      Object.assign(film, { id, n, d, times: [], way: [], done: false, position: 0 });
+      film.box = { low: new Array(d).fill(Infinity), high: new Array(d).fill(-Infinity) };
+      if (blend.length !== n * d) blend = new Float64Array(n * d);
+    },
+
+    /** Append frames as they came from the server. @param {any} header @param {Float64Array} numbers */
+    append(header, numbers) {
+      const size = film.n * film.d;
+      if (header.id !== film.id || header.first !== frames.length) return;
+      for (let k = 0; k < header.count; k++) {
+        const frame = numbers.subarray(k * size, (k + 1) * size);
+        film.way.push(frames.length === 0 ? 0 : film.way[frames.length - 1] + step(frames[frames.length - 1], frame));
+        frames.push(frame);
+        film.times.push(Number(header.times[k]));
+        widen(frame);
+      }
+    },
+
+    /** Return the tokens of frame k, row by row. */
+    frame: (/** @type {number} */ k) => frames[k],
+    /** Return the frame that is shown, or was last. */
+    frameIndex: () => Math.min(Math.floor(film.position + 1e-9), Math.max(frames.length - 1, 0)),
+
+    /** Return the tokens at the position, between two frames in proportion; valid until the next call. */
+    positions() {
+      if (frames.length === 0) return blend;
+      const k = film.frameIndex();
+      const part = film.position - k;
+      if (part < 1e-9 || k + 1 >= frames.length) return frames[k];
+      return between(frames[k], frames[k + 1], part, blend);
+    },
+
+    play() {
+      if (film.done && film.position >= frames.length - 1) film.position = 0;
+      film.playing = true;
+    },
+    pause() {
+      film.playing = false;
+    },
+    /** Go to the next whole frame, or the one before. @param {number} by */
+    step(by) {
+      film.playing = false;
+      film.seek(by > 0 ? Math.floor(film.position + 1e-9) + by : Math.ceil(film.position - 1e-9) + by);
+    },
+    seek(/** @type {number} */ position) {
+      film.position = Math.min(Math.max(position, 0), Math.max(frames.length - 1, 0));
+    },
+
+    /** Return the position of a time. */
+    at: (/** @type {number} */ time) => indexOf(film.times, time),
+    /** Return the time at the position. */
+    time() {
+      if (frames.length === 0) return 0;
+      const k = film.frameIndex();
+      const part = film.position - k;
+      return part < 1e-9 || k + 1 >= frames.length
+        ? film.times[k]
+        : film.times[k] + part * (film.times[k + 1] - film.times[k]);
+    },
+
+    /** Return how much of the clock has passed, between 0 and 1. */
+    fraction() {
+      const length = span();
+      return length > 0 ? onClock(film.time(), film.times[0], film.clock) / length : 0;
+    },
+    /** Go where a part of the clock, between 0 and 1, has passed. */
+    seekFraction(/** @type {number} */ part) {
+      if (frames.length === 0) return;
+      const held = Math.min(Math.max(part, 0), 1);
+      if (held === 1) film.seek(frames.length - 1);
+      else film.seek(film.at(offClock(held * span(), film.times[0], film.clock)));
+    },
+
+    /** Let so many seconds pass: the position advances evenly on the clock. */
+    tick(/** @type {number} */ seconds) {
+      if (!film.playing || frames.length === 0) return;
+      const last = frames.length - 1;
+      if (film.position < last) {
+        const whole = Math.min(Math.max(PER_FRAME * frames.length, SHORTEST), LONGEST);
+        // While frames still come their number is not known: a frame takes its own time.
+        if (film.done) film.seekFraction(film.fraction() + (film.speed * seconds) / whole);
+        else film.seek(film.position + (film.speed * seconds) / PER_FRAME);
+      }
+      if (film.done && film.position >= last) film.playing = false;
+    },
+  };
+
+  const span = () => (frames.length ? onClock(film.times[frames.length - 1], film.times[0], film.clock) : 0);
+
+  /** Return how far tokens go between two frames, in the mean. */
+  function step(/** @type {Float64Array} */ a, /** @type {Float64Array} */ b) {
+    const { n, d } = film;
+    const stride = Math.max(1, Math.floor(n / PACERS));
+    let sum = 0;
+    let count = 0;
+    for (let i = 0; i < n; i += stride, count++) {
+      let square = 0;
+      for (let c = i * d; c < (i + 1) * d; c++) square += (b[c] - a[c]) ** 2;
+      sum += Math.sqrt(square);
+    }
+    return sum / count;
+  }
+
+  function widen(/** @type {Float64Array} */ frame) {
+    const { low, high } = film.box;
+    for (let i = 0; i < frame.length; i++) {
+      const c = i % film.d;
+      if (frame[i] < low[c]) low[c] = frame[i];
+      if (frame[i] > high[c]) high[c] = frame[i];
+    }
+  }
+
+  return film;
+}

@@ -1,0 +1,169 @@
+// Tokens on the line, in space-time: time to the right, position up, and a vertical line at the moment shown.
+
+import { onClock, offClock } from "./film.js";
+import * as marks from "./marks.js";
+import { heldFactor } from "./plane.js";
+import { decades, roundStep, ticks, written } from "./ticks.js";
+
+/**
+ * @typedef {import("./pen.js").Pen} Pen
+ * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {{y: number, scale: number, left: number, right: number, top: number, bottom: number, first: number,
+ *   length: number, clock: string}} Lens the position in the middle, pixels of a unit, the frame of the picture, and
+ *   its time: `length` is on the clock
+ */
+
+const [LEFT, RIGHT, TOP, BOTTOM] = [58, 22, 20, 42];
+
+/**
+ * @param {{low: number[], high: number[]}} box
+ * @param {number} width
+ * @param {number} height
+ * @param {{y: number, zoom: number} | null} camera
+ * @param {{first: number, last: number, clock: string}} time
+ * @returns {Lens}
+ */
+export function lens(box, width, height, camera, time) {
+  const frame = { left: LEFT, right: width - RIGHT, top: TOP, bottom: height - BOTTOM };
+  const half = (frame.bottom - frame.top) / 2;
+  const given = camera && Number.isFinite(camera.y) && !("yaw" in camera);
+  const scale = given ? camera.zoom * half : (0.94 * 2 * half) / (box.high[0] - box.low[0]);
+  const y = given ? camera.y : (box.low[0] + box.high[0]) / 2;
+  const length = onClock(time.last, time.first, time.clock);
+  return { y, scale, ...frame, first: time.first, length: length > 0 ? length : 1, clock: time.clock };
+}
+
+/** Return the column of a time. @param {Lens} eye @param {number} t */
+export const column = (eye, t) =>
+  eye.left + ((eye.right - eye.left) * onClock(t, eye.first, eye.clock)) / eye.length;
+
+/** Return the time of a column. @param {Lens} eye @param {number} x */
+export const timeAt = (eye, x) =>
+  offClock((Math.min(Math.max((x - eye.left) / (eye.right - eye.left), 0), 1)) * eye.length, eye.first, eye.clock);
+
+/** Return the row of a position. @param {Lens} eye @param {number} value */
+export const row = (eye, value) => (eye.top + eye.bottom) / 2 - (value - eye.y) * eye.scale;
+
+/** @param {Lens} eye @param {number} _x @param {number} y */
+export const lift = (eye, _x, y) => [eye.y - (y - (eye.top + eye.bottom) / 2) / eye.scale];
+
+/** @param {Lens} eye */
+export const camera = (eye) => ({ y: eye.y, zoom: eye.scale / ((eye.bottom - eye.top) / 2) });
+
+/** @param {Lens} eye @param {number} _dx @param {number} dy */
+export const pulled = (eye, _dx, dy) => camera({ ...eye, y: eye.y + dy / eye.scale });
+
+/** @param {Lens} eye @param {number} x @param {number} y @param {number} wanted */
+export function zoomed(eye, x, y, wanted) {
+  const factor = heldFactor(eye.scale, wanted);
+  const [value] = lift(eye, x, y);
+  return camera({ ...eye, y: value + (eye.y - value) / factor, scale: eye.scale * factor });
+}
+
+/** @param {Scene} scene @param {number} k @param {number} i @param {Float64Array} out */
+export function at(scene, k, i, out) {
+  out[0] = column(scene.eye, scene.film.times[k]);
+  out[1] = row(scene.eye, scene.film.frame(k)[i]);
+}
+
+/** @param {Scene} scene */
+export const placeKey = ({ eye }) => `${eye.y} ${eye.scale} ${eye.length} ${eye.clock}`;
+
+/** @param {Scene} scene */
+export function aim(scene) {
+  const { film, until } = scene;
+  const first = film.count ? film.times[0] : 0;
+  const last = film.count ? film.times[film.count - 1] : 0;
+  const time = { first, last: film.done ? last : Math.max(until, last), clock: film.clock };
+  scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, time);
+}
+
+/** Return the column of the moment shown. @param {Scene} scene */
+export const now = (scene) => (scene.film.count ? column(scene.eye, scene.film.time()) : scene.eye.left);
+
+/** @param {Scene} scene */
+export function project(scene) {
+  const x = now(scene);
+  for (let i = 0; i < scene.n; i++) {
+    scene.screen[2 * i] = x;
+    scene.screen[2 * i + 1] = row(scene.eye, scene.tokens[i]);
+  }
+}
+
+/** @param {Pen} pen @param {Scene} scene */
+export function draw(pen, scene) {
+  const { show, eye, tone, look, film } = scene;
+  axes(pen, scene);
+  if (show.hull && scene.start.length) {
+    pen.group("hulls");
+    pen.begin();
+    for (const value of [Math.min(...scene.start), Math.max(...scene.start)]) {
+      pen.move(eye.left, row(eye, value));
+      pen.line(eye.right, row(eye, value));
+    }
+    pen.paint({ stroke: tone.pencil, width: 1, dash: [5, 4] });
+    pen.end();
+  }
+  if (show.paths) scene.trails.draw(pen, scene);
+  const x = now(scene);
+  pen.group("now");
+  pen.begin();
+  pen.move(x, eye.top - 8);
+  pen.line(x, eye.bottom);
+  pen.paint({ stroke: tone.ink, width: 1, alpha: 0.55 });
+  handle(pen, x, eye.bottom, tone.ink);
+  pen.end();
+  if (film.position > 0) marks.starts(pen, scene);
+  if (show.quiescent) marks.outlines(pen, scene);
+  if (show.limits) marks.limits(pen, scene, ([value]) => [eye.right, row(eye, value)]);
+  marks.tokens(pen, scene);
+  if (show.hull) marks.rings(pen, scene);
+  if (show.leaders) marks.stars(pen, scene);
+  if (show.numbers) marks.numbers(pen, scene, look?.hull ?? []);
+  marks.chosen(pen, scene);
+}
+
+/** Draw the handle of the moment shown, on the axis of time. @param {Pen} pen */
+function handle(pen, /** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ ink) {
+  pen.begin();
+  pen.move(x, y + 1);
+  pen.line(x + 6, y + 10);
+  pen.line(x - 6, y + 10);
+  pen.close();
+  pen.paint({ fill: ink });
+}
+
+/** @param {Pen} pen @param {Scene} scene */
+function axes(pen, scene) {
+  const { eye, tone, film } = scene;
+  const type = { fill: tone.quiet, size: 11.5 };
+  const [low, high] = [lift(eye, 0, eye.bottom)[0], lift(eye, 0, eye.top)[0]];
+  const up = ticks(low, high, (high - low) / roundStep(64 / eye.scale, 1));
+  const last = offClock(eye.length, eye.first, eye.clock);
+  const parts = (eye.right - eye.left) / 90;
+  const moments =
+    eye.clock === "log" ? decades(last - eye.first).map((t) => eye.first + t) : ticks(eye.first, last, parts);
+  pen.group("axes");
+  pen.begin();
+  pen.move(eye.left, eye.top - 8);
+  pen.line(eye.left, eye.bottom);
+  pen.line(eye.right, eye.bottom);
+  for (const t of moments) {
+    pen.move(column(eye, t), eye.bottom);
+    pen.line(column(eye, t), eye.bottom + 5);
+  }
+  for (const value of up) {
+    pen.move(eye.left, row(eye, value));
+    pen.line(eye.left - 5, row(eye, value));
+  }
+  pen.paint({ stroke: tone.pencil, width: 1 });
+  for (const t of moments) pen.text(column(eye, t), eye.bottom + 16, written(t), { ...type, align: "middle" });
+  for (const value of up) pen.text(eye.left - 16, row(eye, value), written(value, 4), { ...type, align: "end" });
+  const name = { fill: tone.quiet, size: 12.5, align: /** @type {const} */ ("end"), italic: true };
+  pen.text(eye.right, eye.bottom + 33, scene.discrete ? "step" : "time", name);
+  pen.end();
+  if (film.position === 0) return;
+  const moment = written(scene.discrete ? Math.floor(film.time() + 1e-9) : film.time());
+  const strong = { ...type, fill: tone.ink, halo: tone.paper };
+  pen.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, moment, strong);
+}

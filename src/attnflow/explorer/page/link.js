@@ -1,0 +1,142 @@
+// The screen as a link: JSON, compressed, in letters that an address may hold.
+
+import { FIRST_STATE } from "./store.js";
+
+/** @typedef {import("./store.js").State} State */
+
+const LARGEST = 4_000_000; // characters of JSON; a short link could otherwise unfold to gigabytes
+const DAMAGED = "This link is damaged: here is the first screen instead. Ask for the link anew.";
+const THEMES = ["auto", "light", "dark"];
+
+/** Return what a link holds: the state, and the view without the tool in hand. @param {any} store */
+export function screenOf({ state, view }) {
+  const { tool, ...rest } = view;
+  return { state, view: rest };
+}
+
+/** @param {any} screen @returns {Promise<string>} */
+export async function encode(screen) {
+  const json = new Blob([JSON.stringify(screen)]);
+  const packed = json.stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
+  let letters = "";
+  for (const byte of bytes) letters += String.fromCharCode(byte);
+  return btoa(letters).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** @param {string} text @returns {Promise<any>} the screen; an error with one sentence when there is none */
+export async function decode(text) {
+  let screen;
+  try {
+    const letters = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+    screen = JSON.parse(await unpacked(new Blob([bytes])));
+  } catch {
+    throw new Error(DAMAGED);
+  }
+  if (!isState(screen?.state)) throw new Error(DAMAGED);
+  return { state: screen.state, view: viewOf(screen.view) };
+}
+
+async function unpacked(/** @type {Blob} */ blob) {
+  const reader = blob.stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const words = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return text + words.decode();
+    text += words.decode(value, { stream: true });
+    if (text.length > LARGEST) throw new Error(DAMAGED);
+  }
+}
+
+const isTable = (/** @type {any} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
+const isRow = (/** @type {any} */ row, /** @type {number} */ d) =>
+  Array.isArray(row) && row.length === d && row.every(Number.isFinite);
+
+/** Whether the page can show it; what it means is for the server to check. @returns {x is State} */
+function isState(/** @type {any} */ x) {
+  if (!isTable(x) || !isTable(x.law) || !isTable(x.motion)) return false;
+  if (typeof x.law.name !== "string" || typeof x.motion.name !== "string") return false;
+  if (isTable(x.tokens)) return typeof x.tokens.cloud === "string";
+  const d = x.tokens?.[0]?.length;
+  return Array.isArray(x.tokens) && d >= 1 && x.tokens.every((/** @type {any} */ row) => isRow(row, d));
+}
+
+/** Return what is sound in the view of a link. @param {any} given */
+function viewOf(given) {
+  /** @type {any} */
+  const view = {};
+  if (!isTable(given)) return view;
+  if (Number.isFinite(given.t) && given.t >= 0) view.t = given.t;
+  if (THEMES.includes(given.theme)) view.theme = given.theme;
+  if (isTable(given.show)) {
+    view.show = Object.fromEntries(Object.entries(given.show).filter(([, on]) => typeof on === "boolean"));
+  }
+  if (isTable(given.camera) && Object.values(given.camera).every(Number.isFinite)) view.camera = given.camera;
+  return view;
+}
+
+const PAUSE = 400; // milliseconds between changes of the address; browsers allow only so many
+
+/**
+ * Keep the address and the screen in step.
+ * @param {any} store
+ * @param {{preset: (name: string) => Promise<any>, opened: (screen: any, preset: string | null) => void,
+ *   say: (sentence: string) => void}} page
+ */
+export function createLink(store, { preset, opened, say }) {
+  /** The screen that the address stands for, as text. */
+  let written = "";
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  const now = () => JSON.stringify(screenOf(store));
+
+  async function write() {
+    timer = undefined;
+    const text = now();
+    if (text === written) return;
+    const link = await encode(screenOf(store));
+    // Another hash may have come while this was being written.
+    if (timer === undefined && now() === text) history.replaceState(null, "", `#${link}`);
+    written = text;
+  }
+
+  /** Show what the address says; false when it says nothing. */
+  async function follow() {
+    const hash = location.hash.slice(1);
+    if (hash === "" || document.getElementById(hash)) return false;
+    const name = hash.startsWith("preset=") ? hash.slice("preset=".length) : null;
+    try {
+      opened(await (name === null ? decode(hash) : preset(name)), name);
+    } catch (error) {
+      opened({ state: FIRST_STATE, view: {} }, null);
+      say(/** @type {Error} */ (error).message);
+    }
+    clearTimeout(timer);
+    timer = undefined;
+    written = now();
+    return true;
+  }
+
+  store.subscribe((/** @type {Set<string>} */ what) => {
+    if (!what.has("state") && !what.has("view") && !what.has("film")) return;
+    timer ??= setTimeout(write, PAUSE);
+  });
+  addEventListener("hashchange", follow);
+
+  return {
+    follow,
+    /** Say that the screen is that of a preset, which has a name of its own. @param {string} name */
+    named(name) {
+      history.replaceState(null, "", `#preset=${name}`);
+      written = now();
+    },
+    /** Return the whole address of the screen. */
+    async address() {
+      const hash = now() === written && location.hash ? location.hash : `#${await encode(screenOf(store))}`;
+      return new URL(hash, location.href).href;
+    },
+  };
+}

@@ -1,0 +1,149 @@
+// Puts the parts of the page together.
+
+import { createAttention } from "./attention.js";
+import { createCharts } from "./charts.js";
+import { createClaims } from "./claims.js";
+import { createControls } from "./controls.js";
+import { byId } from "./elements.js";
+import { createExport } from "./export.js";
+import { createFilm } from "./film.js";
+import { createLink } from "./link.js";
+import { createPresets } from "./presets.js";
+import { createRequests } from "./requests.js";
+import { createSocket } from "./socket.js";
+import { createStage } from "./stage.js";
+import { createStore } from "./store.js";
+import { createTimebar } from "./timebar.js";
+import { createTokenList } from "./tokenlist.js";
+import { createToolbar } from "./toolbar.js";
+
+const store = createStore();
+const film = createFilm();
+const system = matchMedia("(prefers-color-scheme: dark)");
+dress();
+
+const status = byId("status");
+/** Say a sentence: a refusal stays until it is mended, others until the next edit. */
+let saidAt = store.state;
+function say(/** @type {string} */ sentence, kind = "note") {
+  saidAt = store.state;
+  status.textContent = sentence;
+  status.dataset.kind = kind;
+}
+
+const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+const socket = createSocket(address, {
+  receive: (header, payload) => requests.receive(header, payload),
+  line(open, pause) {
+    document.body.classList.toggle("offline", !open);
+    if (open) {
+      if (status.dataset.kind === "line") say("");
+      requests.refresh();
+      return;
+    }
+    const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
+    say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
+  },
+});
+const phone = matchMedia("(max-width: 820px)");
+const attention = byId("attention-section");
+const requests = createRequests(store, film, socket, {
+  attention: () => attention.open && attention.offsetParent !== null,
+});
+attention.addEventListener("toggle", () => {
+  requests.again();
+  // It opens below the charts, perhaps out of sight.
+  if (attention.open && !phone.matches) attention.scrollIntoView({ block: "nearest" });
+});
+
+const stage = createStage(byId("stage"), store, film);
+createCharts(byId("charts"), store, film);
+createAttention(byId("attention"), store);
+createControls(byId("controls"), store);
+createToolbar(store, stage);
+createClaims(store);
+createTokenList(store, film);
+const timebar = createTimebar(store, film);
+const presets = createPresets(store, {
+  chosen(preset) {
+    opened(preset, preset.name);
+    link.named(preset.name);
+  },
+});
+const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link") });
+createExport(store, socket, stage, { link: link.address, say });
+
+/** Put the screen of a link or of a preset in the place of this one. */
+function opened(/** @type {any} */ screen, /** @type {string | null} */ preset) {
+  film.pause();
+  store.open(screen);
+  requests.moment(store.view.t);
+  presets.show(preset === null ? null : screen);
+  say("");
+  byId("hint").hidden = true;
+}
+
+store.subscribe((what) => {
+  if (what.has("view")) dress();
+  if (what.has("refused") && store.refused) say(store.refused.sentence, "refused");
+  else if (what.has("run") && status.dataset.kind === "refused") say("");
+  else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(status.dataset.kind)) say("");
+  if (what.has("run") && store.run?.stopped) byId("time").title = store.run.stopped;
+  if (what.has("state") || what.has("view")) {
+    byId("undo").disabled = !store.canUndo;
+    byId("redo").disabled = !store.canRedo;
+  }
+  if (what.has("state") && store.canUndo) byId("hint").hidden = true;
+});
+
+/** Light or dark, as the view says or else the system. */
+function dress() {
+  const { theme } = store.view;
+  document.documentElement.dataset.theme = theme === "auto" ? (system.matches ? "dark" : "light") : theme;
+}
+system.addEventListener("change", () => store.setView({}));
+byId("theme").addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme === "dark";
+  // Back to what the system says is back to following it.
+  const wanted = dark ? "light" : "dark";
+  store.setView({ theme: (wanted === "dark") === system.matches ? "auto" : wanted });
+});
+
+byId("undo").addEventListener("click", () => store.undo());
+byId("redo").addEventListener("click", () => store.redo());
+byId("undo").disabled = byId("redo").disabled = true;
+byId("help-open").addEventListener("click", () => byId("help").showModal());
+
+const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".tabs button"));
+function turnTo(/** @type {string} */ panel) {
+  document.body.dataset.panel = panel;
+  for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.panel === panel));
+  requests.again();
+}
+for (const tab of tabs) tab.addEventListener("click", () => turnTo(tab.dataset.panel ?? "controls"));
+turnTo("controls");
+
+const TYPING = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, select";
+addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.defaultPrevented || target.closest?.("dialog")) return;
+  const typing = target.matches?.(TYPING);
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !event.altKey) {
+    // Text that the page would not take has its own undo.
+    if (target.getAttribute?.("aria-invalid") === "true") return;
+    event.preventDefault();
+    if (event.shiftKey) store.redo();
+    else store.undo();
+  } else if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
+  else if (event.key === " " && !target.matches?.("button, summary, [type=checkbox], [type=radio]")) {
+    event.preventDefault();
+    timebar.toggle();
+  } else if (event.key === "?") byId("help").showModal();
+  else if (target === byId("stage") || target.closest?.(".time")) {
+    if (event.key === "ArrowLeft") timebar.step(-1);
+    if (event.key === "ArrowRight") timebar.step(1);
+  }
+});
+
+Object.assign(window, { attnflow: { store, film, stage, socket, requests } });
+link.follow().then((followed) => (byId("hint").hidden = followed));

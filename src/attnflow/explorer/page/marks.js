@@ -1,0 +1,226 @@
+// The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
+
+import { colour, mixed } from "./colours.js";
+import { polygon } from "./pen.js";
+import { around, met } from "./shapes.js";
+
+/**
+ * @typedef {import("./pen.js").Pen} Pen
+ * @typedef {import("./pen.js").Style} Style
+ * @typedef {import("./stage.js").Scene} Scene
+ */
+
+const RAYS = 8;
+/** The least radius of a star. */
+const STAR = 6.4;
+/** More tokens than this are a crowd. */
+const CROWD = 400;
+
+/** Return the radius of the disc of one token: n discs cover about the same part of the picture. */
+export const radius = (/** @type {number} */ n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
+
+/** Return the radius of the disc where so many of n tokens met: its area grows with their part. */
+export function grown(/** @type {number} */ n, /** @type {number} */ count) {
+  const part = (count - 1) / n;
+  return Math.sqrt(radius(n) ** 2 + 26 * Math.min(1, 25 * part) + 190 * part);
+}
+
+/** In space, discs pale with distance in so many stages, at most by so much. */
+const [STAGES, PALE] = [6, 0.6];
+/** Styles are made once for a tone, not once for a disc. @type {WeakMap<object, Style[]>} */
+const styles = new WeakMap();
+
+/**
+ * Return how a token is drawn: in the colour of its group, behind others paler.
+ * @param {import("./colours.js").Tone} tone
+ * @param {number} label
+ * @param {number} near between 0 and 1
+ * @param {boolean} crowd of small discs, which have thin edges
+ */
+function discStyle(tone, label, near, crowd = false) {
+  let known = styles.get(tone);
+  if (!known) styles.set(tone, (known = []));
+  const stage = Math.min(Math.floor(STAGES * (1 - near)), STAGES - 1);
+  const k = ((Math.max(label, -1) + 1) * STAGES + stage) * 2 + Number(crowd);
+  return (known[k] ??= {
+    fill: mixed(colour(label, tone), tone.paper, (PALE * stage) / STAGES),
+    stroke: tone.paper,
+    width: crowd ? 0.4 : 0.9,
+  });
+}
+
+/** @param {import("./colours.js").Tone} tone @param {number} label */
+const hollow = (tone, label) => ({ fill: tone.paper, stroke: discStyle(tone, label, 1).fill, width: 1.1 });
+
+/** Draw a disc for each token, larger where more have met. @param {Pen} pen @param {Scene} scene */
+export function tokens(pen, scene) {
+  const { n, screen, order, labels, sizes, tone, depth } = scene;
+  const disc = n > CROWD ? pen.stamp : pen.disc;
+  pen.group("tokens");
+  for (let k = 0; k < n; k++) {
+    const i = order ? order[k] : k;
+    disc(screen[2 * i], screen[2 * i + 1], sizes[i], discStyle(tone, labels[i], depth ? depth[i] : 1, n > CROWD));
+  }
+  pen.end();
+}
+
+/** Draw a hollow dot where each token started. @param {Pen} pen @param {Scene} scene */
+export function starts(pen, scene) {
+  const { film, mode, n, labels, tone } = scene;
+  // In a crowd, the dots of the start would hide what moves.
+  if (film.position === 0 || film.count === 0 || film.n !== n || n > CROWD) return;
+  pen.group("starts");
+  for (let i = 0; i < n; i++) {
+    mode.at(scene, 0, i, where);
+    pen.disc(where[0], where[1], 0.6 * radius(n), hollow(tone, labels[i]));
+  }
+  pen.end();
+}
+const where = new Float64Array(3);
+
+/** Measure the discs of all tokens. @param {Scene} scene */
+export function measure(scene) {
+  met(scene.screen, scene.n, scene.met);
+  for (let i = 0; i < scene.n; i++) scene.sizes[i] = grown(scene.n, scene.met[i]);
+  // The disc of a leader is seen around its star.
+  for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], STAR + 2.2);
+}
+
+/** Put a star's path at (x, y). @param {Pen} pen */
+export function star(pen, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ r) {
+  pen.begin();
+  for (let k = 0; k < 10; k++) {
+    const [angle, far] = [-Math.PI / 2 + (k * Math.PI) / 5, k % 2 ? 0.42 * r : r];
+    if (k === 0) pen.move(x, y - r);
+    else pen.line(x + far * Math.cos(angle), y + far * Math.sin(angle));
+  }
+  pen.close();
+}
+
+/** Return who is starred; where all lead themselves, as on a sphere, a star would say nothing. @param {Scene} scene */
+function starred({ look, n, sphere, show }) {
+  const leaders = (show.leaders && look?.leaders) || [];
+  return sphere && leaders.length > n / 2 ? [] : leaders.filter((/** @type {number} */ i) => i < n);
+}
+
+/** Star the leaders: white, on top of their discs. @param {Pen} pen @param {Scene} scene */
+export function stars(pen, scene) {
+  const { screen, sizes, tone } = scene;
+  pen.group("leaders");
+  for (const i of starred(scene)) {
+    star(pen, screen[2 * i], screen[2 * i + 1], Math.max(STAR, sizes[i] - 2.2));
+    pen.paint({ fill: tone.paper, stroke: tone.ink, width: 1 });
+  }
+  pen.end();
+}
+
+/** Ring the vertices of the hull. @param {Pen} pen @param {Scene} scene */
+export function rings(pen, scene) {
+  const { look, screen, n, sizes, tone } = scene;
+  const style = { stroke: tone.ink, width: 1.1 };
+  pen.group("vertices");
+  for (const i of look?.hull ?? [])
+    if (i < n) pen.disc(screen[2 * i], screen[2 * i + 1], sizes[i] + 2.6, style);
+  pen.end();
+}
+
+/**
+ * Draw the limit points: small diamonds, those that attract full and with rays around them.
+ * @param {Pen} pen
+ * @param {Scene} scene
+ * @param {(point: number[]) => ArrayLike<number>} project
+ */
+export function limits(pen, scene, project) {
+  const { look, tone } = scene;
+  pen.group("limits");
+  for (const [k, point] of (look?.limits?.points ?? []).entries()) {
+    const [x, y] = Array.from(project(point));
+    const attracting = look.limits.attracting[k];
+    const r = attracting ? 4.6 : 4;
+    pen.begin();
+    pen.move(x, y - r);
+    pen.line(x + r, y);
+    pen.line(x, y + r);
+    pen.line(x - r, y);
+    pen.close();
+    pen.paint({ fill: attracting ? tone.ink : tone.paper, stroke: attracting ? tone.paper : tone.ink, width: 1 });
+    if (!attracting) continue;
+    pen.begin();
+    for (let ray = 0; ray < RAYS; ray++) {
+      const [u, v] = [Math.cos((2 * Math.PI * ray) / RAYS), Math.sin((2 * Math.PI * ray) / RAYS)];
+      pen.move(x + 13 * u, y + 13 * v);
+      pen.line(x + 16.5 * u, y + 16.5 * v);
+    }
+    pen.paint({ stroke: tone.ink, width: 1.3, cap: "round" });
+  }
+  pen.end();
+}
+
+/** Draw a line around the members of each quiescent set. @param {Pen} pen @param {Scene} scene */
+export function outlines(pen, scene) {
+  const { look, screen, n, sizes, tone } = scene;
+  pen.group("quiescent");
+  for (const { members } of look?.quiescent ?? []) {
+    const here = members.filter((/** @type {number} */ i) => i < n);
+    if (!here.length) continue;
+    const room = Math.max(...here.map((/** @type {number} */ i) => sizes[i])) + 11;
+    polygon(pen, around(screen, here, room));
+    pen.paint({ stroke: tone.quiet, width: 1.4, dash: [1.5, 3.5], cap: "round" });
+  }
+  pen.end();
+}
+
+/** Number tokens; those in one place share a label. @param {Pen} pen @param {Scene} scene @param {number[]} list */
+export function numbers(pen, scene, list) {
+  const { screen, n, sizes, tone, middle } = scene;
+  /** @type {{x: number, y: number, members: number[]}[]} */
+  const labels = [];
+  for (const i of list.filter((index) => index < n)) {
+    // Numbers stand on the side that looks away from the middle of the cloud.
+    const [dx, dy] = [screen[2 * i] - middle[0], screen[2 * i + 1] - middle[1]];
+    const far = (sizes[i] + 13) / (Math.hypot(dx, dy) || 1);
+    const [x, y] = [screen[2 * i] + far * dx, screen[2 * i + 1] + far * dy];
+    const near = labels.find((label) => Math.hypot(label.x - x, label.y - y) < 14);
+    if (near) near.members.push(i);
+    else labels.push({ x, y, members: [i] });
+  }
+  pen.group("numbers");
+  for (const { x, y, members } of labels) {
+    const text = members.length > 3 ? `${members.slice(0, 3).join(", ")}…` : members.join(", ");
+    const align = members.length === 1 ? "middle" : x < middle[0] ? "end" : "start";
+    pen.text(x, y, text, { fill: tone.ink, size: 12, align, halo: tone.paper });
+  }
+  pen.end();
+}
+
+/** Mark the origin with a small cross. @param {Pen} pen @param {ArrayLike<number>} at @param {string} ink */
+export function cross(pen, at, ink) {
+  pen.group("origin");
+  pen.begin();
+  pen.move(at[0] - 5, at[1]);
+  pen.line(at[0] + 5, at[1]);
+  pen.move(at[0], at[1] - 5);
+  pen.line(at[0], at[1] + 5);
+  pen.paint({ stroke: ink, width: 1.1 });
+  pen.end();
+}
+
+/** Show which token is chosen, and say about a held one where it is. @param {Pen} pen @param {Scene} scene */
+export function chosen(pen, scene) {
+  const { chosen: i, screen, n, sizes, tone, note } = scene;
+  if (i < 0 || i >= n) return;
+  const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i]];
+  pen.disc(x, y, r + 6.5, { stroke: tone.paper, width: 4 });
+  pen.disc(x, y, r + 6.5, { stroke: tone.palette[0], width: 2.2 });
+  if (!note) return;
+  const lines = note.split("\n");
+  const width = 20 + 7 * Math.max(...lines.map((line) => line.length));
+  const height = 10 + 17 * lines.length;
+  const left = x + r + 16 + width > pen.width ? x - r - 16 - width : x + r + 16;
+  const top = Math.min(Math.max(y - r - 12 - height, 6), pen.height - height - 6);
+  const [right, bottom] = [left + width, top + height];
+  polygon(pen, [left, top, right, top, right, bottom, left, bottom]);
+  pen.paint({ fill: tone.paper, stroke: tone.wire, width: 1, alpha: 0.94 });
+  for (const [k, line] of lines.entries())
+    pen.text(left + 9, top + 13.5 + 17 * k, line, { fill: k ? tone.quiet : tone.ink, size: 13, bold: k === 0 });
+}

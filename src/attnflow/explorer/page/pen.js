@@ -1,0 +1,198 @@
+// One pen for the screen and for files: what draws with it draws the same picture on a canvas and in SVG.
+
+/**
+ * @typedef {object} Style
+ * @property {string} [fill]
+ * @property {string} [stroke]
+ * @property {number} [width] of the stroke, 1 if left out
+ * @property {number[]} [dash]
+ * @property {number} [alpha] of fill and stroke alike
+ * @property {"round" | "butt"} [cap]
+ */
+/**
+ * @typedef {object} Type
+ * @property {string} fill
+ * @property {number} [size] in pixels
+ * @property {"start" | "middle" | "end"} [align]
+ * @property {string} [halo] a colour around the letters, so that they can be read on lines
+ * @property {boolean} [bold]
+ * @property {boolean} [italic]
+ */
+/**
+ * @typedef {object} Pen
+ * @property {number} width
+ * @property {number} height
+ * @property {(name: string) => void} group begin a part of the picture that has a name
+ * @property {() => void} end of that part
+ * @property {() => void} begin a path
+ * @property {(x: number, y: number) => void} move
+ * @property {(x: number, y: number) => void} line
+ * @property {() => void} close
+ * @property {(style: Style) => void} paint the path
+ * @property {(x: number, y: number, r: number, style: Style) => void} disc
+ * @property {(x: number, y: number, r: number, style: Style) => void} stamp a disc as one of very many, with a style
+ *   that is kept: it is drawn once and then copied
+ * @property {(x: number, y: number, text: string, type: Type) => void} text its middle height at y
+ * @property {(sheet: HTMLCanvasElement, from: number, to: number, alpha: number) => void} [layer] what was drawn on
+ *   a canvas of the same size before, between two columns; not for files, which have no pixels
+ */
+
+const FONT = `"STIX Two Text", "STIXGeneral", "Cambria", "Georgia", serif`;
+/** @type {number[]} */
+const SOLID = [];
+
+const font = (/** @type {Type} */ type) =>
+  `${type.italic ? "italic " : ""}${type.bold ? "600 " : ""}${type.size ?? 12}px ${FONT}`;
+
+/** Discs drawn before, by style, size and sharpness. @type {WeakMap<Style, Map<number, HTMLCanvasElement>>} */
+const dies = new WeakMap();
+
+/** @param {Style} style @param {number} r @param {number} ratio */
+function dieOf(style, r, ratio) {
+  let sizes = dies.get(style);
+  if (!sizes) dies.set(style, (sizes = new Map()));
+  const key = Math.round(r * 4) + 1e4 * ratio;
+  let die = sizes.get(key);
+  if (!die) {
+    const size = 2 * Math.ceil((r + 1.5) * ratio);
+    die = Object.assign(document.createElement("canvas"), { width: size, height: size });
+    const context = /** @type {CanvasRenderingContext2D} */ (die.getContext("2d"));
+    context.scale(ratio, ratio);
+    canvasPen(context, size, size).disc(size / 2 / ratio, size / 2 / ratio, Math.round(r * 4) / 4, style);
+    sizes.set(key, die);
+  }
+  return die;
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @returns {Pen} */
+export function canvasPen(context, width, height) {
+  function apply(/** @type {Style} */ style) {
+    context.globalAlpha = style.alpha ?? 1;
+    if (style.fill) {
+      context.fillStyle = style.fill;
+      context.fill();
+    }
+    if (style.stroke) {
+      context.strokeStyle = style.stroke;
+      context.lineWidth = style.width ?? 1;
+      context.lineCap = style.cap ?? "butt";
+      context.setLineDash(style.dash ?? SOLID);
+      context.stroke();
+    }
+  }
+  context.lineJoin = "round";
+  return {
+    width,
+    height,
+    group() {},
+    end() {},
+    begin: () => context.beginPath(),
+    move: (x, y) => context.moveTo(x, y),
+    line: (x, y) => context.lineTo(x, y),
+    close: () => context.closePath(),
+    paint: apply,
+    disc(x, y, r, style) {
+      context.beginPath();
+      context.arc(x, y, r, 0, 2 * Math.PI);
+      apply(style);
+    },
+    stamp(x, y, r, style) {
+      context.globalAlpha = 1;
+      const ratio = context.canvas.width / width;
+      const die = dieOf(style, r, ratio);
+      // On whole pixels of the screen copies are sharp, and fast.
+      const size = die.width;
+      const [left, top] = [Math.round(x * ratio - size / 2), Math.round(y * ratio - size / 2)];
+      context.drawImage(die, left / ratio, top / ratio, size / ratio, size / ratio);
+    },
+    text(x, y, text, type) {
+      context.globalAlpha = 1;
+      context.font = font(type);
+      context.textAlign = type.align === "middle" ? "center" : (type.align ?? "start");
+      context.textBaseline = "middle";
+      if (type.halo) {
+        context.setLineDash(SOLID);
+        context.lineWidth = 3;
+        context.strokeStyle = type.halo;
+        context.strokeText(text, x, y);
+      }
+      context.fillStyle = type.fill;
+      context.fillText(text, x, y);
+    },
+    layer(sheet, from, to, alpha) {
+      if (!(to > from)) return;
+      const ratio = sheet.width / width;
+      context.globalAlpha = alpha;
+      context.drawImage(sheet, from * ratio, 0, (to - from) * ratio, sheet.height, from, 0, to - from, height);
+    },
+  };
+}
+
+const short = (/** @type {number} */ value) => String(Math.round(value * 100) / 100 + 0);
+const safe = (/** @type {string} */ text) =>
+  text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c] ?? c);
+
+/**
+ * Return a pen that writes SVG; its `svg()` is what it wrote.
+ * @param {number} width
+ * @param {number} height
+ * @param {string} paper
+ * @param {string} title
+ * @returns {Pen & {svg: () => string}}
+ */
+export function svgPen(width, height, paper, title) {
+  const size = `width="${short(width)}" height="${short(height)}"`;
+  const parts = [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${short(width)} ${short(height)}" ${size} ` +
+      `stroke-linejoin="round" role="img"><title>${safe(title)}</title>`,
+    `<clipPath id="picture"><rect ${size}/></clipPath>`,
+    `<rect class="paper" ${size} fill="${paper}"/><g clip-path="url(#picture)">`,
+  ];
+  /** @type {string[]} */
+  let path = [];
+  const attributes = (/** @type {Style} */ style) => {
+    const said = [`fill="${style.fill ?? "none"}"`];
+    if (style.stroke) said.push(`stroke="${style.stroke}" stroke-width="${short(style.width ?? 1)}"`);
+    if (style.stroke && style.cap) said.push(`stroke-linecap="${style.cap}"`);
+    if (style.dash?.length) said.push(`stroke-dasharray="${style.dash.join(" ")}"`);
+    if (style.alpha !== undefined && style.alpha !== 1) said.push(`opacity="${short(style.alpha)}"`);
+    return said.join(" ");
+  };
+  /** @type {Pen["disc"]} */
+  const disc = (x, y, r, style) =>
+    parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(r)}" ${attributes(style)}/>`);
+  return {
+    width,
+    height,
+    disc,
+    stamp: disc,
+    group: (name) => parts.push(`<g class="${safe(name)}">`),
+    end: () => parts.push("</g>"),
+    begin() {
+      path = [];
+    },
+    move: (x, y) => path.push(`M${short(x)} ${short(y)}`),
+    line: (x, y) => path.push(`L${short(x)} ${short(y)}`),
+    close: () => path.push("Z"),
+    paint(style) {
+      if (path.length) parts.push(`<path d="${path.join("")}" ${attributes(style)}/>`);
+    },
+    text(x, y, text, type) {
+      const face = `${type.bold ? ' font-weight="600"' : ""}${type.italic ? ' font-style="italic"' : ""}`;
+      const halo = type.halo ? ` stroke="${type.halo}" stroke-width="3" paint-order="stroke"` : "";
+      parts.push(
+        `<text x="${short(x)}" y="${short(y)}" dominant-baseline="central" text-anchor="${type.align ?? "start"}" ` +
+          `font-family="${safe(FONT)}" font-size="${type.size ?? 12}"${face} fill="${type.fill}"${halo}>` +
+          `${safe(text)}</text>`,
+      );
+    },
+    svg: () => `${parts.join("\n")}\n</g></svg>\n`,
+  };
+}
+
+/** Begin a closed path through x, y, x, y... @param {Pen} pen @param {ArrayLike<number>} xy */
+export function polygon(pen, xy) {
+  pen.begin();
+  for (let k = 0; k < xy.length; k += 2) k === 0 ? pen.move(xy[0], xy[1]) : pen.line(xy[k], xy[k + 1]);
+  pen.close();
+}

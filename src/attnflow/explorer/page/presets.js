@@ -1,0 +1,70 @@
+// The figures of the papers, to start from.
+
+import { byId, make } from "./elements.js";
+import { typeset } from "./mathtext.js";
+import { PAPERS } from "./papers.js";
+
+/** @param {any} store @param {{chosen: (preset: any) => void}} page */
+export function createPresets(store, { chosen }) {
+  const menu = byId("preset");
+  const note = byId("note");
+  /** The state that the chosen preset put on the screen. @type {any} */
+  let opened = null;
+
+  const list = fetch("/presets.json")
+    .then((answer) => (answer.ok ? answer.json() : []))
+    .catch(() => []);
+  const first = make("option", { value: "" }, "Choose a figure …");
+  menu.append(first);
+  list.then((presets) => {
+    /** @type {Map<string, any>} */
+    const groups = new Map();
+    for (const { name, title, paper } of presets) {
+      if (!groups.has(paper)) groups.set(paper, make("optgroup", { label: PAPERS[paper] ?? paper }));
+      groups.get(paper).append(make("option", { value: name }, title));
+    }
+    menu.append(...groups.values());
+    mark();
+  });
+
+  /** @type {string} */
+  let name = "";
+  function mark() {
+    menu.value = name;
+    if (menu.selectedIndex < 0) menu.value = "";
+  }
+
+  menu.addEventListener("change", async () => {
+    const preset = await find(menu.value).catch(() => null);
+    if (preset) chosen(preset);
+    else mark();
+  });
+
+  async function find(/** @type {string} */ wanted) {
+    const presets = await list;
+    const found = presets.find((/** @type {any} */ one) => one.name === wanted);
+    if (!found) throw new Error(`There is no figure “${wanted}”: choose one from the list. Here is the first screen.`);
+    return found;
+  }
+
+  store.subscribe((/** @type {Set<string>} */ what) => {
+    // Once edited, it is no longer that figure; its note still says what to look for.
+    if (what.has("state") && opened && store.state !== opened) {
+      opened = null;
+      name = "";
+      mark();
+    }
+  });
+
+  return {
+    find,
+    /** Say which preset is on the screen; null for none. @param {any} preset */
+    show(preset) {
+      opened = preset ? store.state : null;
+      name = preset?.name ?? "";
+      note.replaceChildren(...typeset(preset?.note ?? ""));
+      note.title = preset?.note ?? "";
+      mark();
+    },
+  };
+}

@@ -1,0 +1,150 @@
+// What there is to draw: tokens, their colours, and the box that holds them, from the store and the film.
+
+import { LIGHT, labelled } from "./colours.js";
+import { groups, hull, roundedBox } from "./shapes.js";
+
+/** Tokens whose distance is this part of the size of the start, or less, end together. */
+const TOGETHER = 1e-3;
+/** A film that goes further than this many times the start is looked at from where it starts. */
+const RUNAWAY = 4;
+
+/** Everything that is drawn; filled anew for each picture, in place. */
+export function createScene() {
+  return {
+    width: 0,
+    height: 0,
+    ratio: 1,
+    tone: LIGHT,
+    n: 0,
+    d: 2,
+    tokens: new Float64Array(0),
+    start: new Float64Array(0),
+    screen: new Float64Array(0),
+    sizes: new Float64Array(0),
+    met: new Int32Array(0),
+    labels: new Int32Array(0),
+    /** @type {Float64Array | null} nearness between 0 and 1, in space */
+    depth: null,
+    /** @type {Int32Array | null} */
+    order: null,
+    /** Which tokens have which label. @type {Map<number, number[]>} */
+    groups: new Map(),
+    /** @type {number[]} */
+    cellLabels: [],
+    /** @type {any} */
+    look: null,
+    /** @type {Record<string, boolean>} */
+    show: {},
+    /** @type {any} */
+    film: null,
+    /** @type {any} plane, space or line */
+    mode: null,
+    /** @type {any} the lens of that */
+    eye: null,
+    /** @type {any} */
+    camera: null,
+    /** @type {any} */
+    trails: null,
+    box: { low: [-1, -1], high: [1, 1] },
+    /** @type {number[]} */
+    startHull: [],
+    /** @type {number[][]} */
+    startEdges: [],
+    middle: [0, 0],
+    sphere: false,
+    discrete: true,
+    until: 0,
+    chosen: -1,
+    note: "",
+  };
+}
+
+/** Return tokens row after row. @param {number[][]} rows @param {Float64Array} [into] of that size, to be used again */
+export function flat(rows, into) {
+  const d = rows[0]?.length ?? 0;
+  const out = into?.length === rows.length * d ? into : new Float64Array(rows.length * d);
+  for (let i = 0; i < rows.length; i++) for (let c = 0; c < d; c++) out[i * d + c] = rows[i][c];
+  return out;
+}
+
+/** Return the rows that the run starts with; an edit is ahead of the run. @param {any} store @returns {number[][]} */
+export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? state.tokens : (run?.tokens ?? []));
+
+/** Return the least box that holds tokens. @param {ArrayLike<number>} tokens @param {number} d */
+export function boxOf(tokens, d) {
+  const [low, high] = [new Array(d).fill(Infinity), new Array(d).fill(-Infinity)];
+  for (let i = 0; i < tokens.length; i++) {
+    low[i % d] = Math.min(low[i % d], tokens[i]);
+    high[i % d] = Math.max(high[i % d], tokens[i]);
+  }
+  return { low, high };
+}
+
+/**
+ * Return the box that the picture shows by itself: of the start, and of the film unless that runs away.
+ * @param {{low: number[], high: number[]}} start
+ * @param {{low: number[], high: number[]} | null} whole of the film
+ * @param {boolean} sphere
+ */
+export function shownBox(start, whole, sphere) {
+  const d = start.low.length;
+  if (sphere) return { low: new Array(d).fill(-1), high: new Array(d).fill(1) };
+  const size = (/** @type {typeof start} */ box) => Math.max(...box.low.map((low, c) => box.high[c] - low));
+  if (!whole || whole.low.length !== d || !(size(whole) <= RUNAWAY * size(start))) return roundedBox(start);
+  const low = start.low.map((value, c) => Math.min(value, whole.low[c]));
+  return roundedBox({ low, high: start.high.map((value, c) => Math.max(value, whole.high[c])) });
+}
+
+/**
+ * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
+ * leaders by the group it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
+ * nothing: there only the end counts.
+ * @param {any} look
+ * @param {any} film
+ * @param {number} n
+ * @param {boolean} sphere
+ * @returns {{labels: Int32Array, cellLabels: number[]}}
+ */
+export function labelsOf(look, film, n, sphere) {
+  if (!sphere && look?.cells?.length && look.labels) {
+    const map = labelled(look.cells.map((/** @type {any} */ cell) => cell.vertex));
+    const cellLabels = look.cells.map((/** @type {any} */ cell) => map.get(cell.vertex));
+    return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[look.labels[i]] ?? -1), cellLabels };
+  }
+  if (!sphere && look?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(look.follows, n);
+  if (film.done && film.count > 0 && film.n === n) return byMember(endGroups(film), n);
+  return { labels: new Int32Array(n), cellLabels: [] };
+}
+
+/** @param {ArrayLike<number>} members a token of the group of each, or -1 @param {number} n */
+function byMember(members, n) {
+  const map = labelled(Array.from(members).filter((i) => i >= 0));
+  return { labels: Int32Array.from({ length: n }, (_, i) => map.get(members[i]) ?? -1), cellLabels: [] };
+}
+
+/** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} film */
+function endGroups(film) {
+  const { n, d } = film;
+  const { low, high } = boxOf(film.frame(0), d);
+  const size = Math.max(...low.map((value, c) => high[c] - value));
+  const first = groups(film.frame(film.count - 1), n, d, TOGETHER * size);
+  const count = new Int32Array(n);
+  for (const i of first) count[i]++;
+  if (count.every((many) => many < 2)) return new Int32Array(n);
+  return first.map((i) => (count[i] > 1 ? i : -1));
+}
+
+/** Return which tokens have which label. @param {Int32Array} labels @returns {Map<number, number[]>} */
+export function membersOf(labels) {
+  /** @type {Map<number, number[]>} */
+  const found = new Map();
+  for (let i = 0; i < labels.length; i++) {
+    const members = found.get(labels[i]);
+    if (members) members.push(i);
+    else found.set(labels[i], [i]);
+  }
+  return found;
+}
+
+/** Return the corners of the hull of the start in the plane. @param {Float64Array} start @param {number} d */
+export const planeHull = (start, d) => (d === 2 ? hull(start) : []);

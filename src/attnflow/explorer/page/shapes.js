@@ -1,0 +1,162 @@
+// Plane geometry of the picture, in pixels or in units: hulls, outlines around points, the nearest point.
+
+/**
+ * Return the indices of the corners of the hull of n points, counterclockwise for a y axis that points up.
+ * @param {ArrayLike<number>} xy x and y of each point in turn
+ * @param {ArrayLike<number>} [members] indices of the points; all of them when left out
+ * @returns {number[]}
+ */
+export function hull(xy, members) {
+  const order = members ? Array.from(members) : Array.from({ length: xy.length / 2 }, (_, i) => i);
+  order.sort((i, j) => xy[2 * i] - xy[2 * j] || xy[2 * i + 1] - xy[2 * j + 1]);
+  const turn = (/** @type {number} */ i, /** @type {number} */ j, /** @type {number} */ k) =>
+    (xy[2 * j] - xy[2 * i]) * (xy[2 * k + 1] - xy[2 * i + 1]) -
+    (xy[2 * j + 1] - xy[2 * i + 1]) * (xy[2 * k] - xy[2 * i]);
+  /** @type {number[][]} */
+  const chains = [[], []];
+  for (const [side, chain] of chains.entries()) {
+    for (const k of side === 0 ? order : order.toReversed()) {
+      while (chain.length > 1 && turn(chain[chain.length - 2], chain[chain.length - 1], k) <= 0) chain.pop();
+      chain.push(k);
+    }
+    if (chain.length > 1) chain.pop();
+  }
+  const corners = [...chains[0], ...chains[1]];
+  // All points in one place: one corner.
+  return corners.length === 2 && same(xy, corners[0], corners[1]) ? [corners[0]] : corners;
+}
+
+const same = (/** @type {ArrayLike<number>} */ xy, /** @type {number} */ i, /** @type {number} */ j) =>
+  xy[2 * i] === xy[2 * j] && xy[2 * i + 1] === xy[2 * j + 1];
+
+/**
+ * Return the outline at distance r around the hull of some points, as a polygon x, y, x, y...
+ * @param {ArrayLike<number>} xy
+ * @param {ArrayLike<number>} members
+ * @param {number} r
+ * @returns {number[]}
+ */
+export function around(xy, members, r) {
+  const corners = hull(xy, members);
+  const count = corners.length;
+  const outline = [];
+  const bends = 8;
+  for (let c = 0; c < count; c++) {
+    const [i, before, after] = [corners[c], corners[(c + count - 1) % count], corners[(c + 1) % count]];
+    // The outward normals of the two sides that meet here; a corner rounds from one to the other.
+    const from = Math.atan2(-(xy[2 * i] - xy[2 * before]), xy[2 * i + 1] - xy[2 * before + 1]);
+    const to = Math.atan2(-(xy[2 * after] - xy[2 * i]), xy[2 * after + 1] - xy[2 * i + 1]);
+    const bend = count === 1 ? 2 * Math.PI : (to - from + 4 * Math.PI) % (2 * Math.PI);
+    const steps = count === 1 ? 4 * bends : Math.max(1, Math.ceil((bends * bend) / Math.PI) * 2);
+    // Corners of the polygon lie outside the arc, so that its sides do not cut into it.
+    const far = r / Math.cos(bend / steps / 2);
+    for (let k = 0; k < steps; k++) {
+      const angle = from + (bend * (k + 0.5)) / steps;
+      outline.push(xy[2 * i] + far * Math.cos(angle), xy[2 * i + 1] + far * Math.sin(angle));
+    }
+  }
+  return outline;
+}
+
+/**
+ * Return which of n points is nearest to (x, y) within a radius, or -1; of several in one place the last, which is
+ * drawn on top.
+ * @param {ArrayLike<number>} xy
+ * @param {number} n
+ * @param {number} x
+ * @param {number} y
+ * @param {number} radius
+ */
+export function nearest(xy, n, x, y, radius) {
+  let best = -1;
+  let least = radius * radius;
+  for (let i = 0; i < n; i++) {
+    const square = (xy[2 * i] - x) ** 2 + (xy[2 * i + 1] - y) ** 2;
+    if (square <= least) [best, least] = [i, square];
+  }
+  return best;
+}
+
+/** Return the area of a polygon, positive if it turns from the x axis to the y axis. @param {ArrayLike<number>} xy */
+export function area(xy) {
+  let twice = 0;
+  for (let k = 0, m = xy.length; k < m; k += 2) twice += xy[k] * xy[(k + 3) % m] - xy[(k + 2) % m] * xy[k + 1];
+  return twice / 2;
+}
+
+/** Numbers of tokens seen in each pixel; grown when more room is needed. */
+let table = new Int32Array(0);
+let first = new Int32Array(0);
+
+/**
+ * Put in `out` how many of n points are where each is, up to a pixel.
+ * @param {ArrayLike<number>} xy
+ * @param {number} n
+ * @param {Int32Array} out
+ */
+export function met(xy, n, out) {
+  let size = 64;
+  while (size < 4 * n) size *= 2;
+  if (table.length < size) [table, first] = [new Int32Array(size), new Int32Array(size)];
+  table.fill(0, 0, size);
+  for (let pass = 0; pass < 2; pass++)
+    for (let i = 0; i < n; i++) {
+      const [x, y] = [Math.round(xy[2 * i]), Math.round(xy[2 * i + 1])];
+      let k = ((Math.imul(x, 73856093) ^ Math.imul(y, 19349663)) >>> 0) & (size - 1);
+      while (table[k] > 0 && !(Math.round(xy[2 * first[k]]) === x && Math.round(xy[2 * first[k] + 1]) === y))
+        k = (k + 1) & (size - 1);
+      if (pass === 0) {
+        if (table[k]++ === 0) first[k] = i;
+      } else out[i] = table[k];
+    }
+  return out;
+}
+
+/**
+ * Return for each of n points the first of those it is joined with, over gaps no longer than a tolerance.
+ * @param {ArrayLike<number>} points coordinates, point by point
+ * @param {number} n
+ * @param {number} d
+ * @param {number} tolerance
+ * @returns {Int32Array}
+ */
+export function groups(points, n, d, tolerance) {
+  const parent = Int32Array.from({ length: n }, (_, i) => i);
+  const root = (/** @type {number} */ i) => {
+    while (parent[i] !== i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  const order = Int32Array.from(parent).sort((i, j) => points[i * d] - points[j * d]);
+  for (let a = 0; a < n; a++)
+    for (let b = a + 1; b < n && points[order[b] * d] - points[order[a] * d] <= tolerance; b++) {
+      const [i, j] = [root(order[a]), root(order[b])];
+      if (i === j) continue;
+      let square = 0;
+      for (let c = 0; c < d; c++) square += (points[order[a] * d + c] - points[order[b] * d + c]) ** 2;
+      // The smaller index is the root, so that a group is known by its first member.
+      if (square <= tolerance * tolerance) parent[Math.max(i, j)] = Math.min(i, j);
+    }
+  return Int32Array.from(parent, (_, i) => root(i));
+}
+
+/**
+ * Return a box that holds the points of another with little room to spare, on a coarse grid: it stays the same while
+ * points move a little.
+ * @param {{low: number[], high: number[]}} box
+ * @returns {{low: number[], high: number[]}}
+ */
+export function roundedBox({ low, high }) {
+  const d = low.length;
+  const halves = low.map((value, c) => (high[c] - value) / 2);
+  const size = Math.max(...low.map(Math.abs), ...high.map(Math.abs));
+  // Points in one place still get a picture, and so does a cloud on a line; space is a cube.
+  const most = Math.max(...halves) || Math.max(0.5, 1e-3 * size);
+  const least = most * [1, 1, 0.5, 1][d];
+  const grid = 2 ** Math.ceil(Math.log2(most)) / 8;
+  const middle = low.map((value, c) => Math.round((value + high[c]) / 2 / grid) * grid);
+  const found = halves.map((half, c) => {
+    const needed = Math.max(half, least) + Math.abs((low[c] + high[c]) / 2 - middle[c]);
+    return 2 ** (Math.ceil(4 * Math.log2(needed) - 1e-9) / 4);
+  });
+  return { low: middle.map((m, c) => m - found[c]), high: middle.map((m, c) => m + found[c]) };
+}

@@ -1,0 +1,251 @@
+// Tokens in space, seen from afar: an orbit around the cloud, a light room behind it, marks that pale with distance.
+
+import * as marks from "./marks.js";
+import { roundStep, ticks, written } from "./ticks.js";
+
+/**
+ * @typedef {import("./pen.js").Pen} Pen
+ * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {{yaw: number, pitch: number, zoom: number}} Camera
+ * @typedef {{middle: number[], right: number[], up: number[], toward: number[], half: number, scale: number,
+ *   width: number, height: number, turn: Camera}} Lens what is in the middle, the three directions of the screen
+ *   (`toward` comes out of it), half the side of the room, and how many pixels a unit has
+ */
+
+/** @type {Camera} */
+const HOME = { yaw: -1.02, pitch: 0.42, zoom: 1 };
+/** How steep a look can be; how far a pixel turns; the part of half the picture that half the room takes,
+ * and a sphere. */
+const [STEEPEST, PER_PIXEL, FILLED, FILLED_ROUND] = [1.54, 0.008, 0.64, 0.88];
+
+/** @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
+const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+
+/**
+ * @param {{low: number[], high: number[]}} box
+ * @param {number} width
+ * @param {number} height
+ * @param {Camera | null} camera
+ * @param {boolean} sphere
+ * @returns {Lens}
+ */
+export function lens(box, width, height, camera, sphere = false) {
+  const turn = camera && Number.isFinite(camera.yaw) ? camera : HOME;
+  const [cosYaw, sinYaw] = [Math.cos(turn.yaw), Math.sin(turn.yaw)];
+  const [cosPitch, sinPitch] = [Math.cos(turn.pitch), Math.sin(turn.pitch)];
+  const half = Math.max(...box.low.map((low, c) => (box.high[c] - low) / 2));
+  return {
+    middle: box.low.map((low, c) => (low + box.high[c]) / 2),
+    right: [-sinYaw, cosYaw, 0],
+    up: [-sinPitch * cosYaw, -sinPitch * sinYaw, cosPitch],
+    toward: [cosPitch * cosYaw, cosPitch * sinYaw, sinPitch],
+    half,
+    scale: (turn.zoom * (sphere ? FILLED_ROUND : FILLED) * Math.min(width, height)) / 2 / half,
+    width,
+    height,
+    turn,
+  };
+}
+
+/** Return the pixel of a point, and how near it is, in units. @param {Lens} eye @param {ArrayLike<number>} point */
+export function point(eye, point, /** @type {number[] | Float64Array} */ out = [0, 0, 0]) {
+  const [x, y, z] = [point[0] - eye.middle[0], point[1] - eye.middle[1], point[2] - eye.middle[2]];
+  out[0] = eye.width / 2 + eye.scale * (eye.right[0] * x + eye.right[1] * y + eye.right[2] * z);
+  out[1] = eye.height / 2 - eye.scale * (eye.up[0] * x + eye.up[1] * y + eye.up[2] * z);
+  out[2] = eye.toward[0] * x + eye.toward[1] * y + eye.toward[2] * z;
+  return out;
+}
+
+/**
+ * Return the point at a pixel, in the plane through another point and parallel to the screen; on the sphere, the one
+ * there on the same side.
+ * @param {Lens} eye
+ * @param {number} x
+ * @param {number} y
+ * @param {ArrayLike<number> | null} from the middle of the room if left out
+ * @param {boolean} sphere
+ */
+export function lift(eye, x, y, from = null, sphere = false) {
+  let u = (x - eye.width / 2) / eye.scale + dot(eye.right, eye.middle);
+  let v = (eye.height / 2 - y) / eye.scale + dot(eye.up, eye.middle);
+  let w = dot(eye.toward, from ?? eye.middle);
+  if (sphere) {
+    const length = Math.hypot(u, v);
+    if (length > 1) [u, v, w] = [u / length, v / length, 0];
+    else w = (w < 0 ? -1 : 1) * Math.sqrt(1 - length * length);
+  }
+  return [0, 1, 2].map((c) => u * eye.right[c] + v * eye.up[c] + w * eye.toward[c]);
+}
+
+/** @param {Lens} eye @returns {Camera} */
+export const camera = (eye) => ({ ...eye.turn });
+
+/** Return the camera after the room was turned by pulling it so many pixels. @param {Lens} eye @returns {Camera} */
+export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) {
+  const pitch = Math.min(Math.max(eye.turn.pitch + PER_PIXEL * dy, -STEEPEST), STEEPEST);
+  return { yaw: eye.turn.yaw - PER_PIXEL * dx, pitch, zoom: eye.turn.zoom };
+}
+
+/** @param {Lens} eye @returns {Camera} */
+export function zoomed(eye, /** @type {number} */ _x, /** @type {number} */ _y, /** @type {number} */ factor) {
+  return { ...eye.turn, zoom: Math.min(Math.max(eye.turn.zoom * factor, 0.05), 1e4) };
+}
+
+const place = new Float64Array(3);
+const pixel = new Float64Array(3);
+
+/** @param {Scene} scene @param {number} k @param {number} i @param {Float64Array} out */
+export function at(scene, k, i, out) {
+  const frame = scene.film.frame(k);
+  for (let c = 0; c < 3; c++) place[c] = frame[3 * i + c];
+  point(scene.eye, place, out);
+}
+
+/** @param {Scene} scene */
+export const placeKey = ({ eye }) => `${eye.turn.yaw} ${eye.turn.pitch} ${eye.scale} ${eye.middle}`;
+
+/** @param {Scene} scene */
+export function aim(scene) {
+  scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, scene.sphere);
+}
+
+/** Find the pixels of tokens, how near each is, and which is drawn before which. @param {Scene} scene */
+export function project(scene) {
+  const { eye, tokens, screen, n } = scene;
+  if (scene.depth?.length !== n) {
+    scene.depth = new Float64Array(n);
+    scene.order = Int32Array.from({ length: n }, (_, i) => i);
+  }
+  const { depth, order } = /** @type {{depth: Float64Array, order: Int32Array}} */ (scene);
+  for (let i = 0; i < n; i++) {
+    for (let c = 0; c < 3; c++) place[c] = tokens[3 * i + c];
+    point(eye, place, pixel);
+    screen[2 * i] = pixel[0];
+    screen[2 * i + 1] = pixel[1];
+    depth[i] = Math.min(Math.max(0.5 + pixel[2] / eye.half / 2.4, 0), 1);
+  }
+  order.sort((i, j) => depth[i] - depth[j]);
+}
+
+/** @param {Pen} pen @param {Scene} scene */
+export function draw(pen, scene) {
+  const { show, eye, tone, look, start, startEdges, screen, n } = scene;
+  const seen = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
+  if (scene.sphere) globe(pen, scene);
+  else room(pen, scene);
+  marks.cross(pen, seen([0, 0, 0]), tone.quiet);
+  if (show.hull && !scene.sphere) {
+    pen.group("hulls");
+    pen.begin();
+    for (const [i, j] of startEdges) {
+      const [a, b] = [seen(start.subarray(3 * i, 3 * i + 3)), seen(start.subarray(3 * j, 3 * j + 3))];
+      pen.move(a[0], a[1]);
+      pen.line(b[0], b[1]);
+    }
+    pen.paint({ stroke: tone.pencil, width: 0.8, dash: [4, 4], alpha: 0.8 });
+    pen.begin();
+    for (const [i, j] of look?.frame > 0 ? (look.edges ?? []) : []) {
+      if (Math.max(i, j) >= n) continue;
+      pen.move(screen[2 * i], screen[2 * i + 1]);
+      pen.line(screen[2 * j], screen[2 * j + 1]);
+    }
+    pen.paint({ stroke: tone.quiet, width: 0.9 });
+    pen.end();
+  }
+  if (show.paths) scene.trails.draw(pen, scene);
+  if (show.paths) marks.starts(pen, scene);
+  if (show.quiescent) marks.outlines(pen, scene);
+  if (show.limits) marks.limits(pen, scene, seen);
+  marks.tokens(pen, scene);
+  if (show.hull && !scene.sphere && n <= 200) marks.rings(pen, scene);
+  if (show.leaders) marks.stars(pen, scene);
+  if (show.numbers) marks.numbers(pen, scene, look?.hull ?? []);
+  marks.chosen(pen, scene);
+}
+
+/** Draw the walls behind the cloud, with a grid, and numbers along edges. @param {Pen} pen @param {Scene} scene */
+function room(pen, scene) {
+  const { eye, tone } = scene;
+  const { half, middle, toward } = eye;
+  const [low, high] = [middle.map((m) => m - half), middle.map((m) => m + half)];
+  const back = toward.map((part, c) => (part > 0 ? low[c] : high[c]));
+  const front = toward.map((part, c) => (part > 0 ? high[c] : low[c]));
+  const step = roundStep(2 * half, 4);
+  const marksOf = [0, 1, 2].map((c) => ticks(low[c], high[c], (2 * half) / step));
+  const stroke = (/** @type {number[]} */ from, /** @type {number[]} */ to) => {
+    const [a, b] = [point(eye, from), point(eye, to)];
+    pen.move(a[0], a[1]);
+    pen.line(b[0], b[1]);
+  };
+  pen.group("room");
+  for (const faint of [true, false]) {
+    pen.begin();
+    for (let wall = 0; wall < 3; wall++)
+      for (const along of [0, 1, 2])
+        for (const value of along === wall ? [] : faint ? marksOf[along] : [low[along], high[along]]) {
+          const across = 3 - wall - along;
+          const from = [...back];
+          from[along] = value;
+          const to = [...from];
+          [from[across], to[across]] = [low[across], high[across]];
+          stroke(from, to);
+        }
+    pen.paint({ stroke: tone.wire, width: faint ? 0.6 : 1, alpha: faint ? 0.7 : 1 });
+  }
+  // Numbers: on the edges of the floor in front, and on the upright edge at the left.
+  const floor = toward[2] >= 0 ? low[2] : high[2];
+  const column = (/** @type {number[]} */ side) => point(eye, [...side, 0])[0];
+  const sides = [[front[0], back[1]], [back[0], front[1]]].sort((a, b) => column(a) - column(b));
+  const centre = point(eye, middle);
+  const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
+  for (let c = 0; c < 3; c++) {
+    const corner = c === 0 ? [0, front[1], floor] : c === 1 ? [front[0], 0, floor] : [...sides[0], 0];
+    const middleOfEdge = [...corner];
+    middleOfEdge[c] = middle[c];
+    const foot = point(eye, middleOfEdge);
+    const away = Math.hypot(foot[0] - centre[0], foot[1] - centre[1]) || 1;
+    const [u, v] = [(foot[0] - centre[0]) / away, (foot[1] - centre[1]) / away];
+    // An edge seen from its end has no room for numbers.
+    const [a, b] = [low[c], high[c]].map((value) => point(eye, corner.map((old, k) => (k === c ? value : old))));
+    if (Math.hypot(a[0] - b[0], a[1] - b[1]) < 60) continue;
+    for (const value of marksOf[c]) {
+      const where = [...corner];
+      where[c] = value;
+      const [x, y] = point(eye, where);
+      pen.text(x + 15 * u, y + 13 * v, written(value), type);
+    }
+    const name = { ...type, fill: tone.quiet, size: 13, italic: true };
+    pen.text(foot[0] + 38 * u, foot[1] + 34 * v, `x${"₁₂₃"[c]}`, name);
+  }
+  pen.end();
+}
+
+/** Draw meridians and parallels of the unit sphere, those behind paler. @param {Pen} pen @param {Scene} scene */
+function globe(pen, scene) {
+  const { eye, tone } = scene;
+  const circles = [];
+  for (let k = 0; k < 6; k++) {
+    const turn = 0.1 + (k * Math.PI) / 6;
+    const [u, v] = [Math.cos(turn), Math.sin(turn)];
+    circles.push((/** @type {number} */ s) => [u * Math.cos(s), v * Math.cos(s), Math.sin(s)]);
+  }
+  for (const height of [-2 / 3, -1 / 3, 0, 1 / 3, 2 / 3]) {
+    const r = Math.sqrt(1 - height * height);
+    circles.push((/** @type {number} */ s) => [r * Math.cos(s), r * Math.sin(s), height]);
+  }
+  pen.group("sphere");
+  const origin = point(eye, [0, 0, 0]);
+  pen.disc(origin[0], origin[1], eye.scale, { stroke: tone.pencil, width: 1 });
+  for (const ahead of [false, true]) {
+    pen.begin();
+    for (const circle of circles)
+      for (let k = 0; k < 72; k++) {
+        const [a, b] = [point(eye, circle((k * Math.PI) / 36)), point(eye, circle(((k + 1) * Math.PI) / 36))];
+        if (a[2] + b[2] > 2 * origin[2] !== ahead) continue;
+        pen.move(a[0], a[1]);
+        pen.line(b[0], b[1]);
+      }
+    pen.paint({ stroke: tone.wire, width: ahead ? 0.9 : 0.5, alpha: ahead ? 1 : 0.6 });
+  }
+  pen.end();
+}

@@ -1,0 +1,171 @@
+// What is on the screen, and who wants to know when it changes.
+
+/**
+ * @typedef {number[][] | null} Matrix
+ * @typedef {{cloud: string, n?: number, k?: number, d?: number, seed?: number}} Cloud
+ * @typedef {"linear" | "log"} Clock
+ * @typedef {{tokens: Cloud | number[][], law: any, motion: any, until: number, seed: number, clock: Clock}} State
+ * @typedef {"auto" | "light" | "dark"} Theme
+ * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
+ * @typedef {"state" | "view" | "run" | "look" | "film" | "series" | "claims" | "refused" | "line"} Topic
+ */
+
+/** @type {State} */
+export const FIRST_STATE = {
+  tokens: { cloud: "gaussian", n: 24, d: 2, seed: 103 },
+  law: { name: "softmax", beta: 4, B: null },
+  motion: { name: "layers", gamma: 0.1 },
+  until: 60,
+  seed: 0,
+  clock: "linear",
+};
+
+/** @type {View} */
+export const FIRST_VIEW = {
+  t: 0,
+  show: {
+    cells: true,
+    hull: true,
+    limits: false,
+    leaders: true,
+    quiescent: false,
+    paths: true,
+    numbers: false,
+  },
+  theme: "auto",
+  camera: null,
+  tool: "move",
+};
+
+/** Edits under one label that follow each other within this time are undone together. */
+const ONE_GESTURE = 800;
+const MOST_STEPS_BACK = 200;
+
+/** @template T @param {T} value @returns {T} */
+export const copy = (value) => structuredClone(value);
+
+/** Return the dimension of the tokens of a state. @param {State} state */
+export function dimension(state) {
+  if (Array.isArray(state.tokens)) return state.tokens[0]?.length ?? 2;
+  return state.tokens.cloud === "polygon" ? 2 : (state.tokens.d ?? state.tokens.n ?? 2);
+}
+
+export function createStore() {
+  /** @type {Set<(what: Set<Topic>) => void>} */
+  const listeners = new Set();
+  /** @type {Set<Topic>} */
+  let news = new Set();
+  /** @type {{state: State, label: string}[]} */
+  let past = [];
+  /** @type {{state: State, label: string}[]} */
+  let future = [];
+  let gesture = { label: "", at: -Infinity };
+  let screens = 0;
+
+  function deliver() {
+    const what = news;
+    news = new Set();
+    for (const listener of [...listeners]) {
+      try {
+        listener(what);
+      } catch (error) {
+        // One panel that fails must not silence the others.
+        console.error(error);
+      }
+    }
+  }
+
+  /** Move between past and future. @param {typeof past} from @param {typeof past} to */
+  function travel(from, to) {
+    const step = from.pop();
+    if (!step) return false;
+    to.push({ state: store.state, label: step.label });
+    store.state = step.state;
+    store.label = "";
+    gesture = { label: "", at: -Infinity };
+    store.notify("state");
+    return true;
+  }
+
+  const store = {
+    state: copy(FIRST_STATE),
+    view: copy(FIRST_VIEW),
+    /** @type {any} the start of the run that the film holds */
+    run: null,
+    /** @type {any} */
+    look: null,
+    /** @type {any} */
+    series: null,
+    /** @type {Map<string, any>} the claims that apply, each with its verdict once there is one */
+    claims: new Map(),
+    /** @type {{sentence: string, about: string} | null} */
+    refused: null,
+    /** The label of the last edit. */
+    label: "",
+
+    /** Call `listener` with the set of what changed, soon after it did. @returns {() => void} to stop. */
+    subscribe(/** @type {(what: Set<Topic>) => void} */ listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+
+    /** @param {...Topic} topics */
+    notify(...topics) {
+      if (news.size === 0) queueMicrotask(deliver);
+      for (const topic of topics) news.add(topic);
+    },
+
+    /**
+     * Put a value that came from the server.
+     * @param {"run" | "look" | "series" | "claims" | "refused"} topic
+     * @param {any} value
+     */
+    put(topic, value) {
+      store[topic] = value;
+      store.notify(topic);
+    },
+
+    /**
+     * Change the state: the keys of `patch` replace those of the state.
+     * @param {Partial<State>} patch
+     * @param {{label?: string}} [how] edits of one label in quick succession are one step of undo
+     */
+    setState(patch, { label = "" } = {}) {
+      const now = performance.now();
+      const same = label !== "" && label === gesture.label && now - gesture.at < ONE_GESTURE;
+      if (!same) {
+        past.push({ state: store.state, label });
+        if (past.length > MOST_STEPS_BACK) past.shift();
+      }
+      future = [];
+      gesture = { label, at: now };
+      store.label = label;
+      store.state = { ...store.state, ...patch };
+      store.notify("state");
+    },
+
+    /** @param {Partial<View>} patch */
+    setView(patch) {
+      store.view = { ...store.view, ...patch };
+      store.notify("view");
+    },
+
+    /** Replace the whole screen, as a link or a preset does; it can be undone. @param {any} screen */
+    open({ state, view }) {
+      store.setState({ ...copy(FIRST_STATE), ...copy(state) }, { label: `open ${++screens}` });
+      const { theme, tool } = store.view;
+      const show = { ...FIRST_VIEW.show, ...view?.show };
+      store.setView({ ...copy(FIRST_VIEW), theme, tool, ...copy(view ?? {}), show });
+    },
+
+    undo: () => travel(past, future),
+    redo: () => travel(future, past),
+    get canUndo() {
+      return past.length > 0;
+    },
+    get canRedo() {
+      return future.length > 0;
+    },
+  };
+  return store;
+}

@@ -1,0 +1,81 @@
+// Play, step, scrub; which clock, and how fast.
+
+import { byId } from "./elements.js";
+
+const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+/**
+ * A time as people write it: whole steps in full up to a million, then with a power of ten.
+ * @param {number} t
+ * @param {boolean} discrete
+ */
+export function timeText(t, discrete) {
+  if (t !== 0 && (t >= 1e6 || t < 1e-3)) {
+    const [digits, power] = t.toExponential(2).split("e");
+    const raised = [...power.replace("+", "")].map((c) => (c === "-" ? "⁻" : SUPERSCRIPTS[Number(c)])).join("");
+    return `${Number(digits)} × 10${raised}`;
+  }
+  if (discrete) return t.toFixed(0);
+  return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);
+}
+
+/** @param {any} store @param {any} film */
+export function createTimebar(store, film) {
+  const [play, back, forward, scrub] = ["play", "step-back", "step-forward", "scrub"].map(byId);
+  const [time, clock, speed] = ["time", "clock", "speed"].map(byId);
+  const moved = () => store.notify("film");
+
+  play.addEventListener("click", toggle);
+  back.addEventListener("click", () => step(-1));
+  forward.addEventListener("click", () => step(1));
+  scrub.addEventListener("input", () => {
+    film.pause();
+    film.seekFraction(scrub.valueAsNumber);
+    moved();
+  });
+  // The arrows of a slider without steps would move it by a hundredth: here they go from frame to frame.
+  scrub.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    step(by);
+  });
+  clock.addEventListener("change", () => store.setState({ clock: clock.value }));
+  speed.addEventListener("change", () => (film.speed = Number(speed.value)));
+
+  function toggle() {
+    if (film.playing) film.pause();
+    else film.play();
+    moved();
+  }
+
+  function step(/** @type {number} */ by) {
+    film.step(by);
+    moved();
+  }
+
+  function sync() {
+    const t = film.count > 0 ? film.time() : 0;
+    const discrete = store.run?.discrete ?? true;
+    const text = timeText(discrete ? Math.round(t) : t, discrete);
+    time.innerHTML = `<i>t</i> = ${text}`;
+    if (document.activeElement !== scrub || Math.abs(scrub.valueAsNumber - film.fraction()) > 1e-3) {
+      scrub.value = String(film.count > 0 ? film.fraction() : 0);
+    }
+    scrub.setAttribute("aria-valuetext", `t = ${text} of ${timeText(Number(store.state.until), discrete)}`);
+    scrub.parentElement.classList.toggle("playing", film.playing);
+    play.setAttribute("aria-label", film.playing ? "Pause" : "Play");
+    play.setAttribute("aria-pressed", String(film.playing));
+    scrub.style.setProperty("--part", scrub.value);
+  }
+
+  store.subscribe((/** @type {Set<string>} */ what) => {
+    if (what.has("state")) {
+      clock.value = store.state.clock;
+      film.clock = store.state.clock;
+    }
+    if (what.has("film") || what.has("run") || what.has("state")) sync();
+  });
+  sync();
+  return { toggle, step };
+}

@@ -1,0 +1,188 @@
+"""A process that serves the messages of one connection: what happens inside it, and how it is spoken to.
+
+Three roles share this code. "runs" moves tokens in one thread and looks at them in another, so that a look never waits
+for a run; "claims" checks claims; "exports" writes movies and data. What waits is replaced by what is newer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from attnflow.explorer.desk import Answer, Desk, encoded, refused
+from attnflow.inputs import InputError
+
+# role: for each of its threads, what that thread does.
+ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "runs": (("run",), ("look", "text")),
+    "claims": (("claims",),),
+    "exports": (("movie", "data"),),
+}
+# What a role computes with.
+FIRST = {"runs": "running", "claims": "standing", "exports": "exports"}
+# To the worker: a number of the job, how much of it is done already, and a text of so many bytes.
+ORDER = struct.Struct("<qII")
+# From the worker: what this is, the number of the job, and so many bytes.
+REPORT = struct.Struct("<BqI")
+READY, BEGAN, TEXT, BINARY, OVER = range(5)
+
+Job = tuple[int, int, dict[str, Any]]
+
+
+class Tray:
+    """Orders that wait, the newest of each kind."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Job] = {}
+        self.changed = threading.Condition()
+
+    def put(self, job: Job) -> None:
+        """Put an order down, in place of one of its kind."""
+        with self.changed:
+            self.waiting[job[2]["do"]] = job
+            self.changed.notify_all()
+
+    def take(self, kinds: Sequence[str]) -> Job:
+        """Wait for an order of these kinds."""
+        with self.changed:
+            while True:
+                for kind in kinds:
+                    if kind in self.waiting:
+                        return self.waiting.pop(kind)
+                self.changed.wait()
+
+
+class Reports:
+    """The way back: one report at a time, whichever thread sends it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel, self.turn = channel, threading.Lock()
+
+    def send(self, kind: int, number: int, body: bytes = b"") -> None:
+        """Send one report; when nobody listens any more, this process has no purpose."""
+        try:
+            with self.turn:
+                self.channel.sendall(REPORT.pack(kind, number, len(body)))
+                self.channel.sendall(body)
+        except OSError:
+            os._exit(0)
+
+
+def work(channel: socket.socket, role: str, folder: str) -> None:
+    """Serve orders until the other end closes: it does so when the tab or the server is gone, however they went.
+
+    The folder is for temporary files; whoever ends this process, perhaps in the middle of a movie, removes it.
+    """
+    tempfile.tempdir = folder
+    # Ctrl-C in the terminal is for the server, which then closes the channel.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["MPLBACKEND"] = "Agg"
+    warnings.simplefilter("ignore")  # the log of a server is not where users look
+    tray, reports, desk = Tray(), Reports(channel), Desk()
+    threading.Thread(target=_begin, args=(role, tray, reports, desk), daemon=True).start()
+    orders = channel.makefile("rb")
+    while len(head := orders.read(ORDER.size)) == ORDER.size:
+        number, done, length = ORDER.unpack(head)
+        text = orders.read(length)
+        if len(text) < length:
+            break
+        tray.put((number, done, json.loads(text)))
+    shutil.rmtree(folder, ignore_errors=True)
+    # Computations in other threads are not waited for.
+    os._exit(0)
+
+
+def _begin(role: str, tray: Tray, reports: Reports, desk: Desk) -> None:
+    _warm(role)
+    reports.send(READY, 0)
+    for kinds in ROLES[role]:
+        threading.Thread(target=_serve, args=(kinds, tray, reports, desk), daemon=True).start()
+
+
+def _warm(role: str) -> None:
+    """Load what the first order would otherwise wait for, before there is one."""
+    import_module(f"attnflow.explorer.{FIRST[role]}")
+
+
+def _serve(kinds: Sequence[str], tray: Tray, reports: Reports, desk: Desk) -> None:
+    while True:
+        number, done, message = tray.take(kinds)
+        reports.send(BEGAN, number, message["do"].encode())
+        for answer in answers(message, done, desk, lambda kind=message["do"]: kind in tray.waiting):  # type: ignore[misc]
+            body = encoded(answer)
+            text = isinstance(body, str)
+            reports.send(TEXT if text else BINARY, number, body.encode() if isinstance(body, str) else body)
+        reports.send(OVER, number)
+
+
+def answers(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    """Yield the answers to a message; what cannot be done is refused in one sentence, whatever went wrong."""
+    try:
+        yield from ANSWERS[message["do"]](message, done, desk, stop)
+    except InputError as error:
+        yield refused(message["id"], str(error))
+    except MemoryError:
+        yield refused(message["id"], "there is not enough memory for this: take fewer tokens or a shorter run")
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        yield refused(message["id"], f"this could not be computed ({type(error).__name__}: {said}): change something")
+
+
+def _run(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer.running import run
+
+    yield from run(message, desk, stop)
+
+
+def _look(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer.running import look_at
+
+    yield look_at(message, desk)
+
+
+def _text(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer import state
+
+    shown = state.read(message.get("state"))
+    yield {"kind": "text", "id": message["id"], "python": state.python(shown), "command": state.command(shown)}
+
+
+def _claims(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer.standing import standing
+    from attnflow.explorer.state import read
+
+    for answer in standing(read(message.get("state")), done):
+        if stop():
+            return
+        yield {**answer, "id": message["id"]}
+
+
+def _movie(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer import exports
+    from attnflow.explorer.state import read
+
+    yield _file(message["id"], *exports.movie(read(message.get("state")), message.get("format"), message.get("dark")))
+
+
+def _data(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer import exports
+    from attnflow.explorer.state import read
+
+    yield _file(message["id"], *exports.data(read(message.get("state"))))
+
+
+def _file(id: int, name: str, type: str, body: bytes) -> Answer:
+    return {"kind": "file", "id": id, "name": name, "type": type}, body
+
+
+ANSWERS = {"run": _run, "look": _look, "text": _text, "claims": _claims, "movie": _movie, "data": _data}

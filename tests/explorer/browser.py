@@ -1,0 +1,49 @@
+"""Chromium for the tests of the explorer's page, and a server for it to visit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@contextmanager
+def launch(**context: Any) -> Iterator[Any]:
+    """Open a page, with these options of a browser context; skip where there is no Chromium, but never in CI."""
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        missing = "no Chromium to open the explorer's page in: install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright, which drives Chromium, is not installed")
+    with api.sync_playwright() as playwright:
+        # Root has no sandbox for Chromium to run in.
+        arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        try:
+            # The policy of the server forbids evaluating strings, which is how tests ask the page.
+            yield browser.new_context(bypass_csp=True, **context).new_page()
+        finally:
+            browser.close()
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Start the explorer on a free port and give its address."""
+    words = [sys.executable, "-m", "attnflow", "explore", "--port", "0", "--no-browser"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline()
+            yield next(word for word in said.split() if word.startswith("http://"))
+        finally:
+            server.terminate()

@@ -1,0 +1,347 @@
+"""What the page computes by itself, in Chromium: films, projections, hulls and ticks, against NumPy and SciPy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from modules import importing
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import ConvexHull, distance_matrix
+from scipy.spatial.transform import Rotation
+
+from attnflow.figures.look import DARK, LIGHT, colours, look
+
+Page = Any
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with importing() as page:
+        yield page
+
+
+def ask(page: Page, module: str, body: str, given: Any = None) -> Any:
+    """Return what a JavaScript expression says, with the module as `m` and what is given as `g`."""
+    return page.evaluate(f"async (g) => {{ const m = await import('/page/{module}.js'); return ({body}); }}", given)
+
+
+def test_the_colours_are_those_of_the_figures(page: Page) -> None:
+    for name, tone in (("LIGHT", LIGHT), ("DARK", DARK)):
+        here = ask(page, "colours", f"m.{name}")
+        assert {key: tuple(value) if isinstance(value, list) else value for key, value in here.items()} == vars(tone)
+        shades = ask(page, "colours", f"Array.from({{length: 30}}, (_, k) => m.channels(m.colour(k, m.{name})))")
+        with look(dark=tone is DARK):
+            there = [[int(hue[k : k + 2], 16) for k in (1, 3, 5)] for hue in colours(range(30))]
+        # Halves are rounded to even there and up here.
+        assert np.abs(np.array(shades) - np.array(there)).max() <= 1
+
+
+def test_groups_keep_their_colours_when_another_leaves(page: Page) -> None:
+    tokens = [3, 4, 11, 17, 20, 41, 42, 50]
+    labels = dict(ask(page, "colours", "[...m.labelled(g)]", tokens))
+    assert sorted(labels.values()) == [*range(7), *(k for k in labels.values() if k >= 7)]
+    fewer = dict(ask(page, "colours", "[...m.labelled(g)]", tokens[:-1]))
+    assert fewer == {token: labels[token] for token in tokens[:-1]}
+    # Black is for the seventh only.
+    assert 6 not in dict(ask(page, "colours", "[...m.labelled(g)]", tokens[:6])).values()
+
+
+FILM = """async ([times, frames, d, what, given]) => {
+    const { createFilm } = await import('/page/film.js');
+    const film = createFilm();
+    film.clear(5, frames[0].length / d, d);
+    const half = Math.ceil(times.length / 2);
+    for (const [first, count] of [[0, half], [half, times.length - half]])
+        film.append({ id: 5, first, count, times: times.slice(first, first + count) },
+                    Float64Array.from(frames.slice(first, first + count).flat()));
+    film.append({ id: 4, first: times.length, count: 1, times: [1e9] }, new Float64Array(frames[0].length));
+    film.done = true;
+    return eval(what)(film, given);
+}"""
+
+
+def film(page: Page, times: Any, frames: Any, what: str, given: Any = None) -> Any:
+    """Return what a function of a film, filled in two parts and by a stranger, says."""
+    rows = np.reshape(frames, (len(times), -1)).tolist()
+    return page.evaluate(FILM, [list(times), rows, np.shape(frames)[-1], what, given])
+
+
+@pytest.fixture
+def run() -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    times = np.concatenate([[0.0], np.cumsum(rng.uniform(0.1, 3.0, 11))])
+    return times, rng.standard_normal((12, 5, 2))
+
+
+def test_between_frames_tokens_are_in_proportion(page: Page, run: tuple[Any, Any]) -> None:
+    times, frames = run
+    assert film(page, times, frames, "(f) => [f.count, f.n, f.d]") == [12, 5, 2]
+    for position in (0.0, 3.0, 3.25, 10.9, 11.0):
+        said = film(page, times, frames, "(f, p) => { f.seek(p); return [...f.positions(), f.time()]; }", position)
+        k, part = min(int(position), 10), position - min(int(position), 10)
+        assert np.allclose(said[:-1], ((1 - part) * frames[k] + part * frames[k + 1]).ravel())
+        assert said[-1] == pytest.approx(np.interp(position, np.arange(12), times))
+    moments = np.linspace(-1.0, times[-1] + 1, 50)
+    found = film(page, times, frames, "(f, all) => all.map(f.at)", moments.tolist())
+    assert np.allclose(found, np.interp(moments, times, np.arange(12)))
+
+
+def test_the_box_and_the_way_of_a_film(page: Page, run: tuple[Any, Any]) -> None:
+    times, frames = run
+    box, way = film(page, times, frames, "(f) => [f.box, f.way]")
+    assert np.array_equal(box["low"], frames.min(axis=(0, 1)))
+    assert np.array_equal(box["high"], frames.max(axis=(0, 1)))
+    steps = np.linalg.norm(np.diff(frames, axis=0), axis=-1).mean(axis=1)
+    assert np.allclose(way, np.concatenate([[0.0], steps.cumsum()]))
+
+
+@pytest.mark.parametrize("clock", ["linear", "log"])
+def test_a_film_plays_evenly_on_its_clock(page: Page, run: tuple[Any, Any], clock: str) -> None:
+    times, frames = run
+    what = """(f, clock) => { f.clock = clock; f.play(); const said = [];
+        for (let k = 0; k < 60; k++) { said.push(f.time()); f.tick(0.1); } return [said, f.playing, f.position]; }"""
+    said, playing, position = film(page, times, frames, what, clock)
+    # Twelve frames take four seconds.
+    shown = np.minimum(np.arange(60) / 40, 1.0)
+    end = times[-1]
+    expected = end * shown if clock == "linear" else (1 + end) ** shown - 1
+    assert np.allclose(said, expected)
+    assert not playing
+    assert position == 11
+    there_and_back = "(f, [c, all]) => { f.clock = c; return all.map((s) => (f.seekFraction(s), f.fraction())); }"
+    parts = [0, 0.1, 0.5, 0.93, 1]
+    assert np.allclose(film(page, times, frames, there_and_back, [clock, parts]), parts)
+
+
+def test_steps_go_to_whole_frames(page: Page, run: tuple[Any, Any]) -> None:
+    what = "(f, [from, by]) => { f.seek(from); f.step(by); return f.position; }"
+    for start, by, end in ((2.5, 1, 3), (2.5, -1, 2), (2, 1, 3), (2, -1, 1), (0, -1, 0), (11, 1, 11)):
+        assert film(page, *run, what, [start, by]) == end
+
+
+def test_hulls(page: Page) -> None:
+    rng = np.random.default_rng(0)
+    for n in (3, 10, 200):
+        x = rng.standard_normal((n, 2))
+        # SciPy's corners go counterclockwise as well; where they begin is of no matter.
+        here, there = ask(page, "shapes", "m.hull(g)", x.ravel().tolist()), ConvexHull(x).vertices.tolist()
+        turn = there.index(here[0])
+        assert here == there[turn:] + there[:turn]
+    assert sorted(ask(page, "shapes", "m.hull(g)", [0, 0, 1, 1, 2, 2, 3, 3])) == [0, 3]
+    assert len(ask(page, "shapes", "m.hull(g)", [1, 2, 1, 2, 1, 2])) == 1
+
+
+def test_an_outline_keeps_its_distance(page: Page) -> None:
+    rng = np.random.default_rng(1)
+    for n in (1, 2, 3, 9):
+        x = rng.uniform(0, 100, (n, 2))
+        outline = np.reshape(
+            ask(page, "shapes", "m.around(g, [...Array(g.length / 2).keys()], 10)", x.ravel().tolist()), (-1, 2)
+        )
+        walls = np.linspace(outline, np.roll(outline, -1, axis=0), 21).reshape(-1, 2)
+        # Points of the hull: convex combinations of the tokens, dense enough to measure distances to it.
+        edges = np.linspace(x[:, None], x[None, :], 401).reshape(-1, 2)
+        apart = distance_matrix(walls, edges).min(axis=1)
+        assert apart.min() > 9.99
+        assert apart.max() < 11
+    area = ask(page, "shapes", "[m.area([0, 0, 3, 0, 3, 2, 0, 2]), m.area([0, 0, 0, 2, 3, 2, 3, 0])]")
+    assert area == [6, -6]
+
+
+def test_the_nearest_token(page: Page) -> None:
+    rng = np.random.default_rng(2)
+    x, hands = rng.uniform(0, 100, (40, 2)), rng.uniform(0, 100, (30, 2))
+    found = ask(
+        page, "shapes", "g[1].map(([u, v]) => m.nearest(g[0], 40, u, v, 9))", [x.ravel().tolist(), hands.tolist()]
+    )
+    distances = distance_matrix(hands, x)
+    assert found == [int(row.argmin()) if row.min() <= 9 else -1 for row in distances]
+    assert -1 in found
+    assert len(set(found)) > 5
+
+
+def test_tokens_that_met_are_counted(page: Page) -> None:
+    x = np.random.default_rng(3).integers(-6, 6, (300, 2))
+    many = Counter(map(tuple, x.tolist()))
+    found = ask(page, "shapes", "[...m.met(g, 300, new Int32Array(300))]", (x + 0.3).ravel().tolist())
+    assert found == [many[tuple(row)] for row in x.tolist()]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_tokens_that_end_together(page: Page, d: int) -> None:
+    x = np.random.default_rng(d).uniform(0, 1, (120, d))
+    tolerance = {1: 0.006, 2: 0.07, 3: 0.15}[d]
+    count, labels = connected_components(distance_matrix(x, x) <= tolerance)
+    assert 5 < count < 115
+    found = ask(page, "shapes", "[...m.groups(g[0], 120, g[1], g[2])]", [x.ravel().tolist(), d, tolerance])
+    assert found == [int(np.flatnonzero(labels == label)[0]) for label in labels]
+
+
+def test_boxes_hold_what_is_in_them_and_change_seldom(page: Page) -> None:
+    rng = np.random.default_rng(4)
+    changed = 0
+    for _ in range(60):
+        low = rng.normal(size=2) * 10 ** rng.uniform(-3, 3)
+        high = low + np.exp(rng.normal(size=2))
+        near = high + 0.01 * (high - low)
+        one, other = ask(
+            page, "shapes", "g.map(([low, high]) => m.roundedBox({low, high}))",
+            [[low.tolist(), high.tolist()], [low.tolist(), near.tolist()]],
+        )  # fmt: skip
+        assert np.all(np.array(one["low"]) <= low + 1e-9)
+        assert np.all(np.array(one["high"]) >= high - 1e-9)
+        assert np.max(np.array(one["high"]) - one["low"]) < 1.5 * np.max(high - low)
+        changed += one != other
+    assert changed < 15
+    point = ask(page, "shapes", "m.roundedBox({low: [3, 3], high: [3, 3]})")
+    assert point["high"][0] > 3 > point["low"][0]
+
+
+def test_ticks_are_all_round_numbers_between_the_ends(page: Page) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        low = rng.normal() * 10 ** rng.uniform(-4, 4)
+        high = low + 10 ** rng.uniform(-2, 4)
+        found = np.array(ask(page, "ticks", "m.ticks(g[0], g[1], 6)", [low, high]))
+        step = found[1] - found[0]
+        lead = step / 10 ** math.floor(math.log10(step) + 1e-6)
+        assert min(abs(lead - known) for known in (1, 2, 5)) < 1e-6
+        assert np.allclose(found / step, np.round(found / step), atol=1e-6)
+        assert low - 1e-6 * step <= found[0] < low + step
+        assert high - step < found[-1] <= high + 1e-6 * step
+        assert 2 <= len(found) <= 7
+    assert ask(page, "ticks", "m.ticks(0, 0.3, 3)") == [0, 0.1, 0.2, 0.3]
+    assert ask(page, "ticks", "m.decades(1e4)") == [0, 1, 10, 100, 1000, 10000]
+    assert len(ask(page, "ticks", "m.decades(1e25)")) <= 9
+
+
+def test_numbers_are_written_short(page: Page) -> None:
+    values = [0, 0.5, -0.25, 1000, 2e6, 1e-9, -1e4, 123456, 0.000123]
+    said = ["0", "0.5", "−0.25", "1000", "2 × 10⁶", "10⁻⁹", "−10⁴", "1.23 × 10⁵", "1.23 × 10⁻⁴"]
+    assert ask(page, "ticks", "g.map((v) => m.written(v))", values) == said
+    assert ask(page, "ticks", "m.place([0.5, -1])") == "(0.5, −1)"
+
+
+BOX = {"low": [-1.0, 2.0], "high": [3.0, 4.0]}
+
+
+def test_the_plane_there_and_back(page: Page) -> None:
+    eye = ask(page, "plane", "m.lens(g, 900, 600, null)", BOX)
+    corners = [[-1, 2], [3, 4], [1, 3]]
+    pixels = np.array(ask(page, "plane", "g[1].map((p) => m.point(g[0], p))", [eye, corners]))
+    assert np.allclose(pixels[2], [450, 300])
+    assert np.all(pixels > 0)
+    assert np.all(pixels < [900, 600])
+    # One scale on both axes, and y points up.
+    assert np.allclose((pixels[1] - pixels[0]) / [4, 2], [eye["scale"], -eye["scale"]])
+    assert np.allclose(ask(page, "plane", "g[1].map(([x, y]) => m.lift(g[0], x, y))", [eye, pixels.tolist()]), corners)
+    on_circle = ask(page, "plane", "m.lift(g[0], 700, 100, null, true)", [eye])
+    free = np.array(ask(page, "plane", "m.lift(g[0], 700, 100)", [eye]))
+    assert np.allclose(on_circle, free / np.linalg.norm(free))
+    # A camera says what is in the middle, and that a unit fits the shorter half so many times.
+    assert ask(page, "plane", "m.lens(g, 900, 600, {x: 5, y: 6, zoom: 2})", BOX)["scale"] == 600
+    again = ask(page, "plane", "m.lens(g[1], 900, 600, m.camera(g[0]))", [eye, BOX])
+    assert again == pytest.approx(eye)
+
+
+def test_the_plane_zooms_about_a_pixel_and_is_pulled(page: Page) -> None:
+    turn = "(c) => m.lens(g, 900, 600, c)"
+    eye = f"({turn})(null)"
+    before, after = ask(
+        page, "plane", f"[{eye}, ({turn})(m.zoomed({eye}, 200, 500, 3))].map((e) => m.lift(e, 200, 500))", BOX
+    )
+    assert np.allclose(before, after)
+    scales = ask(page, "plane", f"[{eye}.scale, ({turn})(m.zoomed({eye}, 200, 500, 3)).scale]", BOX)
+    assert scales[1] == pytest.approx(3 * scales[0])
+    pixel = ask(page, "plane", f"m.point(({turn})(m.pulled({eye}, 30, -20)), m.lift({eye}, 100, 100))", BOX)
+    assert np.allclose(pixel, [130, 80])
+
+
+CUBE = {"low": [-1.0, -2.0, 0.0], "high": [1.0, 2.0, 2.0]}
+
+
+def test_space_is_turned_as_a_rotation_says(page: Page) -> None:
+    rng = np.random.default_rng(6)
+    x, middle = rng.standard_normal((20, 3)), np.array([0.0, 0.0, 1.0])
+    for yaw, pitch in ((0.0, 0.0), (-1.02, 0.42), (2.5, -1.1)):
+        camera = {"yaw": yaw, "pitch": pitch, "zoom": 1.3}
+        eye = ask(page, "space", "m.lens(g[0], 800, 600, g[1])", [CUBE, camera])
+        seen = np.array(ask(page, "space", "g[1].map((p) => [...m.point(g[0], p)])", [eye, x.tolist()]))
+        # Turn the eye to the x axis: first back by the yaw about z, then down by the pitch about y.
+        turned = (x - middle) @ Rotation.from_euler("zy", [-yaw, pitch]).as_matrix().T
+        toward, right, up = turned.T
+        assert np.allclose(seen, np.column_stack([400 + eye["scale"] * right, 300 - eye["scale"] * up, toward]))
+        # A token moves in the plane through it, parallel to the screen.
+        lifted = ask(page, "space", "g[1].map((p) => m.lift(g[0], 123, 456, p))", [eye, x.tolist()])
+        again = np.array(ask(page, "space", "g[1].map((p) => [...m.point(g[0], p)])", [eye, lifted]))
+        assert np.allclose(again, np.column_stack([np.full(20, 123), np.full(20, 456), toward]))
+
+
+def test_on_the_sphere_a_token_stays_on_its_side(page: Page) -> None:
+    ball = {"low": [-1.0] * 3, "high": [1.0] * 3}
+    eye = ask(page, "space", "m.lens(g, 600, 600, {yaw: 0.3, pitch: 0.2, zoom: 1}, true)", ball)
+    for sign in (1, -1):
+        start = (sign * np.array(eye["toward"])).tolist()
+        for x, y in ((320, 290), (300, 120), (20, 30)):
+            found = np.array(ask(page, "space", "m.lift(g[0], g[2], g[3], g[1], true)", [eye, start, x, y]))
+            assert np.linalg.norm(found) == pytest.approx(1)
+            assert sign * (found @ eye["toward"]) >= -1e-12
+            pixel = np.array(ask(page, "space", "[...m.point(g[0], g[1])]", [eye, found.tolist()]))[:2]
+            away = np.array([x - 300, y - 300])
+            held = away * min(1, eye["scale"] / np.linalg.norm(away))
+            assert np.allclose(pixel - 300, held)
+
+
+@pytest.mark.parametrize("clock", ["linear", "log"])
+def test_the_line_in_time(page: Page, clock: str) -> None:
+    span = {"low": [-1.0], "high": [3.0]}
+    eye = ask(page, "line", "m.lens(g[0], 800, 500, null, {first: 2, last: 102, clock: g[1]})", [span, clock])
+    times = np.array([2.0, 3.0, 50.0, 102.0])
+    part = (times - 2) / 100 if clock == "linear" else np.log1p(times - 2) / np.log(101)
+    columns = ask(page, "line", "g[1].map((t) => m.column(g[0], t))", [eye, times.tolist()])
+    assert np.allclose(columns, eye["left"] + part * (eye["right"] - eye["left"]))
+    assert np.allclose(ask(page, "line", "g[1].map((x) => m.timeAt(g[0], x))", [eye, columns]), times)
+    rows = np.array(ask(page, "line", "[-1, 1, 3].map((v) => m.row(g, v))", eye))
+    assert rows[1] == pytest.approx((eye["top"] + eye["bottom"]) / 2)
+    assert eye["top"] < rows[2] < rows[0] < eye["bottom"]
+    assert ask(page, "line", "m.lift(g[0], 0, g[1])", [eye, rows[2]]) == pytest.approx([3.0])
+
+
+def test_trails_fade_with_age(page: Page) -> None:
+    way = np.concatenate([[0.0], np.cumsum(np.random.default_rng(7).exponential(size=30))])
+    for first, last in ((0, 30), (4, 20), (0, 1)):
+        found = ask(page, "trails", "m.stages(...g)", [way.tolist(), first, last])
+        assert [one["from"] for one in found] == [first, *(one["to"] for one in found[:-1])]
+        assert found[-1]["to"] == last
+        alphas = [one["alpha"] for one in found]
+        assert alphas == sorted(set(alphas))
+        assert len(alphas) <= 8
+
+
+def test_the_scales_of_charts(page: Page) -> None:
+    falling = np.exp(-np.arange(40.0))
+    scale = ask(page, "charts", "m.scaleOf(g, false)", falling.tolist())
+    assert scale["log"]
+    heights = ask(page, "charts", "g[1].map((v) => m.heightOf(g[0], v))", [scale, falling[:30].tolist()])
+    # What falls exponentially is a straight line.
+    assert np.allclose(np.diff(heights, n=2), 0)
+    assert heights[0] == 1
+    assert not ask(page, "charts", "m.scaleOf([3, 2, 1], false)")["log"]
+    assert ask(page, "charts", "m.scaleOf([5, 4, 2], true)") == {"low": 0, "high": 5, "log": False}
+    constant = ask(page, "charts", "m.scaleOf([2, 2], false)")
+    assert constant["low"] < 2 < constant["high"]
+    given: list[list[float]] = [[0, 1, 4], [10, 8, 2], [0, 0.5, 1, 3.9, 4]]
+    assert ask(page, "charts", "g[2].map((t) => m.valueAt(g[0], g[1], t, true))", given) == [10, 10, 8, 8, 2]
+    smooth = ask(page, "charts", "g[2].map((t) => m.valueAt(g[0], g[1], t, false))", given)
+    assert smooth == pytest.approx(np.interp(given[2], given[0], given[1]).tolist())
+
+
+def test_rows_of_attention_are_all_tokens_once(page: Page) -> None:
+    for n, rows in ((5, 5), (300, 128), (129, 128)):
+        found = ask(page, "attention", f"Array.from({{length: {rows}}}, (_, k) => m.tokensOf(k, {n}, {rows}))")
+        assert [i for first, last in found for i in range(first, last + 1)] == list(range(n))

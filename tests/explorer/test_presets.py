@@ -1,0 +1,214 @@
+"""The presets of the explorer: all of them run, they are the runs of the gallery, and their notes tell the truth."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.describe import describe
+from attnflow.explorer.presets import FEWER, PRESETS, SHOWN, Preset
+from attnflow.explorer.standing import standing
+from attnflow.explorer.state import MOST_FRAMES, State, arguments, read
+from attnflow.figures import gallery
+
+# Figures without a preset, and why.
+EXCLUDED = {
+    "claims/verdicts": "a table of claims, no run",
+    "emergence/coordinates": "128 dimensions",
+    "emergence/low-rank": "80 dimensions",
+    "emergence/vertices": "means over hundreds of starts, many of them in four dimensions",
+    "fw/cells-raw-and-directions": "cells of one polygon, nothing moves",
+    "fw/contours": "an energy over polygons, nothing moves",
+    "fw/dominance": "a cone in a polygon, nothing moves",
+    "sphere/phase-diagram": "means over 128 starts for each of 90 betas",
+}
+# Figures whose runs are made by `ensemble` and by measurements, or with more tokens than the page shows.
+OTHERWISE = {
+    "fw/arrival", "fw/cells", "long-times/exits", "long-times/phases", "many-tokens/mean-field", "many-tokens/plane",
+}  # fmt: skip
+NAMED = {preset.name: preset for preset in PRESETS}
+
+
+def figure_of(preset: Preset) -> str | None:
+    """Return the figure that a preset belongs to."""
+    return next((name for name in gallery.entries() if f"{preset.name}/".startswith(f"{name}/")), None)
+
+
+def test_every_figure_that_is_a_run_has_a_preset() -> None:
+    covered = {figure_of(preset) for preset in PRESETS} - {None}
+    assert covered | EXCLUDED.keys() == gallery.entries().keys()
+    assert not covered & EXCLUDED.keys()
+    assert all(figure_of(preset) or preset.name.startswith("learn/") for preset in PRESETS)
+
+
+def test_names_are_unique_and_papers_those_of_claims() -> None:
+    assert len(NAMED) == len(PRESETS)
+    papers = {claim.paper.short for claim in af.claims.all()}
+    for preset in PRESETS:
+        assert preset.paper in papers
+        assert set(preset.view["show"]) == set(SHOWN)
+        assert preset.note.endswith(".")
+        assert ". " not in preset.note
+        assert len(preset.note) < 180
+    claims = {claim.id for claim in af.claims.all()}
+    words = {word.strip(",;:.") for preset in PRESETS for word in preset.note.split() if "/" in word}
+    assert words <= claims
+
+
+def test_loading_them_runs_and_draws_nothing() -> None:
+    code = (
+        "import sys, attnflow, json; attnflow.simulate = None;"
+        "from attnflow.explorer.presets import PRESETS;"
+        "json.dumps([preset.data for preset in PRESETS], allow_nan=False);"
+        "sys.exit('matplotlib' in sys.modules or 'numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_each_is_read_and_runs_to_its_end(preset: Preset) -> None:
+    shown = read(json.loads(json.dumps(preset.state)))
+    assert shown.data == preset.state
+    run = af.simulate(**arguments(shown), watch=[af.watch.WallClock(20.0)])
+    assert run.stopped.endswith("as asked")
+    assert 10 < len(shown.frames(run)) <= MOST_FRAMES
+    assert np.isfinite(run.final).all()
+
+
+class Enough(Exception):
+    """All runs of a figure have been seen."""
+
+
+def same(shown: State, parameters: Any, call: tuple[Any, ...]) -> bool:
+    """Say whether a figure simulated what a preset does, to the end or to the moment that the figure shows."""
+    tokens, law, motion, until = call
+    return (
+        np.array_equal(shown.tokens, np.asarray(tokens, dtype=np.float64))
+        and describe(shown.law) == describe(law)
+        and describe(shown.motion) == describe(motion)
+        and shown.until in (until, parameters.get("until"))
+    )
+
+
+@pytest.mark.parametrize("name", sorted({figure_of(p) or "" for p in PRESETS} - OTHERWISE - {""}))
+def test_a_preset_is_the_run_of_its_figure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = gallery.named(name)
+    wanted = [read(preset.state) for preset in PRESETS if figure_of(preset) == name]
+    simulate = af.simulate
+
+    def watched(tokens: Any, law: af.Law, motion: af.Motion, until: float, **options: Any) -> af.Trajectory:
+        call = (tokens, law, motion, until)
+        wanted[:] = [shown for shown in wanted if not same(shown, entry.parameters, call)]
+        if not wanted:
+            raise Enough
+        return simulate(tokens, law, motion, until, **options)
+
+    monkeypatch.setattr(af, "simulate", watched)
+    with pytest.raises(Enough):
+        entry.draw()
+
+
+def test_presets_of_other_figures_have_their_parameters() -> None:
+    plane, crowd = read(NAMED["many-tokens/plane"].state), read(NAMED["many-tokens/mean-field"].state)
+    p, q = gallery.named("many-tokens/plane").parameters, gallery.named("many-tokens/mean-field").parameters
+    assert (len(plane.tokens), len(crowd.tokens)) == (FEWER, FEWER)
+    assert describe(plane.law) == describe(af.Softmax(beta=p["beta"]))
+    assert describe(crowd.motion) == describe(af.RescaledLayers(dt=q["dt"]))
+    # Of the two runs behind its figure this is the second.
+    basins = read(NAMED["laws/basins"].state)
+    assert describe(basins.law)["B"] == [list(row) for row in gallery.named("laws/basins").parameters["B"]]
+    exits = read(NAMED["long-times/exits"].state)
+    np.testing.assert_array_equal(exits.tokens, af.tokens.polygon(3))
+    assert exits.until == int(1e25)
+
+
+# What the notes say
+
+
+LEFT = [np.cos(np.radians(185)), np.sin(np.radians(185))]
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "moves"),
+    [
+        ("learn/hemisphere", "sphere/hemisphere", {"holds": {}, "hypotheses not met": {6: LEFT}}),
+        ("learn/generic", "fw/straight-lines", {"holds": {}, "hypotheses not met": {1: [1.1, 0.9]}}),
+        (
+            "learn/frank-wolfe",
+            "fw/cluster-rate",
+            {"violated": {}, "holds": {1: [-1.0]}, "hypotheses not met": {1: [0.5]}},
+        ),
+        ("localmax/lyapunov/directed-graph", "localmax/lyapunov/directed", {"violated": {}, "holds": {0: [2.0]}}),
+    ],
+)
+def test_claims_of_the_panel_flip_where_the_note_says(
+    name: str, claim: str, moves: dict[str, dict[int, list[float]]]
+) -> None:
+    preset = NAMED[name]
+    assert claim in preset.note
+    for outcome, dragged in moves.items():
+        tokens = [dragged.get(i, row) for i, row in enumerate(preset.state["tokens"])]
+        answers = standing(read({**preset.state, "tokens": tokens}))
+        assert next(a for a in answers if a["kind"] == "verdict" and a["claim"] == claim)["outcome"] == outcome
+
+
+def run(name: str, **law: Any) -> af.Trajectory:
+    state = NAMED[name].state
+    return af.simulate(**arguments(read({**state, "law": {**state["law"], **law}})))
+
+
+def test_delta_leads_from_hardmax_to_averaging() -> None:
+    ends = {delta: run("learn/delta", delta=delta).final for delta in (0.0, 0.2, 0.6, 5.0)}
+    assert [af.measure.clusters(x, 1e-3).count for x in ends.values()] == [6, 5, 4, 1]
+    np.testing.assert_array_equal(ends[0.0], run("laws/side-by-side/hardmax").final)
+
+
+def test_two_tokens_change_places_until_gamma_is_less_than_one() -> None:
+    swapped = run("learn/exchange").tokens[..., 0]
+    np.testing.assert_array_equal(swapped[1::2], swapped[:-1:2, ::-1])
+    state = NAMED["learn/exchange"].state
+    slower = read({**state, "motion": {"name": "layers", "gamma": 0.9}, "until": 100})
+    assert np.ptp(af.simulate(**arguments(slower)).final) < 1e-9
+
+
+def test_the_chain_arrives_stays_and_leaves() -> None:
+    found = run("long-times/phases")
+    corners = af.tokens.polygon(3)
+    near = np.abs(found.tokens - np.concatenate([corners, corners])).max(axis=(1, 2)) < 0.08
+    times = found.times.astype(float)
+    assert times[near.argmax()] <= 30
+    assert near[(times > 100) & (times < 1e5)].all()
+    assert not near[-1]
+    assert np.ptp(found.final, axis=0).max() < 1e-3
+
+
+def test_nobody_moves_for_very_long() -> None:
+    found = run("long-times/exits")
+    moved = (found.tokens != found.tokens[0]).any(axis=(1, 2))
+    assert 1e24 < found.times[moved.argmax()] < 1e25
+    rate = {
+        beta: af.measure.exit_times(found.tokens[0], af.Softmax(beta=beta), 0.1, 0.1, runs=2) for beta in (40.0, 30.0)
+    }
+    exact = [found.exact.median for found in rate.values() if found.exact is not None]
+    assert exact[0] / exact[1] == pytest.approx(3.3e6, rel=0.01)
+
+
+@pytest.mark.parametrize(("delta", "layer", "counts"), [("0.05", 60, (5, 5)), ("0.6", 10, (5, 4)), ("1", 60, (3, 3))])
+def test_quiescent_sets_are_as_many_as_the_notes_say(delta: str, layer: int, counts: tuple[int, int]) -> None:
+    shown = read(NAMED[f"localmax/quiescent-sets/delta-{delta}"].state)
+    found = af.simulate(**arguments(shown))
+    assert tuple(len(af.geometry.quiescent_sets(shown.law, found.tokens[k], k)) for k in (layer - 1, layer)) == counts
+
+
+def test_softmax_arrives_from_some_beta_on() -> None:
+    corners = af.tokens.polygon(4)
+    goal = np.concatenate([corners, corners])
+    for beta, step in ((8.0, None), (20.0, 25), ("inf", 19)):
+        away = np.linalg.norm(run("fw/arrival", beta=beta).tokens - goal, axis=2).max(axis=1)
+        assert (np.flatnonzero(away <= 0.05)[:1].tolist() or [None])[0] == step
