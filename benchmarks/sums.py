@@ -124,7 +124,7 @@ def hardmax() -> tuple[list[str], list[list[str]]]:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _times(ratio: float) -> str:

@@ -345,3 +345,10 @@ def test_rows_of_attention_are_all_tokens_once(page: Page) -> None:
     for n, rows in ((5, 5), (300, 128), (129, 128)):
         found = ask(page, "attention", f"Array.from({{length: {rows}}}, (_, k) => m.tokensOf(k, {n}, {rows}))")
         assert [i for first, last in found for i in range(first, last + 1)] == list(range(n))
+
+
+def test_ends_of_a_scale_are_told_apart(page: Page) -> None:
+    cases = [[1.2, 3.4], [1.996, 2.0], [0.0, 5.0], [7.0, 7.0], [12345.0, 12346.0]]
+    found = ask(page, "charts", "g.map(([low, high]) => m.apart(low, high))", cases)
+    assert found[:4] == [["1.2", "3.4"], ["1.996", "2"], ["0", "5"], ["7", "7"]]
+    assert found[4][0] != found[4][1]

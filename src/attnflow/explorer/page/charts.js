@@ -129,8 +129,9 @@ export function createCharts(element, store, film) {
     pen.line(width - RIGHT, HEIGHT - 6);
     pen.paint({ stroke: tone.wire, width: 1 });
     const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("end") };
-    for (const value of [scale.low, scale.high])
-      pen.text(LEFT - 6, y(value), written(value, 2).replace(" × ", "·"), type);
+    const ends = apart(scale.low, scale.high);
+    for (const [k, value] of [scale.low, scale.high].entries())
+      pen.text(LEFT - 6, y(value), ends[k].replace(" × ", "·"), type);
 
     // What is to come is faint, what has been is strong.
     for (const past of [false, true]) {
@@ -178,6 +179,13 @@ export function valueAt(
   const part = place - k;
   if (whole || part < 1e-9 || k + 1 >= values.length) return values[k];
   return values[k] + part * (values[k + 1] - values[k]);
+}
+
+/** Write two numbers with as few digits, two at least, as tell them apart. @param {number} low @param {number} high */
+export function apart(low, high) {
+  let digits = 2;
+  while (digits < 6 && low !== high && written(low, digits) === written(high, digits)) digits += 1;
+  return [written(low, digits), written(high, digits)];
 }
 
 /**

@@ -92,7 +92,7 @@ export function project(scene) {
 
 /** @param {Pen} pen @param {Scene} scene */
 export function draw(pen, scene) {
-  const { show, eye, tone, look, film } = scene;
+  const { show, eye, tone, film } = scene;
   axes(pen, scene);
   if (show.hull && scene.start.length) {
     pen.group("hulls");
@@ -119,7 +119,7 @@ export function draw(pen, scene) {
   marks.tokens(pen, scene);
   if (show.hull) marks.rings(pen, scene);
   if (show.leaders) marks.stars(pen, scene);
-  if (show.numbers) marks.numbers(pen, scene, look?.hull ?? []);
+  if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
 }
 

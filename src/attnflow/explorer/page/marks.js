@@ -13,8 +13,8 @@ import { around, met } from "./shapes.js";
 const RAYS = 8;
 /** The least radius of a star. */
 const STAR = 6.4;
-/** More tokens than this are a crowd. */
-const CROWD = 400;
+/** More tokens than the first are a crowd; of more than the second, only vertices are numbered. */
+const [CROWD, FEW] = [400, 40];
 
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. */
 export const radius = (/** @type {number} */ n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
@@ -170,9 +170,11 @@ export function outlines(pen, scene) {
   pen.end();
 }
 
-/** Number tokens; those in one place share a label. @param {Pen} pen @param {Scene} scene @param {number[]} list */
-export function numbers(pen, scene, list) {
-  const { screen, n, sizes, tone, middle } = scene;
+/** Number all tokens, of many the vertices; those in one place share a label. @param {Pen} pen @param {Scene} scene */
+export function numbers(pen, scene) {
+  const { screen, n, sizes, tone, middle, look } = scene;
+  /** @type {number[]} */
+  const list = n <= FEW ? [...Array(n).keys()] : (look?.hull ?? []);
   /** @type {{x: number, y: number, members: number[]}[]} */
   const labels = [];
   for (const i of list.filter((index) => index < n)) {

@@ -107,7 +107,7 @@ export function project(scene) {
 
 /** @param {Pen} pen @param {Scene} scene */
 export function draw(pen, scene) {
-  const { show, eye, tone, look } = scene;
+  const { show, eye, tone } = scene;
   const pixel = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
   if (show.cells && !scene.sphere) cells(pen, scene);
   axes(pen, scene);
@@ -126,7 +126,7 @@ export function draw(pen, scene) {
   marks.tokens(pen, scene);
   if (show.hull && !scene.sphere) marks.rings(pen, scene);
   if (show.leaders) marks.stars(pen, scene);
-  if (show.numbers) marks.numbers(pen, scene, look?.hull ?? []);
+  if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
 }
 

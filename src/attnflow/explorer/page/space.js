@@ -159,7 +159,7 @@ export function draw(pen, scene) {
   marks.tokens(pen, scene);
   if (show.hull && !scene.sphere && n <= 200) marks.rings(pen, scene);
   if (show.leaders) marks.stars(pen, scene);
-  if (show.numbers) marks.numbers(pen, scene, look?.hull ?? []);
+  if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
 }
 
