@@ -136,7 +136,7 @@ checked while you drag. All is computed here, by this library; the page works of
 
   attnflow explore                                     on this machine alone, at http://127.0.0.1:8765/
   attnflow explore --port 9000 --no-browser            another port; open the address yourself
-  attnflow explore --host 0.0.0.0                      for everybody who can reach this machine, in a class say
+  attnflow explore --host 0.0.0.0                      for up to four pages on machines that can reach this one
 
 The address of the page holds all that is on the screen: send it to somebody, or keep it. Ctrl-C ends the server and
 every computation.

@@ -27,6 +27,8 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 # `always_between` looks at no more steps than these.
 MOST_STEPS = 20_000
+# Of polynomials in t that are multiplied out.
+MOST_DEGREE = 64
 
 
 class Schedule:
@@ -192,7 +194,7 @@ def _quotient(node: Any) -> tuple[_Polynomial, _Polynomial]:
 
 def _power(base: tuple[_Polynomial, _Polynomial], by: tuple[_Polynomial, _Polynomial]) -> Any:
     exponent = by[0][0] / by[1][0]
-    if len(by[0]) > 1 or len(by[1]) > 1 or exponent.denominator != 1 or not 0 <= exponent <= 64:
+    if len(by[0]) > 1 or len(by[1]) > 1 or exponent.denominator != 1 or not 0 <= exponent <= MOST_DEGREE:
         raise TypeError("not a whole power")
     above, below = [Fraction(1)], [Fraction(1)]
     for _ in range(int(exponent)):
@@ -205,6 +207,8 @@ def _at(p: _Polynomial, t: int) -> Fraction:
 
 
 def _times(p: _Polynomial, q: _Polynomial) -> _Polynomial:
+    if len(p) + len(q) > MOST_DEGREE + 2:
+        raise TypeError("a polynomial of too high a degree")
     product = [Fraction(0)] * (len(p) + len(q) - 1)
     for i, a in enumerate(p):
         for j, b in enumerate(q):

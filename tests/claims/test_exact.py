@@ -234,3 +234,9 @@ def test_limits_are_those_of_late_values(formula: str, limit: Fraction) -> None:
 )
 def test_other_formulas_have_no_limit(formula: str) -> None:
     assert Schedule(formula).limit() is None
+
+
+def test_polynomials_of_very_high_degree_are_not_multiplied_out() -> None:
+    """Their degree would be 64^3: seconds and more for each coefficient."""
+    assert not Schedule("(((t / 99) ** 64) ** 64) ** 64").rational
+    assert Schedule("(t / 99) ** 64").rational

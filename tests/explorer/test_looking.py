@@ -259,3 +259,27 @@ def test_long_times_of_a_moving_frame_stay_finite() -> None:
 def test_looking_needs_no_plotting_library() -> None:
     code = "import sys, attnflow.explorer.looking, attnflow.explorer.standing; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_nobody_is_followed_where_several_are_heard_alike() -> None:
+    """The middle hears all corners, a point of an axis two of them; with B = 0 all are heard alike everywhere."""
+    square = [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.0, 0.0], [0.5, 0.0], [0.5, 0.1]]
+    given = {"tokens": square, "motion": {"name": "layers", "gamma": 0.5}, "until": 9}
+    hard = read({**given, "law": {"name": "softmax", "beta": "inf"}})
+    found = look(hard.tokens, 0, hard, ["cells", "leaders"])
+    assert found["follows"] == [0, 1, 2, 3, -1, -1, 0]
+    assert found["leaders"] == [0, 1, 2, 3]
+    assert [found["labels"][i] for i in (4, 5)] == [-1, -1]
+    assert found["cells"][found["labels"][6]]["vertex"] == 0
+    flat = read({**given, "law": {"name": "softmax", "beta": 1.0, "B": [[0, 0], [0, 0]]}})
+    assert set(look(flat.tokens, 0, flat, ["cells", "leaders"])["why"]) == {"cells", "leaders"}
+
+
+def test_limits_are_refused_where_tokens_end_elsewhere() -> None:
+    given = {"tokens": [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], "motion": {"name": "layers", "gamma": 0.5}, "until": 9}
+    laws = {"0.8 + 0 * t": False, "1 / (t + 1)": True}
+    for delta, shown in laws.items():
+        state = read({**given, "law": {"name": "localmax", "delta": delta}})
+        assert ("limits" in look(state.tokens, 0, state, ["limits"])) == shown
+    fleeing = read({**given, "law": {"name": "softmax", "beta": -4.0}})
+    assert "beta is negative" in look(fleeing.tokens, 0, fleeing, ["limits"])["why"]["limits"]

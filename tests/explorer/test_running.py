@@ -11,7 +11,7 @@ import pytest
 
 import attnflow as af
 from attnflow.explorer.desk import Desk, Film, encoded
-from attnflow.explorer.running import MOST_MEASURED, Shooting, film_of, run, shoot
+from attnflow.explorer.running import MOST_MEASURED, Shooting, film_of, run, series, shoot
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
 
@@ -206,3 +206,12 @@ def test_payloads_begin_at_a_multiple_of_eight_bytes() -> None:
         assert (4 + size) % 8 == 0
         assert json.loads(body[4 : 4 + size]) == {"kind": "x" * length}
         assert np.frombuffer(body[4 + size :], "<f8").tolist() == [1.5, -2.5]
+
+
+def test_a_flow_that_blows_up_is_said_once() -> None:
+    growing = read({"tokens": [[1.0, 0.5], [0.3, 2.0]], "law": SOFT["law"], "motion": {"name": "flow"}, "until": 1e6})
+    film = film_of(1, growing)
+    found = series(film, shoot(film, lambda: False))
+    assert found["frames"] == []
+    assert "too large" in found["note"]
+    assert "inf" not in found["note"]

@@ -558,9 +558,11 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
         assert taken.proto == socket.IPPROTO_TCP  # or else small messages wait for one another
         port = taken.getsockname()[1]
         assert main(["explore", "--no-browser", "--port", str(port)]) == 2
-    expected = f"attnflow: port {port} is in use: give another one, as in --port {port + 1}\n"
+    expected = f"attnflow: port {port} is in use: give another one, or --port 0 for any that is free\n"
     assert capsys.readouterr().err == expected
-    for arguments in (["--port", "70000"], ["--port", "-1"], ["--host", "no.such.host.invalid"]):
+    refused = [("--port", "70000"), ("--port", "-1")]
+    refused += [("--host", name) for name in ("no.such.host.invalid", "é..", "", "0")]
+    for arguments in refused:
         assert main(["explore", "--no-browser", *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
@@ -569,3 +571,15 @@ def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["explore", "--no-browser"]) == 2
     assert capsys.readouterr().err.endswith("pip install 'attnflow[web]'\n")
+
+
+def test_every_text_that_is_asked_for_is_answered(line: Line) -> None:
+    for id in range(100, 110):
+        line.say(id, "text", state=SOFT)
+    answered: dict[int, str] = {}
+    while len(answered) < 10:
+        answer = json.loads(line.socket.recv(timeout=PATIENCE))
+        assert answer["id"] not in answered
+        answered[answer["id"]] = answer["kind"]
+    assert answered[109] == "text"
+    assert set(answered.values()) <= {"text", "refused"}

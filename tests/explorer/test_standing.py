@@ -150,7 +150,6 @@ INSTANCES: list[tuple[str, str, dict[str, Any]]] = [
     ("matrix step", "fw/hull-shrinks", {"tokens": SQUARE, "V": [[1, 0], [0, 2]], "steps": 10}),
     ("hardmax flow", "fw/ode", {"tokens": SQUARE, "until": 5.0}),
     ("softmax", "fw/collapse-to-origin", {"tokens": x8, "beta": 4.0, "gamma": 0.5, "steps": 20}),
-    ("leaps", "fw/collapse", {"tokens": x8, "beta": 4.0, "gamma": 0.5, "steps": 200}),
     ("vanishing", "localmax/vanishing", {"tokens": x8, "delta": 0.1, "ratio": 0.5, "gamma": 0.5, "steps": 20}),
     ("relative", "localmax/hull", {"tokens": x8, "delta": 0.1, "threshold": "relative", "gamma": 0.5, "steps": 10}),
     ("confidence", "localmax/lyapunov", {"tokens": x8, "eps": 1.0, "gamma": 1.0, "steps": 10}),
@@ -168,6 +167,43 @@ INSTANCES: list[tuple[str, str, dict[str, Any]]] = [
     ("sphere in layers", "sphere/hemisphere-discrete", {"tokens": circle, "beta": 1.0, "dt": 0.5, "steps": 20}),
     ("polygon", "fw/exit-time", {"k": 3, "beta": 4.0, "gamma": 0.1, "runs": 100}),
 ]  # fmt: skip
+
+
+def test_a_check_that_ends_before_the_screen_does_is_no_proof() -> None:
+    """Leaps go on for 10^6 steps, these layers for 700, and 600 are looked at; cells are about the start alone."""
+    leaping = verdicts(STATES["leaps"])["fw/collapse"]
+    assert leaping["outcome"] == "undecided"
+    assert "the screen goes on to" in leaping["because"]
+    said = verdicts(shown(SQUARE, HARD, layers(gamma=0.5), 700))
+    assert {id for id, verdict in said.items() if verdict["outcome"] == "holds"} <= CELLS
+    assert said["fw/own-cell/repaired"]["outcome"] == "holds"
+
+
+def test_a_formula_is_compared_at_every_step() -> None:
+    """Steps that leave 2 / (t + 2), or a delta that leaves its geometric decay, late: the theorems are about others."""
+    late = shown([[3.0], [-1.0]], {**HARD, "B": [[-1.0]]}, layers(gamma="max(2 / (t + 2), 0.06)"), 200)
+    assert "fw/cluster-rate" not in {claim.id for claim, _ in applicable(late)}
+    delta = {"name": "localmax", "delta": "0.1 * 0.5**t + max(0, t - 31)"}
+    wide = shown(SQUARE, delta, layers(gamma=0.5), 100)
+    vanishing = verdicts(wide)["localmax/vanishing"]
+    assert {"name": "sum delta(t) finite", "outcome": "undecided"} in vanishing["given"]
+    assert vanishing["outcome"] == "undecided"
+
+
+def test_copies_that_a_claim_counts_once_leave_it_undecided() -> None:
+    doubled = shown([*SQUARE, SQUARE[0]], HARD, layers(gamma=0.5), 20)
+    assert verdicts(doubled)["fw/straight-lines"]["outcome"] == "undecided"
+    assert verdicts(doubled)["hardmax/hull"]["outcome"] == "holds"
+
+
+def test_one_claim_that_cannot_be_checked_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> Any:
+        raise TypeError("no")
+
+    monkeypatch.setattr("attnflow.explorer.standing.examine", broken)
+    said = verdicts(STATES["hardmax"])
+    assert len(said) > 10
+    assert {verdict["outcome"] for verdict in said.values()} == {"undecided"}
 
 
 @pytest.mark.parametrize(("name", "id", "instance"), INSTANCES, ids=[f"{a}: {b}" for a, b, _ in INSTANCES])

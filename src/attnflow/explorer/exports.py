@@ -12,7 +12,7 @@ import numpy as np
 
 from attnflow.explorer.running import film_of, shoot
 from attnflow.explorer.state import State
-from attnflow.inputs import InputError, one_of
+from attnflow.inputs import InputError
 from attnflow.trajectory import Trajectory
 
 TYPES = {"mp4": "video/mp4", "gif": "image/gif"}
@@ -24,7 +24,9 @@ def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
     """Return a movie of the run, as by `attnflow.figures.animate`: its name, its type, and its bytes."""
     from attnflow.figures.look import look
 
-    ending = one_of(format, TYPES, "format")
+    if not isinstance(format, str) or format not in TYPES:
+        raise InputError(f"format is {format!r:.40}, expected {' or '.join(TYPES)}")
+    ending = format
     if not isinstance(dark, bool):
         raise InputError(f"dark is {dark!r:.40}, expected true or false")
     with TemporaryDirectory() as folder, look(dark=dark):

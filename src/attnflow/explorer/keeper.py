@@ -25,6 +25,8 @@ LIMITS = {"run": 60.0, "look": 15.0, "text": 15.0, "claims": 10.0, "movie": 120.
 GRACE = 3.0
 # Only the newest of these is of interest: an older one is ended, and its answers are dropped.
 SUPERSEDED = ("run", "claims")
+# Somebody waits for each of these, also for one that a newer one replaces.
+ANSWERED = ("text",)
 # Workers of these roles are not kept for a next time.
 SELDOM = ("exports",)
 ADVICE = {
@@ -62,6 +64,7 @@ class Keeper:
     def __init__(self, role: str, deliver: Deliver) -> None:
         self.role, self.deliver = role, deliver
         self.waiting: dict[str, Job] = {}
+        self.telling: set[asyncio.Future[None]] = set()
         self.active: dict[int, Job] = {}
         self.news = asyncio.Event()
         self.life: asyncio.Task[None] | None = None
@@ -74,6 +77,11 @@ class Keeper:
             if job.do == do and do in SUPERSEDED and not job.unwanted:
                 job.unwanted = True
                 self._limit(job, GRACE)
+        if do in ANSWERED and (dropped := self.waiting.get(do)):
+            again = refused(dropped.id, "this was asked again before it was answered: wait for the new answer")
+            told = asyncio.ensure_future(self.deliver(encoded(again)))
+            self.telling.add(told)
+            told.add_done_callback(self.telling.discard)
         self._enter(Job(next(self.numbers), id, do, text))
 
     def busy(self, do: str) -> bool:

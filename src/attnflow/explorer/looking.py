@@ -13,13 +13,14 @@ from attnflow.blocks import row_blocks
 from attnflow.explorer.state import State
 from attnflow.figures.groups import nearness
 from attnflow.geometry import Hull, cells, hull, stationary_points
-from attnflow.geometry.forms import form
+from attnflow.geometry.forms import form, score_rounding
 from attnflow.geometry.quiescent import closed_sets
 from attnflow.geometry.region import clip
 from attnflow.inputs import Array, InputError, matrix_at, number_at
 from attnflow.laws import HegselmannKrause, Localmax, Softmax
 from attnflow.measure import clusters
 from attnflow.motions import Flow, Layers, RescaledFlow, RescaledLayers, Residual, SphereFlow, SphereLayers
+from attnflow.schedules import Schedule
 
 # What is quick to find: cells, edges and limits of a hull with so many vertices, and what looks at all pairs of tokens.
 MOST_CELLS, MOST_EDGES, MOST_LIMITS = 100, 300, 60
@@ -59,13 +60,24 @@ class Frame:
             B = np.sign(beta) * B
         E = self.state.motion.seen(np.eye(d), self.t).T
         E = E / np.abs(E).max()
-        return np.asarray(E.T @ B @ E)
+        B = np.asarray(E.T @ B @ E)
+        if not B.any():
+            raise InputError("B is 0, where every token hears all others alike: there is nobody to follow")
+        return B
 
     @cached_property
     def leader(self) -> NDArray[np.int64]:
-        """For each token the vertex, as a row of the hull's, that has its top score: no other token's is higher."""
+        """For each token the vertex, as a row of the hull's, that has its top score; -1 where rounding could decide."""
         queries, v = self.x @ self.form.T, self.hull.vertices
-        return np.concatenate([(queries[rows] @ v.T).argmax(axis=1) for rows in row_blocks(len(queries), len(v))])
+        if len(v) == 1:
+            return np.zeros(len(queries), dtype=np.int64)
+        rounding = score_rounding(self.form, self.x, v)
+        found = []
+        for rows in row_blocks(len(queries), len(v)):
+            scores = queries[rows] @ v.T
+            second, top = np.partition(scores, -2, axis=1)[:, -2:].T
+            found.append(np.where(top - second > rounding[rows], scores.argmax(axis=1), -1))
+        return np.concatenate(found)
 
     def few_vertices(self, most: int, what: str) -> None:
         """Refuse an overlay of a hull that has too many vertices."""
@@ -114,8 +126,9 @@ def _cells(frame: Frame) -> dict[str, Any]:
     """Return who leads where, polygons in the plane, and for each token the cell that it is in."""
     labels = frame.leader
     plane = frame.x.shape[1] == 2
-    shapes = _polygons(frame) if plane else {i: [] for i in np.unique(labels).tolist()}
-    place = np.full(len(frame.hull.vertices), -1)
+    shapes = _polygons(frame) if plane else {i: [] for i in np.unique(labels[labels >= 0]).tolist()}
+    # The last place is that of tokens on a boundary, which have the label -1.
+    place = np.full(len(frame.hull.vertices) + 1, -1)
     place[list(shapes)] = np.arange(len(shapes))
     vertices = frame.hull.indices.tolist()
     return {
@@ -152,17 +165,24 @@ def _limits(frame: Frame) -> dict[str, Any]:
         V = matrix_at(motion.V, frame.t, frame.x.shape[1], "V")
         if V is not None and not (V[0, 0] > 0 and (V[0, 0] * np.eye(len(V)) == V).all()):
             raise InputError("limits are a finite set where V is the identity or a positive multiple of it")
-    if isinstance(law, Localmax) and not callable(law.delta) and law.delta > 0:
-        raise InputError("under localmax with a constant delta tokens can come to rest anywhere in their hull")
+    if isinstance(law, Localmax) and number_at(law.delta, frame.t, "delta") > 0 and not _vanishing(law.delta):
+        raise InputError("under localmax with a delta that stays tokens can come to rest anywhere in their hull")
+    if isinstance(law, Softmax) and number_at(law.beta, frame.t, "beta") < 0:
+        raise InputError("beta is negative, so that tokens flee from each other: limits are those of a positive beta")
     frame.few_vertices(MOST_LIMITS, "limits")
     found = stationary_points(frame.hull.vertices, frame.form)
     return {"limits": {"points": found.points.tolist(), "attracting": found.attracts.tolist()}}
 
 
+def _vanishing(delta: Any) -> bool:
+    """Say whether a formula is known to tend to 0: a quotient of polynomials."""
+    return isinstance(delta, Schedule) and delta.limit() == 0
+
+
 def _leaders(frame: Frame) -> dict[str, Any]:
-    """Return whom each token listens to most: of all scores, the largest is that of a vertex of the hull."""
-    follows = frame.hull.indices[frame.leader]
-    return {"leaders": np.unique(follows).tolist(), "follows": follows.tolist()}
+    """Return whom each token listens to most, a vertex of the hull; -1 where several are heard alike."""
+    follows = np.append(frame.hull.indices, -1)[frame.leader]
+    return {"leaders": np.unique(follows[follows >= 0]).tolist(), "follows": follows.tolist()}
 
 
 def _quiescent(frame: Frame) -> dict[str, Any]:

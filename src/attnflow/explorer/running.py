@@ -12,7 +12,7 @@ import numpy as np
 
 from attnflow import watch
 from attnflow.explorer.desk import Answer, Desk, Film
-from attnflow.explorer.looking import look
+from attnflow.explorer.looking import OVERLAYS, look
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.figures.page import MEASURED
 from attnflow.inputs import Array, InputError
@@ -25,6 +25,8 @@ FLUSH = 0.03
 CHUNK = 1 << 20
 # Measurements over time are taken at so many frames, and for so many seconds at most.
 MOST_MEASURED, MEASURING = 120, 4.0
+# Squares of larger coordinates leave float64.
+LARGEST_MEASURED = 1e150
 # The names of the measurements on the page, for those of the dashboard.
 SERIES = {
     "clusters": "clusters",
@@ -104,7 +106,9 @@ def run(message: dict[str, Any], desk: Desk, stop: Callable[[], bool]) -> Iterat
             return
         count = len(film.times)
         yield {"kind": "end", "id": id, "frames": count, "stopped": run.stopped, "engine": run.report["engine"]}
-        yield {"kind": "series", "id": id, **series(film, run, stop)}
+        measured = series(film, run, stop)
+        if not stop():
+            yield {"kind": "series", "id": id, **measured}
     finally:
         # Whatever happened here, no computation is left behind.
         shooting.abandoned.set()
@@ -141,9 +145,9 @@ def _whole(message: dict[str, Any], name: str) -> int:
 def wanted(message: dict[str, Any]) -> list[str]:
     """Return what the page wants to see of a frame."""
     want = message.get("want", [])
-    if not isinstance(want, list) or not all(isinstance(name, str) and len(name) < 40 for name in want):
-        raise InputError("want is not a list of names: give some of them, such as ['cells', 'hull']")
-    return want
+    if not isinstance(want, list) or not all(isinstance(name, str) and name in OVERLAYS for name in want):
+        raise InputError(f"want is not a list of overlays: give some of {', '.join(OVERLAYS)}")
+    return list(dict.fromkeys(want))
 
 
 def _frames(film: Film, shooting: Shooting, stop: Callable[[], bool]) -> Iterator[Answer]:
@@ -172,6 +176,9 @@ def series(film: Film, run: Trajectory, stop: Callable[[], bool] = lambda: False
 
     The coarse picture comes first: when time is up, frames are missing everywhere alike.
     """
+    if not np.abs(run.final).max() < LARGEST_MEASURED:
+        note = f"nothing is measured, since tokens become too large: {run.stopped}"
+        return {"frames": [], **dict.fromkeys(SERIES), "note": note}
     count = len(film.times)
     chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
     deadline = time.monotonic() + MEASURING

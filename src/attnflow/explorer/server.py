@@ -74,6 +74,11 @@ def ours(header: str, host: str, port: int) -> bool:
     return name in names(host) or (host in EVERYWHERE and _address(name))
 
 
+def own_name(host: str) -> str:
+    """Return the name by which this machine reaches a server that listens at a host."""
+    return "127.0.0.1" if host in EVERYWHERE else host
+
+
 def _address(name: str) -> bool:
     try:
         ipaddress.ip_address(name.strip("[]"))
@@ -109,7 +114,8 @@ class Guard:
         origins = [value for name, value in given if name == b"origin"]
         here = len(hosts) == 1 and ours(hosts[0], self.host, self.port)
         if scope["type"] == "http":
-            sentence = f"This is the attnflow explorer: open http://{names(self.host)[0]}:{self.port}/ instead.\n"
+            place = f"http://{_bracketed(own_name(self.host))}:{self.port}/"
+            sentence = f"This is the attnflow explorer: open {place} instead.\n"
             app = self.app if here else PlainTextResponse(sentence, 421)
             await app(scope, receive, send)
         elif here and len(origins) <= 1 and same_site(origins[0] if origins else None, hosts[0]):
@@ -145,7 +151,7 @@ def application(host: str, port: int) -> Starlette:
         await websocket.accept()
         connection = Connection(websocket)
         if len(connections) >= MOST_CONNECTIONS:
-            sentence = f"{MOST_CONNECTIONS} pages are open already, expected no more: close one of them"
+            sentence = f"this explorer serves {MOST_CONNECTIONS} pages at once, and all are open: wait or close one"
             await connection.deliver(encoded(refused(None, sentence)))
             await connection.hang_up()
             return
@@ -282,8 +288,8 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
         raise InputError("the explorer needs Starlette, uvicorn and websockets: pip install 'attnflow[web]'") from None
     with listening(host, port) as listener:
         port = listener.getsockname()[1]
-        here, there = ("127.0.0.1", socket.gethostname()) if host in EVERYWHERE else (host, host)
-        address = f"http://{_bracketed(here)}:{port}/"
+        there = socket.gethostname() if host in EVERYWHERE else host
+        address = f"http://{_bracketed(own_name(host))}:{port}/"
         print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)
         if not _local(host):
             at = f"http://{_bracketed(there)}:{port}/"
@@ -313,6 +319,8 @@ def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens at the port, 0 for any that is free; or say why there is none."""
     if not 0 <= whole(port, "port", least=0) < 1 << 16:
         raise InputError(f"port is {port}, expected a number from 0, for any that is free, to 65535")
+    if not host or host.isdigit():
+        raise InputError(f"host is {host!r}, expected a name or an address such as 127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named: asyncio sends small messages at once only on sockets that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -323,8 +331,11 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise InputError(f"port {port} is in use: give another one, as in --port {port + 1}") from None
+            raise InputError(f"port {port} is in use: give another one, or --port 0 for any that is free") from None
         raise InputError(f"{host}:{port} cannot be listened at ({error.strerror}): give another host or port") from None
+    except (TypeError, ValueError):
+        listener.close()
+        raise InputError(f"host is {host!r}, expected a name or an address such as 127.0.0.1") from None
     return listener
 
 

@@ -18,7 +18,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.cone import Cone
 from attnflow.claims.instances import read
 from attnflow.claims.sphere.runs import normalised
-from attnflow.claims.verdict import UNDECIDED
+from attnflow.claims.verdict import HOLDS, UNDECIDED
 from attnflow.describe import describe
 from attnflow.explorer.state import State
 from attnflow.geometry import hull
@@ -32,7 +32,7 @@ Offer = dict[str, Any]
 
 # A check takes about a second for thirty tokens: runs are looked at for so many products of coordinates, at least so
 # many steps, and flows for so long.
-MOST_WORK, FEWEST_STEPS, MOST_STEPS, LONGEST = 3e5, 10, 200, 100.0
+MOST_WORK, FEWEST_STEPS, MOST_STEPS, LONGEST = 1e7, 10, 600, 100.0
 # Of more tokens only claims about the tokens as they are can be checked while somebody waits, up to the second number.
 MOST_TOKENS, MOST_AT_REST = 200, 1000
 # Some take longer: merges on the circle are located one by one, an energy is integrated, a limit is found exactly.
@@ -49,8 +49,8 @@ SAME_SYSTEM = {
 }
 # Numbers that say how a run is computed, or what happens where tokens tie, not what is run.
 ASIDE = ("rtol", "literal", "ties", "growth")
-# Functions of time are compared at these steps.
-COMPARED = (0, 1, 2, 3, 5, 10, 30)
+# Functions of time are compared at all steps, or at so many moments of a flow.
+MOMENTS = 65
 
 
 def standing(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
@@ -113,14 +113,28 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
         return _undecided(
             claim, f"there are {n} tokens, but {claim.id} is checked here for at most {most}: take some away"
         )
-    verdict, given = examine(claim, e, EXACT_AT_ONCE)
+    if getattr(e.law, "ties", None) != getattr(state.law, "ties", None) and len(np.unique(state.tokens, axis=0)) < n:
+        return _undecided(
+            claim, f"tokens coincide: {claim.id} counts each point once, the screen every token; take copies away"
+        )
+    try:
+        verdict, given = examine(claim, e, EXACT_AT_ONCE)
+    except Exception as error:  # one claim that cannot be checked must not silence the others
+        said = " ".join(str(error).split())[:120]
+        return _undecided(claim, f"{claim.id} cannot be checked here ({type(error).__name__}: {said})")
+    outcome, because = verdict.outcome, verdict.because
+    looked = _horizon(state)
+    if outcome == HOLDS and looked < state.until and not _at_rest(claim) and claim.id not in SUBJECTS:
+        # What is on the screen goes on, and may end otherwise.
+        outcome, kind = UNDECIDED, "step" if state.motion.discrete else "time"
+        because += f"; this is known up to {kind} {looked:g} only, the screen goes on to {state.until:g}"
     return {
         "kind": "verdict",
         "claim": claim.id,
-        "outcome": verdict.outcome,
+        "outcome": outcome,
         "margin": float(verdict.margin) if math.isfinite(verdict.margin) else None,
         "certified": verdict.certified,
-        "because": verdict.because,
+        "because": because,
         "given": [{"name": name, "outcome": what} for name, what in given.items()],
     }
 
@@ -260,8 +274,8 @@ def _free(state: State) -> Offer:
         if isinstance(state.law, Hardmax) and isinstance(step, Schedule):
             text = step.text
             offer["beta"] = text if motion.gamma is not None else f"({text}) / (1 + ({text}))"
-        with suppress(InputError):  # a formula may leave (0, 1] later on
-            offer["c"] = float(motion.step_sizes(range(int(_horizon(state)))).min())
+        if not isinstance(step, Schedule):  # the least of steps that vary is not known from some of them
+            offer["c"] = float(motion.step_sizes(range(1))[0])
     return offer
 
 
@@ -367,18 +381,30 @@ SUBJECTS: dict[str, Callable[[State], Offer | None]] = {
 
 
 def _same_law(law: Law, state: State) -> bool:
-    return _same(lambda t: _law(law, t, state), lambda t: _law(state.law, t, state), state)
+    moments = _moments(state, law, state.law)
+    return _same(lambda t: _law(law, t, state), lambda t: _law(state.law, t, state), moments)
+
+
+def _moments(state: State, *things: Any) -> list[Any]:
+    """Return when functions of time are compared; constants are so at the start alone."""
+    parts = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
+    if not any(callable(part) for part in parts):
+        return [0]
+    if state.motion.discrete:
+        # Of very long runs, the first steps and some later ones, the last among them.
+        later = np.geomspace(1, state.until, MOST_STEPS).astype(np.int64).tolist() if state.until > MOST_STEPS else []
+        return sorted({*range(min(int(state.until), MOST_STEPS) + 1), *later})
+    return np.linspace(0, state.until, MOMENTS).tolist()
 
 
 def _same_motion(motion: Motion, state: State) -> bool:
-    return _same(lambda t: _motion(motion, t, state), lambda t: _motion(state.motion, t, state), state)
+    moments = _moments(state, motion, state.motion)
+    return _same(lambda t: _motion(motion, t, state), lambda t: _motion(state.motion, t, state), moments)
 
 
-def _same(one: Callable[[int], Offer], other: Callable[[int], Offer], state: State) -> bool:
+def _same(one: Callable[[Any], Offer], other: Callable[[Any], Offer], moments: list[Any]) -> bool:
     """Compare as long as the run lasts, or until a formula on the screen has no value any more."""
-    for t in COMPARED:
-        if t and t > state.until:
-            break
+    for t in moments:
         try:
             shown = other(t)
         except InputError:
@@ -388,7 +414,7 @@ def _same(one: Callable[[int], Offer], other: Callable[[int], Offer], state: Sta
     return True
 
 
-def _law(law: Law, t: int, state: State) -> Offer:
+def _law(law: Law, t: Any, state: State) -> Offer:
     """Return what a law is at step t; softmax by the matrix beta B of its scores."""
     found = _parts(law, t, state)
     if isinstance(law, Softmax):
@@ -396,17 +422,17 @@ def _law(law: Law, t: int, state: State) -> Offer:
     return found
 
 
-def _motion(motion: Motion, t: int, state: State) -> Offer:
+def _motion(motion: Motion, t: Any, state: State) -> Offer:
     """Return what a motion is at step t; averaging layers by the matrix of their step."""
     if isinstance(motion, Layers):
-        return {"name": "Layers", "step": motion.step_matrix(t, state.tokens.shape[1])}
+        return {"name": "Layers", "step": motion.step_matrix(int(t), state.tokens.shape[1])}
     found = _parts(motion, t, state)
     if found["name"] == "Layers":
         return {"name": "Layers", "step": found["gamma"] * np.eye(state.tokens.shape[1])}
     return found
 
 
-def _parts(thing: Any, t: int, state: State) -> Offer:
+def _parts(thing: Any, t: Any, state: State) -> Offer:
     """Return the name and the parameters at step t, with the identity where a matrix was left out."""
     d = state.tokens.shape[1]
     name = type(thing).__name__

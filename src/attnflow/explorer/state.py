@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnflow.config import CLOUDS, LAWS, MATRICES, Config
+from attnflow.config import CLOUDS, LAWS, MATRICES, SCHEDULES, Config
 from attnflow.describe import SCHEDULE, describe, varying
 from attnflow.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Jumps, Leaps, Motion
-from attnflow.trajectory import Trajectory
+from attnflow.schedules import Schedule
 from attnflow.watch import Every, Geometric, Record
 
 MOST_TOKENS = 5000
+# A chain keeps the probabilities of all pairs.
+MOST_IN_CHAINS = 1000
 MOST_DIMENSIONS = 3
 LARGEST_COORDINATE = 1e6
 LARGEST_PARAMETER = 1e12
@@ -85,10 +86,6 @@ class State:
         if discrete:
             return Every(math.ceil(self.until / (MOST_FRAMES - 2)))
         return np.linspace(0.0, self.until, MOMENTS)
-
-    def frames(self, run: Trajectory) -> NDArray[np.int64]:
-        """Return which recorded states of a run to show: at most `MOST_FRAMES`, the first and the last among them."""
-        return np.linspace(0, len(run) - 1, min(len(run), MOST_FRAMES)).round().astype(np.int64)
 
 
 def read(data: Any) -> State:
@@ -155,7 +152,14 @@ def _table(value: Any, name: str) -> dict[str, Any]:
             raise InputError(
                 f"{key} of {name} is {_kind(entry)}, which cannot be shown here: give a number or a formula"
             )
-    return {key: entry for key, entry in value.items() if entry is not None}
+    return {key: _plain(key, entry) for key, entry in value.items() if entry is not None}
+
+
+def _plain(key: str, entry: Any) -> Any:
+    """Return a number for a formula that does not mention t: it is one, wherever it is copied to."""
+    if key in SCHEDULES and isinstance(entry, str) and entry != "inf" and (formula := Schedule(entry)).constant:
+        return number(formula(0), key)
+    return entry
 
 
 def _bounded(value: dict[str, Any], name: str) -> None:
@@ -173,7 +177,8 @@ def _bounded(value: dict[str, Any], name: str) -> None:
         elif isinstance(entry, str):
             _text(entry, f"a text of {name}")
         elif not isinstance(entry, bool | None):
-            number(entry, f"a number of {name}", least=-LARGEST_PARAMETER, most=LARGEST_PARAMETER)
+            what = next((key for key, part in value.items() if part is entry), f"a number of {name}")
+            number(entry, what, least=-LARGEST_PARAMETER, most=LARGEST_PARAMETER)
 
 
 def _rows(rows: Any, name: str) -> list[list[float]]:
@@ -220,6 +225,8 @@ def _start(tokens: Any) -> tuple[dict[str, Any], int]:
     most = {"n": MOST_DIMENSIONS if name == "orthogonal" else MOST_TOKENS, "k": MOST_TOKENS, "d": MOST_DIMENSIONS}
     for key in most.keys() & table.keys():
         table[key] = whole(number(table[key], key, most=most[key]), key, least=1)
+    for key in table.keys() & {"low", "high", "radius", "angle"}:
+        table[key] = number(table[key], key)
     if table.get("k", 1) ** table.get("d", 1) > MOST_TOKENS:
         raise InputError(f"a grid of {table['k']} tokens per axis has more than {MOST_TOKENS}: give a smaller k")
     return table, _seed(table.pop("seed", 0), "the seed of the tokens")
@@ -257,7 +264,9 @@ def _amount(value: Any, name: str) -> float:
 
 def _fit(state: State) -> None:
     """Ask the library whether tokens, law and motion go together, before anything moves."""
-    d = state.tokens.shape[1]
+    n, d = state.tokens.shape
+    if isinstance(state.motion, Jumps) and n > MOST_IN_CHAINS:
+        raise InputError(f"there are {n} tokens, but chains are shown of at most {MOST_IN_CHAINS}: take some away")
     for owner, name in ((state.law, "B"), (state.motion, "V")):
         matrix_at(getattr(owner, name, None), 0, d, name)
     state.motion.prepare(state.tokens, Hearing(state.law))
