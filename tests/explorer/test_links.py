@@ -109,13 +109,83 @@ STATE = {"tokens": [[0.0, 1.0]], "law": {"name": "softmax"}, "motion": {"name": 
         raw(json.dumps({"state": {**STATE, "tokens": [["a"]]}}).encode()),
         raw(json.dumps({"state": {**STATE, "tokens": []}}).encode()),
         raw(json.dumps({"state": {**STATE, "law": "softmax"}}).encode()),
+        raw(json.dumps({"state": {**STATE, "tokens": [[0.0, 1.0, 2.0, 3.0]]}}).encode()),
+        raw(json.dumps({"state": {**STATE, "tokens": {"cloud": "orthogonal", "n": 10**9}}}).encode()),
+        raw(json.dumps({"state": {**STATE, "law": {"name": "softmax", "B": "identity"}}}).encode()),
+        raw(json.dumps({"state": {**STATE, "motion": {"name": "flow", "V": []}}}).encode()),
         raw(json.dumps({"state": STATE}).encode() + b" " * 8_000_000),
     ],
-    ids=["letters", "accent", "cut", "json", "null", "list", "empty", "ragged", "words", "none", "law", "unfolds"],
+    ids=[
+        "letters",
+        "accent",
+        "cut",
+        "json",
+        "null",
+        "list",
+        "empty",
+        "ragged",
+        "words",
+        "none",
+        "law",
+        "4-d",
+        "large",
+        "B",
+        "V",
+        "unfolds",
+    ],
 )
 def test_damaged_links_are_refused_in_one_sentence(page: Page, link: str) -> None:
     answer = "async (link) => (await import('/page/link.js')).decode(link).then(() => 'taken', (e) => e.message)"
     assert page.evaluate(answer, link) == DAMAGED
+
+
+def test_the_address_is_that_of_the_screen(page: Page) -> None:
+    """An edit that comes and goes while the address is written must not leave the old one."""
+    before, copied, after = page.evaluate(
+        """async () => {
+            const {createStore} = await import("/page/store.js");
+            const {createLink, decode} = await import("/page/link.js");
+            const plain = window.CompressionStream;
+            const store = createStore();
+            const link = createLink(store, {preset() {}, opened() {}, say() {}});
+            const until = async (address) => (await decode(address.split("#")[1])).state.until;
+            history.replaceState(null, "", "#old");
+            let first = true;
+            window.CompressionStream = class extends plain {
+                constructor(kind) {
+                    super(kind);
+                    if (!first) return;
+                    first = false;
+                    store.setState({until: 2});
+                    store.undo();
+                }
+            };
+            store.setState({until: 1});
+            while (first) await new Promise((done) => setTimeout(done, 20));
+            await new Promise((done) => setTimeout(done, 100));
+            const seen = [location.hash, await until(await link.address())];
+            await new Promise((done) => setTimeout(done, 700));
+            window.CompressionStream = plain;
+            return [...seen, await until(location.href)];
+        }"""
+    )
+    assert (before, copied, after) == ("#old", 1, 1)
+
+
+def test_an_untouched_figure_keeps_its_name(page: Page) -> None:
+    named, edited = page.evaluate(
+        """async () => {
+            const store = (await import("/page/store.js")).createStore();
+            const {createLink} = await import("/page/link.js");
+            const link = createLink(store, {preset() {}, opened() {}, say() {}});
+            link.named("fw/run");
+            const named = await link.address();
+            store.setState({until: 1});
+            return [named, await link.address()];
+        }"""
+    )
+    assert named.endswith("#preset=fw/run")
+    assert json.loads(unraw(edited.split("#")[1]))["state"]["until"] == 1
 
 
 def test_what_is_unsound_in_a_view_is_left_out(page: Page) -> None:
@@ -225,33 +295,38 @@ FAKE = """
         constructor() { this.readyState = 0; this.sent = []; Fake.all.push(this); }
         send(text) { this.sent.push(JSON.parse(text)); }
         open() { this.readyState = 1; this.onopen(); }
-        close() { this.readyState = 3; this.onclose(); }
+        close(code) { this.readyState = 3; this.onclose({code}); }
     }
     window.WebSocket = Fake;
 """
 
 
-def test_of_what_waits_for_the_connection_the_newest_is_sent(page: Page) -> None:
-    sent, pauses = page.evaluate(
+def test_pauses_grow_until_an_answer_comes(page: Page) -> None:
+    pauses = page.evaluate(
         f"""async () => {{
             {FAKE}
             const {{createSocket}} = await import("/page/socket.js");
-            const pauses = [];
+            const [pauses, later, wait] = [[], [], window.setTimeout];
+            window.setTimeout = (deed) => later.push(deed);
             const line = (open, pause) => pauses.push(open ? 0 : pause);
-            const socket = createSocket("ws://nowhere", {{receive() {{}}, line}});
-            for (const k of [1, 2, 3]) socket.send({{do: "run", k}});
-            socket.send({{do: "claims", k: 4}});
-            for (let k = 0; k < 3; k++) {{ Fake.all.at(-1).close(); socket.retry(); }}
+            createSocket("ws://nowhere", {{receive() {{}}, line}});
+            const close = (code) => {{ Fake.all.at(-1).close(code); later.pop()(); }};
+            const hear = (id) => Fake.all.at(-1).onmessage({{data: JSON.stringify({{kind: "refused", id}})}});
+            for (let k = 0; k < 3; k++) close(1006);
             Fake.all.at(-1).open();
-            socket.send({{do: "run", k: 5}});
-            Fake.all.at(-1).close();
-            return [Fake.all.at(-1).sent, pauses];
+            close(1006);
+            Fake.all.at(-1).open();
+            hear(7);
+            close(1006);
+            Fake.all.at(-1).open();
+            hear(null);
+            close(1013);
+            window.setTimeout = wait;
+            return pauses;
         }}"""
     )
-    assert [(one["do"], one["k"]) for one in sent] == [("run", 3), ("claims", 4), ("run", 5)]
-    assert len({one["id"] for one in sent}) == 3
-    first, second, third, opened, again = pauses
-    assert first < second < third
+    first, second, third, opened, fourth, _, again, _, full = pauses
+    assert first < second < third < fourth < full
     assert (opened, again) == (0, first)
 
 
@@ -285,7 +360,7 @@ def test_a_run_that_was_superseded_is_not_shown(page: Page) -> None:
             const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
             const [store, film, sent] = [createStore(), createFilm(), []];
             const socket = {open: true, send: (message) => sent.push(message)};
-            const requests = createRequests(store, film, socket, {attention: () => false});
+            const requests = createRequests(store, film, socket, {attention: () => false, waiting: () => {}});
             const start = (id) => requests.receive({kind: "start", id, n: 1, d: 1, discrete: true, tokens: [[0]]});
             const frames = (id, x) => requests.receive(
                 {kind: "frames", id, first: 0, count: 1, n: 1, d: 1, times: [0]}, new Float64Array([x]));
@@ -311,3 +386,109 @@ def test_a_run_that_was_superseded_is_not_shown(page: Page) -> None:
         }"""
     )
     assert shown == [1, 2, 0, True, 20, 1]
+
+
+# A store and its requests, with a server that this test plays.
+PLAYED = """
+    const {createStore} = await import("/page/store.js");
+    const {createRequests} = await import("/page/requests.js");
+    const {createFilm} = await import("/page/film.js");
+    const pause = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const [store, film, sent, told] = [createStore(), createFilm(), [], []];
+    const socket = {open: true, send: (message) => sent.push(message)};
+    const requests = createRequests(store, film, socket, {attention: () => false, waiting: (on) => told.push(on)});
+    const last = (what) => sent.findLastIndex((one) => one.do === what) + 1;
+    const start = (id) => requests.receive({kind: "start", id, n: 1, d: 1, discrete: true, tokens: [[0]]});
+    const frames = (id, first, count) => requests.receive(
+        {kind: "frames", id, first, count, n: 1, d: 1, times: Array.from({length: count}, (_, k) => first + k)},
+        new Float64Array(count));
+    const look = (id, run, frame, found) => requests.receive({kind: "look", id, run, frame, ...found});
+"""
+
+
+@pytest.mark.parametrize("moment", [0, 3])
+def test_late_frames_do_not_move_a_figure_that_was_opened(page: Page, moment: int) -> None:
+    seen = page.evaluate(
+        f"""async (moment) => {{
+            {PLAYED}
+            store.setState({{until: 20}});
+            await pause();
+            const old = last("run");
+            start(old); look(old, old, 0, {{}}); frames(old, 0, 10);
+            film.seek(9);
+            store.notify("film");
+            await pause();
+            const before = store.view.t;
+            store.open({{state: {{until: 30}}, view: {{t: moment}}}});
+            requests.moment(moment);
+            frames(old, 10, 5);
+            await pause();
+            frames(old, 15, 5);
+            await pause();
+            const between = store.view.t;
+            const run = last("run");
+            start(run); look(run, run, 0, {{}}); frames(run, 0, 10);
+            await pause();
+            return [before, between, run > old, store.run.id === run, store.view.t, film.position];
+        }}""",
+        moment,
+    )
+    assert seen == [9, moment, True, True, moment, moment]
+
+
+def test_the_first_look_is_kept_and_a_lost_run_is_asked_for_once_more(page: Page) -> None:
+    seen = page.evaluate(
+        f"""async () => {{
+            {PLAYED}
+            const log = [];
+            store.setState({{until: 20}});
+            await pause();
+            const run = last("run");
+            start(run);
+            log.push(store.first);
+            frames(run, 0, 10);
+            look(run, run, 0, {{hull: [0]}});
+            requests.receive({{kind: "end", id: run, frames: 10}});
+            film.seek(4);
+            store.notify("film");
+            await pause();
+            await pause();
+            const asked = last("look");
+            look(asked, run, 4, {{hull: [1]}});
+            log.push(store.first.hull, store.look.hull);
+            for (const [k, runs] of [[5, 2], [6, 2]]) {{
+                film.seek(k);
+                store.notify("film");
+                await pause();
+                await pause();
+                requests.receive({{kind: "refused", id: last("look"), sentence: "The worker died."}});
+                await pause();
+                await pause();
+                const newest = last("run");
+                start(newest); frames(newest, 0, 10); look(newest, newest, 0, {{}});
+                requests.receive({{kind: "end", id: newest, frames: 10}});
+                await pause();
+                log.push(sent.filter((one) => one.do === "run").length === runs);
+            }}
+            log.push(sent.some((one) => one.want?.includes("clusters")));
+            return log;
+        }}"""
+    )
+    assert seen == [None, [0], [1], True, True, False]
+
+
+def test_the_page_says_that_it_waits_for_a_run(page: Page) -> None:
+    seen = page.evaluate(
+        f"""async () => {{
+            {PLAYED}
+            store.setState({{until: 20}});
+            await pause();
+            const run = last("run");
+            const before = [...told];
+            await new Promise((done) => setTimeout(done, 1500));
+            const later = [...told];
+            start(run); look(run, run, 0, {{}}); frames(run, 0, 10);
+            return [before, later, told];
+        }}"""
+    )
+    assert seen == [[], [True], [True, False]]

@@ -124,6 +124,28 @@ def test_steps_go_to_whole_frames(page: Page, run: tuple[Any, Any]) -> None:
         assert film(page, *run, what, [start, by]) == end
 
 
+def test_a_discrete_film_rests_at_frames_only(page: Page, run: tuple[Any, Any]) -> None:
+    # Every third step is recorded.
+    times, frames = list(range(0, 36, 3)), run[1]
+    said = "[f.position, f.time(), ...f.positions()]"
+    moves = {
+        "f.seek(4.4)": 4,
+        "f.seekFraction(0.25)": 3,
+        "f.seek(f.at(20))": 7,
+        "(f.play(), f.tick(0.9), f.pause())": round(0.9 / 4 * 11),
+    }
+    for move, k in moves.items():
+        found = film(page, times, frames, f"(f) => {{ f.discrete = true; {move}; return {said}; }}")
+        assert found == [k, 3 * k, *frames[k].ravel()]
+    # While it plays tokens go on evenly, but the step that is told is one of the run.
+    what = f"(f) => {{ f.discrete = true; f.play(); f.tick(0.9); return [...{said}, f.moment()]; }}"
+    position, told, *tokens, moment = film(page, times, frames, what)
+    assert position == pytest.approx(0.9 / 4 * 11)
+    assert told == 6
+    assert moment == pytest.approx(3 * position)
+    assert np.allclose(tokens, (frames[2] + (position - 2) * (frames[3] - frames[2])).ravel())
+
+
 def test_hulls(page: Page) -> None:
     rng = np.random.default_rng(0)
     for n in (3, 10, 200):
@@ -218,6 +240,37 @@ def test_ticks_are_all_round_numbers_between_the_ends(page: Page) -> None:
     assert ask(page, "ticks", "m.ticks(0, 0.3, 3)") == [0, 0.1, 0.2, 0.3]
     assert ask(page, "ticks", "m.decades(1e4)") == [0, 1, 10, 100, 1000, 10000]
     assert len(ask(page, "ticks", "m.decades(1e25)")) <= 9
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "parts"),
+    [(1.0, 1.0000000000000002, 4), (-1e300, 1e300, 1e12), (1000.0, 1000.0000000000002, 8), (1e16, 1e16 + 4, 5)],
+)
+def test_ticks_come_to_an_end(page: Page, low: float, high: float, parts: float) -> None:
+    # Ticks that never end are counted, not waited for.
+    counted = """((push) => { let n = 0; Array.prototype.push = function (...x) {
+        if (++n > 1e4) throw new Error('ticks without end'); return push.apply(this, x); };
+        try { return m.ticks(...g); } finally { Array.prototype.push = push; } })(Array.prototype.push)"""
+    found = ask(page, "ticks", counted, [low, high, parts])
+    assert len(found) <= 1000
+    assert len(set(found)) == len(found)
+    assert all(low <= value <= high for value in found)
+
+
+@pytest.mark.parametrize("zoom", [1e13, 1e300, 0.0, -1.0])
+def test_no_camera_is_absurd(page: Page, zoom: float) -> None:
+    for at in (0.0, 1000.0, 1e6):
+        plane = ask(page, "plane", "m.lens(g[0], 900, 600, {x: g[1], y: 0, zoom: g[2]})", [BOX, at, zoom])
+        time = {"first": 0, "last": 1, "clock": "linear"}
+        flat = {"low": [0.0], "high": [1.0]}
+        line = ask(page, "line", "m.lens(g[0], 900, 600, {y: g[1], zoom: g[2]}, g[3])", [flat, at, zoom, time])
+        for eye in (plane, line):
+            assert 0 < eye["scale"] < 1e31
+            # Neighbouring pixels are different numbers.
+            assert at + 2 / eye["scale"] > at
+    turned = ask(page, "space", "m.lens(g[0], 900, 600, {yaw: 0, pitch: 9, zoom: g[1]})", [CUBE, zoom])["turn"]
+    assert turned["pitch"] < math.pi / 2
+    assert 0 < turned["zoom"] < 1e5
 
 
 def test_numbers_are_written_short(page: Page) -> None:
@@ -323,6 +376,26 @@ def test_trails_fade_with_age(page: Page) -> None:
         assert len(alphas) <= 8
 
 
+def test_ways_on_the_sphere_are_arcs(page: Page) -> None:
+    x = np.random.default_rng(8).standard_normal((2, 6, 3))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    # A pixel has two of the three coordinates: it is looked at from two sides.
+    what = """[0, 1, 2, 3, 4, 5].map((i) => { const way = [];
+        const mode = { point: (eye, p, out) => out.set(eye.map((c) => p[c])) };
+        for (const eye of [[0, 1, 2], [2, 0, 1]]) { let k = 0;
+            const scene = { d: 3, sphere: true, mode, eye };
+            m.bent(scene, Float64Array.from(g[0]), Float64Array.from(g[1]), i, (x, y) => (way[k++] ??= []).push(x, y));
+        } return way.map(([x, y, z]) => [x, y, z]); })"""
+    for i, way in enumerate(ask(page, "trails", what, x.reshape(2, -1).tolist())):
+        points = np.array([x[0, i], *way, x[1, i]])
+        assert np.allclose(np.linalg.norm(points, axis=1), 1)
+        angle = np.arccos(x[0, i] @ x[1, i])
+        steps = np.arccos((points[1:] * points[:-1]).sum(axis=1))
+        # The shortest way, in short pieces.
+        assert steps.sum() == pytest.approx(angle)
+        assert steps.max() < 0.081
+
+
 def test_the_scales_of_charts(page: Page) -> None:
     falling = np.exp(-np.arange(40.0))
     scale = ask(page, "charts", "m.scaleOf(g, false)", falling.tolist())
@@ -336,9 +409,10 @@ def test_the_scales_of_charts(page: Page) -> None:
     constant = ask(page, "charts", "m.scaleOf([2, 2], false)")
     assert constant["low"] < 2 < constant["high"]
     given: list[list[float]] = [[0, 1, 4], [10, 8, 2], [0, 0.5, 1, 3.9, 4]]
-    assert ask(page, "charts", "g[2].map((t) => m.valueAt(g[0], g[1], t, true))", given) == [10, 10, 8, 8, 2]
-    smooth = ask(page, "charts", "g[2].map((t) => m.valueAt(g[0], g[1], t, false))", given)
-    assert smooth == pytest.approx(np.interp(given[2], given[0], given[1]).tolist())
+    assert ask(page, "charts", "g[2].map((t) => m.valueAt(g[0], g[1], t, null))", given) == [10, 10, 8, 8, 2]
+    for clock, scaled in (("linear", np.asarray), ("log", np.log1p)):
+        smooth = ask(page, "charts", f"g[2].map((t) => m.valueAt(g[0], g[1], t, '{clock}'))", given)
+        assert smooth == pytest.approx(np.interp(scaled(given[2]), scaled(given[0]), given[1]).tolist())
 
 
 def test_rows_of_attention_are_all_tokens_once(page: Page) -> None:

@@ -280,9 +280,10 @@ def test_on_the_line_tokens_move_up_and_time_is_a_handle(opened: Page) -> None:
     assert np.array_equal(tokens(page)[[0, 2]], x[[0, 2]])
     # A click on the axis of time seeks; tokens go there.
     page.mouse.click(440, 30 + 500 - 30)
-    position = page.evaluate("film.position")
-    assert 2 < position < 4
-    assert np.allclose(places(page)[:, 0], 440)
+    assert page.evaluate("film.position") == 3
+    assert np.allclose(places(page)[:, 0], 440, atol=400 / 6 / 2)
+    assert "step 3." in page.evaluate("stage.describe()")
+    assert "3" in [text.text for text in parts(page)["axes"].iter(f"{SVG}text")]
     # At the left edge a token is still in reach.
     page.mouse.move(*start[2])
     page.mouse.down()
@@ -330,3 +331,196 @@ def test_a_film_plays_on_the_stage_and_stops(opened: Page, cloud: Any) -> None:
     assert page.evaluate("film.position") == 6
     assert np.ptp(places(page), axis=0).max() < 30
     page.evaluate("film.speed = 1")
+
+
+def test_a_click_chooses_and_the_film_stays(opened: Page, cloud: Any) -> None:
+    page = shown(opened, cloud)
+    page.evaluate("(film.seek(2), store.notify('film'))")
+    x, y = places(page)[5]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 2, y)
+    page.mouse.up()
+    assert page.evaluate("[stage.chosen, film.position, store.view.camera]") == [5, 2, None]
+    assert np.array_equal(tokens(page), cloud)
+
+
+def test_keys_let_a_held_token_be(opened: Page, cloud: Any) -> None:
+    page = shown(opened, cloud)
+    x, y = places(page)[3]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for key in ("Delete", "n"):
+        page.keyboard.press(key)
+    page.mouse.move(x + 30, y)
+    for key in ("Delete", "n", "ArrowUp", "Backspace"):
+        page.keyboard.press(key)
+    page.mouse.move(x + 40, y)
+    page.mouse.up()
+    assert np.allclose(places(page)[3], [x + 40, y])
+    assert np.array_equal(np.delete(tokens(page), 3, axis=0), np.delete(cloud, 3, axis=0))
+
+
+def test_undo_takes_a_held_token_from_the_hand(opened: Page, cloud: Any) -> None:
+    # Two tokens fewer before: the one that is held is not among them.
+    page = shown(opened, cloud[:18])
+    page.evaluate("(tokens) => store.setState({ tokens })", cloud.tolist())
+    # The picture comes to its new place before a hand does.
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    x, y = places(page)[19]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y + 20)
+    page.wait_for_function("(x) => store.state.tokens[19][0] !== x", arg=cloud[19, 0])
+    page.evaluate("store.undo(), store.undo()")
+    page.mouse.move(x + 40, y + 40)
+    page.evaluate("new Promise((done) => setTimeout(done, 60))")
+    page.mouse.up()
+    assert np.array_equal(tokens(page), cloud[:18])
+    assert page.evaluate("stage.chosen") == -1
+    assert len(parts(page)["tokens"]) == 18
+
+
+def dashes(page: Page) -> int:
+    """Return how many lines of the hull of the start are drawn."""
+    dashed = [path for path in parts(page)["hulls"] if path.get("stroke-dasharray")]
+    return sum(path.get("d", "").count("M") for path in dashed)
+
+
+def test_the_hull_of_the_start_is_that_of_this_run(opened: Page) -> None:
+    x = np.random.default_rng(6).standard_normal((8, 3))
+    page = shown(opened, x, {"hull": [0, 1, 2], "edges": [[0, 1], [1, 2], [2, 0]]})
+    page.evaluate("(film.seek(3), store.put('look', { run: id, frame: 3, hull: [1, 2], edges: [[1, 2]] }))")
+    assert dashes(page) == 3
+    # Other tokens, at a later frame: their start has not been looked at.
+    page.evaluate("""() => { const run = { ...store.run, id: ++window.id }; film.id = run.id; store.put('run', run);
+        store.put('look', { run: run.id, frame: 3, hull: [1, 2], edges: [[1, 2]] }); }""")
+    assert dashes(page) == 0
+    page.evaluate("() => { store.first = { run: id - 1, frame: 0, edges: [[0, 1]] }; store.notify('look'); }")
+    assert dashes(page) == 0
+    page.evaluate("""() => { store.first = { run: id, frame: 0, edges: [[4, 5], [5, 6]] }; store.notify('look'); }""")
+    assert dashes(page) == 2
+    page.evaluate("store.first = null")
+
+
+def test_marks_of_another_frame_are_not_shown_as_those_of_this(opened: Page, cloud: Any) -> None:
+    page = shown(opened, cloud, plane_look(cloud))
+    page.evaluate("stage.choose(0)")
+    assert "cell of" in page.evaluate("stage.describe()")
+    page.evaluate("(film.seek(4), store.notify('film'))")
+    assert "cell of" not in page.evaluate("stage.describe()")
+    assert not len(parts(page)["cells"])
+    assert not len(parts(page)["vertices"])
+    # Colours stay, and everything comes back with the look at this frame.
+    assert len({disc.get("fill") for disc in parts(page)["tokens"]}) > 2
+    page.evaluate("store.put('look', { ...store.look, frame: 4 })")
+    assert len(parts(page)["cells"]) > 3
+
+
+def test_on_the_screen_marks_of_another_frame_are_pale(opened: Page) -> None:
+    drawn = opened.evaluate("""async () => { const m = await import('/page/marks.js');
+        return [false, true].map((pale) => { const alphas = [];
+            const pen = { paint: (s) => alphas.push(s.alpha ?? 1), disc: (x, y, r, s) => alphas.push(s.alpha ?? 1) };
+            const told = m.overlay(pen, { pale });
+            told.paint({}); told.paint({ alpha: 0.5 }); told.disc(0, 0, 1, {}); return alphas; }); }""")
+    assert drawn[0] == [1, 0.5, 1]
+    assert 0 < max(drawn[1]) < 0.5
+
+
+def test_pictures_are_of_a_frame_also_while_a_film_plays(opened: Page, cloud: Any) -> None:
+    page = shown(opened, cloud)
+    at = page.evaluate("""() => { film.play(); film.position = 2.4; store.look.frame = 2;
+        const svg = stage.svg(); const found = film.position; film.pause(); return [svg, found]; }""")
+    assert at[1] == pytest.approx(2.4)
+    assert "step 2." in at[0]
+    root = ElementTree.fromstring(at[0])
+    discs = next(group for group in root.iter(f"{SVG}g") if group.get("class") == "tokens")
+    drawn = np.array([[float(disc.get("cx", "")), float(disc.get("cy", ""))] for disc in discs])
+    page.evaluate("film.seek(2)")
+    assert np.allclose(drawn, places(page) - [40, 30], atol=0.006)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_tokens_that_run_away_stay_in_view(opened: Page, d: int) -> None:
+    x = np.random.default_rng(d).standard_normal((9, d)) + 3
+    frames = [(x * 10.0**k).tolist() for k in range(7)]
+    given = {"tokens": x.tolist(), "frames": frames, "look": {}, "motion": "flow", "show": SHOWN}
+    opened.evaluate(SHOW, given)
+    for k in (0, 3, 6, 1):
+        opened.evaluate("(k) => (film.seek(k), store.notify('film'))", k)
+        opened.evaluate("new Promise((done) => setTimeout(done, 60))")
+        seen = places(opened) - [40, 30]
+        assert np.all(seen > 0)
+        assert np.all(seen < [800, 500])
+        # They are not a dot either.
+        assert np.ptp(seen[:, 1]) > 40
+
+
+def test_tokens_that_run_away_are_in_view_while_they_do(opened: Page) -> None:
+    x = np.random.default_rng(2).standard_normal((9, 2)) + 3
+    frames = [(x * 3.0**k).tolist() for k in range(60)]
+    given = {"tokens": x.tolist(), "frames": frames, "look": {}, "motion": "flow", "show": SHOWN}
+    opened.emulate_media(reduced_motion="no-preference")
+    opened.evaluate(SHOW, given)
+    seen = opened.evaluate("""async () => { const found = []; film.speed = 8; film.play(); store.notify('film');
+        while (film.playing) { await new Promise(requestAnimationFrame);
+            for (let i = 0; i < 9; i++) found.push(Object.values(stage.place(i))); }
+        film.speed = 1; return found; }""")
+    opened.emulate_media(reduced_motion="reduce")
+    assert len(seen) > 90
+    assert np.all(np.array(seen) - [40, 30] > 0)
+    assert np.all(np.array(seen) - [40, 30] < [800, 500])
+
+
+def test_lines_in_time_end_at_the_frame(opened: Page) -> None:
+    page = shown(opened, [[-1.0], [0.0], [2.0]])
+    order = list(parts(page))
+    assert order.index("trails") < order.index("margins") < order.index("axes")
+    corners = [re.findall(r"-?[\d.]+", path.get("d", "")) for path in parts(page)["margins"]]
+    rows = sorted(float(y) for numbers in corners for y in numbers[1::2])
+    assert rows[0] == 0
+    assert rows[-1] == 500
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_hand_has_no_token_of_before_an_undo(opened: Page, cloud: Any, moved: bool) -> None:
+    page = shown(opened, cloud)
+    page.evaluate("(tokens) => store.setState({ tokens })", cloud[::-1].tolist())
+    x, y = places(page)[7]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    if moved:
+        page.mouse.move(x + 20, y + 20)
+        page.wait_for_function("(x) => store.state.tokens[7][0] !== x", arg=cloud[12, 0])
+        page.evaluate("store.undo()")
+    page.evaluate("store.undo()")
+    page.mouse.move(x + 40, y + 40)
+    page.evaluate("new Promise((done) => setTimeout(done, 60))")
+    page.mouse.up()
+    assert np.array_equal(tokens(page), cloud)
+
+
+def test_a_run_that_is_discrete_brings_the_film_to_a_frame(opened: Page, cloud: Any) -> None:
+    page = shown(opened, cloud)
+    page.evaluate("store.put('run', { ...store.run, discrete: false })")
+    page.evaluate("film.seek(2.4)")
+    assert "time 2.4." in page.evaluate("stage.describe()")
+    page.evaluate("store.put('run', { ...store.run, discrete: true })")
+    assert page.evaluate("film.position") == 2
+    assert "step 2." in page.evaluate("stage.describe()")
+
+
+def test_lines_on_the_circle_go_around_it(opened: Page) -> None:
+    start = np.array([0.1, 1.3, 2.9])
+    frames = [np.column_stack([np.cos(start + k), np.sin(start + k)]).tolist() for k in range(5)]
+    given = {"tokens": frames[0], "frames": frames, "look": {}, "motion": "sphere-flow", "show": SHOWN}
+    opened.evaluate(SHOW, given)
+    opened.evaluate("film.seek(2)")
+    drawn = parts(opened)
+    x, y, r = (float(drawn["sphere"][0].get(name, "")) for name in ("cx", "cy", "r"))
+    lines = [line for path in drawn["trails"] for line in path.get("d", "").split("M")[1:]]
+    assert len(lines) >= 6
+    for line in lines:
+        points = (np.array(re.findall(r"-?[\d.]+", line), dtype=float).reshape(-1, 2) - [x, y]) / r
+        assert np.allclose(np.linalg.norm(points, axis=1), 1, atol=1e-3)
+        assert np.linalg.norm(np.diff(points, axis=0), axis=1).max() < 0.1

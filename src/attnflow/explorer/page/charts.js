@@ -116,9 +116,9 @@ export function createCharts(element, store, film) {
     const length = onClock(times[times.length - 1], first, film.clock) || 1;
     const x = (/** @type {number} */ t) => LEFT + ((width - LEFT - RIGHT) * onClock(t, first, film.clock)) / length;
     const y = (/** @type {number} */ value) => HEIGHT - 6 - (HEIGHT - 6 - TOP) * heightOf(scale, value);
-    const moment = Math.min(film.time(), times[times.length - 1]);
+    const moment = Math.min(film.moment(), times[times.length - 1]);
     const stale = series.id !== film.id;
-    const now = valueAt(times, values, moment, kind.whole);
+    const now = valueAt(times, values, moment, kind.whole ? null : film.clock);
 
     pen.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
     const known = !stale && Number.isFinite(now);
@@ -167,17 +167,18 @@ export function createCharts(element, store, film) {
   ask();
 }
 
-/** Return the value at a time: of whole numbers the last before, else in proportion between two. */
+/** Return the value at a time: in proportion between two on a clock; without one, as of whole numbers, the last. */
 export function valueAt(
   /** @type {number[]} */ times,
   /** @type {number[]} */ values,
   /** @type {number} */ t,
-  /** @type {boolean} */ whole,
+  /** @type {string | null} */ clock,
 ) {
   const place = indexOf(times, t);
   const k = Math.floor(place + 1e-9);
-  const part = place - k;
-  if (whole || part < 1e-9 || k + 1 >= values.length) return values[k];
+  if (clock === null || place - k < 1e-9 || k + 1 >= values.length) return values[k];
+  const [from, now, to] = [times[k], t, times[k + 1]].map((moment) => onClock(moment, times[0], clock));
+  const part = (now - from) / (to - from);
   return values[k] + part * (values[k + 1] - values[k]);
 }
 

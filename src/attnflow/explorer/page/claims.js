@@ -5,7 +5,9 @@ import { typeset } from "./mathtext.js";
 import { PAPERS } from "./papers.js";
 
 /** For how long a change is marked, in milliseconds. */
-const MARKED = 6000;
+const MARKED = 8000;
+/** So many changes are said in words. */
+const SAID = 3;
 const ICONS = /** @type {Record<string, string>} */ ({
   holds: "M4.5 10.5 8.5 14.5 15.5 6",
   violated: "M5.5 5.5 14.5 14.5M14.5 5.5 5.5 14.5",
@@ -22,13 +24,23 @@ function icon(/** @type {string} */ outcome) {
   return make("span", { class: "icon", html: `<svg viewBox="0 0 20 20" aria-hidden="true"><path d="${path}"/></svg>` });
 }
 
+/** @typedef {{broke: Set<string>, was: string, timer: ReturnType<typeof setTimeout> | undefined}} Mark */
+
 /** @param {any} store */
 export function createClaims(store) {
   const [list, count, news] = ["claims", "claims-count", "claims-news"].map(byId);
+  const [tab, badge] = ["claims-tab", "claims-badge"].map(byId);
   /** The row of each claim. @type {Map<string, any>} */
   const rows = new Map();
-  /** The last outcome of each claim and of its hypotheses, to tell what changed. @type {Map<string, any>} */
+  /** The last fresh verdict on each claim, to tell what changed. @type {Map<string, any>} */
   const known = new Map();
+  /** What changed a moment ago: the hypotheses that broke, the outcome before. @type {Map<string, Mark>} */
+  const marks = new Map();
+  /** Claims whose hypotheses broke while the panel was not on the screen. @type {Set<string>} */
+  const unseen = new Set();
+  /** What is to be said once all verdicts are there. @type {Map<string, string>} */
+  const changes = new Map();
+  let revealed = false;
   let order = "";
 
   /** Build the rows anew when other claims apply. */
@@ -62,97 +74,167 @@ export function createClaims(store) {
     const summary = make("summary", {}, mark, make("span", { class: "name" }, name), outcome, was);
     const because = make("p", { class: "because" });
     const given = make("ul", { class: "given" });
-    const status = one.status === "proved" ? "proved" : one.status;
-    const source = make("p", { class: "where" }, `${one.where} · ${status} · ${one.claim}`);
+    const source = make("p", { class: "where" }, `${one.where} · ${one.status} · ${one.claim}`);
     const statement = make("p", { class: "statement" }, ...typeset(one.statement));
     const details = make("details", {}, summary, statement, given, because, source);
     if (one.status !== "proved") summary.insertBefore(make("span", { class: "status" }, one.status), outcome);
     const broken = make("span", { class: "broken", hidden: true });
     summary.append(broken);
     const item = make("li", { "data-claim": one.claim, "data-outcome": "waiting" }, details);
-    return { item, details, outcome, was, mark, because, given, broken, name, timer: undefined, shown: "" };
+    return { item, details, outcome, was, mark, because, given, broken, name, shown: "" };
   }
 
   function sync() {
     build();
     const { others = 0, waiting = true, sentence } = store.claims;
-    for (const [claim, one] of store.claims) show(rows.get(claim), one);
+    for (const [claim, one] of store.claims) {
+      if (one.verdict && !one.stale) compare(rows.get(claim).name, one);
+      show(rows.get(claim), one);
+    }
     if (store.claims.size === 0) {
       const empty = sentence ?? (waiting ? "Looking for claims about this …" : "None of the claims is about this run.");
       list.replaceChildren(make("p", { class: "empty" }, empty));
       order = "";
     }
     list.setAttribute("aria-busy", String(waiting));
-    const holding = [...store.claims.values()].filter((one) => one.verdict?.outcome === "holds").length;
-    count.textContent = store.claims.size ? `${holding} of ${store.claims.size} hold` : "";
+    count.textContent = counted();
     count.title = others ? `${others} others are about something else.` : "";
+    reveal(waiting);
+    if (!waiting) announce();
+  }
+
+  /** How many hold, of those whose verdict is about what is on the screen. */
+  function counted() {
+    const fresh = [...store.claims.values()].filter((one) => one.verdict && !one.stale);
+    const holding = fresh.filter((one) => one.verdict.outcome === "holds").length;
+    if (store.claims.size === 0) return "";
+    if (fresh.length === 0) return "…";
+    return `${holding} of ${fresh.length} hold${fresh.length < store.claims.size ? " …" : ""}`;
   }
 
   function show(/** @type {any} */ row, /** @type {any} */ one) {
     const { verdict, stale } = one;
+    const { broke = new Set(), was = "" } = marks.get(one.claim) ?? {};
     const outcome = verdict?.outcome ?? "waiting";
     row.item.classList.toggle("stale", stale);
     row.item.dataset.outcome = outcome;
-    const text = JSON.stringify([verdict, stale]);
+    const text = JSON.stringify([verdict, [...broke], was]);
     if (text === row.shown) return;
     row.shown = text;
+    row.item.classList.toggle("changed", was !== "" || broke.size > 0);
     row.outcome.textContent = outcome === "waiting" ? "…" : outcome;
+    row.was.textContent = was && `was: ${was}`;
     row.mark.replaceChildren(icon(outcome));
+    row.broken.hidden = broke.size === 0;
+    row.broken.replaceChildren("no longer: ", ...typeset([...broke].join(", ")));
     row.because.replaceChildren(...typeset(verdict?.because ?? ""));
     row.because.hidden = !verdict?.because;
     const unknown = (/** @type {string} */ name) => ({ name, outcome: "waiting" });
     const given = verdict?.given ?? (one.given ?? []).map(unknown);
     row.given.hidden = given.length === 0;
-    row.given.replaceChildren(...given.map(hypothesis));
-    if (!stale && verdict) compare(row, one);
+    row.given.replaceChildren(...given.map((/** @type {any} */ each) => hypothesis(each, broke.has(each.name))));
   }
 
-  function hypothesis(/** @type {any} */ { name, outcome }) {
+  function hypothesis(/** @type {any} */ { name, outcome }, /** @type {boolean} */ broke) {
     const word = { holds: "holds", fails: "fails", undecided: "undecided" }[outcome] ?? "…";
     const text = make("span", {}, ...typeset(name));
-    return make("li", { "data-given": name, "data-outcome": outcome }, icon(outcome), text, make("em", {}, word));
+    const attributes = { "data-given": name, "data-outcome": outcome, class: broke ? "broke" : null };
+    return make("li", attributes, icon(outcome), text, make("em", {}, broke ? "no longer" : word));
   }
 
-  /** Mark what this verdict changed. */
-  function compare(/** @type {any} */ row, /** @type {any} */ { claim, verdict }) {
+  /** Keep what this verdict changed: hypothesis by hypothesis, as one may break where others failed before. */
+  function compare(/** @type {string} */ name, /** @type {any} */ { claim, verdict }) {
     const before = known.get(claim);
     known.set(claim, verdict);
-    if (!before || before.outcome === verdict.outcome) return;
+    if (!before || before === verdict) return;
     /** @type {(verdict: any, outcome: string) => string[]} */
     const those = ({ given }, outcome) => given.filter((/** @type {any} */ g) => g.outcome === outcome).map(named);
-    const fine = those(before, "holds");
-    const broke = those(verdict, "fails").filter((name) => fine.includes(name));
-    row.was.textContent = `was: ${before.outcome}`;
-    row.item.classList.add("changed");
-    row.broken.hidden = broke.length === 0;
-    row.broken.replaceChildren("no longer: ", ...typeset(broke.join(", ")));
-    for (const li of row.given.children) {
-      li.classList.toggle("broke", broke.includes(li.dataset.given));
+    const [held, failing] = [those(before, "holds"), those(verdict, "fails")];
+    const broke = failing.filter((each) => held.includes(each));
+    const was = before.outcome === verdict.outcome ? "" : before.outcome;
+    if (broke.length === 0 && was === "") {
+      // Nothing new: what broke a moment ago stays marked while it fails.
+      const mark = marks.get(claim);
+      for (const each of mark?.broke ?? []) if (!failing.includes(each)) mark?.broke.delete(each);
+      if (!mark?.broke.size && unseen.delete(claim)) forget(claim);
+      tell();
+      return;
     }
-    const why = broke.length ? `, since ${broke[0]} fails` : "";
-    news.textContent = `${row.name}: ${verdict.outcome}, was ${before.outcome}${why}.`;
-    reveal(broke.length && row.details.open ? row.given.querySelector(".broke") : row.item);
-    clearTimeout(row.timer);
-    row.timer = setTimeout(() => {
-      row.item.classList.remove("changed");
-      row.was.textContent = "";
-      row.broken.hidden = true;
-      for (const li of row.given.children) li.classList.remove("broke");
-    }, MARKED);
+    clearTimeout(marks.get(claim)?.timer);
+    marks.set(claim, { broke: new Set(broke), was, timer: undefined });
+    const why = broke.length ? `, ${broke.join(" and ")} no longer ${broke.length > 1 ? "hold" : "holds"}` : "";
+    changes.set(claim, `${name}: ${verdict.outcome}${was && `, was ${was}`}${why}`);
+    if (broke.length && list.offsetParent === null) unseen.add(claim);
+    else {
+      unseen.delete(claim);
+      fade(claim);
+    }
+    tell();
   }
 
-  /** Scroll the list, and nothing else, until the element is in it. */
-  function reveal(/** @type {HTMLElement} */ element) {
-    const [box, place] = [list.getBoundingClientRect(), element.getBoundingClientRect()];
-    const over = place.bottom - box.bottom;
-    const top = place.top < box.top ? place.top - box.top - 24 : over > 0 ? over + 12 : 0;
+  /** Take the mark away once it was seen for long enough. */
+  function fade(/** @type {string} */ claim) {
+    const mark = marks.get(claim);
+    if (mark) mark.timer = setTimeout(() => forget(claim), MARKED);
+  }
+
+  function forget(/** @type {string} */ claim) {
+    clearTimeout(marks.get(claim)?.timer);
+    marks.delete(claim);
+    if (rows.has(claim) && store.claims.has(claim)) show(rows.get(claim), store.claims.get(claim));
+  }
+
+  /** The tab of a panel that is not on the screen tells how many claims lost a hypothesis. */
+  function tell() {
+    badge.hidden = unseen.size === 0;
+    badge.textContent = String(unseen.size);
+    tab.title = unseen.size ? "Claims that lost a hypothesis" : "";
+  }
+
+  /** Bring the first broken hypothesis into sight as it comes; when none broke, the first change at the end. */
+  function reveal(/** @type {boolean} */ waiting) {
+    if (revealed) return;
+    const [claim] = [...changes.keys()].filter((each) => marks.get(each)?.broke.size || !waiting);
+    const row = rows.get(claim);
+    if (!row) return;
+    revealed = true;
+    scrollTo(row);
+  }
+
+  function scrollTo(/** @type {any} */ row) {
+    const place = row.details.open ? (row.given.querySelector(".broke") ?? row.item) : row.item;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (top !== 0) list.scrollBy({ top, behavior: still ? "instant" : "smooth" });
+    place.scrollIntoView({ block: "nearest", behavior: still ? "instant" : "smooth" });
   }
 
+  /** Say all changes in one announcement. */
+  function announce() {
+    const said = [...changes.values()];
+    if (said.length) {
+      const more = said.length > SAID ? `; and ${said.length - SAID} more` : "";
+      news.textContent = `${said.slice(0, SAID).join("; ")}${more}.`;
+    }
+    changes.clear();
+    revealed = false;
+  }
+
+  tab.addEventListener("click", () => {
+    const [first] = [...rows.keys()].filter((claim) => unseen.has(claim));
+    unseen.forEach(fade);
+    unseen.clear();
+    tell();
+    // The panel is turned to by another listener of the tab.
+    if (first) requestAnimationFrame(() => scrollTo(rows.get(first)));
+  });
   store.subscribe((/** @type {Set<string>} */ what) => {
     // Another screen is no edit of this one: nothing on it has changed.
-    if (what.has("state") && store.label.startsWith("open ")) known.clear();
+    if (what.has("state") && store.label.startsWith("open ")) {
+      known.clear();
+      changes.clear();
+      unseen.clear();
+      [...marks.keys()].forEach(forget);
+      tell();
+    }
     if (what.has("claims")) sync();
   });
   sync();

@@ -40,12 +40,6 @@ export const DARK = {
 const STRENGTHS = [0.26, 0.19, 0.38, 0.13];
 const HUES = LIGHT.palette.length;
 
-/** Return the tone of a theme; "auto" is what the reader's system asks for. @param {string} theme */
-export function toneOf(theme) {
-  const dark = theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
-  return dark ? DARK : LIGHT;
-}
-
 /** @param {string} hex @returns {number[]} */
 export function channels(hex) {
   return [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));

@@ -168,7 +168,7 @@ export function createControls(element, store) {
   /** On the sphere tokens have length 1. */
   function cloudFor(/** @type {string} */ name) {
     const { tokens } = store.state;
-    if (!name.startsWith("sphere-")) return {};
+    if (!models.SPHERES.includes(name)) return {};
     if (!Array.isArray(tokens)) {
       const { cloud, n, d, seed = 0 } = tokens;
       return ["gaussian", "uniform"].includes(cloud) ? { tokens: { cloud: "sphere", n, d, seed } } : {};
@@ -204,7 +204,6 @@ export function createControls(element, store) {
     const base = "d" in now ? now : { cloud: "gaussian", n: many, seed: 0 };
     const few = base.cloud === "orthogonal" ? { n: Math.min(base.n, size) } : {};
     store.setState({ tokens: { ...base, ...few, d: size }, ...reshaped(size) });
-    store.setView({ camera: null });
   }
 
   /** Matrices of another size are of no use: the identity takes their place. */
@@ -220,7 +219,7 @@ export function createControls(element, store) {
   function sync() {
     const { law, motion, tokens } = store.state;
     lawChoice.value = law.name;
-    lawFormula.innerHTML = models.LAW_FORMULAS[law.name]?.(law) ?? "";
+    lawFormula.innerHTML = models.entry(models.LAW_FORMULAS, law.name)?.(law) ?? "";
     const soft = law.name === "softmax";
     betaRow.hidden = !soft;
     const place = models.slideOf(law.beta);
@@ -235,17 +234,18 @@ export function createControls(element, store) {
     B.element.hidden = law.name === "hegselmann-krause";
 
     motionChoice.value = motion.name;
-    motionFormula.innerHTML = models.MOTION_FORMULAS[motion.name]?.(motion) ?? "";
+    motionFormula.innerHTML = models.entry(models.MOTION_FORMULAS, motion.name)?.(motion) ?? "";
     const layers = motion.name === "layers";
+    const fresh = models.entry(models.FRESH, motion.name) ?? {};
     rateRow.hidden = !layers;
     const by = motion.gamma !== undefined ? "gamma" : motion.alpha !== undefined ? "alpha" : "V";
     rate.value = by;
     gamma.element.hidden = motion.gamma === undefined;
     alpha.element.hidden = motion.alpha === undefined;
-    dt.element.hidden = models.FRESH[motion.name]?.dt === undefined;
+    dt.element.hidden = fresh.dt === undefined;
     normalizedRow.hidden = motion.name !== "sphere-flow";
     normalized.checked = motion.normalized ?? true;
-    V.element.hidden = layers ? by !== "V" : !("V" in (models.FRESH[motion.name] ?? {}));
+    V.element.hidden = layers ? by !== "V" : !("V" in fresh);
     chance.element.hidden = motion.name !== "jumps";
 
     const hand = Array.isArray(tokens);
@@ -257,7 +257,7 @@ export function createControls(element, store) {
       cloudChoice.prepend(byHand);
     } else byHand.remove();
     cloudChoice.value = hand ? "hand" : tokens.cloud;
-    const keys = hand ? ["d"] : (models.KEYS[tokens.cloud] ?? []);
+    const keys = hand ? ["d"] : (models.entry(models.KEYS, tokens.cloud) ?? []);
     n.element.hidden = !keys.includes("n");
     k.element.hidden = !keys.includes("k");
     seed.element.hidden = !keys.includes("seed");
@@ -272,8 +272,9 @@ export function createControls(element, store) {
   store.subscribe((/** @type {Set<string>} */ what) => {
     if (what.has("state")) sync();
     if (what.has("view")) [B, V].forEach((form) => form.draw());
-    if (what.has("refused") && store.refused?.about === "run") fields.refuse(store.refused.sentence);
-    if (what.has("run")) fields.accept();
+    const { refused } = store;
+    if (what.has("refused") && refused?.about === "run") fields.refuse(refused.state, refused.sentence);
+    if (what.has("run")) fields.accept(store.run.state);
   });
   sync();
 }

@@ -42,13 +42,12 @@ export function createExport(store, socket, stage, { link, say }) {
   }
 
   async function file(/** @type {any} */ message, /** @type {string} */ what) {
-    const begun = Date.now();
-    const told = setInterval(() => say(`${what} is being made: ${Math.round((Date.now() - begun) / 1000)} s.`), SLOW);
+    const told = setTimeout(() => say(`${what} is being made.`), SLOW);
     try {
       const { name, type, payload } = await socket.ask({ ...message, state: store.state });
       save(new Blob([payload], { type }), name);
     } finally {
-      clearInterval(told);
+      clearTimeout(told);
     }
   }
 

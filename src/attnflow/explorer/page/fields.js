@@ -33,15 +33,15 @@ export const asText = (value) =>
   value === "inf" ? "∞" : value === undefined || value === null ? "" : String(value).replace("e+", "e");
 
 /**
- * Fields that change the state, each under its id as label: a refusal of the server is shown beside the one whose edit
- * was the last.
+ * Fields that change the state, each under its id as label: a refusal of the server is shown beside a field only where
+ * all that was edited since the last accepted state is that field.
  * @param {any} store
  */
 export function createFields(store) {
   /** @type {any[]} */
   const all = [];
-  /** @type {any} */
-  let edited = null;
+  /** The edits since the last state that the server took. @type {{state: any, label: string}[]} */
+  let edits = [];
 
   /**
    * @param {{id: string, label: string, title?: string, wide?: boolean, parse: (text: string) => any,
@@ -64,8 +64,12 @@ export function createFields(store) {
     // The value that the text stands for: the text is rewritten only when the value changes elsewhere.
     /** @type {any} */
     let known = NaN;
+    // Who found fault with the text: this page cannot read it, or the server refused its value.
+    /** @type {"" | "unread" | "refused"} */
+    let fault = "";
 
-    function say(/** @type {string} */ sentence) {
+    function say(/** @type {string} */ sentence, /** @type {typeof fault} */ why = "") {
+      fault = why;
       error.textContent = sentence;
       error.hidden = sentence === "";
       input.setAttribute("aria-invalid", String(sentence !== ""));
@@ -77,10 +81,9 @@ export function createFields(store) {
         const value = parse(input.value);
         say("");
         known = value;
-        edited = one;
         set(value, id);
       } catch (mistake) {
-        say(/** @type {Error} */ (mistake).message);
+        say(/** @type {Error} */ (mistake).message, "unread");
       }
     }
 
@@ -88,7 +91,10 @@ export function createFields(store) {
       element,
       input,
       caption,
-      say,
+      refuse: (/** @type {string} */ sentence) => say(sentence, "refused"),
+      accept() {
+        if (fault === "refused") say("");
+      },
       /** Take a value as if it had been typed. @param {any} value */
       write(value) {
         input.value = text(value);
@@ -96,7 +102,8 @@ export function createFields(store) {
       },
       sync() {
         const value = get();
-        if (value === known || Math.abs(value - known) <= 1e-12 * Math.abs(value)) return;
+        const same = value === known || Math.abs(value - known) <= 1e-12 * Math.abs(value);
+        if (same && (fault !== "unread" || document.activeElement === input)) return;
         known = value;
         input.value = text(value);
         say("");
@@ -112,14 +119,22 @@ export function createFields(store) {
 
   return {
     field,
-    sync: () => all.forEach((one) => one.sync()),
-    /** Show a refusal beside the field whose edit was refused. @param {string} sentence */
-    refuse(sentence) {
-      if (edited?.input.id === store.label) edited.say(sentence);
+    sync() {
+      if (store.state !== edits.at(-1)?.state) edits.push({ state: store.state, label: store.label });
+      all.forEach((one) => one.sync());
     },
-    /** The server took the state: what it refused before is mended. */
-    accept() {
-      if (edited?.input.id === store.label) edited.say("");
+    /** Show a refusal of a state beside the field that alone led to it. @param {any} state @param {string} sentence */
+    refuse(state, sentence) {
+      const to = edits.findIndex((edit) => edit.state === state);
+      const labels = new Set(edits.slice(0, to + 1).map(({ label }) => label));
+      if (labels.size === 1) all.find((one) => labels.has(one.input.id))?.refuse(sentence);
+    },
+    /** The server took a state: what it refused before is mended. @param {any} state */
+    accept(state) {
+      const to = edits.findLastIndex((edit) => edit.state === state);
+      if (to < 0) return;
+      edits = edits.slice(to + 1);
+      all.forEach((one) => one.accept());
     },
   };
 }

@@ -64,6 +64,8 @@ export function createFilm() {
     /** Which frame is shown, a real number: between two frames it is between them. */
     position: 0,
     playing: false,
+    /** Whether there is nothing between two frames: then it is only shown there while it plays. */
+    discrete: false,
     speed: 1,
     /** @type {"linear" | "log"} */
     clock: "linear",
@@ -112,6 +114,7 @@ export function createFilm() {
     },
     pause() {
       film.playing = false;
+      film.seek(film.position);
     },
     /** Go to the next whole frame, or the one before. @param {number} by */
     step(by) {
@@ -119,13 +122,16 @@ export function createFilm() {
       film.seek(by > 0 ? Math.floor(film.position + 1e-9) + by : Math.ceil(film.position - 1e-9) + by);
     },
     seek(/** @type {number} */ position) {
-      film.position = Math.min(Math.max(position, 0), Math.max(frames.length - 1, 0));
+      const whole = film.discrete && !film.playing ? Math.round(position) : position;
+      film.position = Math.min(Math.max(whole, 0), Math.max(frames.length - 1, 0));
     },
 
     /** Return the position of a time. */
     at: (/** @type {number} */ time) => indexOf(film.times, time),
-    /** Return the time at the position. */
-    time() {
+    /** Return the time of what is shown: of a discrete run that of a frame. */
+    time: () => (film.discrete && frames.length > 0 ? film.times[film.frameIndex()] : film.moment()),
+    /** Return the time at the position, which between two frames is between theirs. */
+    moment() {
       if (frames.length === 0) return 0;
       const k = film.frameIndex();
       const part = film.position - k;
@@ -137,7 +143,7 @@ export function createFilm() {
     /** Return how much of the clock has passed, between 0 and 1. */
     fraction() {
       const length = span();
-      return length > 0 ? onClock(film.time(), film.times[0], film.clock) / length : 0;
+      return length > 0 ? onClock(film.moment(), film.times[0], film.clock) / length : 0;
     },
     /** Go where a part of the clock, between 0 and 1, has passed. */
     seekFraction(/** @type {number} */ part) {

@@ -2,6 +2,8 @@
 
 /** Pixels that a key moves a token, and with Shift. */
 const [STRIDE, FINE] = [12, 1];
+/** Pixels that a pointer may slip in a click. */
+const SLIP = 3;
 /** How much a key, and a pixel of the wheel, zooms. */
 const [KEY_ZOOM, WHEEL_ZOOM] = [1.25, 0.0016];
 
@@ -12,6 +14,8 @@ export function handlePointers(canvas, actions) {
   /** @type {"" | "token" | "pull" | "time" | "pinch"} */
   let doing = "";
   let [gap, moved] = [0, false];
+  /** The token under the pointer, and where that came down: it is taken when the pointer leaves the place. */
+  let [under, from] = [-1, { x: 0, y: 0 }];
 
   const place = (/** @type {MouseEvent} */ event) => {
     const { left, top } = canvas.getBoundingClientRect();
@@ -51,7 +55,8 @@ export function handlePointers(canvas, actions) {
     if (i < 0 && tool === "add") i = actions.add(x, y);
     if (i >= 0) {
       doing = "token";
-      actions.grab(i, x, y);
+      [under, from] = [i, { x, y }];
+      actions.touch(i);
     } else if (actions.atTime(x, y)) {
       doing = "time";
       actions.seekTo(x);
@@ -70,8 +75,12 @@ export function handlePointers(canvas, actions) {
     const old = doing === "pinch" ? spread() : null;
     down.set(event.pointerId, now);
     moved = true;
-    if (doing === "token") actions.carry(now.x, now.y);
-    else if (doing === "time") actions.seekTo(now.x);
+    if (doing === "token") {
+      if (under >= 0 && Math.hypot(now.x - from.x, now.y - from.y) <= SLIP) return;
+      if (under >= 0) actions.grab(under, from.x, from.y);
+      under = -1;
+      actions.carry(now.x, now.y);
+    } else if (doing === "time") actions.seekTo(now.x);
     else if (doing === "pull") actions.pull(now.x - before.x, now.y - before.y);
     else if (old) {
       const wide = spread();
@@ -162,6 +171,11 @@ export function handleKeys(canvas, actions) {
   canvas.addEventListener("focus", () => (leaving = false));
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
+    // A token in the hand is moved by the hand alone.
+    if (actions.holding()) {
+      event.preventDefault();
+      return;
+    }
     if (event.key !== "Tab" && event.key !== "Escape") leaving = false;
     if (keys[event.key](event) !== false) event.preventDefault();
   });

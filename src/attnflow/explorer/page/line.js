@@ -2,7 +2,8 @@
 
 import { onClock, offClock } from "./film.js";
 import * as marks from "./marks.js";
-import { heldFactor } from "./plane.js";
+import { polygon } from "./pen.js";
+import { heldScale } from "./plane.js";
 import { decades, roundStep, ticks, written } from "./ticks.js";
 
 /**
@@ -26,9 +27,9 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [58, 22, 20, 42];
 export function lens(box, width, height, camera, time) {
   const frame = { left: LEFT, right: width - RIGHT, top: TOP, bottom: height - BOTTOM };
   const half = (frame.bottom - frame.top) / 2;
-  const given = camera && Number.isFinite(camera.y) && !("yaw" in camera);
-  const scale = given ? camera.zoom * half : (0.94 * 2 * half) / (box.high[0] - box.low[0]);
+  const given = camera && Number.isFinite(camera.y) && Number.isFinite(camera.zoom) && !("yaw" in camera);
   const y = given ? camera.y : (box.low[0] + box.high[0]) / 2;
+  const scale = heldScale(given ? camera.zoom * half : (0.94 * 2 * half) / (box.high[0] - box.low[0]), y);
   const length = onClock(time.last, time.first, time.clock);
   return { y, scale, ...frame, first: time.first, length: length > 0 ? length : 1, clock: time.clock };
 }
@@ -55,7 +56,7 @@ export const pulled = (eye, _dx, dy) => camera({ ...eye, y: eye.y + dy / eye.sca
 
 /** @param {Lens} eye @param {number} x @param {number} y @param {number} wanted */
 export function zoomed(eye, x, y, wanted) {
-  const factor = heldFactor(eye.scale, wanted);
+  const factor = heldScale(eye.scale * wanted, eye.y) / eye.scale;
   const [value] = lift(eye, x, y);
   return camera({ ...eye, y: value + (eye.y - value) / factor, scale: eye.scale * factor });
 }
@@ -79,7 +80,7 @@ export function aim(scene) {
 }
 
 /** Return the column of the moment shown. @param {Scene} scene */
-export const now = (scene) => (scene.film.count ? column(scene.eye, scene.film.time()) : scene.eye.left);
+export const now = (scene) => (scene.film.count ? column(scene.eye, scene.film.moment()) : scene.eye.left);
 
 /** @param {Scene} scene */
 export function project(scene) {
@@ -93,7 +94,7 @@ export function project(scene) {
 /** @param {Pen} pen @param {Scene} scene */
 export function draw(pen, scene) {
   const { show, eye, tone, film } = scene;
-  axes(pen, scene);
+  const told = marks.overlay(pen, scene);
   if (show.hull && scene.start.length) {
     pen.group("hulls");
     pen.begin();
@@ -105,6 +106,8 @@ export function draw(pen, scene) {
     pen.end();
   }
   if (show.paths) scene.trails.draw(pen, scene);
+  margins(pen, scene);
+  axes(pen, scene);
   const x = now(scene);
   pen.group("now");
   pen.begin();
@@ -114,13 +117,23 @@ export function draw(pen, scene) {
   handle(pen, x, eye.bottom, tone.ink);
   pen.end();
   if (film.position > 0) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(pen, scene);
-  if (show.limits) marks.limits(pen, scene, ([value]) => [eye.right, row(eye, value)]);
+  if (show.quiescent) marks.outlines(told, scene);
+  if (show.limits) marks.limits(told, scene, ([value]) => [eye.right, row(eye, value)]);
   marks.tokens(pen, scene);
-  if (show.hull) marks.rings(pen, scene);
-  if (show.leaders) marks.stars(pen, scene);
+  if (show.hull) marks.rings(told, scene);
+  if (show.leaders) marks.stars(told, scene);
   if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
+}
+
+/** Let lines end at the frame of the picture: what they are is told only there. @param {Pen} pen @param {Scene} scene */
+function margins(pen, { eye, tone }) {
+  pen.group("margins");
+  for (const [top, bottom] of [[0, eye.top - 8], [eye.bottom, pen.height]]) {
+    polygon(pen, [0, top, pen.width, top, pen.width, bottom, 0, bottom]);
+    pen.paint({ fill: tone.paper });
+  }
+  pen.end();
 }
 
 /** Draw the handle of the moment shown, on the axis of time. @param {Pen} pen */
@@ -163,7 +176,6 @@ function axes(pen, scene) {
   pen.text(eye.right, eye.bottom + 33, scene.discrete ? "step" : "time", name);
   pen.end();
   if (film.position === 0) return;
-  const moment = written(scene.discrete ? Math.floor(film.time() + 1e-9) : film.time());
   const strong = { ...type, fill: tone.ink, halo: tone.paper };
-  pen.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, moment, strong);
+  pen.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, written(film.time()), strong);
 }

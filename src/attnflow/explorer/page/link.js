@@ -1,6 +1,6 @@
 // The screen as a link: JSON, compressed, in letters that an address may hold.
 
-import { FIRST_STATE } from "./store.js";
+import { dimension, FIRST_STATE } from "./store.js";
 
 /** @typedef {import("./store.js").State} State */
 
@@ -53,14 +53,18 @@ async function unpacked(/** @type {Blob} */ blob) {
 const isTable = (/** @type {any} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
 const isRow = (/** @type {any} */ row, /** @type {number} */ d) =>
   Array.isArray(row) && row.length === d && row.every(Number.isFinite);
+const isMatrix = (/** @type {any} */ m) =>
+  Array.isArray(m) && [1, 2, 3].includes(m.length) && m.every((row) => isRow(row, m.length));
 
 /** Whether the page can show it; what it means is for the server to check. @returns {x is State} */
 function isState(/** @type {any} */ x) {
   if (!isTable(x) || !isTable(x.law) || !isTable(x.motion)) return false;
   if (typeof x.law.name !== "string" || typeof x.motion.name !== "string") return false;
-  if (isTable(x.tokens)) return typeof x.tokens.cloud === "string";
-  const d = x.tokens?.[0]?.length;
-  return Array.isArray(x.tokens) && d >= 1 && x.tokens.every((/** @type {any} */ row) => isRow(row, d));
+  if (![x.law.B ?? null, x.motion.V ?? null].every((m) => m === null || isMatrix(m))) return false;
+  const cloud = isTable(x.tokens) && typeof x.tokens.cloud === "string";
+  if (!cloud && !(Array.isArray(x.tokens) && x.tokens.length > 0)) return false;
+  const d = dimension(x);
+  return [1, 2, 3].includes(d) && (cloud || x.tokens.every((/** @type {any} */ row) => isRow(row, d)));
 }
 
 /** Return what is sound in the view of a link. @param {any} given */
@@ -82,12 +86,17 @@ const PAUSE = 400; // milliseconds between changes of the address; browsers allo
 /**
  * Keep the address and the screen in step.
  * @param {any} store
- * @param {{preset: (name: string) => Promise<any>, opened: (screen: any, preset: string | null) => void,
+ * @param {{preset: (name: string) => Promise<any>, opened: (screen: any) => void,
  *   say: (sentence: string) => void}} page
  */
 export function createLink(store, { preset, opened, say }) {
   /** The screen that the address stands for, as text. */
   let written = "";
+  /** The preset that the address names, and its screen before any edit. */
+  let untouched = { name: "", text: "" };
+  /** How many addresses were followed; only the last of them counts. */
+  let followed = 0;
+  let following = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
 
@@ -96,33 +105,52 @@ export function createLink(store, { preset, opened, say }) {
   async function write() {
     timer = undefined;
     const text = now();
-    if (text === written) return;
+    if (text === written || following) return;
     const link = await encode(screenOf(store));
-    // Another hash may have come while this was being written.
-    if (timer === undefined && now() === text) history.replaceState(null, "", `#${link}`);
-    written = text;
+    // Another screen or another hash may have come while this was being written.
+    if (following || timer !== undefined) return;
+    if (now() === text) {
+      history.replaceState(null, "", `#${link}`);
+      written = text;
+    } else later();
+  }
+
+  const later = () => (timer ??= setTimeout(write, PAUSE));
+
+  function settled(/** @type {string | null} */ name) {
+    clearTimeout(timer);
+    timer = undefined;
+    written = now();
+    untouched = { name: name ?? "", text: written };
   }
 
   /** Show what the address says; false when it says nothing. */
   async function follow() {
     const hash = location.hash.slice(1);
     if (hash === "" || document.getElementById(hash)) return false;
-    const name = hash.startsWith("preset=") ? hash.slice("preset=".length) : null;
+    const mine = ++followed;
+    following = true;
+    let name = hash.startsWith("preset=") ? hash.slice("preset=".length) : null;
+    /** @type {any} */
+    let screen = { state: FIRST_STATE, view: {} };
+    let wrong = "";
     try {
-      opened(await (name === null ? decode(hash) : preset(name)), name);
+      screen = await (name === null ? decode(hash) : preset(name));
     } catch (error) {
-      opened({ state: FIRST_STATE, view: {} }, null);
-      say(/** @type {Error} */ (error).message);
+      name = null;
+      wrong = /** @type {Error} */ (error).message;
     }
-    clearTimeout(timer);
-    timer = undefined;
-    written = now();
+    if (mine !== followed) return true;
+    following = false;
+    opened(screen);
+    if (wrong) say(wrong);
+    settled(name);
     return true;
   }
 
   store.subscribe((/** @type {Set<string>} */ what) => {
     if (!what.has("state") && !what.has("view") && !what.has("film")) return;
-    timer ??= setTimeout(write, PAUSE);
+    later();
   });
   addEventListener("hashchange", follow);
 
@@ -131,11 +159,14 @@ export function createLink(store, { preset, opened, say }) {
     /** Say that the screen is that of a preset, which has a name of its own. @param {string} name */
     named(name) {
       history.replaceState(null, "", `#preset=${name}`);
-      written = now();
+      followed += 1;
+      following = false;
+      settled(name);
     },
     /** Return the whole address of the screen. */
     async address() {
-      const hash = now() === written && location.hash ? location.hash : `#${await encode(screenOf(store))}`;
+      const named = untouched.name !== "" && now() === untouched.text;
+      const hash = named ? `#preset=${untouched.name}` : `#${await encode(screenOf(store))}`;
       return new URL(hash, location.href).href;
     },
   };

@@ -27,7 +27,8 @@ const status = byId("status");
 let saidAt = store.state;
 function say(/** @type {string} */ sentence, kind = "note") {
   saidAt = store.state;
-  status.textContent = sentence;
+  // Written anew, the same sentence would be read out again.
+  if (status.textContent !== sentence) status.textContent = sentence;
   status.dataset.kind = kind;
 }
 
@@ -35,20 +36,19 @@ const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.h
 const socket = createSocket(address, {
   receive: (header, payload) => requests.receive(header, payload),
   line(open, pause) {
-    document.body.classList.toggle("offline", !open);
-    if (open) {
-      if (status.dataset.kind === "line") say("");
-      requests.refresh();
-      return;
-    }
+    if (open) return requests.refresh();
     const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
     say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
   },
 });
-const phone = matchMedia("(max-width: 820px)");
+const phone = matchMedia("(max-width: 820px), (max-height: 460px)"); // as in style.css
 const attention = byId("attention-section");
 const requests = createRequests(store, film, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
+  waiting(on) {
+    if (on && !status.textContent) say("Computing. The first run after an installation compiles for some seconds.", "wait");
+    else if (!on && status.dataset.kind === "wait") say("");
+  },
 });
 attention.addEventListener("toggle", () => {
   requests.again();
@@ -60,13 +60,13 @@ const stage = createStage(byId("stage"), store, film);
 createCharts(byId("charts"), store, film);
 createAttention(byId("attention"), store);
 createControls(byId("controls"), store);
-createToolbar(store, stage);
+createToolbar(store, stage, say);
 createClaims(store);
 createTokenList(store, film);
 const timebar = createTimebar(store, film);
 const presets = createPresets(store, {
   chosen(preset) {
-    opened(preset, preset.name);
+    opened(preset);
     link.named(preset.name);
   },
 });
@@ -74,20 +74,23 @@ const link = createLink(store, { preset: presets.find, opened, say: (sentence) =
 createExport(store, socket, stage, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
-function opened(/** @type {any} */ screen, /** @type {string | null} */ preset) {
+function opened(/** @type {any} */ screen) {
   film.pause();
   store.open(screen);
   requests.moment(store.view.t);
-  presets.show(preset === null ? null : screen);
   say("");
   byId("hint").hidden = true;
 }
 
 store.subscribe((what) => {
   if (what.has("view")) dress();
-  if (what.has("refused") && store.refused) say(store.refused.sentence, "refused");
-  else if (what.has("run") && status.dataset.kind === "refused") say("");
-  else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(status.dataset.kind)) say("");
+  const { kind = "" } = status.dataset;
+  // A server without room opens the line only to say so: the note about the line says it too, and stays.
+  const known = kind === "line" && store.refused?.about === "message";
+  if (what.has("refused") && store.refused && !known) say(store.refused.sentence, "refused");
+  else if (what.has("run") && kind === "line") say("");
+  else if (what.has("run") && !store.refused && kind === "refused") say("");
+  else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(kind)) say("");
   if (what.has("run") && store.run?.stopped) byId("time").title = store.run.stopped;
   if (what.has("state") || what.has("view")) {
     byId("undo").disabled = !store.canUndo;
@@ -112,6 +115,11 @@ byId("theme").addEventListener("click", () => {
 byId("undo").addEventListener("click", () => store.undo());
 byId("redo").addEventListener("click", () => store.redo());
 byId("undo").disabled = byId("redo").disabled = true;
+// As a link it would take the place of the address of this screen.
+document.querySelector(".skip")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("stage").focus();
+});
 byId("help-open").addEventListener("click", () => byId("help").showModal());
 
 const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".tabs button"));

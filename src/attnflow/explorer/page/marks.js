@@ -52,6 +52,17 @@ function discStyle(tone, label, near, crowd = false) {
 /** @param {import("./colours.js").Tone} tone @param {number} label */
 const hollow = (tone, label) => ({ fill: tone.paper, stroke: discStyle(tone, label, 1).fill, width: 1.1 });
 
+/** How much of their ink marks of another frame keep. */
+const LATE = 0.3;
+
+/** Return the pen for what a look tells: paler while that is of another frame. @param {Pen} pen @param {Scene} scene */
+export function overlay(pen, { pale }) {
+  if (!pale) return pen;
+  const paler = (/** @type {Style} */ style) => ({ ...style, alpha: LATE * (style.alpha ?? 1) });
+  const disc = pen.disc;
+  return { ...pen, paint: (style) => pen.paint(paler(style)), disc: (x, y, r, style) => disc(x, y, r, paler(style)) };
+}
+
 /** Draw a disc for each token, larger where more have met. @param {Pen} pen @param {Scene} scene */
 export function tokens(pen, scene) {
   const { n, screen, order, labels, sizes, tone, depth } = scene;

@@ -21,6 +21,8 @@ export const MOTIONS = [
     ["hardmax-flow", "Hardmax flow, exact"],
   ]],
 ];
+/** Motions that keep tokens at length 1. */
+export const SPHERES = ["sphere-flow", "sphere-layers"];
 export const CLOUDS = [
   ["gaussian", "Gaussian"],
   ["uniform", "Uniform in the cube"],
@@ -29,6 +31,14 @@ export const CLOUDS = [
   ["grid", "Grid"],
   ["orthogonal", "Orthogonal"],
 ];
+
+/**
+ * What a table holds under a name that came from elsewhere, such as a link.
+ * @template T
+ * @param {Record<string, T>} table
+ * @param {string} name
+ */
+export const entry = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
 
 const SCORE = "⟨<i>Bx<sub>i</sub></i>, <i>x<sub>j</sub></i>⟩";
 const LARGEST = "<i>M<sub>i</sub></i>";
@@ -49,7 +59,7 @@ export const LAW_FORMULAS = {
       ? `token <i>i</i> hears the <i>j</i> that maximise ${SCORE}`
       : `<i>P<sub>ij</sub></i> ∝ exp(<i>β</i> ${SCORE})`,
   localmax: ({ threshold }) =>
-    `${SCORE} ≥ ${LARGEST} − ${SLACK[threshold] ?? SLACK.additive}, ${LARGEST} the largest`,
+    `${SCORE} ≥ ${LARGEST} − ${entry(SLACK, threshold) ?? SLACK.additive}, ${LARGEST} the largest`,
   "hegselmann-krause": () => "|<i>x<sub>i</sub></i> − <i>x<sub>j</sub></i>| ≤ <i>ε</i>",
 };
 /** @type {Record<string, (motion: any) => string>} */

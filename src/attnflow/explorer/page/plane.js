@@ -18,8 +18,13 @@ import { roundStep, ticks, written } from "./ticks.js";
 const ROOM = 46;
 /** How much of the paper covers cells outside the hull. */
 const VEIL = 0.45;
-/** Pixels of a unit, at least and at most. */
-const [LEAST, MOST] = [1e-6, 1e10];
+/** Pixels of a unit, at least and at most; and at most so many for the distance of the middle from the origin, as
+ * doubles are too coarse for more. */
+const [LEAST, MOST, FINEST] = [1e-30, 1e30, 2 ** 50];
+
+/** Return the pixels of a unit, held where numbers near the middle still have room. @param {number[]} middle */
+export const heldScale = (/** @type {number} */ scale, ...middle) =>
+  Math.max(Math.min(scale, MOST, FINEST / Math.max(...middle.map(Math.abs))), LEAST);
 
 /**
  * Return the lens of a camera, or without one that which fits a box.
@@ -31,13 +36,16 @@ const [LEAST, MOST] = [1e-6, 1e10];
  */
 export function lens(box, width, height, camera) {
   const half = Math.min(width, height) / 2;
-  if (camera && Number.isFinite(camera.x))
-    return { x: camera.x, y: camera.y, scale: camera.zoom * half, width, height };
+  if (camera && [camera.x, camera.y, camera.zoom].every(Number.isFinite)) {
+    const { x, y, zoom } = camera;
+    return { x, y, scale: heldScale(zoom * half, x, y), width, height };
+  }
   const [spanX, spanY] = [0, 1].map((c) => box.high[c] - box.low[c]);
   // On a small screen the room shrinks with it.
   const room = 2 * Math.min(ROOM, 0.12 * Math.min(width, height));
-  const scale = Math.min((width - room) / spanX, (height - room) / spanY);
-  return { x: (box.low[0] + box.high[0]) / 2, y: (box.low[1] + box.high[1]) / 2, scale, width, height };
+  const [x, y] = [0, 1].map((c) => (box.low[c] + box.high[c]) / 2);
+  const scale = heldScale(Math.min((width - room) / spanX, (height - room) / spanY), x, y);
+  return { x, y, scale, width, height };
 }
 
 /** Return the pixel of a point. @param {Lens} eye @param {ArrayLike<number>} point */
@@ -70,13 +78,9 @@ export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) 
   return camera({ ...eye, x: eye.x - dx / eye.scale, y: eye.y + dy / eye.scale });
 }
 
-/** Return the factor of a zoom, held where pixels still have room for numbers. */
-export const heldFactor = (/** @type {number} */ scale, /** @type {number} */ factor) =>
-  Math.min(Math.max(scale * factor, LEAST), MOST) / scale;
-
 /** Return the camera after zooming about a pixel, which keeps its point. @param {Lens} eye */
 export function zoomed(eye, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ wanted) {
-  const factor = heldFactor(eye.scale, wanted);
+  const factor = heldScale(eye.scale * wanted, eye.x, eye.y) / eye.scale;
   const [u, v] = lift(eye, x, y);
   return camera({ ...eye, x: u + (eye.x - u) / factor, y: v + (eye.y - v) / factor, scale: eye.scale * factor });
 }
@@ -109,7 +113,8 @@ export function project(scene) {
 export function draw(pen, scene) {
   const { show, eye, tone } = scene;
   const pixel = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
-  if (show.cells && !scene.sphere) cells(pen, scene);
+  const told = marks.overlay(pen, scene);
+  if (show.cells && !scene.sphere) cells(told, scene);
   axes(pen, scene);
   if (scene.sphere) {
     const [x, y] = point(eye, [0, 0]);
@@ -121,11 +126,11 @@ export function draw(pen, scene) {
   marks.cross(pen, pixel([0, 0]), tone.ink);
   if (show.paths) scene.trails.draw(pen, scene);
   if (show.paths) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(pen, scene);
-  if (show.limits) marks.limits(pen, scene, pixel);
+  if (show.quiescent) marks.outlines(told, scene);
+  if (show.limits) marks.limits(told, scene, pixel);
   marks.tokens(pen, scene);
-  if (show.hull && !scene.sphere) marks.rings(pen, scene);
-  if (show.leaders) marks.stars(pen, scene);
+  if (show.hull && !scene.sphere) marks.rings(told, scene);
+  if (show.leaders) marks.stars(told, scene);
   if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
 }
@@ -169,7 +174,7 @@ function hulls(pen, scene) {
   // At the start both are one, and the dashes say so.
   if (now.length > 2 && scene.film.position > 0) {
     polygon(pen, now.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]));
-    pen.paint({ stroke: tone.ink, width: 1.3, alpha: 0.75 });
+    marks.overlay(pen, scene).paint({ stroke: tone.ink, width: 1.3, alpha: 0.75 });
   }
   if (startHull.length > 1) {
     polygon(pen, startHull.flatMap((/** @type {number} */ i) => point(eye, [start[2 * i], start[2 * i + 1]])));

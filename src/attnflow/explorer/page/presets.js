@@ -8,8 +8,6 @@ import { PAPERS } from "./papers.js";
 export function createPresets(store, { chosen }) {
   const menu = byId("preset");
   const note = byId("note");
-  /** The state that the chosen preset put on the screen. @type {any} */
-  let opened = null;
 
   const list = fetch("/presets.json")
     .then((answer) => (answer.ok ? answer.json() : []))
@@ -27,11 +25,14 @@ export function createPresets(store, { chosen }) {
     mark();
   });
 
-  /** @type {string} */
-  let name = "";
+  /** Once edited, it is no longer that figure; its note still says what to look for. */
   function mark() {
-    menu.value = name;
+    const { figure, state } = store;
+    menu.value = figure?.state === state ? figure?.name : "";
     if (menu.selectedIndex < 0) menu.value = "";
+    if (note.title === (figure?.note ?? "")) return;
+    note.title = figure?.note ?? "";
+    note.replaceChildren(...typeset(note.title));
   }
 
   menu.addEventListener("change", async () => {
@@ -48,23 +49,8 @@ export function createPresets(store, { chosen }) {
   }
 
   store.subscribe((/** @type {Set<string>} */ what) => {
-    // Once edited, it is no longer that figure; its note still says what to look for.
-    if (what.has("state") && opened && store.state !== opened) {
-      opened = null;
-      name = "";
-      mark();
-    }
+    if (what.has("state")) mark();
   });
 
-  return {
-    find,
-    /** Say which preset is on the screen; null for none. @param {any} preset */
-    show(preset) {
-      opened = preset ? store.state : null;
-      name = preset?.name ?? "";
-      note.replaceChildren(...typeset(preset?.note ?? ""));
-      note.title = preset?.note ?? "";
-      mark();
-    },
-  };
+  return { find };
 }

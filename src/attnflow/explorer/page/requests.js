@@ -10,20 +10,25 @@ const PATIENCE = 250;
 /** A question that got no answer for so long is asked anew, in milliseconds. */
 const FORGOTTEN = 4000;
 const REST = 250;
+/** Without a frame for so long, the page says that it waits. */
+const SLOW = 1200;
 const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent"];
 
 /**
  * @param {any} store
  * @param {any} film
  * @param {{send: (message: any) => number, open: boolean}} socket
- * @param {{attention: () => boolean}} shown whether the attention matrix is on the screen
+ * @param {{attention: () => boolean, waiting: (on: boolean) => void}} shown whether the attention matrix is on the
+ *   screen; to be told when a run is waited for, and when no longer
  */
 export function createRequests(store, film, socket, shown) {
-  const run = { id: -1, at: 0, answered: true, due: true };
-  const look = { id: -1, at: 0, answered: true, key: "" };
+  const run = { id: -1, at: 0, answered: true, due: true, state: store.state };
+  const look = { id: -1, at: 0, answered: true, key: "", run: -1, lost: false };
   let claims = -1;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let resting;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let waiting;
   /** @type {{start: any, chunks: [any, Float64Array][], look: any, timer: any} | null} a run not yet on the screen */
   let next = null;
   /** The moment that a growing film has yet to reach, if any. @type {number | null} */
@@ -31,13 +36,12 @@ export function createRequests(store, film, socket, shown) {
   let frame = 0;
   // A click that seeks during the chase ends it: this is where the chase itself put the film.
   let placed = -1;
+  // Another screen was opened: until its run is there, the film of the one before says nothing about its moment.
+  let opening = false;
 
   function want() {
     const { show } = store.view;
     const overlays = OVERLAYS.filter((name) => show[name]);
-    // Tokens are coloured by cell or by leader; where there are none, by cluster.
-    const cells = dimension(store.state) === 2 && store.state.law.name !== "hegselmann-krause";
-    if (!cells || (!show.cells && !show.leaders)) overlays.push("clusters");
     if (shown.attention()) overlays.push("attention");
     return overlays;
   }
@@ -62,8 +66,17 @@ export function createRequests(store, film, socket, shown) {
   }
 
   function askRun(/** @type {number} */ now) {
-    run.id = socket.send({ do: "run", state: store.state, want: want() });
-    Object.assign(run, { at: now, answered: false, due: false });
+    // In space the hull of the start stays drawn, and may be asked for at a later frame.
+    const hull = dimension(store.state) === 3 ? ["hull"] : [];
+    run.id = socket.send({ do: "run", state: store.state, want: [...new Set([...want(), ...hull])] });
+    Object.assign(run, { at: now, answered: false, due: false, state: store.state });
+    clearTimeout(waiting);
+    waiting = setTimeout(() => shown.waiting(true), SLOW);
+  }
+
+  function arrived() {
+    clearTimeout(waiting);
+    shown.waiting(false);
   }
 
   function askLook(/** @type {number} */ now) {
@@ -71,7 +84,7 @@ export function createRequests(store, film, socket, shown) {
     const k = film.frameIndex();
     if (key(k) === look.key || (!look.answered && now - look.at < FORGOTTEN)) return;
     look.id = socket.send({ do: "look", run: store.run.id, frame: k, want: want() });
-    Object.assign(look, { at: now, answered: false, key: key(k) });
+    Object.assign(look, { at: now, answered: false, key: key(k), run: store.run.id });
   }
 
   function askClaims() {
@@ -88,6 +101,7 @@ export function createRequests(store, film, socket, shown) {
     next = null;
     film.clear(start.id, start.n, start.d);
     film.done = false;
+    store.first = null;
     store.put("series", null);
     store.put("run", start);
     store.put("refused", null);
@@ -105,7 +119,7 @@ export function createRequests(store, film, socket, shown) {
 
   /** Keep the film at the moment that was on the screen before, as soon as it is there again. */
   function chase() {
-    if (chased === null || film.count === 0) return;
+    if (chased === null || film.count === 0 || opening) return;
     film.seek(Math.min(film.at(chased), film.count - 1));
     placed = film.position;
     if (film.done || film.playing || film.times[film.count - 1] >= chased) chased = null;
@@ -113,6 +127,10 @@ export function createRequests(store, film, socket, shown) {
 
   /** Take a look for what it is: the first one of a run is of no use when another frame is shown. */
   function show(/** @type {any} */ answer) {
+    if (answer.frame === 0 && answer.run === store.run.id) {
+      store.first = { ...store.first, ...answer };
+      store.notify("look");
+    }
     if (answer.id !== store.run.id) store.put("look", answer);
     else if (film.count === 0 || answer.frame === film.frameIndex()) {
       store.put("look", answer);
@@ -125,12 +143,14 @@ export function createRequests(store, film, socket, shown) {
     start(header) {
       if (header.id !== run.id) return;
       if (next) clearTimeout(next.timer);
+      opening = false;
       const moment = chased ?? store.view.t;
       chased = moment > 0 ? moment : null;
-      next = { start: header, chunks: [], look: null, timer: setTimeout(release, PATIENCE) };
+      next = { start: { ...header, state: run.state }, chunks: [], look: null, timer: setTimeout(release, PATIENCE) };
       if (chased === null || film.count === 0) release();
     },
     frames(header, payload) {
+      if (header.id === run.id) arrived();
       if (next && header.id === next.start.id) {
         next.chunks.push([header, payload]);
         if (chased === null || header.times[header.times.length - 1] >= chased) release();
@@ -153,7 +173,7 @@ export function createRequests(store, film, socket, shown) {
       if (header.id === store.run?.id) store.put("series", header);
     },
     look(header) {
-      if (header.id === look.id) look.answered = true;
+      if (header.id === look.id) Object.assign(look, { answered: true, lost: false });
       if (header.run === next?.start.id && next) next.look = header;
       else if (header.run === store.run?.id) {
         show(header);
@@ -182,11 +202,19 @@ export function createRequests(store, film, socket, shown) {
       store.notify("claims");
     },
     refused(header) {
-      if (header.id === look.id) look.answered = true;
-      else if (header.id === claims) {
+      if (header.id === run.id) arrived();
+      if (header.id === look.id) {
+        look.answered = true;
+        // A run that no other has replaced was lost with its worker: it is asked for once more, not for ever.
+        if (look.run === run.id) {
+          run.due ||= !look.lost;
+          look.lost = true;
+        }
+      } else if (header.id === claims) {
         store.put("claims", Object.assign(new Map(), { others: 0, waiting: false, sentence: header.sentence }));
       } else {
-        store.put("refused", { sentence: header.sentence, about: header.id === run.id ? "run" : "message" });
+        const about = header.id === run.id ? "run" : "message";
+        store.put("refused", { sentence: header.sentence, about, state: run.state });
         if (header.id === run.id) answered();
       }
       soon();
@@ -196,14 +224,16 @@ export function createRequests(store, film, socket, shown) {
   store.subscribe((/** @type {Set<Topic>} */ what) => {
     if (what.has("state")) {
       run.due = true;
+      // Verdicts still to come are about what was on the screen before.
+      claims = -1;
       for (const [name, one] of store.claims) store.claims.set(name, { ...one, stale: true });
       store.notify("claims");
       clearTimeout(resting);
       resting = setTimeout(askClaims, REST);
     }
     if (what.has("film") && film.count > 0 && !next) {
-      if (chased !== null && film.position !== placed) chased = null;
-      if (chased === null) store.view.t = film.time();
+      if (chased !== null && film.position !== placed && !opening) chased = null;
+      if (chased === null && !opening) store.view.t = film.time();
     }
     if (what.has("state") || what.has("film") || what.has("view") || what.has("run")) soon();
   });
@@ -225,11 +255,15 @@ export function createRequests(store, film, socket, shown) {
       const whole = socket.open && !run.due && run.answered && !next && film.done;
       return whole && look.answered && look.key === key(film.frameIndex());
     },
-    /** Show the moment `t` of the run as soon as it is there. @param {number} t */
+    /** Show the moment `t` of the screen that was opened as soon as its run is there. @param {number} t */
     moment(t) {
       store.view.t = t;
       chased = t > 0 ? t : null;
-      if (!run.due) chase();
+      opening = true;
+      if (next) clearTimeout(next.timer);
+      next = null;
+      // Whatever was asked before is about another screen.
+      Object.assign(run, { id: -1, answered: true, due: true });
     },
   };
 }

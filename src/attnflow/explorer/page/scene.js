@@ -5,7 +5,7 @@ import { groups, hull, roundedBox } from "./shapes.js";
 
 /** Tokens whose distance is this part of the size of the start, or less, end together. */
 const TOGETHER = 1e-3;
-/** A film that goes further than this many times the start is looked at from where it starts. */
+/** A film that goes further than this many times the start is not seen as a whole: the picture goes with the tokens. */
 const RUNAWAY = 4;
 
 /** Everything that is drawn; filled anew for each picture, in place. */
@@ -33,6 +33,10 @@ export function createScene() {
     cellLabels: [],
     /** @type {any} */
     look: null,
+    /** Whether the look is of another frame than the one that rests on the stage. */
+    late: false,
+    /** And has been for so long that it is seen. */
+    pale: false,
     /** @type {Record<string, boolean>} */
     show: {},
     /** @type {any} */
@@ -80,19 +84,31 @@ export function boxOf(tokens, d) {
   return { low, high };
 }
 
+/** @typedef {{low: number[], high: number[]}} Box */
+
+/** Return the longest side of a box. @param {Box} box */
+const size = ({ low, high }) => Math.max(...low.map((value, c) => high[c] - value));
+
+/** Return whether a film goes too far to be seen as a whole. @param {Box} start @param {Box | null} whole */
+export const runsAway = (start, whole) => whole !== null && !(size(whole) <= RUNAWAY * size(start));
+
 /**
- * Return the box that the picture shows by itself: of the start, and of the film unless that runs away.
- * @param {{low: number[], high: number[]}} start
- * @param {{low: number[], high: number[]} | null} whole of the film
+ * Return the box that the picture shows by itself: of the start, and of what else is to be seen.
+ * @param {Box} start
+ * @param {Box | null} other of the film, or of the tokens when that runs away
  * @param {boolean} sphere
  */
-export function shownBox(start, whole, sphere) {
+export function shownBox(start, other, sphere) {
   const d = start.low.length;
   if (sphere) return { low: new Array(d).fill(-1), high: new Array(d).fill(1) };
-  const size = (/** @type {typeof start} */ box) => Math.max(...box.low.map((low, c) => box.high[c] - low));
-  if (!whole || whole.low.length !== d || !(size(whole) <= RUNAWAY * size(start))) return roundedBox(start);
-  const low = start.low.map((value, c) => Math.min(value, whole.low[c]));
-  return roundedBox({ low, high: start.high.map((value, c) => Math.max(value, whole.high[c])) });
+  return roundedBox(other && other.low.length === d ? joined(start, other) : start);
+}
+
+/** Return the box around two, or the first when the other has no end. @param {Box} a @param {Box} b @returns {Box} */
+export function joined(a, b) {
+  if (!Number.isFinite(size(b))) return a;
+  const low = a.low.map((value, c) => Math.min(value, b.low[c]));
+  return { low, high: a.high.map((value, c) => Math.max(value, b.high[c])) };
 }
 
 /**
@@ -125,9 +141,8 @@ function byMember(members, n) {
 /** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} film */
 function endGroups(film) {
   const { n, d } = film;
-  const { low, high } = boxOf(film.frame(0), d);
-  const size = Math.max(...low.map((value, c) => high[c] - value));
-  const first = groups(film.frame(film.count - 1), n, d, TOGETHER * size);
+  const tolerance = TOGETHER * size(boxOf(film.frame(0), d));
+  const first = groups(film.frame(film.count - 1), n, d, tolerance);
   const count = new Int32Array(n);
   for (const i of first) count[i]++;
   if (count.every((many) => many < 2)) return new Int32Array(n);

@@ -1,7 +1,8 @@
-// The line to the server: it mends itself, and what waits to be sent is replaced by what is newer.
+// The line to the server, which mends itself.
 
 const FIRST_PAUSE = 400;
 const LONGEST_PAUSE = 8000;
+const NO_ROOM = 1013; // the code with which a server closes that serves as many pages as it can
 
 /**
  * Take a binary message apart: a length, a JSON header padded so that the payload is aligned to 8 bytes, the payload.
@@ -27,33 +28,26 @@ export function createSocket(address, hear) {
   let pause = FIRST_PAUSE;
   /** @type {WebSocket | null} */
   let socket = null;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
-  /** @type {Map<string, any>} what waits for the connection, one message of each kind */
-  const waiting = new Map();
   /** @type {Map<number, {resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   const asked = new Map();
 
   function connect() {
-    clearTimeout(timer);
     socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      pause = FIRST_PAUSE;
-      hear.line(true, 0);
-      for (const message of waiting.values()) socket?.send(JSON.stringify(message));
-      waiting.clear();
-    };
+    socket.onopen = () => hear.line(true, 0);
     socket.onmessage = ({ data }) => {
       const { header, payload } =
         typeof data === "string" ? { header: JSON.parse(data), payload: undefined } : decode(data);
+      // Who is only told that there is no room has not been served.
+      if (header.id !== null) pause = FIRST_PAUSE;
       if (!settle(header, payload)) hear.receive(header, payload);
     };
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
+      if (code === NO_ROOM) pause = LONGEST_PAUSE;
       for (const { reject } of asked.values()) reject(new Error("The connection was lost: try again."));
       asked.clear();
       hear.line(false, pause);
-      timer = setTimeout(connect, pause);
+      setTimeout(connect, pause);
       pause = Math.min(LONGEST_PAUSE, pause * 1.7);
     };
   }
@@ -73,21 +67,15 @@ export function createSocket(address, hear) {
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },
-    /** Send a message, or keep it until the connection is there; returns its id. @param {any} message */
+    /** Send a message over the open connection; returns its id. @param {any} message */
     send(message) {
-      const numbered = { id: ++last, ...message };
-      if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(numbered));
-      else waiting.set(message.do, numbered);
+      socket?.send(JSON.stringify({ id: ++last, ...message }));
       return last;
     },
     /** Send a message that has a single answer. @param {any} message @returns {Promise<any>} */
     ask(message) {
       if (socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Error("There is no connection: try again."));
       return new Promise((resolve, reject) => asked.set(this.send(message), { resolve, reject }));
-    },
-    /** Try again now instead of after the pause. */
-    retry() {
-      if (socket?.readyState === WebSocket.CLOSED) connect();
     },
   };
 }

@@ -18,6 +18,12 @@ const HOME = { yaw: -1.02, pitch: 0.42, zoom: 1 };
  * and a sphere. */
 const [STEEPEST, PER_PIXEL, FILLED, FILLED_ROUND] = [1.54, 0.008, 0.64, 0.88];
 
+/** Return a camera, held where there is something to see. @param {Camera} camera @returns {Camera} */
+function held({ yaw, pitch, zoom }) {
+  const steep = Math.min(Math.max(pitch, -STEEPEST), STEEPEST);
+  return { yaw, pitch: steep, zoom: Math.min(Math.max(zoom, 0.05), 1e4) };
+}
+
 /** @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 
@@ -30,7 +36,8 @@ const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
  * @returns {Lens}
  */
 export function lens(box, width, height, camera, sphere = false) {
-  const turn = camera && Number.isFinite(camera.yaw) ? camera : HOME;
+  const given = camera && [camera.yaw, camera.pitch, camera.zoom].every(Number.isFinite);
+  const turn = given ? held(camera) : HOME;
   const [cosYaw, sinYaw] = [Math.cos(turn.yaw), Math.sin(turn.yaw)];
   const [cosPitch, sinPitch] = [Math.cos(turn.pitch), Math.sin(turn.pitch)];
   const half = Math.max(...box.low.map((low, c) => (box.high[c] - low) / 2));
@@ -82,13 +89,13 @@ export const camera = (eye) => ({ ...eye.turn });
 
 /** Return the camera after the room was turned by pulling it so many pixels. @param {Lens} eye @returns {Camera} */
 export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) {
-  const pitch = Math.min(Math.max(eye.turn.pitch + PER_PIXEL * dy, -STEEPEST), STEEPEST);
-  return { yaw: eye.turn.yaw - PER_PIXEL * dx, pitch, zoom: eye.turn.zoom };
+  const { yaw, pitch, zoom } = eye.turn;
+  return held({ yaw: yaw - PER_PIXEL * dx, pitch: pitch + PER_PIXEL * dy, zoom });
 }
 
 /** @param {Lens} eye @returns {Camera} */
 export function zoomed(eye, /** @type {number} */ _x, /** @type {number} */ _y, /** @type {number} */ factor) {
-  return { ...eye.turn, zoom: Math.min(Math.max(eye.turn.zoom * factor, 0.05), 1e4) };
+  return held({ ...eye.turn, zoom: eye.turn.zoom * factor });
 }
 
 const place = new Float64Array(3);
@@ -131,6 +138,7 @@ export function project(scene) {
 export function draw(pen, scene) {
   const { show, eye, tone, look, start, startEdges, screen, n } = scene;
   const seen = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
+  const told = marks.overlay(pen, scene);
   if (scene.sphere) globe(pen, scene);
   else room(pen, scene);
   marks.cross(pen, seen([0, 0, 0]), tone.quiet);
@@ -149,16 +157,16 @@ export function draw(pen, scene) {
       pen.move(screen[2 * i], screen[2 * i + 1]);
       pen.line(screen[2 * j], screen[2 * j + 1]);
     }
-    pen.paint({ stroke: tone.quiet, width: 0.9 });
+    told.paint({ stroke: tone.quiet, width: 0.9 });
     pen.end();
   }
   if (show.paths) scene.trails.draw(pen, scene);
   if (show.paths) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(pen, scene);
-  if (show.limits) marks.limits(pen, scene, seen);
+  if (show.quiescent) marks.outlines(told, scene);
+  if (show.limits) marks.limits(told, scene, seen);
   marks.tokens(pen, scene);
-  if (show.hull && !scene.sphere && n <= 200) marks.rings(pen, scene);
-  if (show.leaders) marks.stars(pen, scene);
+  if (show.hull && !scene.sphere && n <= 200) marks.rings(told, scene);
+  if (show.leaders) marks.stars(told, scene);
   if (show.numbers) marks.numbers(pen, scene);
   marks.chosen(pen, scene);
 }

@@ -2,7 +2,8 @@
 
 import { canvasPen, svgPen } from "./pen.js";
 import { DARK, LIGHT } from "./colours.js";
-import { boxOf, createScene, flat, labelsOf, membersOf, planeHull, shownBox, startRows } from "./scene.js";
+import { boxOf, createScene, flat, joined, labelsOf, membersOf } from "./scene.js";
+import { planeHull, runsAway, shownBox, startRows } from "./scene.js";
 import { createTrails } from "./trails.js";
 import { handleKeys, handlePointers } from "./hands.js";
 import { measure } from "./marks.js";
@@ -18,6 +19,9 @@ import * as space from "./space.js";
 const [NEAR, NEAR_TOUCH] = [12, 24];
 /** The time in which the picture comes to a new box, in seconds. */
 const EASE = 0.07;
+/** Marks of another frame than the one that rests are pale after the first of these times, in milliseconds, as paling
+ * at each step would flicker; and after the second they are gone. */
+const [PALING, OUTDATED] = [80, 400];
 const SPHERES = ["sphere-flow", "sphere-layers"];
 const MODES = { 1: line, 2: plane, 3: space };
 
@@ -37,12 +41,19 @@ export function createStage(canvas, store, film) {
   // What was seen when labels, hulls and boxes were last found: they are found again only when it changes.
   /** @type {{look: any, rows: any, n: number, done: boolean, run: number, film: number, count: number}} */
   const seen = { look: null, rows: null, n: -1, done: false, run: -1, film: -1, count: -1 };
-  /** The token in the hand, and the way from its middle. @type {{i: number, dx: number, dy: number} | null} */
+  /** The token in the hand, the way from its middle, and the tokens as the hand left them.
+   * @type {{i: number, dx: number, dy: number, rows: number[][]} | null} */
   let held = null;
+  /** The tokens as they were when a hand came down on one that it has not moved yet. @type {number[][] | null} */
+  let touched = null;
   /** Where the hand is, until the next picture. @type {{x: number, y: number} | null} */
   let moved = null;
-  /** The edges of the hull at frame 0, kept while looks at later frames come. @type {number[][]} */
-  let edges = [];
+  /** The edges of the hull at frame 0 of a run, kept while looks at later frames come. */
+  const edges = { run: -1, pairs: /** @type {number[][]} */ ([]) };
+  /** Since when the look has been of another frame than the one that rests, if it is. */
+  let lateSince = 0;
+  /** Whether the film goes so far that the picture goes with the tokens. */
+  let away = false;
   let target = scene.box;
   /** The camera that hands fixed. @type {any} */
   let kept = null;
@@ -76,7 +87,9 @@ export function createStage(canvas, store, film) {
   function update() {
     const { state, view, run } = store;
     const rows = startRows(store);
+    letGo();
     if (rows !== seen.rows) {
+      if (stage.chosen >= rows.length) stage.chosen = -1;
       // Tokens that did not come from the hand are others than before.
       if (!Array.isArray(state.tokens)) {
         stage.chosen = -1;
@@ -102,11 +115,7 @@ export function createStage(canvas, store, film) {
     if (scene.sphere && !still) ontoSphere();
     const fresh = rows !== seen.rows || film.id !== seen.film || film.count !== seen.count;
     relabel(rows);
-    if (fresh && scene.n > 0 && !held) {
-      const whole = film.count > 0 && film.n === scene.n ? film.box : null;
-      target = shownBox(boxOf(scene.start, d), whole, scene.sphere);
-      if (scene.box.low.length !== d || apart(scene.box, target) > 0.6) scene.box = target;
-    }
+    if ((fresh || away) && scene.n > 0 && !held) fitBox(!still);
     Object.assign(seen, { rows, film: film.id, count: film.count });
     if (d !== 3) scene.depth = scene.order = null;
     scene.mode.aim(scene);
@@ -114,8 +123,29 @@ export function createStage(canvas, store, film) {
     measure(scene);
     scene.middle = [0, 0];
     for (let k = 0; k < 2 * scene.n; k++) scene.middle[k % 2] += scene.screen[k] / scene.n;
-    scene.chosen = Math.min(stage.chosen, scene.n - 1);
-    scene.note = held || (scene.chosen >= 0 && document.activeElement === canvas) ? about(scene.chosen, "\n") : "";
+    scene.chosen = stage.chosen < scene.n ? stage.chosen : -1;
+    const noted = scene.chosen >= 0 && (held || document.activeElement === canvas);
+    scene.note = noted ? about(scene.chosen, "\n") : "";
+  }
+
+  /** Find the box that is to be shown. @param {boolean} on whether the film is beyond its start */
+  function fitBox(on) {
+    const { d, n, start, tokens } = scene;
+    const first = boxOf(start, d);
+    const whole = film.count > 0 && film.n === n && film.d === d ? film.box : null;
+    away = !scene.sphere && runsAway(first, whole);
+    const now = away ? boxOf(tokens, d) : whole;
+    const wanted = shownBox(first, now, scene.sphere);
+    const [other, follows] = [scene.box.low.length !== d, away && on];
+    if (other || apart(wanted, target) > 0) target = wanted;
+    if (other || (apart(scene.box, target) > 0.6 && !follows)) scene.box = target;
+    // However fast tokens run away, they are never out of sight.
+    if (follows && apart(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
+  }
+
+  /** Let go of the held token when tokens are others than the hand made: it may be gone. */
+  function letGo() {
+    if (held && held.rows !== startRows(store)) held = moved = null;
   }
 
   function resizeArrays(/** @type {number} */ n) {
@@ -141,16 +171,39 @@ export function createStage(canvas, store, film) {
     const { n, d } = scene;
     // The last look stays until the next one comes, so that cells do not flicker while a token is dragged.
     const fits = look && (look.run === store.run?.id || rows.length === n) && (look.labels?.length ?? n) === n;
-    scene.look = fits || look?.run === store.run?.id ? look : null;
-    scene.startEdges = d === 3 ? edges.filter((pair) => Math.max(...pair) * 3 < scene.start.length) : [];
-    if (scene.look === seen.look && n === seen.n && film.done === seen.done && film.id === seen.run) return;
-    Object.assign(seen, { look: scene.look, n, done: film.done, run: film.id });
-    const found = labelsOf(scene.look, film, n, scene.sphere);
+    const told = fits || look?.run === store.run?.id ? look : null;
+    scene.look = outdated(told) ? null : told;
+    keepEdges();
+    scene.startEdges = d === 3 ? edges.pairs.filter((pair) => Math.max(...pair) * 3 < scene.start.length) : [];
+    if (told === seen.look && n === seen.n && film.done === seen.done && film.id === seen.run) return;
+    Object.assign(seen, { look: told, n, done: film.done, run: film.id });
+    const found = labelsOf(told, film, n, scene.sphere);
     // While a new film comes, tokens keep the colours that they had.
-    const known = !scene.sphere && (scene.look?.cells || scene.look?.follows);
+    const known = !scene.sphere && (told?.cells || told?.follows);
     if (!film.done && !known && scene.labels.length === n) return;
     Object.assign(scene, found);
     scene.groups = membersOf(scene.labels);
+  }
+
+  /** Note whether a look is of another frame than the one that rests; return whether for too long. @param {any} look */
+  function outdated(look) {
+    scene.late = Boolean(look) && !held && !film.playing && film.count > 0 && look.frame !== film.frameIndex();
+    if (!scene.late) lateSince = 0;
+    else if (lateSince === 0) {
+      lateSince = performance.now();
+      for (const wait of [PALING, OUTDATED]) setTimeout(ask, wait);
+    }
+    const waited = scene.late ? performance.now() - lateSince : 0;
+    scene.pale = waited >= PALING;
+    return waited >= OUTDATED;
+  }
+
+  /** Keep the edges of the start of this run; those of another are of other tokens, unless a hand moves one. */
+  function keepEdges() {
+    const run = store.run?.id ?? -1;
+    const first = [store.first, store.look].find((look) => look?.frame === 0 && look.run === run && look.edges);
+    if (first) Object.assign(edges, { run, pairs: first.edges });
+    else if (edges.run !== run && !held) Object.assign(edges, { run, pairs: [] });
   }
 
   /** Come closer to the box that is to be shown; return whether there is a way to go. @param {number} seconds */
@@ -182,13 +235,26 @@ export function createStage(canvas, store, film) {
     if (scene.n > 0) scene.mode.draw(pen, scene);
   }
 
-  /** Draw the scene without what belongs to the hand. @param {import("./pen.js").Pen} onto */
+  /** Draw the scene without what belongs to the hand or to another frame. @param {import("./pen.js").Pen} onto */
   function print(onto) {
+    atFrame(() => {
+      update();
+      scene.chosen = -1;
+      if (scene.late) Object.assign(scene, { look: null, late: false });
+      if (scene.n > 0) scene.mode.draw(onto, scene);
+    });
     update();
-    const { chosen } = scene;
-    scene.chosen = -1;
-    if (scene.n > 0) scene.mode.draw(onto, scene);
-    scene.chosen = chosen;
+  }
+
+  /** Do something while the film stands where there is something to show. @template T @param {() => T} what */
+  function atFrame(what) {
+    const { position } = film;
+    // A film that plays is caught at the frame that was looked at last.
+    if (film.playing && store.look?.run === film.id && store.look.frame < film.count) film.position = store.look.frame;
+    else if (film.discrete) film.position = Math.round(position);
+    const found = what();
+    film.position = position;
+    return found;
   }
 
   function resize() {
@@ -200,7 +266,8 @@ export function createStage(canvas, store, film) {
 
   /** Say what token i is, where, and in which cell. @param {number} i @param {string} separator */
   function about(i, separator) {
-    const { d, tokens, look } = scene;
+    const { d, tokens } = scene;
+    const look = scene.late ? null : scene.look;
     const parts = [`token ${i}`, writtenPlace(tokens.subarray(i * d, (i + 1) * d))];
     const cell = look?.cells?.[look.labels?.[i]];
     if (cell) parts.push(`cell of ${cell.vertex === i ? "its own" : `token ${cell.vertex}`}`);
@@ -228,11 +295,13 @@ export function createStage(canvas, store, film) {
     rewind();
     keepCamera();
     store.setState({ tokens: rows }, { label });
+    if (held) held.rows = rows;
     ask();
   }
 
   /** Take the held token to where the hand is. */
   function carry() {
+    letGo();
     if (held && moved) moveTo(held.i, moved.x - held.dx, moved.y - held.dy);
     moved = null;
   }
@@ -240,6 +309,7 @@ export function createStage(canvas, store, film) {
   /** Move token i to a pixel. @param {number} i @param {number} x @param {number} y */
   function moveTo(i, x, y) {
     const rows = [...startRows(store)];
+    if (!rows[i]) return;
     rows[i] = scene.mode.lift(scene.eye, x, y, rows[i], scene.sphere);
     edit(rows, `drag token ${i}`);
   }
@@ -262,21 +332,28 @@ export function createStage(canvas, store, film) {
       const starts = Array.from(scene.start, (value) => [scene.eye.left, line.row(scene.eye, value)]).flat();
       return nearest(starts, scene.start.length, x, y, radius);
     },
+    /** Choose a token that may be taken. @param {number} i */
+    touch(i) {
+      touched = startRows(store);
+      stage.choose(i);
+    },
     grab(/** @type {number} */ i, /** @type {number} */ x, /** @type {number} */ y) {
+      if (touched !== startRows(store)) return;
       rewind();
       held = null;
       update();
-      held = { i, dx: x - scene.screen[2 * i], dy: y - scene.screen[2 * i + 1] };
       // A token taken where it is later starts elsewhere: it moves as the hand does.
-      stage.choose(i);
+      held = { i, dx: x - scene.screen[2 * i], dy: y - scene.screen[2 * i + 1], rows: touched };
+      ask();
     },
+    holding: () => held !== null || touched !== null,
     carry(/** @type {number} */ x, /** @type {number} */ y) {
-      moved = { x, y };
+      if (held) moved = { x, y };
       ask();
     },
     drop() {
       if (moved) carry();
-      held = null;
+      held = touched = null;
       seen.count = -1;
       announce();
       ask();
@@ -306,9 +383,10 @@ export function createStage(canvas, store, film) {
       return rows.length - 1;
     },
     remove(/** @type {number} */ i) {
-      const rows = startRows(store).filter((_, k) => k !== i);
+      const all = startRows(store);
+      const rows = all.filter((_, k) => k !== i);
       // Without a token there is nothing to look at.
-      if (i < 0 || !rows.length) return;
+      if (rows.length === all.length || !rows.length) return;
       edit(rows, `delete token ${i}`);
       stage.choose(-1);
     },
@@ -321,6 +399,7 @@ export function createStage(canvas, store, film) {
     },
     /** Move the chosen token by so many pixels. @param {number} dx @param {number} dy */
     nudge(dx, dy) {
+      update();
       const i = stage.chosen;
       if (i < 0) return false;
       rewind();
@@ -354,7 +433,6 @@ export function createStage(canvas, store, film) {
     chosen: -1,
     choose(/** @type {number} */ i) {
       stage.chosen = i;
-      canvas.dispatchEvent(new CustomEvent("choose", { detail: { index: i } }));
       announce();
       ask();
     },
@@ -367,7 +445,8 @@ export function createStage(canvas, store, film) {
     /** Say in words what is on the stage, and what the chosen token is. */
     describe() {
       update();
-      const { n, d, look, chosen } = scene;
+      const { n, d, chosen } = scene;
+      const look = scene.late ? null : scene.look;
       const where = { 1: "on the line", 2: "in the plane", 3: "in space" }[d];
       const moment = `${scene.discrete ? "step" : "time"} ${written(film.time())}`;
       const said = [`${n} ${n === 1 ? "token" : "tokens"} ${where}, ${moment}.`];
@@ -402,7 +481,7 @@ export function createStage(canvas, store, film) {
       );
     },
     svg() {
-      const onto = svgPen(scene.width, scene.height, scene.tone.paper, stage.describe());
+      const onto = svgPen(scene.width, scene.height, scene.tone.paper, atFrame(stage.describe));
       print(onto);
       return onto.svg();
     },
@@ -420,7 +499,12 @@ export function createStage(canvas, store, film) {
   handlePointers(canvas, actions);
   handleKeys(canvas, actions);
   store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("look") && store.look?.frame === 0) edges = store.look.edges ?? edges;
+    if (what.has("run")) {
+      film.discrete = store.run?.discrete ?? false;
+      const { position } = film;
+      if (!film.playing) film.seek(position);
+      if (film.position !== position) store.notify("film");
+    }
     ask();
   });
   resize();

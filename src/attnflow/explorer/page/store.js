@@ -6,6 +6,8 @@
  * @typedef {"linear" | "log"} Clock
  * @typedef {{tokens: Cloud | number[][], law: any, motion: any, until: number, seed: number, clock: Clock}} State
  * @typedef {"auto" | "light" | "dark"} Theme
+ * @typedef {{name: string, note: string, state: State}} Figure a preset, and the state that it put on the screen
+ * @typedef {{state: State, label: string, figure: Figure | null, show: View["show"], camera: any}} Step
  * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
  * @typedef {"state" | "view" | "run" | "look" | "film" | "series" | "claims" | "refused" | "line"} Topic
  */
@@ -55,9 +57,9 @@ export function createStore() {
   const listeners = new Set();
   /** @type {Set<Topic>} */
   let news = new Set();
-  /** @type {{state: State, label: string}[]} */
+  /** @type {Step[]} */
   let past = [];
-  /** @type {{state: State, label: string}[]} */
+  /** @type {Step[]} */
   let future = [];
   let gesture = { label: "", at: -Infinity };
   let screens = 0;
@@ -79,12 +81,28 @@ export function createStore() {
   function travel(from, to) {
     const step = from.pop();
     if (!step) return false;
-    to.push({ state: store.state, label: step.label });
-    store.state = step.state;
-    store.label = "";
+    to.push(present(step.label));
+    const opening = step.label.startsWith("open ");
+    enter(step.state, opening ? step.label : "");
+    store.figure = step.figure;
+    // A screen that was opened came with its own overlays.
+    if (opening) store.setView({ show: step.show, camera: step.camera });
     gesture = { label: "", at: -Infinity };
-    store.notify("state");
     return true;
+  }
+
+  /** @param {string} label @returns {Step} */
+  function present(label) {
+    const { state, figure, view } = store;
+    return { state, label, figure, show: view.show, camera: view.camera };
+  }
+
+  function enter(/** @type {State} */ state, /** @type {string} */ label) {
+    // A camera of the plane sees nothing in space.
+    if (dimension(state) !== dimension(store.state)) store.setView({ camera: null });
+    store.state = state;
+    store.label = label;
+    store.notify("state");
   }
 
   const store = {
@@ -94,14 +112,18 @@ export function createStore() {
     run: null,
     /** @type {any} */
     look: null,
+    /** @type {any} what was seen of the first frame of the run */
+    first: null,
     /** @type {any} */
     series: null,
     /** @type {Map<string, any>} the claims that apply, each with its verdict once there is one */
     claims: new Map(),
-    /** @type {{sentence: string, about: string} | null} */
+    /** @type {{sentence: string, about: string, state: State} | null} */
     refused: null,
-    /** The label of the last edit. */
+    /** The label of the last edit; one that begins with "open " put another screen in the place of this one. */
     label: "",
+    /** @type {Figure | null} the preset that all edits since began from */
+    figure: null,
 
     /** Call `listener` with the set of what changed, soon after it did. @returns {() => void} to stop. */
     subscribe(/** @type {(what: Set<Topic>) => void} */ listener) {
@@ -134,14 +156,12 @@ export function createStore() {
       const now = performance.now();
       const same = label !== "" && label === gesture.label && now - gesture.at < ONE_GESTURE;
       if (!same) {
-        past.push({ state: store.state, label });
+        past.push(present(label));
         if (past.length > MOST_STEPS_BACK) past.shift();
       }
       future = [];
       gesture = { label, at: now };
-      store.label = label;
-      store.state = { ...store.state, ...patch };
-      store.notify("state");
+      enter({ ...store.state, ...patch }, label);
     },
 
     /** @param {Partial<View>} patch */
@@ -150,9 +170,10 @@ export function createStore() {
       store.notify("view");
     },
 
-    /** Replace the whole screen, as a link or a preset does; it can be undone. @param {any} screen */
-    open({ state, view }) {
+    /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. @param {any} screen */
+    open({ state, view, name = "", note = "" }) {
       store.setState({ ...copy(FIRST_STATE), ...copy(state) }, { label: `open ${++screens}` });
+      store.figure = name === "" ? null : { name, note, state: store.state };
       const { theme, tool } = store.view;
       const show = { ...FIRST_VIEW.show, ...view?.show };
       store.setView({ ...copy(FIRST_VIEW), theme, tool, ...copy(view ?? {}), show });

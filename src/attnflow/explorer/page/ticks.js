@@ -1,5 +1,8 @@
 // Round numbers on axes, and how numbers are written.
 
+/** More ticks than these nobody reads; and ticks nearer than so many roundings of a number are not told apart. */
+const [MANY, APART] = [200, 8];
+
 /** Return the round distance (1, 2 or 5 times a power of ten) that divides a length in about so many parts. */
 export function roundStep(/** @type {number} */ length, /** @type {number} */ parts) {
   const rough = length / Math.max(parts, 1);
@@ -10,11 +13,13 @@ export function roundStep(/** @type {number} */ length, /** @type {number} */ pa
 
 /** Return the round numbers from low to high, about so many. @returns {number[]} */
 export function ticks(/** @type {number} */ low, /** @type {number} */ high, /** @type {number} */ parts) {
-  if (!(high > low) || !Number.isFinite(high - low)) return [low];
+  if (!Number.isFinite(high - low)) return [];
+  if (!(high > low)) return [low];
   const step = roundStep(high - low, parts);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(rounded(k * step, step));
-  return found;
+  if (!(step > APART * Number.EPSILON * Math.max(Math.abs(low), Math.abs(high)))) return [];
+  const first = Math.ceil(low / step - 1e-9);
+  const count = Math.min(Math.floor(high / step + 1e-9) - first + 1, MANY);
+  return Array.from({ length: Math.max(count, 0) }, (_, k) => rounded((first + k) * step, step));
 }
 
 /** Multiples of a step such as 0.1 are written as they are meant: 0.3, not 0.30000000000000004. */

@@ -15,7 +15,7 @@ export function timeText(t, discrete) {
     const raised = [...power.replace("+", "")].map((c) => (c === "-" ? "⁻" : SUPERSCRIPTS[Number(c)])).join("");
     return `${Number(digits)} × 10${raised}`;
   }
-  if (discrete) return t.toFixed(0);
+  if (discrete && Number.isInteger(t)) return t.toFixed(0);
   return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);
 }
 
@@ -57,7 +57,7 @@ export function createTimebar(store, film) {
   function sync() {
     const t = film.count > 0 ? film.time() : 0;
     const discrete = store.run?.discrete ?? true;
-    const text = timeText(discrete ? Math.round(t) : t, discrete);
+    const text = timeText(t, discrete);
     time.innerHTML = `<i>t</i> = ${text}`;
     if (document.activeElement !== scrub || Math.abs(scrub.valueAsNumber - film.fraction()) > 1e-3) {
       scrub.value = String(film.count > 0 ? film.fraction() : 0);

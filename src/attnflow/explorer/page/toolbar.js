@@ -1,6 +1,8 @@
 // What the pointer does, and what is drawn over the tokens.
 
 import { byId, make } from "./elements.js";
+import { SPHERES } from "./models.js";
+import { dimension } from "./store.js";
 
 const TOOLS = [
   ["move", "Move", "Drag tokens; drag the paper to move or turn it"],
@@ -11,44 +13,63 @@ const OVERLAYS = [
   ["cells", "Cells", "Which vertex a token would follow under hardmax"],
   ["hull", "Hull", "The convex hull of the tokens"],
   ["limits", "Limits", "The points where hardmax tokens can come to rest"],
-  ["leaders", "Leaders", "Tokens that follow themselves"],
+  ["leaders", "Leaders", "Tokens that somebody follows"],
   ["quiescent", "Quiescent", "Tokens that hear only each other, in one place"],
   ["paths", "Paths", "Where tokens came from"],
   ["numbers", "Numbers", "The number of each token"],
 ];
 
-/** @param {any} store @param {any} stage */
-export function createToolbar(store, stage) {
+/** Why an overlay is not drawn here, whatever the frame. @param {any} store @returns {Record<string, string>} */
+function undrawn({ state }) {
+  if (SPHERES.includes(state.motion.name)) {
+    const all = "on the sphere every token is a vertex of the hull";
+    return { cells: `${all} and has a cell of its own`, hull: all };
+  }
+  if (dimension(state) !== 2) return { cells: "cells are drawn in the plane; here they only colour the tokens" };
+  return {};
+}
+
+/** @param {any} store @param {any} stage @param {(sentence: string) => void} say */
+export function createToolbar(store, stage, say) {
   const tools = byId("tools");
   for (const [value, text, title] of TOOLS) {
     const input = make("input", { type: "radio", name: "tool", value, change: () => store.setView({ tool: value }) });
     tools.append(make("label", { title }, input, make("span", {}, text)));
   }
   const overlays = byId("overlays");
+  /** The overlay that was just switched on: when it cannot be drawn, the reason is said. */
+  let asked = "";
   for (const [name, text, title] of OVERLAYS) {
-    const flip = () => store.setView({ show: { ...store.view.show, [name]: !store.view.show[name] } });
-    const attributes = { type: "button", id: `show-${name}`, title, "data-show": name, click: flip };
-    overlays.append(make("button", attributes, text));
+    const flip = () => {
+      store.setView({ show: { ...store.view.show, [name]: !store.view.show[name] } });
+      asked = store.view.show[name] ? name : "";
+    };
+    const about = make("span", { class: "hidden", id: `about-${name}` }, title);
+    const attributes = { type: "button", id: `show-${name}`, "data-show": name, click: flip };
+    overlays.append(make("button", { ...attributes, "aria-describedby": `about-${name}` }, text), about);
   }
   const fit = byId("fit");
   fit.addEventListener("click", () => stage.fit());
 
   function sync() {
     for (const input of tools.querySelectorAll("input")) input.checked = input.value === store.view.tool;
-    const why = store.look?.why ?? {};
-    for (const button of overlays.children) {
-      const name = button.dataset.show;
-      button.setAttribute("aria-pressed", String(store.view.show[name]));
-      // An overlay that cannot be drawn says why.
-      const missing = store.view.show[name] && why[name];
-      button.classList.toggle("missing", Boolean(missing));
-      button.title = missing || OVERLAYS.find(([key]) => key === name)?.[2];
+    const why = { ...store.look?.why, ...undrawn(store) };
+    for (const [name, text, title] of OVERLAYS) {
+      const [button, about] = [byId(`show-${name}`), byId(`about-${name}`)];
+      const on = Boolean(store.view.show[name]);
+      button.setAttribute("aria-pressed", String(on));
+      const missing = on && why[name] ? why[name] : "";
+      button.classList.toggle("missing", missing !== "");
+      button.title = about.textContent = missing ? `Not drawn: ${missing}.` : title;
+      if (missing === "" || asked !== name) continue;
+      say(`${text}: ${missing}.`);
+      asked = "";
     }
     fit.hidden = store.view.camera === null || store.view.camera === undefined;
   }
 
   store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("view") || what.has("look")) sync();
+    if (what.has("view") || what.has("look") || what.has("state")) sync();
   });
   sync();
 }

@@ -20,6 +20,37 @@ const ahead = (n) => (n > 400 ? 0.2 : 0.42);
 /** Steps shorter than this many pixels are joined to the next. */
 const VISIBLE = 0.8;
 
+/** On the sphere the way between two frames is an arc, drawn in pieces of this angle. */
+const BEND = 0.08;
+const spot = new Float64Array(3);
+
+/**
+ * Call `go` with the pixels between the ends of a step, if it bends: those of the arc between two tokens on the sphere.
+ * @param {Scene} scene
+ * @param {Float64Array} from all tokens before
+ * @param {Float64Array} to and after
+ * @param {number} i
+ * @param {(x: number, y: number) => void} go
+ */
+export function bent(scene, from, to, i, go) {
+  const { d, mode, eye } = scene;
+  if (!scene.sphere || d === 1) return;
+  let square = 0;
+  for (let c = i * d; c < (i + 1) * d; c++) square += (to[c] - from[c]) ** 2;
+  const angle = 2 * Math.asin(Math.min(Math.sqrt(square) / 2, 1));
+  const pieces = Math.ceil(angle / BEND);
+  for (let piece = 1; piece < pieces; piece++) {
+    const [a, b] = [Math.sin((1 - piece / pieces) * angle), Math.sin((piece / pieces) * angle)];
+    const inside = [];
+    for (let c = i * d; c < (i + 1) * d; c++) inside.push(a * from[c] + b * to[c]);
+    const length = Math.hypot(...inside);
+    // Between opposite tokens no arc is shorter than another.
+    if (!(length > 1e-9)) return;
+    mode.point(eye, inside.map((value) => value / length), spot);
+    go(spot[0], spot[1]);
+  }
+}
+
 /** How strong a step is drawn: by the part of the way that tokens had come. @param {number} part */
 export const strength = (part) => FAINT + (STRONG - FAINT) * Math.min(Math.max(part, 0), 1);
 
@@ -115,6 +146,7 @@ export function createTrails() {
       if (j > 0 && !far) continue;
       if (j > 0) {
         context.moveTo(last[k], last[k + 1]);
+        bent(scene, film.frame(j - 1), film.frame(j), i, (x, y) => context.lineTo(x, y));
         context.lineTo(at[0], at[1]);
       }
       last[k] = at[0];
@@ -154,6 +186,7 @@ export function createTrails() {
         for (const i of members) {
           scene.mode.at(scene, last, i, at);
           pen.move(at[0], at[1]);
+          bent(scene, film.frame(last), scene.tokens, i, pen.line);
           pen.line(scene.screen[2 * i], scene.screen[2 * i + 1]);
         }
         pen.paint({ stroke: colour(label, tone), width: 1.2, alpha: STRONG });
@@ -180,6 +213,7 @@ export function createTrails() {
       for (let j = from + 1; j <= to; j++) {
         mode.at(scene, j, i, at);
         if (Math.abs(at[0] - x) + Math.abs(at[1] - y) < VISIBLE && j < to) continue;
+        bent(scene, film.frame(j - 1), film.frame(j), i, pen.line);
         [x, y] = at;
         pen.line(x, y);
         drawn = true;
