@@ -288,6 +288,9 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
         raise InputError("the explorer needs Starlette, uvicorn and websockets: pip install 'attnflow[web]'") from None
     with listening(host, port) as listener:
         port = listener.getsockname()[1]
+        server = uvicorn.Server(configured(host, port))
+        # All is imported before the address is said: Ctrl-C within an import can be lost.
+        server.config.load()
         there = socket.gethostname() if host in EVERYWHERE else host
         address = f"http://{_bracketed(own_name(host))}:{port}/"
         print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)
@@ -297,7 +300,7 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
         if browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(configured(host, port)).run(sockets=[listener])
+            server.run(sockets=[listener])
 
 
 def configured(host: str, port: int) -> uvicorn.Config:
