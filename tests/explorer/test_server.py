@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -545,12 +546,18 @@ def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: sig
 
 
 def test_listening_to_everybody_is_said() -> None:
-    process = explore("--host", "0.0.0.0")
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(2)]
-    assert lines[1].startswith("Anybody who can reach this machine can use it")
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=PATIENCE)
+    with explore("--host", "0.0.0.0") as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(2)]
+            assert lines[1].startswith("Anybody who can reach this machine can use it")
+            # Once it serves it also hears signals, even where those who started it ignore them.
+            with urlopen(lines[0].split()[4]) as page:
+                assert page.status == 200
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(timeout=PATIENCE)
+        finally:
+            process.kill()
 
 
 def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
