@@ -24,7 +24,7 @@ from attnflow.motions import Motion
 EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
 
-# What becomes of a hypothesis: it holds, it is undecided, or
+# What becomes of a hypothesis that does not hold; the words for the others are those of verdicts.
 FAILS = "fails"
 
 Changed = Law | Motion | Callable[[Any], Any] | None

@@ -123,10 +123,11 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
         said = " ".join(str(error).split())[:120]
         return _undecided(claim, f"{claim.id} cannot be checked here ({type(error).__name__}: {said})")
     outcome, because = verdict.outcome, verdict.because
-    looked = _horizon(state)
-    if outcome == HOLDS and looked < state.until and not _at_rest(claim) and claim.id not in SUBJECTS:
+    key, kind = ("steps", "step") if state.motion.discrete else ("until", "time")
+    looked = e.instance.get(key, state.until)
+    if outcome == HOLDS and looked < state.until:
         # What is on the screen goes on, and may end otherwise.
-        outcome, kind = UNDECIDED, "step" if state.motion.discrete else "time"
+        outcome = UNDECIDED
         because += f"; this is known up to {kind} {looked:g} only, the screen goes on to {state.until:g}"
     return {
         "kind": "verdict",
