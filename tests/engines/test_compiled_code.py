@@ -31,3 +31,14 @@ def test_compiled_code_is_renewed_with_what_it_holds(name: str) -> None:
         digest = hashlib.sha256(Path(str(sys.modules[held].__file__)).read_bytes()).hexdigest()[:16]
         noted = module.COPIES.get(held.rpartition(".")[2])
         assert noted == digest, f"{name} must say that {held} is {digest}"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_only_python_calls_parallel_code(name: str) -> None:
+    # Numba starts its threads when it loads a parallel function from disk, but not when it loads a function that calls
+    # one: called first in a new process, that function crashes the interpreter.
+    for thing in vars(importlib.import_module(name)).values():
+        if isinstance(thing, Dispatcher):
+            called = [thing.py_func.__globals__.get(word) for word in thing.py_func.__code__.co_names]
+            parallel = [each for each in called if isinstance(each, Dispatcher) and each.targetoptions.get("parallel")]
+            assert not parallel, f"{thing.py_func.__name__} is compiled and calls {parallel[0].py_func.__name__}"

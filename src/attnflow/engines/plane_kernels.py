@@ -19,6 +19,7 @@ import numpy as np
 
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.lanes import WIDTH, exp2_within, load, muladd, splat, spread, store
+from attnflow.inputs import Array
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}
@@ -161,9 +162,12 @@ def _tasks(columns, given, gain, panel, heard):
         _task(columns, given, gain, panel, np.int64(task), len(heard), heard[task])
 
 
-@compiled
-def softmax_shared(x, values, log_masses, gain, mean, log_total):
-    """Do what `softmax_alone` does with all cores."""
+def softmax_shared(x: Array, values: Array, log_masses: Array, gain: float, mean: Array, log_total: Array) -> bool:
+    """Do what `softmax_alone` does with all cores.
+
+    Not compiled: a compiled function that calls a parallel one crashes where both come from the cache on disk and no
+    parallel kernel was loaded before, because only loading a parallel one starts the threads.
+    """
     padded = -(-len(x) // STRIP) * STRIP
     tasks = 2
     while tasks < MOST_TASKS and padded >= 2 * tasks * PANEL * 7 // 8:
