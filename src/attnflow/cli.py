@@ -95,7 +95,7 @@ FLAGS = {
     "within": ("measure", "within", "how likely exits are within so many steps, however rare"),
     "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
     "betas": ("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
-    "runs": ("measure", "runs", "number of chains (exits, phases)"),
+    "runs": ("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
     "store": ("output", "store", "Zarr store to write the run to"),
     "plot": ("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
     "draw": ("output", "draw", "picture of merges, exits or phases to draw"),

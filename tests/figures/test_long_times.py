@@ -80,6 +80,11 @@ def test_phases_show_what_happened_where_it_did() -> None:
     np.testing.assert_allclose(collapse.get_ydata(), [float(t) for t in found.chain.collapse])
 
 
+def test_phases_of_layers_alone_have_one_panel() -> None:
+    (only,) = figures.phases(af.measure.phases(af.tokens.polygon(3), [4, 8], gamma=0.1, runs=0)).axes
+    assert only.get_title().startswith("layers")
+
+
 @pytest.mark.parametrize("draw", [figures.staircase, figures.exits, figures.phases])
 def test_other_things_are_refused(draw: Any) -> None:
     with pytest.raises(af.InputError, match="expected what measure"):

@@ -308,6 +308,17 @@ def test_a_seed_gives_the_same_phases_and_a_table() -> None:
     assert found.betas.tolist() == [3.0, 5.0]
 
 
+def test_chains_can_be_left_out() -> None:
+    """Twenty tokens, whose chains take minutes: the layers alone are those of the whole comparison."""
+    found, whole = phases(INNER, [3.0, 5.0], 0.3, runs=0), phases(INNER, [3.0, 5.0], 0.3, runs=6)
+    for event in EVENTS:
+        assert getattr(found.layers, event).tolist() == getattr(whole.layers, event).tolist()
+        assert getattr(found.chain, event).tolist() == [None, None]
+    assert "chain" not in str(found)
+    many = phases(af.tokens.gaussian(20, 2, seed=0), [2.0, 4.0], 0.1, runs=0)
+    assert None not in many.layers.collapse.tolist()
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no betas": (lambda: phases(INNER, [], 0.1), "betas are not a list"),
     "negative": (lambda: phases(INNER, [1.0, -1.0], 0.1), "betas are not a list"),

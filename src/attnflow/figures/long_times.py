@@ -183,8 +183,8 @@ def _measured(value: float, error: float) -> str:
 def phases(found: Phases) -> Figure:
     """Draw when tokens leave the hardmax trajectory, arrive, leave again and collapse, against beta, in two panels.
 
-    Left the layers (SA_beta), right the medians of the chain (SA_P) with their confidence intervals. What never happens
-    at some beta is not drawn there; step 0 is drawn at 1.
+    Left the layers (SA_beta), right the medians of the chain (SA_P) with their confidence intervals, if chains were
+    followed. What never happens at some beta is not drawn there; step 0 is drawn at 1.
 
     >>> import attnflow as af
     >>> figure = phases(af.measure.phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20))
@@ -195,22 +195,22 @@ def phases(found: Phases) -> Figure:
     """
     found_by("measure.phases(...)", found, Phases)
     with look():
-        figure = sheet(7.2, 4.0)
-        left, right = figure.subplots(1, 2, sharey=True)
-        _course(left, found.layers)
-        _course(right, found.chain, found.low, found.high)
-        left.set_title(r"layers, $\mathrm{SA}_\beta$")
-        right.set_title(rf"chain, $\mathrm{{SA}}_P$: medians of {found.runs}")
-        left.set_ylabel("step")
-        _log_axis(left, "y")
-        for ax, course in ((left, found.layers), (right, found.chain)):
+        figure = sheet(7.2 if found.runs else 4.8, 4.0)
+        panels = figure.subplots(1, 2 if found.runs else 1, sharey=True, squeeze=False)[0].tolist()
+        _course(panels[0], found.layers)
+        panels[0].set_title(r"layers, $\mathrm{SA}_\beta$")
+        panels[0].set_ylabel("step")
+        if found.runs:
+            _course(panels[1], found.chain, found.low, found.high)
+            panels[1].set_title(rf"chain, $\mathrm{{SA}}_P$: medians of {found.runs}")
+        _log_axis(panels[0], "y")
+        known: dict[str, Any] = {}
+        for ax, course in zip(panels, (found.layers, found.chain), strict=False):
             ax.set_xlabel(r"$\beta$")
             _guide(ax, course, found.gap)
-        handles, labels = left.get_legend_handles_labels()
-        known = dict(zip(labels, handles, strict=True))
-        handles, labels = right.get_legend_handles_labels()
-        known |= dict(zip(labels, handles, strict=True))
-        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=3)
+            handles, labels = ax.get_legend_handles_labels()
+            known |= dict(zip(labels, handles, strict=True))
+        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=3 if found.runs else 2)
     return figure
 
 

@@ -24,6 +24,8 @@ from attnflow.watch import Start, Watcher
 HORIZON = 10**300
 # A chain that has moved more often than this is not followed any further.
 MOST_MOVES = 50_000
+# Of fewer times there is no interval that holds the median.
+FEWEST_CHAINS = 6
 # Hardmax tokens that have not found resting leaders after so many steps are given up.
 MOST_STEPS = 10_000
 # Points are the same, and a run along a straight line is over, at this part of the cloud's size.
@@ -81,7 +83,7 @@ class Phases:
         The deterministic model (SA_beta).
     chain, low, high
         The Markov chain (SA_P): medians, and the ends of intervals that hold the median with 95 per cent confidence,
-        whatever the law. What a chain never does counts as later than any step.
+        whatever the law. What a chain never does counts as later than any step. All None where no chain was followed.
     unfinished
         How many chains, at each beta, had moved 50000 times (fewer of many tokens) while something could still happen.
         What they had not done by then is not known: a median or an end of an interval that depends on it is None.
@@ -104,16 +106,19 @@ class Phases:
         return self.layers.betas
 
     def __str__(self) -> str:
+        models = {"layers (SA_beta)": self.layers}
+        if self.runs:
+            models[f"chain (SA_P), medians of {self.runs}"] = self.chain
         head = "".join(f"{name:>11}" for name in EVENTS)
         lines = [
-            f"{'':8} | {'layers (SA_beta)':44}| chain (SA_P), medians of {self.runs}",
-            f"{'beta':>8} |{head} |{head}",
+            " " * 8 + "".join(f" | {name:<43}" for name in models).rstrip(),
+            f"{'beta':>8}" + f" |{head}" * len(models),
         ]
         for k, beta in enumerate(self.betas.tolist()):
-            rows = [[getattr(course, name)[k] for name in EVENTS] for course in (self.layers, self.chain)]
+            rows = [[getattr(course, name)[k] for name in EVENTS] for course in models.values()]
             lines.append(f"{beta:8g}" + "".join(" |" + "".join(f"{_short(t):>11}" for t in row) for row in rows))
-        slopes = [_rate(course.slope) for course in (self.layers, self.chain)]
-        lines.append(f"slope of log departure in beta: layers {slopes[0]}, chain {slopes[1]}; gap {_rate(self.gap)}")
+        slopes = ", ".join(f"{name.split()[0]} {_rate(course.slope)}" for name, course in models.items())
+        lines.append(f"slope of log departure in beta: {slopes}; gap {_rate(self.gap)}")
         if self.unfinished.any():
             lines.append(
                 f"{int(self.unfinished.sum())} of {self.runs * len(self.betas)} chains moved too often to be followed "
@@ -144,7 +149,8 @@ def phases(
     which all are so near to each other. Print it for a table.
 
     The layers are those of `Leaps`, followed over up to 10^300 steps; inside a leap an event is found by bisection. Of
-    the chain, `runs` are drawn from the seed, and followed until nothing more can happen, or for 50000 moves.
+    the chain, `runs` are drawn from the seed, and followed until nothing more can happen, or for 50000 moves. With many
+    tokens the chains take most of the time; ``runs=0`` leaves them out.
 
     Examples
     --------
@@ -154,6 +160,14 @@ def phases(
     (array([0, 0], dtype=object), array([6, 78], dtype=object), array([44, 171], dtype=object), 1.5)
     >>> bool(found.low.departure[1] <= found.chain.departure[1] <= found.high.departure[1])
     True
+    >>> print(phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=0))
+             | layers (SA_beta)
+        beta |    parting    arrival  departure   collapse
+           2 |          6          0          6         44
+           4 |         78          0         78        171
+    slope of log departure in beta: layers 1.2825; gap 1.5000
+    first steps at which some token is off its hardmax trajectory (parting), all are at their limits
+    (arrival, T_1), some has left again (departure, T_2), all are together (collapse)
 
     References
     ----------
@@ -164,7 +178,12 @@ def phases(
     values = reals(betas, "betas are", "positive numbers")
     if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
         raise InputError("betas are not a list of positive finite numbers: give some, as [10, 20, 40]")
-    step, count = number(gamma, "gamma", above=0.0, most=1.0), whole(runs, "runs", least=6)
+    step, count = number(gamma, "gamma", above=0.0, most=1.0), whole(runs, "runs", least=0)
+    if 0 < count < FEWEST_CHAINS:
+        raise InputError(
+            f"runs is {count}, expected {FEWEST_CHAINS} or more, which an interval of the median needs: give more, or "
+            "0 for layers alone"
+        )
     size = diameter(x)
     if size == 0:
         raise InputError("tokens all coincide, so that none ever moves: give at least two different tokens")
@@ -172,8 +191,11 @@ def phases(
     goal = _Goal(_hardmax(x, step, SAME * size), radius)
     seeds = np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
     layers = [[_layers(x, beta, step, goal)] for beta in values.tolist()]
-    samples = [_chain(x, beta, step, goal, count, rng) for beta, rng in zip(values.tolist(), seeds, strict=True)]
-    median, low, high = (_course(values, samples, rank) for rank in median_ranks(count))
+    samples = [
+        _chain(x, beta, step, goal, count, rng) if count else []
+        for beta, rng in zip(values.tolist(), seeds, strict=True)
+    ]
+    median, low, high = (_course(values, samples, rank) for rank in (median_ranks(count) if count else (1, 1, 1)))
     unfinished = np.array([sum(events.last is not None for events in sample) for sample in samples])
     gap = _gap(goal.hardmax.limits, SAME * size)
     return Phases(
