@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ from attnflow.explorer.server import MOST_BYTES, MOST_CONNECTIONS, configured, l
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
 SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
 LONG = {**SOFT, "tokens": {**CLOUD, "n": 5000}, "until": 20000}
-PATIENCE = 30.0
+# Only what hangs takes so long.
+PATIENCE = 300.0
 
 
 class Served:
@@ -86,6 +87,14 @@ def workers(parent: int | None = None) -> set[int]:
         if b"spawn_main" in line and int(status[1]) == (parent or os.getpid()) and status[0] != "Z":
             found.add(int(path.name))
     return found
+
+
+def alive(process: int) -> bool:
+    """Say whether a process has not ended; one that nobody has buried yet has."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -264,18 +273,33 @@ def test_a_server_for_everybody_takes_addresses_but_no_names() -> None:
     assert same_site(None, "localhost:9")
 
 
+@contextmanager
+def admitted(served: Served) -> Iterator[Line]:
+    """Connect; the pages of before may have closed only just now, and the server must notice first."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with served.connect() as socket:
+            line = Line(socket)
+            with suppress(ConnectionClosed):
+                line.say(1, "walk")
+                # It refuses this message, with its number, or the whole page, with none.
+                if line.hear()[0]["id"] == 1:
+                    yield line
+                    return
+    raise AssertionError("waited in vain")
+
+
 def test_only_so_many_pages(served: Served) -> None:
     with ExitStack() as lines:
         for _ in range(MOST_CONNECTIONS):
-            lines.enter_context(served.connect())
+            lines.enter_context(admitted(served))
         one_more = lines.enter_context(served.connect())
         answer = json.loads(one_more.recv(timeout=PATIENCE))
         assert (answer["kind"], answer["id"]) == ("refused", None)
         with pytest.raises(ConnectionClosed):
             one_more.recv(timeout=PATIENCE)
-    with served.connect() as again:
-        Line(again).say(1, "text", state=SOFT)
-        assert Line(again).hear()[0]["kind"] == "text"
+    with admitted(served):
+        pass
 
 
 # What it survives
@@ -331,7 +355,7 @@ def test_a_closed_tab_leaves_no_computation(served: Served) -> None:
         Line(socket).say(1, "run", state=LONG)
         Line(socket).say(2, "claims", state=SOFT)
         Line(socket).until("frames")
-        assert len(workers()) == 2
+        until(lambda: len(workers()) == 2)
         # Not even a goodbye.
         socket.socket.shutdown(2)
         until(lambda: not workers())
@@ -397,6 +421,7 @@ def dawdle(channel: socket.socket, role: str, folder: str) -> None:
 
     def slow(claim: Any, *rest: Any) -> Any:
         if claim.id == SLOW_CLAIM:
+            Path(os.environ["REACHED"]).touch()
             time.sleep(3600)
         return swift(claim, *rest)
 
@@ -406,20 +431,31 @@ def dawdle(channel: socket.socket, role: str, folder: str) -> None:
 
 
 def test_a_claim_that_takes_too_long_is_undecided_and_the_next_is_checked(
-    line: Line, monkeypatch: pytest.MonkeyPatch
+    line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hard = {**SOFT, "law": {"name": "softmax", "beta": "inf"}, "tokens": {**CLOUD, "n": 4}, "until": 5}
+    reached, limit = tmp_path / "reached", keeper.Keeper._limit
+    timed: list[tuple[keeper.Keeper, keeper.Job, asyncio.AbstractEventLoop]] = []
+
+    def watched(self: keeper.Keeper, job: keeper.Job, seconds: float) -> None:
+        timed.append((self, job, asyncio.get_running_loop()))
+        limit(self, job, seconds)
+
+    monkeypatch.setenv("REACHED", str(reached))
     monkeypatch.setattr(keeper, "work", dawdle)
-    with limits(monkeypatch, claims=4.0):
+    monkeypatch.setattr(keeper.Keeper, "_limit", watched)
+    with limits(monkeypatch, claims=PATIENCE):
         line.say(2, "claims", state=hard)
+        # The time is up for this claim and no other, however busy the machine is.
+        until(reached.exists)
+        patient, job, loop = timed[-1]
+        loop.call_soon_threadsafe(patient._late, job)
         told = [about for about, _ in line.until("done", "refused")]
     listed = [claim["claim"] for claim in told[0]["claims"]]
     assert [about["kind"] for about in told] == ["claims", *["verdict"] * len(listed), "done"]
     assert sorted(about["claim"] for about in told[1:-1]) == sorted(listed)
     late = {about["claim"]: about["outcome"] for about in told[1:-1] if "too long" in about["because"]}
-    assert late[SLOW_CLAIM] == "undecided"
-    assert set(late.values()) == {"undecided"}
-    assert len(late) < len(listed)
+    assert late == {SLOW_CLAIM: "undecided"}
 
 
 def test_a_run_that_does_not_listen_makes_way_for_a_newer_one(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,49 +551,59 @@ def test_a_slow_browser_is_waited_for_and_spared_what_is_old() -> None:
 # The command
 
 
-def explore(*arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def explore(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "attnflow", "explore", "--no-browser", "--port", "0", *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
-
-
-@pytest.mark.parametrize(("how", "early"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, False)])
-def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: signal.Signals, early: bool) -> None:
-    process = explore()
-    assert process.stdout is not None
-    address = process.stdout.readline().split()[4]
-    assert address.startswith("http://127.0.0.1:")
-    with connect(f"ws{address[4:]}ws", compression=None, max_size=None) as socket:
-        Line(socket).say(1, "run", state=LONG)
-        if not early:
-            Line(socket).until("frames")
-        until(lambda: workers(process.pid))
-        mine = workers(process.pid)
-        assert len(mine) == 1
-        if how == signal.SIGINT:
-            os.killpg(process.pid, how)  # as a terminal does
-        else:
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
             process.kill()
-        _, errors = process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: signal.Signals, early: bool) -> None:
+    with explore() as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[4]
+        assert address.startswith("http://127.0.0.1:")
+        with connect(f"ws{address[4:]}ws", compression=None, max_size=None) as socket:
+            Line(socket).say(1, "run", state=LONG)
+            Line(socket).say(2, "movie", state=SOFT, format="gif", dark=False)
+            if not early:
+                Line(socket).until("frames")
+                until(lambda: left_by(process.pid))
+            until(lambda: len(workers(process.pid)) == 2)
+            mine = workers(process.pid)
+            if how == signal.SIGINT:
+                os.killpg(process.pid, how)  # as a terminal does
+            else:
+                process.kill()
+            _, errors = process.communicate(timeout=PATIENCE)
     assert errors == ""
     assert process.returncode == (0 if how == signal.SIGINT else -how)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine))
-    assert not list(Path(tempfile.gettempdir()).glob(f"attnflow-{process.pid}-*"))
+    # Workers notice by themselves that the server was killed, and remove their folders before they end.
+    until(lambda: not any(alive(pid) for pid in mine))
+    assert not left_by(process.pid)
+
+
+def left_by(server: int) -> list[Path]:
+    """Return the folders with temporary files of the workers of a server."""
+    return list(Path(tempfile.gettempdir()).glob(f"attnflow-{server}-*"))
 
 
 def test_listening_to_everybody_is_said() -> None:
     with explore("--host", "0.0.0.0") as process:
-        try:
-            assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(2)]
-            assert lines[1].startswith("Anybody who can reach this machine can use it")
-            # Once it serves it also hears signals, even where those who started it ignore them.
-            with urlopen(lines[0].split()[4]) as page:
-                assert page.status == 200
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(timeout=PATIENCE)
-        finally:
-            process.kill()
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert lines[1].startswith("Anybody who can reach this machine can use it")
+        # Once it serves it also hears signals, even where those who started it ignore them.
+        with urlopen(lines[0].split()[4]) as page:
+            assert page.status == 200
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(timeout=PATIENCE)
 
 
 def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from attnflow.explorer import scratch
 from attnflow.explorer.desk import encoded, refused
 from attnflow.explorer.worker import BEGAN, BINARY, ORDER, OVER, READY, REPORT, TEXT, work
 
@@ -120,19 +119,20 @@ class Keeper:
     async def _one_process(self) -> None:
         """Start a process, and speak with it until it ends."""
         self.ready = False
-        with TemporaryDirectory(prefix=f"attnflow-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
-            here, there = socket.socketpair()
-            with there:
-                self.process = _started(there, self.role, folder)
-            try:
-                await self._speak(here)
-            finally:
-                here.close()
-                for job in self.active.values():
-                    self._disarm(job)
-                self.process.kill()
-                self.process.join()
-                self.process.close()
+        folder = scratch.new_name()
+        here, there = socket.socketpair()
+        with there:
+            self.process = _started(there, self.role, folder)
+        try:
+            await self._speak(here)
+        finally:
+            here.close()
+            for job in self.active.values():
+                self._disarm(job)
+            self.process.kill()
+            self.process.join()
+            self.process.close()
+            scratch.remove(folder)
 
     async def _speak(self, channel: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=channel)

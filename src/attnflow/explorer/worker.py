@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
+from attnflow.explorer import scratch
 from attnflow.explorer.desk import Answer, Desk, encoded, refused
 from attnflow.inputs import InputError
 
@@ -28,6 +27,8 @@ ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "claims": (("claims",),),
     "exports": (("movie", "data"),),
 }
+# Who writes temporary files.
+WRITERS = ("exports",)
 # What a role computes with.
 FIRST = {"runs": "running", "claims": "standing", "exports": "exports"}
 # To the worker: a number of the job, how much of it is done already, and a text of so many bytes.
@@ -65,8 +66,8 @@ class Tray:
 class Reports:
     """The way back: one report at a time, whichever thread sends it."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel, self.turn = channel, threading.Lock()
+    def __init__(self, channel: socket.socket, folder: str) -> None:
+        self.channel, self.folder, self.turn = channel, folder, threading.Lock()
 
     def send(self, kind: int, number: int, body: bytes = b"") -> None:
         """Send one report; when nobody listens any more, this process has no purpose."""
@@ -75,20 +76,22 @@ class Reports:
                 self.channel.sendall(REPORT.pack(kind, number, len(body)))
                 self.channel.sendall(body)
         except OSError:
-            os._exit(0)
+            _end(self.folder)
 
 
 def work(channel: socket.socket, role: str, folder: str) -> None:
     """Serve orders until the other end closes: it does so when the tab or the server is gone, however they went.
 
-    The folder is for temporary files; whoever ends this process, perhaps in the middle of a movie, removes it.
+    The folder is for temporary files, perhaps of half a movie. This process removes it when it ends; whoever kills it
+    must do so instead.
     """
-    tempfile.tempdir = folder
+    if role in WRITERS:
+        scratch.make(folder)
     # Ctrl-C in the terminal is for the server, which then closes the channel.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MPLBACKEND"] = "Agg"
     warnings.simplefilter("ignore")  # the log of a server is not where users look
-    tray, reports, desk = Tray(), Reports(channel), Desk()
+    tray, reports, desk = Tray(), Reports(channel, folder), Desk()
     threading.Thread(target=_begin, args=(role, tray, reports, desk), daemon=True).start()
     orders = channel.makefile("rb")
     while len(head := orders.read(ORDER.size)) == ORDER.size:
@@ -97,8 +100,12 @@ def work(channel: socket.socket, role: str, folder: str) -> None:
         if len(text) < length:
             break
         tray.put((number, done, json.loads(text)))
-    shutil.rmtree(folder, ignore_errors=True)
-    # Computations in other threads are not waited for.
+    _end(folder)
+
+
+def _end(folder: str) -> NoReturn:
+    """End this process from any of its threads; computations in the others are not waited for."""
+    scratch.remove(folder)
     os._exit(0)
 
 

@@ -1,0 +1,53 @@
+"""Folders of workers: nothing is left behind, whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from test_server import PATIENCE, until
+
+from attnflow.explorer import scratch
+from attnflow.explorer.worker import work
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+def test_a_worker_without_a_server_removes_its_folder(tmp_path: Path, speaks: bool) -> None:
+    """It notices when it listens, or, in another thread, when it speaks: whichever comes first."""
+    here, there = socket.socketpair()
+    folder = tmp_path / f"attnflow-{os.getpid()}-scratch"
+    with here, there:
+        process = get_context("spawn").Process(target=work, args=(there, "exports", str(folder)))
+        process.start()
+        until(folder.exists)
+        here.shutdown(socket.SHUT_RD if speaks else socket.SHUT_RDWR)
+        process.join(PATIENCE)
+    assert process.exitcode == 0
+    assert not folder.exists()
+
+
+def test_what_a_server_killed_with_its_workers_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    dead, living = (tmp_path / f"attnflow-{process}-0123" for process in (gone.pid, os.getpid()))
+    others = [tmp_path / name for name in ("attnflow-mine", "attnflow-my-own", "attnflow--1-0", f"other-{gone.pid}-0")]
+    for folder in (dead, living, *others):
+        folder.mkdir()
+        (folder / "movie.gif").touch()
+    before, new = tempfile.tempdir, tmp_path / f"attnflow-{os.getpid()}-4567"
+    try:
+        scratch.make(str(new))
+        assert tempfile.gettempdir() == str(new)
+    finally:
+        tempfile.tempdir = before
+    assert not dead.exists()
+    assert all(folder.exists() for folder in (new, living, *others))
+    with pytest.raises(FileExistsError):
+        scratch.make(str(new))
+    assert tempfile.tempdir == before
