@@ -269,11 +269,11 @@ def test_bad_places(tmp_path: Path) -> None:
     run = af.simulate(X, SOFT, LAYERS, until=5)
     with refused("does not exist: create it first"):
         run.save(tmp_path / "no" / "run.zarr")
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there.zarr").mkdir()
     with refused("exists already"):
-        run.save(tmp_path / "there")
+        run.save(tmp_path / "there.zarr")
     with refused("not a whole Zarr store"):
-        af.load(tmp_path / "there")
+        af.load(tmp_path / "there.zarr")
     with refused("does not exist"):
         af.load(tmp_path / "nowhere.zarr")
     zarr.create_group(tmp_path / "foreign.zarr")

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.describe import versions
+from attnflow.files import FILES, new_place
 from attnflow.inputs import Array, InputError
 
 FORMAT = 1
@@ -102,10 +103,7 @@ class Store:
     def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
         """Make an empty store; it appears under its name only when it is whole."""
         zarr = _zarr()
-        if path.exists():
-            raise InputError(f"{path} exists already: choose another name, or remove it first")
-        if not path.parent.is_dir():
-            raise InputError(f"the folder {path.parent} does not exist: create it first")
+        new_place(path)
         records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
         kind, fill = ("int64", -1) if isinstance(about["until"], int) else ("float64", np.nan)
         building = path.parent
@@ -139,6 +137,8 @@ class Store:
     @classmethod
     def open_or_create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
         """Open the store of this very run, or make it if nothing is there."""
+        if path.suffix in FILES:
+            raise InputError(f"store is {path}, but a store is a folder: give a name such as run.zarr, and save after")
         if not path.exists():
             return cls.create(path, about, x, masses)
         store = cls(path, opened(path, "r+"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnflow.arrays import foreign, library
 from attnflow.inputs import Array, InputError, location, reals
@@ -186,24 +186,55 @@ class Trajectory:
             report=self.report,
         )
 
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the recorded tokens (T, n, d): ``np.asarray(run)``."""
+        return np.array(self.to_numpy().tokens, dtype=dtype, copy=copy)
+
+    def _variables(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+        """Return the arrays of the run, each with the names of its dimensions."""
+        run = self.to_numpy()
+        variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+            "time": (("time",), run.times),
+            "tokens": (("time", "token", "coordinate"), run.tokens),
+        }
+        return variables if run.masses is None else {**variables, "masses": (("token",), run.masses)}
+
     def save(self, path: str | Path) -> None:
-        """Write the run to a new Zarr store, to be read by `attnflow.load` or `xarray.open_zarr`.
+        """Write the run to a new place, in the format that the ending names.
+
+        - ``.zarr``: a store, read by `attnflow.load` or `xarray.open_zarr`;
+        - ``.npz``: one file with `times`, `tokens`, `masses` and, as JSON, what was run, read by `attnflow.load` or
+          `numpy.load`, where times beyond int64 are text;
+        - ``.nc``: netCDF, read by `attnflow.load` or `xarray.open_dataset`;
+        - ``.csv``: the table of `to_pandas`, for other programs.
+
+        All keep every bit of the tokens; .csv does not say what was run.
 
         >>> import tempfile, attnflow as af
         >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     run.save(f"{folder}/run.zarr")
+        ...     run.save(f"{folder}/run.npz")
+        ...     sorted(np.load(f"{folder}/run.npz"))
+        ['attnflow', 'times', 'tokens']
         """
+        target, results = location(path, "path"), {"stopped": self.stopped, "report": self.report}
+        run = self.to_numpy()
+        if target.suffix != ".zarr":
+            from attnflow import files
+            from attnflow.describe import versions
+
+            about = {"format": 1, "run": run.about, "versions": versions(), "results": results}
+            return files.write(target, self._variables(), about)
         from attnflow.storage import Store
 
         if self.times.dtype == object:
-            raise InputError("a store counts steps in int64, which this run goes beyond: keep run.times and run.tokens")
+            raise InputError("a store counts steps in int64, which this run goes beyond: save it as .npz")
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
-        run = self.to_numpy()
-        store = Store.create(location(path, "path"), run.about, run.tokens[0], run.masses)
+        store = Store.create(target, run.about, run.tokens[0], run.masses)
         store.append(run.times, run.tokens)
-        store.finish(stopped=self.stopped, report=self.report)
+        return store.finish(**results)
 
     def to_xarray(self) -> Any:
         """Return an `xarray.Dataset` with `tokens` over the dimensions time, token, coordinate.
@@ -213,16 +244,29 @@ class Trajectory:
         >>> run.to_xarray().tokens.sel(time=2).dims
         ('token', 'coordinate')
         """
+        from attnflow.files import dataset
+
+        return dataset(self._variables(), {"stopped": self.stopped, "run": json.dumps(self.to_numpy().about)})
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with one row per time and token: time, token, x0, x1..., and masses if given.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=1)
+        >>> run.to_pandas()
+           time  token    x0
+        0     0      0  1.00
+        1     0      1  0.00
+        2     1      0  0.75
+        3     1      1  0.25
+        """
         try:
-            import xarray
+            import pandas
         except ImportError:
-            raise InputError("to_xarray needs xarray: pip install 'attnflow[store]'") from None
-        run = self.to_numpy()
-        data: dict[str, Any] = {"tokens": (("time", "token", "coordinate"), run.tokens)}
-        if run.masses is not None:
-            data["masses"] = ("token", run.masses)
-        attributes = {"stopped": run.stopped, "run": json.dumps(run.about)}
-        return xarray.Dataset(data, coords={"time": self.times}, attrs=attributes)
+            raise InputError("to_pandas needs pandas: pip install 'attnflow[store]'") from None
+        from attnflow.files import columns
+
+        return pandas.DataFrame(columns(self._variables()))
 
     def plot(self, **options: Any) -> Any:
         """Draw the run: see `attnflow.figures.plot`."""
@@ -244,7 +288,7 @@ class Trajectory:
 
 
 def load(path: str | Path) -> Trajectory:
-    """Read a run that `Trajectory.save` or ``simulate(store=...)`` wrote.
+    """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote.
 
     A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
     function of time, which is not stored.
@@ -257,9 +301,8 @@ def load(path: str | Path) -> Trajectory:
     Softmax(beta=1.0, B=None)
     """
     from attnflow.describe import rebuild
-    from attnflow.storage import read
 
-    about, times, tokens, masses = read(location(path, "path"))
+    about, times, tokens, masses = _read(location(path, "path"))
     if len(times) == 0:
         raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
     results = about.get("results", {"stopped": UNFINISHED, "report": {}})
@@ -273,3 +316,17 @@ def load(path: str | Path) -> Trajectory:
         about=about["run"],
         report=results["report"],
     )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]:
+    """Return what a store or a file says of itself, and its times, tokens and masses."""
+    if path.is_dir() or not path.exists():
+        from attnflow.storage import read
+
+        return read(path)
+    from attnflow.files import arrays_of
+
+    arrays, about = arrays_of(path)
+    if not {"time", "tokens"} <= set(arrays):
+        raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
+    return about, arrays["time"], arrays["tokens"], arrays.get("masses")
