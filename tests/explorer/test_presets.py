@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import attnflow as af
 from attnflow.describe import describe
+from attnflow.explorer import standing as claims_panel
 from attnflow.explorer.presets import FEWER, PRESETS, SHOWN, Preset
 from attnflow.explorer.standing import standing
 from attnflow.explorer.state import State, arguments, read
@@ -79,6 +81,31 @@ def test_each_is_read_and_runs_to_its_end(preset: Preset) -> None:
     assert run.stopped.endswith("as asked")
     assert len(run) > 10
     assert np.isfinite(run.final).all()
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_claims_of_each_are_computed_without_an_error(preset: Preset, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "ATTNFLOW_EXAMPLES" not in os.environ:  # the first part of each run; the whole of it takes half a minute
+        short = {"MOST_STEPS": 6, "FEWEST_STEPS": 6, "LONGEST": 0.1, "DRAWS": 4, "EXACT_AT_ONCE": 0}
+        for name, value in short.items():
+            monkeypatch.setattr(claims_panel, name, value)
+        monkeypatch.setattr(sys.modules["attnflow.claims.check"], "EXACT_AT_ONCE", 0)
+        monkeypatch.setitem(claims_panel.SUBJECTS, "sphere/staircase", lambda state: {"until": 3.0})
+    listed, *answers, done = standing(read(preset.state))
+    assert done == {"kind": "done"}
+    assert {answer["claim"] for answer in answers} == {claim["claim"] for claim in listed["claims"]}
+    assert [answer for answer in answers if "cannot be checked here" in answer["because"]] == []
+
+
+def test_claims_of_a_run_beyond_64_bits_are_those_of_its_model() -> None:
+    state = NAMED["long-times/exits"].state
+    long, short = (standing(read({**state, "until": until})) for until in (1e25, 1000))
+    assert next(long)["claims"] == next(short)["claims"] != []
+    shown = read(state)
+    moments = claims_panel._moments(shown, af.Layers(gamma=lambda t: 0.1 / (1 + t)))
+    assert moments == sorted(moments)
+    assert (moments[0], moments[-1]) == (0, shown.until)
+    assert all(isinstance(moment, int) for moment in moments)
 
 
 class Enough(Exception):

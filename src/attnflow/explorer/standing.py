@@ -393,8 +393,10 @@ def _moments(state: State, *things: Any) -> list[Any]:
         return [0]
     if state.motion.discrete:
         # Of very long runs, the first steps and some later ones, the last among them.
-        later = np.geomspace(1, state.until, MOST_STEPS).astype(np.int64).tolist() if state.until > MOST_STEPS else []
-        return sorted({*range(min(int(state.until), MOST_STEPS) + 1), *later})
+        # They are Python integers: int64 ends at 9e18, and chains go on beyond it.
+        last = int(state.until)
+        later = np.geomspace(1, float(last), MOST_STEPS).tolist() if last > MOST_STEPS else []
+        return sorted({*range(min(last, MOST_STEPS) + 1), *(min(int(t), last) for t in later)})
     return np.linspace(0, state.until, MOMENTS).tolist()
 
 
