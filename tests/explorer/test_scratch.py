@@ -21,7 +21,7 @@ from attnflow.explorer.worker import work
 def test_a_worker_without_a_server_removes_its_folder(tmp_path: Path, speaks: bool) -> None:
     """It notices when it listens, or, in another thread, when it speaks: whichever comes first."""
     here, there = socket.socketpair()
-    folder = tmp_path / f"attnflow-{os.getpid()}-scratch"
+    folder = tmp_path / "scratch"
     with here, there:
         process = get_context("spawn").Process(target=work, args=(there, "exports", str(folder)))
         process.start()
@@ -35,12 +35,14 @@ def test_a_worker_without_a_server_removes_its_folder(tmp_path: Path, speaks: bo
 def test_what_a_server_killed_with_its_workers_left_is_removed_by_the_next(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
-    dead, living = (tmp_path / f"attnflow-{process}-0123" for process in (gone.pid, os.getpid()))
-    others = [tmp_path / name for name in ("attnflow-mine", "attnflow-my-own", "attnflow--1-0", f"other-{gone.pid}-0")]
+    dead, living = (tmp_path / f"attnflow-worker-{process}-{'0' * 16}" for process in (gone.pid, os.getpid()))
+    # Folders that a user may have made, one of them with a number where that of a process would stand.
+    names = ("attnflow-mine", f"attnflow-{gone.pid}-runs", f"attnflow-worker-{gone.pid}-runs", f"other-{gone.pid}-0")
+    others = [tmp_path / name for name in names]
     for folder in (dead, living, *others):
         folder.mkdir()
         (folder / "movie.gif").touch()
-    before, new = tempfile.tempdir, tmp_path / f"attnflow-{os.getpid()}-4567"
+    before, new = tempfile.tempdir, tmp_path / "new"
     try:
         scratch.make(str(new))
         assert tempfile.gettempdir() == str(new)

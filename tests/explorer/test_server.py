@@ -28,6 +28,7 @@ from websockets.sync.client import ClientConnection, connect
 import attnflow as af
 from attnflow.cli import main
 from attnflow.explorer import keeper
+from attnflow.explorer.scratch import PREFIX
 from attnflow.explorer.server import MOST_BYTES, MOST_CONNECTIONS, configured, listening, ours, same_site
 
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
@@ -367,7 +368,7 @@ def test_a_closed_tab_leaves_no_computation(served: Served) -> None:
 
 def test_a_movie_that_nobody_waits_for_leaves_no_file(served: Served) -> None:
     def files(pattern: str) -> list[Path]:
-        return list(Path(tempfile.gettempdir()).glob(f"attnflow-{os.getpid()}-{pattern}"))
+        return list(Path(tempfile.gettempdir()).glob(f"{PREFIX}{os.getpid()}-{pattern}"))
 
     with served.connect() as socket:
         Line(socket).say(1, "movie", state=SOFT, format="gif", dark=False)
@@ -591,7 +592,7 @@ def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: sig
 
 def left_by(server: int) -> list[Path]:
     """Return the folders with temporary files of the workers of a server."""
-    return list(Path(tempfile.gettempdir()).glob(f"attnflow-{server}-*"))
+    return list(Path(tempfile.gettempdir()).glob(f"{PREFIX}{server}-*"))
 
 
 def test_listening_to_everybody_is_said() -> None:

@@ -7,12 +7,15 @@ when the server is gone. If both are killed at once neither can: then the next w
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
-PREFIX = "attnflow-"
+PREFIX = "attnflow-worker-"
+# Only folders of exactly this form are ever removed: the number of the server's process and 16 random digits.
+NAME = re.compile(PREFIX + r"(\d+)-[0-9a-f]{16}")
 
 
 def new_name() -> str:
@@ -25,8 +28,8 @@ def make(folder: str) -> None:
 
     Folders of servers that are no more are removed.
     """
-    for left in Path(folder).parent.glob(f"{PREFIX}*-*"):
-        if not _alive(left.name.split("-")[1]):
+    for left in Path(folder).parent.glob(f"{PREFIX}*"):
+        if (name := NAME.fullmatch(left.name)) and not _alive(int(name[1])):
             remove(str(left))
     Path(folder).mkdir(mode=0o700)
     tempfile.tempdir = folder
@@ -40,13 +43,13 @@ def remove(folder: str) -> None:
             return
 
 
-def _alive(number: str) -> bool:
+def _alive(number: int) -> bool:
     """Say whether there is a process of this number, or might be."""
     # On Windows, asking in this way would end it.
-    if os.name == "nt" or not number.isdigit():
+    if os.name == "nt":
         return True
     try:
-        os.kill(int(number), 0)
+        os.kill(number, 0)
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
