@@ -274,11 +274,11 @@ class Trajectory:
 
         return plot(self.to_numpy(), **options)
 
-    def animate(self, path: str | Path | None = None, **options: Any) -> None:
+    def animate(self, path: str | Path | None = None, **options: Any) -> Any:
         """Write a movie, MP4 or GIF: see `attnflow.figures.animate`."""
         from attnflow.figures import animate
 
-        animate(self.to_numpy(), path, **options)
+        return animate(self.to_numpy(), path, **options)
 
     def dashboard(self, **options: Any) -> Any:
         """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""

@@ -117,11 +117,18 @@ _LATEX: dict[str, Any] = {
 
 
 def pyplot() -> Any:
-    """Return `matplotlib.pyplot`, or say how to install it."""
+    """Return `matplotlib.pyplot` with its backend loaded, or say how to install it.
+
+    A backend is loaded at first use, and that of notebooks changes settings then, such as `plt.isinteractive()`. Inside
+    a block of `look` these changes would be undone at its end, and the notebook would show no picture from then on.
+    """
     try:
-        import matplotlib.pyplot as plt
+        from matplotlib import pyplot
     except ImportError:
         raise InputError("plotting needs matplotlib: pip install 'attnflow[plot]'") from None
+    plt: Any = pyplot
+    # The one public call that loads the backend and makes no figure; an open window is drawn again at most.
+    plt.draw_if_interactive()
     return plt
 
 
@@ -158,8 +165,10 @@ def _typeset(latex: bool) -> dict[str, Any]:
 
 def sheet(width: float, height: float) -> Figure:
     """Return an empty figure of the given size in inches, its panels kept apart."""
-    figure: Figure = pyplot().figure(figsize=(width, height), layout="constrained")
-    return figure
+    pyplot()
+    from attnflow.figures.sheets import opened
+
+    return opened(width, height)
 
 
 def colours(labels: Iterable[int]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from attnflow import measure
 from attnflow.figures.clock import Clock
 from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
-from attnflow.figures.look import DPI, look, pyplot, sheet
+from attnflow.figures.look import DPI, look, pyplot
 from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
 from attnflow.figures.portrait import entitle, size, title
 from attnflow.figures.saving import destination
@@ -35,12 +38,34 @@ MEETING = 500
 TRAIL = 18
 # The scale of a density is judged by so many frames.
 JUDGED = 12
+# A notebook holds movies of up to this many bytes.
+EMBEDDED = 20_000_000
+
+
+@dataclass(frozen=True)
+class Movie:
+    """A movie that was written: `path` is its file. In a notebook it plays, if it is the value of a cell."""
+
+    path: Path
+
+    def _repr_html_(self) -> str:
+        name = escape(str(self.path))
+        if not self.path.is_file():
+            return f"The movie {name} is not there any more."
+        if self.path.stat().st_size > EMBEDDED:
+            return f"The movie {name} is too large to be shown in a notebook."
+        data = b64encode(self.path.read_bytes()).decode()
+        if self.path.suffix.lower() == ".gif":
+            return f'<img alt="{name}" style="max-width: 100%" src="data:image/gif;base64,{data}">'
+        return f'<video controls loop style="max-width: 100%" src="data:video/mp4;base64,{data}"></video>'
 
 
 def animate(
     run: Trajectory, path: str | Path | None = None, seconds: float = 6, behind: Callable[[Axes], object] | None = None
-) -> None:
+) -> Movie:
     """Write a run as a movie, MP4 or GIF by the ending of its path; a file that is there is replaced.
+
+    What is returned holds the path, and plays in a notebook.
 
     Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
     time, on; the title tells it. Between recorded states tokens move on straight lines, and those of a chain rest. At
@@ -62,7 +87,8 @@ def animate(
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run.animate(f"{folder}/run.gif", seconds=0.1)
+    ...     run.animate(f"{folder}/run.gif", seconds=0.1).path.name
+    'run.gif'
     """
     if path is None:
         raise InputError("no path was given for the movie: give one, such as 'run.mp4' or 'run.gif'")
@@ -77,12 +103,9 @@ def animate(
         every = thinning(run.final.shape, len(times))
         states = interpolated(run, times, every)
         shown = scene(run, times, states, every=every)
-        figure = sheet(*size(shown))
-        try:
-            with pyplot().rc_context(settings):
-                _film(_screen(figure, shown, behind), shown, _meetings(run, states), target, held)
-        finally:
-            pyplot().close(figure)
+        with pyplot().rc_context(settings):
+            _film(_screen(_canvas(shown), shown, behind), shown, _meetings(run, states), target, held)
+    return Movie(target)
 
 
 def _meetings(run: Trajectory, states: Array) -> list[NDArray[np.int64] | None]:
@@ -92,6 +115,13 @@ def _meetings(run: Trajectory, states: Array) -> list[NDArray[np.int64] | None]:
     tol = together(run, run.final)
     found = [measure.clusters(state, tol) for state in states]
     return [clusters.sizes[clusters.labels] for clusters in found]
+
+
+def _canvas(shown: Scene) -> Any:
+    """Return an empty figure for the frames, which is no business of pyplot."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size(shown), layout="constrained")
 
 
 def _screen(figure: Any, shown: Scene, behind: Callable[[Axes], object] | None) -> Any:
