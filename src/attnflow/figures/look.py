@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnflow.inputs import InputError
@@ -123,10 +124,9 @@ def pyplot() -> Any:
     a block of `look` these changes would be undone at its end, and the notebook would show no picture from then on.
     """
     try:
-        from matplotlib import pyplot
+        plt: Any = import_module("matplotlib.pyplot")
     except ImportError:
         raise InputError("plotting needs matplotlib: pip install 'attnflow[plot]'") from None
-    plt: Any = pyplot
     # The one public call that loads the backend and makes no figure; an open window is drawn again at most.
     plt.draw_if_interactive()
     return plt
