@@ -167,7 +167,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "unknown cloud": ([*SOFT, "--cloud", "ring"], "expected one of gaussian"),
     "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
     "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
-    "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "lacks some of its keys"),
+    "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "gaussian was not given n, d"),
     "missing keys of a motion": ([*BASE, "--law", "softmax", "--motion", "jumps"], "jumps does not say gamma"),
     "gamma too large": ([*SOFT, "--gamma", "2"], "gamma is 2"),
     "until 0": ([*SOFT, "--until", "0"], "until is 0"),
@@ -203,6 +203,13 @@ def test_bad_input_is_one_sentence(
     assert shown.startswith("attnflow: ")
     assert message in shown
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", [["--beta", "--"], ["--beta=--"], ["--cloud", "--", "--law", "softmax"]])
+def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        simulate(*given)
+    assert f"{given[0].removesuffix('=--')} was given '--', which is no value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@
 'reached step 100, as asked'
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import figures, geometry, measure, tokens, watch
+from attnflow import calls, figures, geometry, measure, tokens, watch
 from attnflow.ensembles import Ensemble, ensemble
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
@@ -45,6 +46,9 @@ __all__ = [
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
     "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
 ]  # fmt: skip
+
+for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]):
+    calls.speak(_module)
 
 
 def __getattr__(name: str) -> Any:

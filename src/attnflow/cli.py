@@ -245,7 +245,12 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 2 after one sentence on standard error."""
     parser = _parser()
-    given = parser.parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
+    joined = _joined(sys.argv[1:] if arguments is None else arguments)
+    for flag, equals, value in (argument.partition("=") for argument in joined):
+        # argparse would take this value away.
+        if flag.startswith("-") and equals and value == "--":
+            parser.error(f"{flag} was given '--', which is no value")
+    given = parser.parse_args(joined)
     from attnflow import InputError, __version__
 
     if given.version:

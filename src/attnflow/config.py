@@ -140,10 +140,7 @@ class Config:
         _known(given, [k for k in keys if k != "seed"], f"[tokens] {name}")
         if "seed" in keys:
             given["seed"] = self.data.get("seed", 0)
-        try:
-            return make(**given)
-        except TypeError:
-            raise InputError(f"[tokens] {name} lacks some of its keys: {', '.join(keys)}") from None
+        return make(**given)
 
     def _law(self, table: dict[str, Any]) -> Law:
         name = one_of(table.get("name", ""), (*LAWS, "heads"), "the name of [law]")

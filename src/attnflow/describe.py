@@ -29,7 +29,7 @@ def describe(value: Any) -> Any:
     {'name': 'Softmax', 'beta': 9.0, 'B': None}
     """
     if isinstance(value, Law | Motion | FeedForward):
-        return {"name": type(value).__name__, **{k: describe(v) for k, v in _fields(value).items()}}
+        return {"name": type(value).__name__, **{k: describe(v) for k, v in parameters(value).items()}}
     if isinstance(value, Schedule):
         return {SCHEDULE: value.text}
     if callable(value):
@@ -82,7 +82,7 @@ def varying(value: Any, t: float) -> list[Any]:
 
 def _functions(value: Any) -> Iterator[Any]:
     if isinstance(value, Law | Motion | FeedForward):
-        for part in _fields(value).values():
+        for part in parameters(value).values():
             yield from _functions(part)
     elif isinstance(value, tuple | list):
         for part in value:
@@ -91,7 +91,8 @@ def _functions(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def parameters(value: Any) -> dict[str, Any]:
+    """Return the parameters of a law or a motion by name; one that is no dataclass has none that are known."""
     return (
         {field.name: getattr(value, field.name) for field in fields(value) if field.init} if is_dataclass(value) else {}
     )

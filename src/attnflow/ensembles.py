@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.arrays import foreign, library
+from attnflow.describe import parameters
 from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
-from attnflow.laws import Heard, Hearing, Law, Softmax
+from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.watch import At, Geometric, Record, rule, when
 
@@ -84,6 +85,8 @@ def ensemble(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
     phase diagram.
     """
+    if not isinstance(law, Law):
+        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     blocks = list(_blocks(law, motion, x, len(times)))
@@ -149,8 +152,7 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
     """Return groups of systems that differ in nothing but the beta of softmax, with their law and motion."""
     arrays: list[tuple[str, str, Array]] = []
     for which, part in (("law", law), ("motion", motion)):
-        for name in (f.name for f in fields(part) if f.init):  # type: ignore[arg-type]
-            value = getattr(part, name)
+        for name, value in parameters(part).items():
             if isinstance(value, np.ndarray) and value.ndim == 1:
                 if len(value) != b:
                     raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
@@ -164,8 +166,8 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
         changed: dict[str, dict[str, float]] = {"law": {}, "motion": {}}
         for (which, name, _), value in zip(arrays, kind, strict=True):
             changed[which][name] = value
-        one_law: Any = replace(law, **changed["law"])  # type: ignore[type-var]
-        one_motion: Any = replace(motion, **changed["motion"])  # type: ignore[type-var]
+        one_law: Any = replace(law, **changed["law"]) if changed["law"] else law  # type: ignore[type-var]
+        one_motion: Any = replace(motion, **changed["motion"]) if changed["motion"] else motion  # type: ignore[type-var]
         yield np.flatnonzero(group.ravel() == k), one_law, one_motion
 
 
@@ -227,7 +229,7 @@ class ManyHearing:
         if self.law.stacks:
             scale = np.sqrt(gain)
             log_p = self.law.log_weights(scale * x, t, sources=scale * y, masses=self.masses)
-            return Heard(np.exp(log_p) @ v, None)
+            return Heard(rows_of(self.law, log_p, x, y) @ v, None)
         each = [
             self.law.hear(one, t, sources=z, values=w, masses=self.masses, gain=gain)
             for one, z, w in zip(x, y, v, strict=True)

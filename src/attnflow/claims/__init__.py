@@ -5,6 +5,9 @@
 'violated'
 """
 
+import sys
+
+from attnflow import calls
 from attnflow.claims import emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
@@ -33,3 +36,5 @@ __all__ = [
     "search",
     "sphere",
 ]
+
+calls.speak(sys.modules[__name__])

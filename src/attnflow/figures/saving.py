@@ -35,6 +35,9 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path) -> None:
     >>> plt.close("all")
     """
     target = destination(path)
+    if not hasattr(getattr(picture, "figure", None), "savefig"):
+        given = type(picture).__name__
+        raise InputError(f"{given} is no picture, expected a figure or axes: give what a function draws, as run.plot()")
     # The figure of axes may be a part of a figure; the figure of a figure is itself.
     figure: Any = picture.figure.figure
     with look():

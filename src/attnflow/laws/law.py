@@ -21,6 +21,9 @@ Foreign = TypeVar("Foreign")
 # Blocks of weights in other libraries: below 32 MiB the heap of glibc, which torch uses, falls to pieces.
 ARRAY_BYTES = 1 << 26
 
+# Rows of weights sum to one up to this, also where a law computes them in single precision.
+ROW_SUM = 1e-5
+
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
 
@@ -112,7 +115,8 @@ class Law:
         xp, scale = namespace(x), math.sqrt(sources.gain)
         y, most = scale * sources.places, ARRAY_BYTES // x.dtype.itemsize if foreign(x) else None
         blocks = [
-            xp.exp(self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses)) @ sources.values
+            rows_of(self, self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses), x[rows], y)
+            @ sources.values
             for rows in row_blocks(len(x), len(y), most)
         ]
         return Heard(xp.concat(blocks), None)
@@ -134,7 +138,7 @@ class Law:
         tokens = any_cloud(x, self)
         w = mass_vector(masses, len(tokens), like=tokens)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(namespace(tokens).exp(self.log_weights(tokens, t, masses=w)), tokens)
+            return _finite(rows_of(self, self.log_weights(tokens, t, masses=w), tokens, tokens), tokens)
 
     @overload
     def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
@@ -168,6 +172,35 @@ class Law:
     def served_by(self, x: Array, t: float, engine: str) -> str:
         """Return the name of the engine that serves tokens at x at time t, where that depends on where they are."""
         return self.uses(engine, *x.shape)
+
+
+def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
+    """Return P from log P, refusing what a law of one's own may return by mistake: other shapes, other sums of rows.
+
+    >>> x = np.zeros((2, 1))
+    >>> rows_of(Law(), np.log([[0.5, 0.5], [0.25, 0.5]]), x, x)
+    Traceback (most recent call last):
+    ...
+    attnflow.inputs.InputError: a row of the weights of Law sums to 0.75, expected 1: subtract the logarithm of its sum
+    """
+    name, m, n = type(law).__name__, x.shape[-2], sources.shape[-2]
+    shape = tuple(np.shape(log_weights))
+    if shape[-2:] != (m, n):
+        raise InputError(
+            f"log_weights of {name} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} "
+            f"queries, with log P_ij for each of {n} sources"
+        )
+    P: Array = namespace(x).exp(log_weights)
+    if not foreign(P):
+        sums = P.sum(axis=-1)
+        # Where scores leave the range of float64 these are no numbers, which is told in other words.
+        wrong = abs(sums - 1) > ROW_SUM
+        if wrong.any():
+            raise InputError(
+                f"a row of the weights of {name} sums to {sums[wrong][0]:.6g}, expected 1: subtract the logarithm of "
+                "its sum"
+            )
+    return P
 
 
 def _finite(result: Array, tokens: Array) -> Array:

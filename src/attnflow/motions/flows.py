@@ -23,13 +23,14 @@ TIGHTEST, LOOSEST = 1e-13, 1e-2
 class ContinuousMotion(Motion):
     """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so.
 
+    `rtol` is the relative tolerance of the integrator, 1e-9 unless a motion says another.
     Where a motion `meets`, tokens that have met, to ten relative tolerances, go on as one mass.
     """
 
     discrete = False
     retracts: ClassVar[bool] = False
     meets: ClassVar[bool] = False
-    rtol: float
+    rtol: float = 1e-9
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return x'."""
@@ -43,6 +44,7 @@ class ContinuousMotion(Motion):
         """Return the motion under way from (t, x)."""
         from attnflow.motions.integrate import Integration
 
+        number(self.rtol, "rtol", least=TIGHTEST, most=LOOSEST)
         return Integration(self, hearing, x, t, state)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:

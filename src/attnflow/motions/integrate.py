@@ -14,7 +14,7 @@ from attnflow.engines import Memory
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing, varies
 from attnflow.motions.meeting import MEETING, Clumps
-from attnflow.motions.motion import ABSOLUTE, Stretch
+from attnflow.motions.motion import ABSOLUTE, Stretch, moved
 from attnflow.motions.pace import Pace
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Integration:
         self.evaluations += 1
         x, t = flat.reshape(self.clumps.count, -1), self.origin + self.unit * s
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.unit * self.motion.velocity(self.hearing, x, t).ravel()
+            return self.unit * moved(self.motion, "velocity", self.motion.velocity(self.hearing, x, t), x).ravel()
 
     def _start(self, y: Array, first: float | None, until: float) -> None:
         self.memory.forget()

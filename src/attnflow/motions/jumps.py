@@ -26,7 +26,7 @@ from attnflow.inputs import (
     number_at,
     whole,
 )
-from attnflow.laws import Heads, Hearing, Law, varies
+from attnflow.laws import Heads, Hearing, Law, rows_of, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
 
 Integers = NDArray[np.int64]
@@ -146,10 +146,10 @@ class Rule:
         """Return P (b, n, n) of configurations x (b, n, d), with rows of zeros for tokens that are held."""
         law, masses = self.law, self.masses
         if law.stacks:
-            log_P = law.log_weights(x, 0, masses=masses)
+            P = rows_of(law, law.log_weights(x, 0, masses=masses), x, x)
         else:
-            log_P = np.array([law.log_weights(one, 0, masses=masses) for one in x]).reshape(*x.shape[:2], x.shape[1])
-        P = np.exp(log_P)
+            each = [rows_of(law, law.log_weights(one, 0, masses=masses), one, one) for one in x]
+            P = np.array(each).reshape(*x.shape[:2], x.shape[1])
         if math.isnan(P.max(initial=0.0)):
             raise _beyond_range(x)
         return P if self.free is None else P * self.free[:, None]
@@ -354,8 +354,8 @@ class _Literal(_Chain):
         states = np.empty((count, *self.x.shape))
         for state in states:
             if sums is None or not fixed:
-                log_weights = self.hearing.law.log_weights(self.x, self.t, masses=self.hearing.masses)
-                sums = np.exp(log_weights).cumsum(axis=1)
+                law, masses = self.hearing.law, self.hearing.masses
+                sums = rows_of(law, law.log_weights(self.x, self.t, masses=masses), self.x, self.x).cumsum(axis=1)
                 if math.isnan(sums[:, -1].max()):
                     raise _beyond_range(self.x)
             gamma = number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)

@@ -127,7 +127,7 @@ class DiscreteMotion(Motion):
         """Return the states after the steps that start at the first k >= 1 of the times, shape (k, n, d)."""
         states = np.empty((len(times), *x.shape))
         for state, t in zip(states, times, strict=True):
-            state[:] = x = self.step(hearing, x, t)
+            state[:] = x = moved(self, "step", self.step(hearing, x, t), x)
         return states
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -163,6 +163,17 @@ class _Layerwise:
 
     def report(self) -> dict[str, Any]:
         return {}
+
+
+def moved(motion: Motion, what: str, returned: Any, x: Array) -> Array:
+    """Return what a motion of one's own returned, refusing another shape than that of the tokens."""
+    if np.shape(returned) != x.shape:
+        raise InputError(
+            f"{what} of {type(motion).__name__} returned an array of shape {np.shape(returned)}, expected that of the "
+            f"tokens, {x.shape}"
+        )
+    same: Array = returned
+    return same
 
 
 def steps_per_stretch(n: int) -> int:
