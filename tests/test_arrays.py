@@ -349,6 +349,41 @@ def test_tokens_that_leave_the_range_of_their_precision(lib: Library) -> None:
     assert run.times.tolist() == [0, last]
 
 
+class Causal(af.Law):
+    """Softmax over the tokens up to the one that asks, for the arrays of any library."""
+
+    arrays = True
+
+    def log_weights(self, x, t=0, *, sources=None, masses=None, rows=None, columns=None):  # type: ignore[no-untyped-def]
+        xp = arrays.namespace(x)
+        s = xp.where(columns[None, :] <= rows[:, None], x @ sources.T, -np.inf)
+        return s - xp.log(xp.exp(s).sum(axis=-1, keepdims=True))
+
+
+def test_indices_are_arrays_of_the_library_of_the_tokens(lib: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.laws.law.ARRAY_BYTES", 8 * 9 * 4)  # blocks of four rows
+    expected = [sum(np.exp(X[i] @ y) * y for y in X[: i + 1]) / np.exp(X[: i + 1] @ X[i]).sum() for i in range(9)]
+    found = Causal().attend(lib.array(X))
+    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+    run = af.simulate(lib.array(X), Causal(), LAYERS, until=1)
+    np.testing.assert_allclose(np.asarray(run.final), (X + expected) / 2, atol=1e-12)
+
+
+class HiddenOrder(af.Law):
+    arrays = True
+
+    def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+        y = x if sources is None else sources
+        xp = arrays.namespace(x)
+        s = xp.tril(xp.ones((len(x), len(y)))) * (x @ y.T)
+        return s - xp.log(xp.exp(s).sum(axis=-1, keepdims=True))
+
+
+def test_an_order_that_is_not_told_is_refused(lib: Library) -> None:
+    with pytest.raises(af.InputError, match="HiddenOrder depend on the order of the tokens"):
+        af.simulate(lib.array(X), HiddenOrder(), LAYERS, until=1)
+
+
 class OwnLaw(af.Law):
     def log_weights(self, x: Any, t: float = 0, *, sources: Any = None, masses: Any = None) -> Any:
         return np.log(np.full((len(x), len(x)), 1 / len(x)))

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.arrays import foreign, library
 from attnflow.describe import parameters
+from attnflow.indices import log_weights
 from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
-from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of
+from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.watch import At, Geometric, Record, rule, when
 
@@ -89,6 +90,7 @@ def ensemble(
         raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
+    _part(law, np.zeros(1, dtype=np.int64)).check_order(x[0], masses=weights)
     blocks = list(_blocks(law, motion, x, len(times)))
 
     def moved(block: Block) -> tuple[Array, Array, int]:
@@ -156,7 +158,7 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
             if isinstance(value, np.ndarray) and value.ndim == 1:
                 if len(value) != b:
                     raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
-                if not (name == "beta" and isinstance(part, Softmax)):
+                if not (name == "beta" and weighs_like(part, Softmax)):
                     arrays.append((which, name, value))
     if not arrays:
         yield np.arange(b), law, motion
@@ -174,7 +176,7 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
 def _part(law: Law, members: NDArray[np.int64]) -> Law:
     """Return the law of some of the systems; that of one has one beta."""
     beta: Any = getattr(law, "beta", None)
-    if not isinstance(law, Softmax) or not isinstance(beta, np.ndarray):
+    if not weighs_like(law, Softmax) or not isinstance(beta, np.ndarray):
         return law
     part = beta[members]
     return replace(law, beta=float(part[0]) if len(part) == 1 else part)
@@ -224,11 +226,11 @@ class ManyHearing:
         """What tokens at x hear at time t, each those of its own system."""
         y = x if sources is None else sources
         v = y if values is None else values
-        if isinstance(self.law, Softmax):
+        if weighs_like(self.law, Softmax):
             return self._softmax(x, y, v, t, gain)
         if self.law.stacks:
             scale = np.sqrt(gain)
-            log_p = self.law.log_weights(scale * x, t, sources=scale * y, masses=self.masses)
+            log_p = log_weights(self.law, scale * x, t, sources=scale * y, masses=self.masses)
             return Heard(rows_of(self.law, log_p, x, y) @ v, None)
         each = [
             self.law.hear(one, t, sources=z, values=w, masses=self.masses, gain=gain)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
 from attnflow.inputs import InputError
-from attnflow.laws import Softmax
+from attnflow.laws import Softmax, weighs_like
 from attnflow.motions import Jumps
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -
 
 
 def _softmax(run: Trajectory) -> Softmax:
-    if not isinstance(run.law, Softmax):
+    if not weighs_like(run.law, Softmax):
         raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use softmax")
     return run.law
 

@@ -22,10 +22,17 @@ class _First(Law):
     """Everyone hears the first token alone."""
 
     def log_weights(
-        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Any = None,
+        columns: Any = None,
     ) -> Array:
-        weights = np.full((len(x), len(x if sources is None else sources)), -np.inf)
-        weights[:, 0] = 0.0
+        weights = np.full((len(rows), len(columns)), -np.inf)
+        weights[:, columns == 0] = 0.0
         return weights
 
 

@@ -19,7 +19,7 @@ from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import Array, InputError
-from attnflow.laws import Heads, Softmax
+from attnflow.laws import Heads, Softmax, weighs_like
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
-    if not isinstance(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
+    if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
         raise InputError("defined for softmax with a constant $\\beta\\neq0$")
     _at_most(PAIRS, x, "energies")
     return measure.energy(heard(run, x, t), float(law.beta), law.B, run.masses)

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
 from attnflow.geometry.forms import form, positive_definite, score_rounding
+from attnflow.indices import positional, weight_rows
 from attnflow.inputs import Array, InputError, cloud, number
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
@@ -93,9 +93,8 @@ def closed_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[NDArray[np.i
 def _influence(law: Listening, x: Array, t: float) -> NDArray[np.int64]:
     """Return the arcs i -> j with P_ij > 0, i != j, shape (2, m), in blocks of rows; heads are taken together."""
     arcs, count = [], 0
-    for rows in row_blocks(len(x), len(x)):
+    for rows, log_p in weight_rows(law, x, t, sources=x):
         first = rows.start
-        log_p = law.log_weights(x[rows], t, sources=x)
         heard = np.isfinite(log_p)
         i, j = np.nonzero(heard.any(axis=0) if heard.ndim == 3 else heard)
         arcs.append(np.stack([i + first, j])[:, i + first != j])
@@ -121,7 +120,7 @@ def _sinks(arcs: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 def _certificate(law: Any, x: Array, members: NDArray[np.int64], t: float) -> Certificate | None:
     """Try the members and their centroid as centre, and keep the one with the largest margin."""
-    if not hasattr(law, "slack"):
+    if not hasattr(law, "slack") or positional(law):
         return None
     B = form(law.B(t) if callable(law.B) else law.B, x.shape[1])
     if not positive_definite(B):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from attnflow.arrays import namespace
+from attnflow.indices import log_weights
 from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.laws.law import Heard, Law, Sources
 
@@ -56,6 +58,16 @@ class Heads(Law):
         """Whether every head takes arrays of any library."""
         return all(law.arrays for law in self.laws)
 
+    @property
+    def positional(self) -> bool:
+        """Whether the weights of some head depend on the indices of tokens."""
+        return any(law.positional for law in self.laws)
+
+    def check_order(self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None) -> None:
+        """Refuse a head whose weights depend on the order of the tokens without being told."""
+        for law in self.laws:
+            law.check_order(x, t, sources=sources, masses=masses)
+
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the names of the engines that the heads would be served by."""
         return ", ".join(sorted({law.uses(engine, n, d) for law in self.laws}))
@@ -65,10 +77,18 @@ class Heads(Law):
         return ", ".join(sorted({law.served_by(x, t, engine) for law in self.laws}))
 
     def log_weights(
-        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Array | None = None,
+        columns: Array | None = None,
     ) -> Array:
         """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
-        return namespace(x).stack([law.log_weights(x, t, sources=sources, masses=masses) for law in self.laws])
+        given: dict[str, Any] = {"sources": sources, "masses": masses, "rows": rows, "columns": columns}
+        return namespace(x).stack([log_weights(law, x, t, **given) for law in self.laws])
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Return sum_h V_h sum_j P^h_ij v_j."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.arrays import foreign, holds, namespace, precision
-from attnflow.blocks import row_blocks
 from attnflow.engines import Memory
+from attnflow.indices import log_weights, refuse_hidden_order, takes_indices, weight_rows
 from attnflow.inputs import Array, InputError, any_cloud, mass_vector
 
 # An array of torch, JAX or CuPy.
@@ -23,6 +23,12 @@ ARRAY_BYTES = 1 << 26
 
 # Rows of weights sum to one up to this, also where a law computes them in single precision.
 ROW_SUM = 1e-5
+
+# A class of laws.
+Kind = TypeVar("Kind", bound="Law")
+
+# What a subclass takes over from another law only together with its weights.
+FOLLOWS_WEIGHTS = frozenset(("listen", "layers", "uses", "served_by", "pull", "adds_up", "stacks", "arrays"))
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
@@ -62,7 +68,16 @@ class Law:
     ``log_weights(x, t, *, sources, masses) -> (m, n)``
         the definition: log P_ij for queries x (m, d), sources (n, d) (default x) with masses (n,) (default 1).
 
-    Everything else then works, in blocks of rows. Speed is optional: override
+    Everything else then works, in blocks of rows. Each row depends on its query alone, not on where that stands among
+    the others. A law whose weights depend on who is asking, as with masks and positions, takes two more keywords,
+
+    ``log_weights(x, t, *, sources, masses, rows, columns) -> (m, n)``
+        where `rows` (m,) are the indices of the queries among the tokens and `columns` (n,) those of the sources, both
+        always given, as arrays of the library of x; other sources than the tokens are numbered from 0. Tokens of such a
+        law are never merged, sorted or dropped, and it is told the indices in every block of rows.
+
+    Whoever writes `log_weights` in a subclass of another law takes none of its faster methods over. Speed is optional:
+    override
 
     ``listen(x, t, sources) -> Heard``
         averages of the values of the `Sources`;
@@ -87,6 +102,17 @@ class Law:
     adds_up: ClassVar[bool] = False
     stacks: ClassVar[bool] = False
     arrays: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "log_weights" in vars(cls):
+            for name in FOLLOWS_WEIGHTS - vars(cls).keys():
+                setattr(cls, name, vars(Law)[name])
+
+    @property
+    def positional(self) -> bool:
+        """Whether the weights depend on the indices of tokens: then `log_weights` takes rows and columns."""
+        return takes_indices(self)
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -114,12 +140,13 @@ class Law:
         """Do the work of `hear`: here in blocks of rows of `log_weights`."""
         xp, scale = namespace(x), math.sqrt(sources.gain)
         y, most = scale * sources.places, ARRAY_BYTES // x.dtype.itemsize if foreign(x) else None
-        blocks = [
-            rows_of(self, self.log_weights(scale * x[rows], t, sources=y, masses=sources.masses), x[rows], y)
-            @ sources.values
-            for rows in row_blocks(len(x), len(y), most)
-        ]
-        return Heard(xp.concat(blocks), None)
+        blocks = weight_rows(self, scale * x, t, sources=y, masses=sources.masses, most=most)
+        return Heard(xp.concat([rows_of(self, log_p, x[rows], y) @ sources.values for rows, log_p in blocks]), None)
+
+    def check_order(self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None) -> None:
+        """Refuse weights that depend on the order of the tokens if `log_weights` does not take their indices."""
+        if type(self).listen is Law.listen:
+            refuse_hidden_order(self, x, t, sources=sources, masses=masses)
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
         """Return sum_j P_ij (x_j - x_i) as the mean: to the accuracy of a barycentre here, laws may know better."""
@@ -138,7 +165,7 @@ class Law:
         tokens = any_cloud(x, self)
         w = mass_vector(masses, len(tokens), like=tokens)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(rows_of(self, self.log_weights(tokens, t, masses=w), tokens, tokens), tokens)
+            return _finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
 
     @overload
     def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
@@ -210,6 +237,16 @@ def _finite(result: Array, tokens: Array) -> Array:
         f"the scores of tokens as large as {abs(tokens).max():.3g} leave the range of {precision(tokens)}: "
         "divide the tokens by a constant, and multiply beta by its square"
     )
+
+
+def weighs_like(law: object, kind: type[Kind]) -> TypeGuard[Kind]:
+    """Say whether a law has the weights of this class: a subclass that writes `log_weights` anew has its own.
+
+    >>> import attnflow as af
+    >>> weighs_like(af.Softmax(), af.Softmax), weighs_like(af.Hardmax(), af.Softmax)
+    (True, False)
+    """
+    return isinstance(law, kind) and type(law).log_weights is kind.log_weights
 
 
 def varies(part: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
+from attnflow.indices import weight_rows
 from attnflow.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Heads, Law
 from attnflow.measure.over_time import OverTime, State, measured, stacked
@@ -192,12 +192,15 @@ def _one_law(law: Any, what: str) -> Law:
 def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
     """Yield log P_ij in blocks of rows."""
     x = state.x
-    for rows in row_blocks(len(x), len(x)):
+    blocks = weight_rows(law, x, state.t, sources=x, masses=state.masses)
+    while True:
         with np.errstate(over="ignore", invalid="ignore"):
-            log_p = law.log_weights(x[rows], state.t, sources=x, masses=state.masses)
-        if np.isnan(log_p).any():
+            block = next(blocks, None)
+        if block is None:
+            return
+        if np.isnan(block[1]).any():
             raise InputError(
                 f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
                 "divide the tokens by a constant, and multiply beta by its square"
             )
-        yield rows, log_p
+        yield block

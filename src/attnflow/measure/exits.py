@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.blocks import BLOCK, row_blocks
 from attnflow.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
-from attnflow.laws import Law, Softmax
+from attnflow.laws import Law, Softmax, weighs_like
 from attnflow.measure.farthest import diameter
 from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
 
@@ -217,7 +217,7 @@ def _exit_times(start: Array, rule: Rule, radius: float, runs: int, rng: np.rand
     return ExitTimes(
         times.astype(np.int64) if times.max() < 2**63 else times,
         GeometricLaw(-float(first.hazard[0])) if certain.all() else None,
-        _gap(start, rule, radius) if isinstance(rule.law, Softmax) else None,
+        _gap(start, rule, radius) if weighs_like(rule.law, Softmax) else None,
     )
 
 

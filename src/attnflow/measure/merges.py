@@ -11,7 +11,7 @@ import numpy as np
 
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.inputs import Array, InputError, each_mass, number, shares
-from attnflow.laws import Softmax
+from attnflow.laws import Softmax, weighs_like
 from attnflow.measure.over_time import OverTime
 from attnflow.motions import ContinuousMotion, Motion, SphereLayers, Stretch
 from attnflow.motions.flows import TIGHTEST
@@ -187,7 +187,7 @@ def _half_way(a: float, b: float, whole: bool) -> float:
 
 def _softmax(run: Trajectory) -> tuple[Softmax, float]:
     law = run.law
-    if not isinstance(law, Softmax) or law.B is not None or callable(law.beta):
+    if not weighs_like(law, Softmax) or law.B is not None or callable(law.beta):
         raise InputError("this run has no staircase, which needs Softmax with a constant beta and without B: use that")
     return law, float(law.beta)
 

@@ -11,7 +11,7 @@ from attnflow.arrays import plain
 from attnflow.blocks import row_blocks
 from attnflow.engines import dense
 from attnflow.inputs import Array, InputError, matrix_at
-from attnflow.laws import Hardmax, Hearing
+from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.top_scores import TieError
 from attnflow.motions.crossings import Race, Rounding
 from attnflow.motions.following import SPAN, Flags, Following, Indices, Piece
@@ -60,7 +60,7 @@ class HardmaxFlow(Motion):
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""
         law = hearing.law
-        if not isinstance(law, Hardmax):
+        if not weighs_like(law, Hardmax):
             raise InputError(
                 f"HardmaxFlow moves tokens under Hardmax, not {type(law).__name__}: use Hardmax(B), "
                 "or Flow for laws that do not jump and Layers for all others"

@@ -77,12 +77,12 @@ class Integration:
         # Kept for one step, so that a run that is taken up again sums in the same order.
         self.memory = Memory()
         self.hearing = replace(hearing, engine="precise" if precise else hearing.engine, memory=self.memory)
-        # Tokens that approach now may part later if the law or the motion changes with time.
-        self.meets = motion.meets and not varies(hearing.law) and not varies(motion)
+        # Tokens that approach now may part later if the law or the motion changes with time, or tells them apart.
+        self.meets = motion.meets and not (varies(hearing.law) or varies(motion) or hearing.law.positional)
         self._embody(
             Clumps(self.known["labels"], self.known.get("masses"))
             if "labels" in self.known
-            else Clumps.coinciding(x, hearing.masses)
+            else Clumps.at_the_start(x, hearing)
         )
         self.solver: Any = None
         self.pace = Pace(self.known.get("pace"))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.blocks import row_blocks
+from attnflow.indices import log_weights
 from attnflow.inputs import (
     Array,
     InputError,
@@ -146,9 +147,9 @@ class Rule:
         """Return P (b, n, n) of configurations x (b, n, d), with rows of zeros for tokens that are held."""
         law, masses = self.law, self.masses
         if law.stacks:
-            P = rows_of(law, law.log_weights(x, 0, masses=masses), x, x)
+            P = rows_of(law, log_weights(law, x, 0, masses=masses), x, x)
         else:
-            each = [rows_of(law, law.log_weights(one, 0, masses=masses), one, one) for one in x]
+            each = [rows_of(law, log_weights(law, one, 0, masses=masses), one, one) for one in x]
             P = np.array(each).reshape(*x.shape[:2], x.shape[1])
         if math.isnan(P.max(initial=0.0)):
             raise _beyond_range(x)
@@ -355,7 +356,7 @@ class _Literal(_Chain):
         for state in states:
             if sums is None or not fixed:
                 law, masses = self.hearing.law, self.hearing.masses
-                sums = rows_of(law, law.log_weights(self.x, self.t, masses=masses), self.x, self.x).cumsum(axis=1)
+                sums = rows_of(law, log_weights(law, self.x, self.t, masses=masses), self.x, self.x).cumsum(axis=1)
                 if math.isnan(sums[:, -1].max()):
                     raise _beyond_range(self.x)
             gamma = number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)

@@ -100,7 +100,7 @@ class _Drifting:
         # The length of the next leap, 0 if it is not known; and how many literal steps come before it.
         self.stride, self.pause = float(state.get("stride", 0.0)), int(state.get("pause", 0))
         self.steps, self.leaps = int(state.get("steps", 0)), int(state.get("leaps", 0))
-        known = Clumps(state["labels"], state.get("masses")) if state else Clumps.coinciding(x, hearing.masses)
+        known = Clumps(state["labels"], state.get("masses")) if state else Clumps.at_the_start(x, hearing)
         self._embody(known, known.bodies(x))
 
     def _embody(self, clumps: Clumps, y: Array) -> None:
@@ -156,6 +156,8 @@ class _Drifting:
         """Go on to y, where the next step is G, and unite bodies that have met there."""
         self.t, self.y, self.G = self.t + steps, y, G
         reach = MEETING * self.rtol * self.size
+        if self.hearing.law.positional:
+            return
         if (found := self.clumps.united(y, G, reach)) is not None:
             self._embody(*found)
 

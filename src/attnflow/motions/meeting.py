@@ -9,6 +9,7 @@ import numpy as np
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.inputs import Array, each_mass
+from attnflow.laws import Hearing
 
 # Tokens have met at this many relative tolerances from each other.
 MEETING = 10.0
@@ -36,6 +37,11 @@ class Clumps:
         """
         labels = single_linkage(x, 0.0)
         return cls(labels, masses if labels.max() + 1 == len(x) else _added(each_mass(masses, len(x)), labels))
+
+    @classmethod
+    def at_the_start(cls, x: Array, hearing: Hearing) -> Clumps:
+        """Tokens that coincide are one body, unless their law tells them apart by their indices."""
+        return cls(np.arange(len(x)), hearing.masses) if hearing.law.positional else cls.coinciding(x, hearing.masses)
 
     def bodies(self, x: Array) -> Array:
         """Return where the bodies are, given where the tokens are."""

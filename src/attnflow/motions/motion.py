@@ -151,7 +151,8 @@ class _Layerwise:
     def _steps(self, times: range) -> Array:
         """Return the states after some steps, of one body for all tokens at one place if the law hears it as such."""
         hearing = self.hearing
-        asked = self.most > 1 and hearing.engine == "auto" and hearing.law.adds_up and self.motion.pointwise
+        law, alike = hearing.law, self.motion.pointwise
+        asked = self.most > 1 and hearing.engine == "auto" and law.adds_up and not law.positional and alike
         bodies = copies(self.x) if asked else None
         if bodies is None:
             return self.motion.steps(self.hearing, self.x, times)

@@ -24,6 +24,7 @@ from attnflow.claims.experiment import RECORDS, Experiment
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, distinct, log_uniform, pick
 from attnflow.geometry.forms import EPS
+from attnflow.indices import log_weights
 from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, RescaledFlow
@@ -96,7 +97,7 @@ def _along(e: Experiment, tokens: Array) -> Path:
     until = min(12 + 0.5 / size**2, e.until, LAST)
     run = e.evolve(tokens, until / v, record=np.linspace(0, until / v, RECORDS + 1)[1:])
     seen = [e.motion.seen(x, t) for x, t in zip(run.tokens, run.times, strict=True)]
-    logs = [e.law.log_weights(x, t) for x, t in zip(seen, run.times, strict=True)]
+    logs = [log_weights(e.law, x, t) for x, t in zip(seen, run.times, strict=True)]
     return Path(run.times * v, root * np.array(seen)[:, :, 0], np.array(logs), 1 / v)
 
 

@@ -17,6 +17,7 @@ from attnflow.claims.samplers import KINDS, Rng, any_form, cloud, distinct, log_
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.geometry.forms import EPS, form, score_rounding
 from attnflow.geometry.hull import Hull
+from attnflow.indices import log_weights
 from attnflow.inputs import number, whole
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
@@ -45,7 +46,7 @@ def _heard(e: Experiment, points: Numbers, vertices: Numbers) -> list[list[int]]
     """Return the vertices that the law of the experiment lets each point listen to."""
     if e.exact:
         return exact.heard(e.law, points, 0, vertices)
-    reached = np.isfinite(e.law.log_weights(points, 0, sources=vertices))
+    reached = np.isfinite(log_weights(e.law, points, 0, sources=vertices))
     return [np.flatnonzero(row).tolist() for row in reached]
 
 
@@ -228,7 +229,7 @@ def _owners(e: Experiment, d: int) -> int:
     root = np.sqrt(np.linspace(e.low, e.high, d))
     alone = np.eye(whole(e.k, "k", least=2), dtype=bool)
     draws = rng.standard_normal((whole(e.runs, "runs", least=1), e.k, d)) * root
-    return sum(bool((np.isfinite(e.law.log_weights(v, 0)) == alone).all()) for v in draws)
+    return sum(bool((np.isfinite(log_weights(e.law, v, 0)) == alone).all()) for v in draws)
 
 
 def failure_bound(k: int, d: int, low: float, high: float) -> float:

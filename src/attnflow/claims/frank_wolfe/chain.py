@@ -19,6 +19,7 @@ from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
+from attnflow.indices import log_weights
 from attnflow.inputs import Array, cloud, number, whole
 from attnflow.tokens import polygon
 
@@ -62,7 +63,7 @@ def exit_time(e: Experiment) -> list[Margins]:
     """The weights of the law against p, and three quantiles of simulated first moves against the geometric law."""
     k, beta, S = e.k, e.beta, _cross_sum(e)
     x, p = polygon(k), S / (1 + S)
-    P = np.exp(e.law.log_weights(x, 0))
+    P = np.exp(log_weights(e.law, x, 0))
     cross = (P * (1 - np.eye(k))).sum(axis=1)
     weights = per_token("a token picks another with probability p", -np.abs(cross / p - 1), 256 * EPS * (1 + abs(beta)))
     log_stay = -k * math.log1p(S)
@@ -236,7 +237,7 @@ def metastable_repaired(e: Experiment) -> list[Margins]:
 
 def _least_lead(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
     """Return by how much the score of each token's own vertex mates leads those of other groups, times beta."""
-    log_P, own = e.law.log_weights(x, 0), s[:, None] == s[None, :]
+    log_P, own = log_weights(e.law, x, 0), s[:, None] == s[None, :]
     return np.where(own, log_P, np.inf).min(axis=1) - np.where(own, -np.inf, log_P).max(axis=1)
 
 
@@ -250,7 +251,7 @@ def _pushed(e: Experiment, cone: Cone, s: NDArray[np.int64], r: float) -> Array:
 
 def _log_cross(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
     """Return the logarithm of the weight that each token gives to other groups."""
-    log_P = np.where(s[:, None] == s[None, :], -np.inf, e.law.log_weights(x, 0))
+    log_P = np.where(s[:, None] == s[None, :], -np.inf, log_weights(e.law, x, 0))
     return log_sum(log_P)
 
 

@@ -18,6 +18,7 @@ from attnflow.claims.margins import Margins, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.statistics import at_least
 from attnflow.geometry.forms import EPS
+from attnflow.indices import log_weights
 from attnflow.inputs import Array, number
 from attnflow.laws import Softmax
 
@@ -102,14 +103,14 @@ class _Phase:
 
     def log_cross(self, law: Any, t: int) -> Array:
         """Return the logarithm of the weight that each token gives to all but its vertex, after t straight steps."""
-        log_P = law.log_weights(self.line(t, self.gamma), 0).copy()
+        log_P = log_weights(law, self.line(t, self.gamma), 0).copy()
         log_P[np.arange(len(self.own)), self.own] = -np.inf
         return log_sum(log_P)
 
     def log_straight(self, law: Any, steps: int, gamma: float) -> float:
         """Return the logarithm of prod_t prod_i a_{i, sigma(i)} along the straight lines."""
         own, rows = self.own, np.arange(len(self.own))
-        return float(sum(law.log_weights(self.line(t, gamma), 0)[rows, own].sum() for t in range(steps)))
+        return float(sum(log_weights(law, self.line(t, gamma), 0)[rows, own].sum() for t in range(steps)))
 
 
 def _phase(e: Experiment) -> _Phase:

@@ -190,11 +190,18 @@ class FixedWeights(Law):
     P: Array
 
     def log_weights(
-        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Any = None,
+        columns: Any = None,
     ) -> Array:
-        """Return log P."""
+        """Return log P for the tokens of these indices."""
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.P))
+            return np.asarray(np.log(self.P[np.ix_(rows, columns)]))
 
 
 def _layers(given: dict[str, Any]) -> tuple[Law, SphereLayers]:

@@ -1,0 +1,133 @@
+"""Who is asking: the indices of queries and sources, for laws whose weights depend on them (masks, positions).
+
+A law whose `log_weights` takes the keywords ``rows`` and ``columns`` is told both in every call: `rows` (m,) are the
+indices of the queries among the tokens, `columns` (n,) those of the sources. All code that needs weights asks for them
+here, so what a law is told is decided in one place. The tokens of such a law are never merged, sorted or dropped.
+
+A law that does not take them must give each token the same weights wherever it stands among the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from attnflow.arrays import holds, namespace, place
+from attnflow.blocks import row_blocks
+from attnflow.inputs import Array, InputError
+
+NAMES = ("rows", "columns")
+# The order of tokens is turned round for so many queries and sources; means further apart than this part of the
+# cloud's extent are different.
+LOOKED_AT, HEARD, DIFFERENT = 16, 2048, 1e-6
+
+
+def takes_indices(law: Any) -> bool:
+    """Say whether the `log_weights` of a law takes the keywords rows and columns.
+
+    >>> import attnflow as af
+    >>> takes_indices(af.Softmax())
+    False
+    """
+    kind: Any = type(law)
+    return _takes_indices(kind)
+
+
+@cache
+def _takes_indices(kind: Any) -> bool:
+    parameters = inspect.signature(kind.log_weights).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return True
+    taken = [parameter.name for parameter in parameters if parameter.name in NAMES]
+    if len(taken) == 1:
+        raise InputError(f"log_weights of {kind.__name__} takes {taken[0]} alone, expected both rows and columns")
+    return len(taken) == 2
+
+
+def positional(law: Any) -> bool:
+    """Say whether the weights of a law depend on the indices of tokens, so that it has to be told them."""
+    told: bool = law.positional if hasattr(law, "positional") else takes_indices(law)
+    return told
+
+
+def log_weights(
+    law: Any,
+    x: Array,
+    t: float = 0,
+    *,
+    sources: Array | None = None,
+    masses: Array | None = None,
+    rows: Array | None = None,
+    columns: Array | None = None,
+) -> Array:
+    """Return log P_ij of a law, telling it the indices of queries and sources if it takes them.
+
+    Unless given, the queries are the tokens 0, 1, ... in this order, and so are the sources.
+    """
+    y = x if sources is None else sources
+    told: dict[str, Any] = {}
+    if positional(law):
+        told = {
+            "rows": _first(x) if rows is None else rows,
+            "columns": _first(y) if columns is None else columns,
+        }
+    found: Array = law.log_weights(x, t, sources=y, masses=masses, **told)
+    return found
+
+
+def weight_rows(
+    law: Any, x: Array, t: float, *, sources: Array, masses: Array | None = None, most: int | None = None
+) -> Iterator[tuple[slice, Array]]:
+    """Yield log P_ij in blocks of rows: queries x are the tokens 0, 1, ..., and so are the sources."""
+    blocks = list(row_blocks(len(x), len(sources), most))
+    if len(blocks) > 1 and hasattr(law, "check_order"):
+        law.check_order(x, t, sources=sources, masses=masses)
+    every = _first(x)
+    for rows in blocks:
+        yield rows, log_weights(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
+
+
+def refuse_hidden_order(
+    law: Any, x: Array, t: float, *, sources: Array | None = None, masses: Array | None = None
+) -> None:
+    """Refuse a law that depends on the order of tokens without taking their indices.
+
+    Some queries and sources are given twice, in their order and in the opposite one: most of the means must agree.
+    Ties may fall differently by rounding, but not for most tokens.
+    """
+    y = (x if sources is None else sources)[:HEARD]
+    m = min(LOOKED_AT, len(x), len(y) - 1)
+    if positional(law) or m < 1:
+        return
+    xp, w = namespace(x), None if masses is None else masses[: len(y)]
+    with np.errstate(all="ignore"):
+        there = law.log_weights(x[:m], t, sources=y, masses=w)
+        back = law.log_weights(_reversed(x[:m]), t, sources=_reversed(y), masses=None if w is None else _reversed(w))
+        if any(tuple(np.shape(found)[-2:]) != (m, len(y)) for found in (there, back)):
+            return
+        means, other = xp.exp(there) @ y, xp.exp(back) @ _reversed(y)
+        extent = xp.max(y, axis=0) + xp.max(-y, axis=0)
+        apart = abs(means - xp.stack([other[..., m - 1 - i, :] for i in range(m)], axis=-2)) > DIFFERENT * extent
+        differing = apart.sum(axis=-1) > 0
+        few = 2 * differing.sum() <= math.prod(differing.shape)
+    if not holds(few):
+        raise InputError(
+            f"the weights of {type(law).__name__} depend on the order of the tokens, which its log_weights is not told "
+            "where rows are taken in blocks or tokens are merged: let it take the keywords rows and columns, the "
+            "indices of queries and sources"
+        )
+
+
+def _first(x: Array) -> Any:
+    """Return 0, 1, ... for the rows of x, as an array of its library."""
+    return namespace(x).arange(x.shape[-2], **place(x))
+
+
+def _reversed(x: Array) -> Array:
+    """Return the rows in the opposite order; torch has no negative steps."""
+    return x[namespace(x).arange(len(x) - 1, -1, -1, **place(x))]
