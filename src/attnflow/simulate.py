@@ -155,12 +155,13 @@ def _checked(
     x = any_cloud(tokens, motion, law)
     hearing = Hearing(law, mass_vector(masses, len(x), like=x), one_of(engine, engines.CHOICES, "engine"))
     law.uses(engine, *x.shape)
-    law.check_order(x, masses=hearing.masses)
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    x = motion.prepare(x, hearing)
+    law.check_order(x, masses=hearing.masses)
     # A float would round whole numbers beyond 2**53.
-    return motion.prepare(x, hearing), int(until) if motion.discrete else end, hearing
+    return x, int(until) if motion.discrete else end, hearing
 
 
 def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:
