@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+# Only what hangs takes so long, in milliseconds.
+PATIENCE = 300_000
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -31,7 +33,9 @@ def launch(**context: Any) -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         try:
             # The policy of the server forbids evaluating strings, which is how tests ask the page.
-            yield browser.new_context(bypass_csp=True, **context).new_page()
+            page = browser.new_context(bypass_csp=True, **context).new_page()
+            page.set_default_timeout(PATIENCE)
+            yield page
         finally:
             browser.close()
 

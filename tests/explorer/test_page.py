@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import launch, serving
+from browser import PATIENCE, launch, serving
 from numpy.typing import NDArray
 
 import attnflow as af
@@ -59,8 +59,7 @@ def settled(page: Page) -> None:
         """() => {
             const {store, film, requests} = window.attnflow ?? {};
             return store?.run && film.count > 1 && requests.idle();
-        }""",
-        timeout=60_000,
+        }"""
     )
 
 
@@ -104,7 +103,7 @@ def drag(page: Page, token: int, to: tuple[float, float]) -> None:
 def outcome(page: Page, claim: str, wanted: str) -> Any:
     """Wait for the verdict on a claim and return its row."""
     row = page.locator(f'#claims [data-claim="{claim}"]')
-    page.wait_for_selector(f'#claims [data-claim="{claim}"][data-outcome="{wanted}"]', timeout=60_000, state="attached")
+    page.wait_for_selector(f'#claims [data-claim="{claim}"][data-outcome="{wanted}"]', state="attached")
     return row
 
 
@@ -112,7 +111,7 @@ def copied(page: Page, what: str) -> str:
     """Press a button that copies, and return the text."""
     page.evaluate("() => navigator.clipboard.writeText('')")
     page.locator(f"#copy-{what}").click()
-    for _ in range(200):
+    for _ in range(PATIENCE // 50):
         if text := page.evaluate("() => navigator.clipboard.readText()"):
             return str(text)
         page.wait_for_timeout(50)

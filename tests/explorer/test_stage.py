@@ -37,7 +37,7 @@ SHOW = """async ({ tokens, frames, look, motion, show }) => {
     store.setView({ camera: null, tool: 'move', show });
     store.notify('film');
     stage.choose(-1);
-    await new Promise((done) => setTimeout(done, 80));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
 SHOWN = dict.fromkeys(("cells", "hull", "limits", "leaders", "quiescent", "paths", "numbers"), True)
 
@@ -462,9 +462,12 @@ def test_tokens_that_run_away_are_in_view_while_they_do(opened: Page) -> None:
     given = {"tokens": x.tolist(), "frames": frames, "look": {}, "motion": "flow", "show": SHOWN}
     opened.emulate_media(reduced_motion="no-preference")
     opened.evaluate(SHOW, given)
-    seen = opened.evaluate("""async () => { const found = []; film.speed = 8; film.play(); store.notify('film');
-        while (film.playing) { await new Promise(requestAnimationFrame);
-            for (let i = 0; i < 9; i++) found.push(Object.values(stage.place(i))); }
+    # A busy machine draws fewer pictures of the film, and more of a slower one.
+    seen = opened.evaluate("""async () => { const found = [];
+        for (film.speed = 8; found.length <= 90 && film.speed > 0.01; film.speed /= 2) {
+            film.seek(0); film.play(); store.notify('film');
+            while (film.playing) { await new Promise(requestAnimationFrame);
+                for (let i = 0; i < 9; i++) found.push(Object.values(stage.place(i))); } }
         film.speed = 1; return found; }""")
     opened.emulate_media(reduced_motion="reduce")
     assert len(seen) > 90
