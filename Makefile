@@ -6,7 +6,9 @@ BIN := .venv/bin
 # What the figures of the gallery are drawn by.
 SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 
-.PHONY: help demo test test-all lint browser bench claims docs clean
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: help demo test test-all lint kernels browser bench claims docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -41,11 +43,17 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
 
-test: lint browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Types are checked by one core while the other compiles: two tests that need the same kernel would both compile it.
+kernels: .venv/ready
+	$(BIN)/python tests/compile_kernels.py
 
-test-all: lint browser
-	ATTNFLOW_EXAMPLES=400 $(BIN)/python -m pytest -n 2 --dist loadfile
+test: .venv/ready
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser
+	$(PYTEST)
+
+test-all: .venv/ready
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser
+	ATTNFLOW_EXAMPLES=400 $(PYTEST)
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/compare.py out

@@ -1,0 +1,54 @@
+"""Compile the kernels and keep them on disk, each in one process: tests that run side by side would each compile all.
+
+Those on disk already are only loaded. One that is missing here is compiled by the first test that needs it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
+
+import numpy as np
+
+import attnflow as af
+from attnflow.engines import module
+
+
+def softmax(name: str) -> None:
+    """Sums of few and of many tokens, among themselves and from elsewhere, with and without masses."""
+    for d, n in product((2, 3), (20, 230, 700)):
+        x = np.random.default_rng(d).standard_normal((n, d))
+        for queries, masses, beta in product((x, x + 1.0), (None, np.zeros(n)), (1.0, 1e3)):
+            module(name).softmax(queries, x, x, masses, beta)
+
+
+def top(name: str) -> None:
+    """Averages over top scores of few and of many tokens."""
+    for d, n in product((2, 3), (20, 3000)):
+        x = np.random.default_rng(d).standard_normal((n, d))
+        module(name).top(x, x, x, np.ones(n), np.zeros(n), 0.0)
+
+
+def near(_: str) -> None:
+    """Averages over balls, and many layers without leaving compiled code."""
+    x = af.tokens.gaussian(n=20, d=2, seed=0)
+    af.HegselmannKrause(eps=0.1).attend(x)
+    for law in (af.Softmax(), af.Hardmax(), af.Localmax(delta=0.1)):
+        af.simulate(x, law, af.Layers(gamma=0.1), until=5)
+
+
+def many(_: str) -> None:
+    """Many systems in one loop."""
+    starts = np.stack([af.tokens.sphere(n=8, d=2, seed=k) for k in range(9)])
+    for motion in (af.SphereFlow(rtol=1e-3), af.Layers(gamma=0.1)):
+        af.ensemble(starts, af.Softmax(), motion, until=1)
+
+
+if __name__ == "__main__":
+    # The fused kernels serve the others too; then those that take longest.
+    kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "pruned")]
+    kinds += [(softmax, "blocked"), (near, ""), (top, "fused"), (softmax, "fast")]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for done in [pool.submit(kind, name) for kind, name in kinds]:
+            done.result()
