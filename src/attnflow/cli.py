@@ -144,12 +144,12 @@ every computation.
 # Parameters of claims that are flags of their own; --set name=value gives any other.
 CLAIM_FLAGS = {
     "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
-    "B": "matrix of the scores <B x_i, x_j>",
+    "B": "matrix of the scores <B x_i, x_j>, as in simulate",
     "V": "value matrix",
     "beta": "inverse temperature",
     "gamma": "step size",
     "alpha": "gamma = alpha / (1 + alpha)",
-    "delta": "alignment slack",
+    "delta": 'alignment slack: a number or a formula such as "0.1 * 0.5 ** t"',
     "steps": "number of steps",
     "until": "time",
 }

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnflow.inputs import InputError
 
@@ -29,6 +29,13 @@ _CONSTANTS = {"pi": math.pi, "e": math.e}
 MOST_STEPS = 20_000
 # Of polynomials in t that are multiplied out.
 MOST_DEGREE = 64
+
+
+class Geometric(NamedTuple):
+    """The sequence first ratio^t."""
+
+    first: Fraction
+    ratio: Fraction
 
 
 class Schedule:
@@ -114,6 +121,26 @@ class Schedule:
             return False
         return True
 
+    @property
+    def rational_at_steps(self) -> bool:
+        """Whether `exactly` rounds nothing at whole times t.
+
+        >>> Schedule("1 / (t + 2)").rational_at_steps, Schedule("0.5 ** t").rational_at_steps
+        (True, True)
+        """
+        return self.rational or self.geometric() is not None
+
+    def geometric(self) -> Geometric | None:
+        """Return first and ratio of a formula for the sequence first ratio^t, t = 0, 1, 2...; None for any other.
+
+        >>> Schedule("3 / 4 ** t").geometric(), Schedule("1 / (t + 2)").geometric()
+        (Geometric(first=Fraction(3, 1), ratio=Fraction(1, 4)), None)
+        """
+        try:
+            return _geometric(self._tree)
+        except (TypeError, ZeroDivisionError):
+            return None
+
     def always_between(self, low: Fraction, high: Fraction) -> bool | None:
         """Say whether low < f(t) < high for all t = 0, 1, 2...; None where a quotient of polynomials does not tell.
 
@@ -190,6 +217,39 @@ def _quotient(node: Any) -> tuple[_Polynomial, _Polynomial]:
         return _times(a, d), _times(b, c)
     sign = -1 if isinstance(node.op, ast.Sub) else 1
     return _plus(_times(a, d), [sign * v for v in _times(b, c)]), _times(b, d)
+
+
+def _geometric(node: Any) -> Geometric:
+    """Return first and ratio of a formula for first ratio^t; others are a TypeError."""
+    if isinstance(node, ast.UnaryOp):
+        terms = _geometric(node.operand)
+        return Geometric(-terms.first, terms.ratio) if isinstance(node.op, ast.USub) else terms
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+        one, other = _geometric(node.left), _geometric(node.right)
+        if isinstance(node.op, ast.Mult):
+            return Geometric(one.first * other.first, one.ratio * other.ratio)
+        return Geometric(one.first / other.first, one.ratio / other.ratio)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        base, exponent = _constant(node.left), _polynomial(node.right)
+        if base <= 0 or len(exponent) > 2 or any(c.denominator != 1 or abs(c) > MOST_DEGREE for c in exponent):
+            raise TypeError("not a whole power of a positive number")
+        first, growth = (int(c) for c in (*exponent, Fraction(0))[:2])
+        return Geometric(base**first, base**growth)
+    return Geometric(_constant(node), Fraction(1))
+
+
+def _polynomial(node: Any) -> _Polynomial:
+    above, below = _quotient(node)
+    if len(below) > 1:
+        raise TypeError("not a polynomial")
+    return [c / below[0] for c in above]
+
+
+def _constant(node: Any) -> Fraction:
+    value = _polynomial(node)
+    if len(value) > 1:
+        raise TypeError("not a constant")
+    return value[0]
 
 
 def _power(base: tuple[_Polynomial, _Polynomial], by: tuple[_Polynomial, _Polynomial]) -> Any:

@@ -61,11 +61,16 @@ def test_growth_allows_a_form_that_varies_but_not_a_value_matrix() -> None:
 # Distances.
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0])
-def test_distances_under_euler_hold_to_rounding(alpha: Any) -> None:
-    verdict = check("emergence/distances", tokens=TRIANGLE, B=[[2.0, 1.0], [1.0, 3.0]], alpha=alpha, steps=12)
+@pytest.mark.parametrize("dt", [1e-3, 1.0, 100.0])
+def test_distances_under_euler_hold_to_rounding(dt: float) -> None:
+    verdict = check("emergence/distances", tokens=TRIANGLE, B=[[2.0, 1.0], [1.0, 3.0]], dt=dt, steps=12)
     assert verdict.outcome == "holds"
     assert verdict.margin > -1e-13
+
+
+def test_the_step_of_euler_is_called_as_in_residual() -> None:
+    with pytest.raises(af.InputError, match=r"no parameter 'alpha' any more: .* called dt, as in Residual; give dt="):
+        check("emergence/distances", tokens=TRIANGLE, alpha=0.5)
 
 
 def test_distances_shrink_without_a_positive_form() -> None:

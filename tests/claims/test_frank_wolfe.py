@@ -108,7 +108,7 @@ def test_margins_of_the_rates_by_hand(name: str, bound: Callable[[int], Fraction
     D2 = max(sum((a - b) ** 2 for a, b in zip(p, q, strict=True)) for p in states[0] for q in states[0])
     energies = [[sum(b * v * v for b, v in zip(np.diag(B), p, strict=True)) / 2 for p in x] for x in states[1:]]
     margins = [bound(t) - Fraction(J) / (Fraction(B.max()) * D2) for t, row in enumerate(energies) for J in row]
-    verdict = af.check(f"fw/{name}", tokens=tokens, B=B, steps=8)
+    verdict = af.check(f"fw/{name}", tokens=tokens, B=-B, steps=8)
     assert verdict.outcome == "holds"
     assert verdict.margin == float(min(margins))
 
@@ -117,9 +117,9 @@ def test_margins_of_the_rates_by_hand(name: str, bound: Callable[[int], Fraction
     ("instance", "because"),
     [
         ({"tokens": [[3.0], [1.0]]}, "0 in K^0 fails at step 0"),
-        ({"tokens": [[3.0], [-1.0]], "B": [[-1.0]]}, "(B_*^t >= 0) fails at step 0"),
-        ({"tokens": [[3.0], [-1.0]], "B": lambda t: [[1 + t * (t == 3)]]}, "(B_*^t >= B_*^{t+1}) fails at step 2"),
-        ({"tokens": [[3.0, 0.0], [-1.0, 0.0]], "B": [[1.0, 1.0], [0.0, 1.0]]}, "(B_*^t >= 0) fails at step 0"),
+        ({"tokens": [[3.0], [-1.0]], "B": [[1.0]]}, "give B = -B_*; B_* = -B >= 0) fails at step 0"),
+        ({"tokens": [[3.0], [-1.0]], "B": lambda t: [[-1 - t * (t == 3)]]}, "(B_*^t >= B_*^{t+1}) fails at step 2"),
+        ({"tokens": [[3.0, 0.0], [-1.0, 0.0]], "B": [[-1.0, -1.0], [0.0, -1.0]]}, "(B_*^t >= 0) fails at step 0"),
     ],
 )
 def test_the_rate_asks_for_its_hypotheses(instance: dict[str, Any], because: str) -> None:
@@ -128,9 +128,24 @@ def test_the_rate_asks_for_its_hypotheses(instance: dict[str, Any], because: str
     assert verdict.because.endswith(because)
 
 
+@pytest.mark.parametrize("name", ["cluster-rate", "cluster-rate/repaired"])
+def test_the_form_of_the_rate_is_that_of_hardmax(name: str) -> None:
+    """With the same B the run of the claim is that of Hardmax(B); without one B is -I."""
+    x, B = np.array([[3.0, 0.5], [-1.0, 0.25], [-0.5, -2.0]]), -np.diag([1.0, 2.0])
+    claim = get(f"fw/{name}")
+    for form, given in ((B, {"B": B}), (-np.eye(2), {})):
+        instance = read(claim, {"tokens": x, "steps": 9, **given})
+        law, motion = af.Hardmax(B=form, ties="points"), af.Layers(gamma=lambda t: 2 / (t + 2))
+        states = Experiment(instance, *claim.setting.model(instance)).states
+        np.testing.assert_array_equal(states, af.simulate(x, law, motion, until=9).tokens)
+    old = af.check(f"fw/{name}", tokens=x, B=-B)
+    assert old.outcome == "hypotheses not met"
+    assert "B is that of Hardmax, whose scores are <B x, y>: for J(x) = 1/2 <B_* x, x> give B = -B_*" in old.because
+
+
 def test_a_form_may_descend() -> None:
     x = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    verdict = af.check("fw/cluster-rate/repaired", tokens=x, B=lambda t: np.eye(2) / (1 + float(t)), steps=9)
+    verdict = af.check("fw/cluster-rate/repaired", tokens=x, B=lambda t: -np.eye(2) / (1 + float(t)), steps=9)
     assert verdict.outcome == "holds"
 
 

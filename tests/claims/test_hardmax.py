@@ -12,7 +12,8 @@ import attnflow as af
 from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import leaders_persist, leads, norms
-from attnflow.claims.settled import Geometric, Settled, _stays_above, closed_groups, limit, settled
+from attnflow.claims.settled import Settled, _stays_above, closed_groups, limit, settled
+from attnflow.schedules import Schedule
 
 EMERGING = np.array(
     [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 1 / 4], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1], [0.6, 0.15]]
@@ -111,12 +112,12 @@ def test_others_overtake_on_the_way() -> None:
 
 def test_a_follower_of_a_vanishing_delta_is_never_heard() -> None:
     tokens = [[1.0], [-1.0], [0.5]]
-    fast, slow = (af.Localmax(delta=Geometric(0.125, ratio)) for ratio in (0.5, 0.75))
+    fast, slow = (af.Localmax(delta=Schedule(f"0.125 * {ratio} ** t")) for ratio in (0.5, 0.75))
     end = after(tokens, fast, gamma=0.5)
     assert end is not None
     assert end.limits.ravel().tolist() == [1, -1, 1]
     assert after(tokens, slow, gamma=0.5) is None
-    relative = af.Localmax(delta=Geometric(0.125, 0.5), threshold="relative")
+    relative = af.Localmax(delta=Schedule("0.125 * 0.5 ** t"), threshold="relative")
     assert after(tokens, relative, gamma=0.5) is not None
 
 

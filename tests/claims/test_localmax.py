@@ -12,8 +12,10 @@ import pytest
 import attnflow as af
 from attnflow.claims import exact
 from attnflow.claims.experiment import Experiment
+from attnflow.claims.instances import read
 from attnflow.claims.localmax import LEADER, OUTSIDE, WANDERER, Periodic
 from attnflow.claims.settled import orbit, settled
+from attnflow.schedules import Schedule
 
 TRIANGLE = np.array([[2.0, 0.0], [-1.0, 1.5], [-1.0, -1.0], [0.5, 0.25], [-0.25, 0.5]])
 LINE = np.array([[10.0], [-10.0], [1.0], [-1.0]])
@@ -126,14 +128,30 @@ def test_a_state_that_comes_back_never_converges() -> None:
 
 def test_vanishing_is_hardmax_in_the_end() -> None:
     square = [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.5, 0.0]]
-    for delta in (0.0, 0.25):
+    for delta in (0.0, "0.25 * 0.25 ** t", "1 / 4 ** (t + 1)"):
         verdict = af.check("localmax/vanishing", tokens=square, delta=delta)
         assert (verdict.outcome, verdict.certified) == ("holds", "exact")
-    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta=1.0, ratio=0.5).outcome == "holds"
-    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta=1.0, ratio=0.875).outcome == "undecided"
-    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta=1.0, ratio=1.0).outcome == "hypotheses not met"
-    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="1 / 4 ** t").outcome == "undecided"
+    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="0.5 ** t").outcome == "holds"
+    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="0.875 ** t").outcome == "undecided"
+    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="1.0 ** t").outcome == "hypotheses not met"
+    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="1 / (t + 1) ** 2").outcome == "undecided"
+    assert af.check("localmax/vanishing", tokens=TRIANGLE, delta=lambda t: 0.25**t).outcome == "undecided"
     assert af.check("localmax/vanishing", tokens=TRIANGLE, gamma="1 / (t + 2)").outcome == "hypotheses not met"
+
+
+@pytest.mark.parametrize("delta", [0.25, "0.25 * 0.5 ** t", lambda t: 0.25 / (1 + t) ** 2])
+def test_delta_of_a_claim_is_that_of_localmax(delta: Any) -> None:
+    """Whatever the claim, its run is that of Localmax with this delta: a number is a constant."""
+    x = np.array([[1.0, 1.0], [1.0, -0.875], [0.5, 0.0], [-0.3, 0.4]])
+    for id in ("localmax/vanishing", "localmax/hull", "localmax/norms"):
+        claim = af.claims.get(id)
+        given = read(claim, {"tokens": x, "delta": delta, "steps": 6})
+        wanted = Schedule(delta) if isinstance(delta, str) else delta
+        plain = af.simulate(x, af.Localmax(delta=wanted), af.Layers(gamma=0.5), until=6)
+        np.testing.assert_array_equal(Experiment(given, *claim.setting.model(given)).states, plain.tokens)
+    constant = af.check("localmax/vanishing", tokens=x, delta=0.25)
+    assert constant.outcome == "hypotheses not met"
+    assert "give a formula such as '0.1 * 0.25 ** t'" in constant.because
 
 
 def test_norms_are_sharp() -> None:
@@ -247,7 +265,9 @@ def test_bad_input() -> None:
         af.check("localmax/leaders-move", tokens=LINE, shows="all")
     with pytest.raises(af.InputError, match="deltas is -1, expected a finite number at least 0"):
         af.check("localmax/leaders-move", tokens=LINE, deltas=[0.5, -1.0])
-    with pytest.raises(af.InputError, match="ratio is -2, expected a finite number at least 0"):
-        af.check("localmax/vanishing", tokens=LINE, ratio=-2.0)
+    with pytest.raises(af.InputError, match=r"has no parameter 'ratio' any more: .* give delta='0.1 \* 0.25 \*\* t'"):
+        af.check("localmax/vanishing", tokens=LINE, ratio=0.5)
+    with pytest.raises(af.InputError, match=r"delta has shape \(2,\), but a claim is about one system"):
+        af.check("localmax/hull", tokens=LINE, delta=[0.1, 0.05])
     with pytest.raises(af.InputError, match="delta is -1, expected a finite number at least 0"):
         af.check("localmax/norms", tokens=LINE, delta=-1.0)

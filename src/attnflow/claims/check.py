@@ -13,6 +13,7 @@ import numpy as np
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RTOL, Experiment
+from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS
 from attnflow.claims.instances import read
 from attnflow.claims.margins import Margins, unknown
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
@@ -128,6 +129,25 @@ def _in_range(claim: Claim) -> Iterator[None]:
 
 def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
     """Return the verdict with the experiment, in floats or in fractions, that its hypotheses are looked at in."""
+    looked = _symmetrised(e) if OF_SYMMETRIC_FORMS.intersection(claim.given.values()) else e
+    verdict, used = _in_some_arithmetic(claim, looked, most)
+    if looked is not e:
+        because = (
+            f"{verdict.because}; B differs from its transpose by {looked.asymmetry:.1g} of its size, as rounding does "
+            "in a product such as K.T @ Q, and (B + B^T)/2 was judged in its place"
+        )
+        verdict = replace(verdict, because=because, instance=e.instance)
+    return verdict, used
+
+
+def _symmetrised(e: Experiment) -> Experiment:
+    if "_symmetrised" not in vars(e):
+        vars(e)["_symmetrised"] = e.symmetrised()
+    return vars(e)["_symmetrised"]
+
+
+def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdict, Experiment]:
+    """Return the verdict in fractions where that is cheap, in floats, and where these leave doubt in a rigorous one."""
     ways = claim.setting.arithmetics
     rational = "exact" in ways and exact.replayable(e.law, e.motion)
     if rational and e.work <= EXACT_AT_ONCE:
@@ -269,7 +289,7 @@ def _what_broke(claim: Claim, e: Experiment) -> str:
     defaults = repaired.setting.parameters
     if any(value is ... and name not in e.instance for name, value in defaults.items()):
         return ""
-    e = Experiment({**defaults, **e.instance}, e.law, e.motion, e.arithmetic, e.rtol)
+    e = e.given(**{**defaults, **e.instance})
     for name, hypothesis in repaired.given.items():
         if name in claim.given:
             continue

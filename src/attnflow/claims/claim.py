@@ -32,7 +32,8 @@ class Setting:
     and the motion; `sample(rng, k)` draws the k-th instance: consecutive k go through the kinds (generic, lattice,
     symmetric, nearly degenerate, far from the origin, small and large scales), so that a few k see them all.
     `arithmetics` are those beyond floats that the statements are written for: "exact", "ball". `varying` names the
-    matrices that may be functions of time; the statements are about constant ones otherwise.
+    matrices that may be functions of time; the statements are about constant ones otherwise. `former` are names of
+    parameters that are no longer used, each with a sentence that says what to give instead.
     """
 
     parameters: Mapping[str, Any]
@@ -41,6 +42,7 @@ class Setting:
     arithmetics: tuple[str, ...] = ()
     samples: int = 16
     varying: tuple[str, ...] = ()
+    former: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def replayable(law: Law, motion: Motion) -> bool:
 
 def _rounds(parameter: Any) -> bool:
     """Say whether a schedule has values that no fraction is: roots, exponentials."""
-    return isinstance(parameter, Schedule) and not parameter.rational
+    return isinstance(parameter, Schedule) and not parameter.rational_at_steps
 
 
 def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals:

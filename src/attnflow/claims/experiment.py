@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.blocks import row_blocks
 from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
-from attnflow.geometry.forms import EPS, form, score_rounding
-from attnflow.inputs import Array, InputError, matrix_at
+from attnflow.geometry.forms import (
+    EPS,
+    PRODUCT_ROUNDING,
+    asymmetry,
+    form,
+    score_rounding,
+    symmetric,
+    symmetric_part,
+)
+from attnflow.inputs import Array, InputError, called, matrix_at
 from attnflow.laws import Law
 from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
@@ -35,15 +43,23 @@ class Experiment:
 
     Every parameter of the instance is an attribute: `e.tokens`, `e.beta`, `e.steps`... In the arithmetic "float" arrays
     are float64; in "exact" `tokens`, `states` and what `array` returns hold fractions, in "ball" balls. `eps` is the
-    unit of rounding, 0 where there is none, so that one formula serves all three.
+    unit of rounding, 0 where there is none, so that one formula serves all three. `asymmetry` is 0 unless B is the
+    symmetric part of a form that differs from its transpose by rounding: then by how much, in parts of its size.
     """
 
     def __init__(
-        self, instance: Mapping[str, Any], law: Law, motion: Motion, arithmetic: str = "float", rtol: float = RTOL
+        self,
+        instance: Mapping[str, Any],
+        law: Law,
+        motion: Motion,
+        arithmetic: str = "float",
+        rtol: float = RTOL,
+        *,
+        asymmetry: float = 0.0,
     ) -> None:
         self.instance, self.law, self.arithmetic = dict(instance), law, arithmetic
         self.motion = replace(motion, rtol=rtol) if hasattr(motion, "rtol") else motion  # type: ignore[type-var]
-        self.rtol = rtol
+        self.rtol, self.asymmetry = rtol, asymmetry
 
     def __getattr__(self, name: str) -> Any:
         if name == "instance" or name not in self.instance:
@@ -139,15 +155,44 @@ class Experiment:
 
     def starting_at(self, tokens: ArrayLike) -> Experiment:
         """Return the same experiment from other tokens."""
-        return Experiment({**self.instance, "tokens": tokens}, self.law, self.motion, self.arithmetic, self.rtol)
+        return self.given(tokens=tokens)
+
+    def given(self, **changed: Any) -> Experiment:
+        """Return the same experiment with other parameters of the instance; law and motion stay as they are."""
+        instance = {**self.instance, **changed}
+        return Experiment(instance, self.law, self.motion, self.arithmetic, self.rtol, asymmetry=self.asymmetry)
 
     def tighter(self) -> Experiment:
         """Return the same experiment at a tenth of the tolerance."""
-        return Experiment(self.instance, self.law, self.motion, self.arithmetic, self.rtol / 10)
+        rtol = self.rtol / 10
+        return Experiment(self.instance, self.law, self.motion, self.arithmetic, rtol, asymmetry=self.asymmetry)
 
     def using(self, arithmetic: str) -> Experiment:
         """Return the same experiment in another arithmetic."""
-        return Experiment(self.instance, self.law, self.motion, arithmetic, self.rtol)
+        return Experiment(self.instance, self.law, self.motion, arithmetic, self.rtol, asymmetry=self.asymmetry)
+
+    def symmetrised(self) -> Experiment:
+        """Return the experiment about (B + B^T)/2, in float64, where B differs from B^T, but by rounding only.
+
+        >>> from attnflow.laws import Hardmax
+        >>> B = np.array([[2.0, 1.0], [1.0 + EPS, 2.0]])
+        >>> e = Experiment({"tokens": np.eye(2), "B": B}, Hardmax(B=B), Layers(gamma=0.5)).symmetrised()
+        >>> e.B.tolist() == e.B.T.tolist(), e.law.B.tolist() == e.B.tolist(), e.asymmetry == EPS / 2
+        (True, True, True)
+        """
+        B, d = self.instance.get("B"), self.shape[1]
+        if B is None:
+            return self
+        moments = range(int(self.horizon)) if callable(B) and self.motion.discrete else range(1)
+        off = [asymmetry(form(matrix_at(B, t, d, "B"), d)) for t in moments]
+        worst = max((value for value in off if value <= PRODUCT_ROUNDING), default=0.0)
+        if worst == 0:
+            return self
+        law: Any = self.law
+        if is_dataclass(law) and getattr(law, "B", None) is not None:
+            law = replace(law, B=_symmetrised(law.B))
+        instance = {**self.instance, "B": _symmetrised(B)}
+        return Experiment(instance, law, self.motion, self.arithmetic, self.rtol, asymmetry=worst)
 
     @property
     def work(self) -> float:
@@ -164,6 +209,13 @@ class Experiment:
             if doubtful.any():
                 return t, int(doubtful.argmax())
         return None
+
+
+def _symmetrised(B: Any) -> Any:
+    """Return the symmetric part of a form, or of a function of time, where it is symmetric up to rounding."""
+    if callable(B):
+        return lambda t: _symmetrised(np.asarray(called(B, t, "B")))
+    return symmetric_part(B) if symmetric(B) else B
 
 
 def products(shape: tuple[int, int], steps: float) -> float:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims import exact
+from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, once, stacked
-from attnflow.geometry.forms import EPS
+from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, symmetric_part
 from attnflow.geometry.hull import Hull
 from attnflow.inputs import Array, InputError
 
@@ -28,36 +29,55 @@ def squared_diameter(x: Numbers) -> Any:
     return (apart * apart).sum(axis=-1).max()
 
 
+# Hypotheses that ask for a symmetric form.
+OF_SYMMETRIC_FORMS: set[Statement] = set()
+
+
+def of_symmetric_forms(hypothesis: S) -> S:
+    """Mark a hypothesis that asks for a symmetric B: one that is so up to rounding is judged by its symmetric part."""
+    OF_SYMMETRIC_FORMS.add(hypothesis)
+    return hypothesis
+
+
 def semidefinite_margin(e: Experiment, matrix: Numbers) -> tuple[Any, float]:
-    """Return (margin, tol) of M >= 0: the least eigenvalue over the largest modulus; the sign is exact in fractions."""
-    plain = matrix.astype(float)
-    size = float(np.abs(plain).max()) or 1.0
-    if (plain != plain.T).any():
-        return -float(np.abs(plain - plain.T).max()) / size, 1e-12 * (e.eps > 0)
+    """Return (margin, tol) of M >= 0: the least eigenvalue over the largest modulus; the sign is exact in fractions.
+
+    A matrix that is symmetric up to rounding is judged by its symmetric part, with what the rest can do to the
+    eigenvalues in tol.
+    """
+    given = matrix.astype(float)
+    size, off = float(np.abs(given).max()) or 1.0, asymmetry(given)
+    if off > PRODUCT_ROUNDING:
+        return -off, 0.0
+    matrix = symmetric_part(matrix)
+    plain, tol = matrix.astype(float), len(matrix) * max(off, e.asymmetry)
     least = float(np.linalg.eigvalsh(plain).min()) / size
     if e.exact:
         holds = exact.positive_semidefinite(matrix)
-        return Fraction(max(least, 0.0) if holds else min(least, -EPS)), 0.0
-    return least, 8 * len(plain) * EPS
+        return Fraction(max(least, 0.0) if holds else min(least, -EPS)), tol
+    return least, 8 * len(plain) * EPS + tol
 
 
+@of_symmetric_forms
 def positive_semidefinite(e: Experiment) -> Margins:
     """B is symmetric and positive semidefinite at the start."""
     return once("B >= 0", *semidefinite_margin(e, e.form()))
 
 
+@of_symmetric_forms
 def positive_definite(e: Experiment) -> Margins:
     """B is symmetric and positive definite at the start."""
     value, tol = semidefinite_margin(e, e.form())
     if e.exact:
-        value = Fraction(max(float(value), EPS) if exact.positive_definite(e.form()) else min(float(value), 0.0))
+        definite = exact.positive_definite(symmetric_part(e.form())) and value >= 0
+        value = Fraction(max(float(value), EPS) if definite else min(float(value), 0.0))
     return once("B > 0", value, tol, strict=True)
 
 
+@of_symmetric_forms
 def symmetric(e: Experiment) -> Margins:
     """B is symmetric."""
-    B = e.form().astype(float)
-    return once("B = B^T", -float(np.abs(B - B.T).max()) / (float(np.abs(B).max()) or 1.0), 1e-12)
+    return once("B = B^T", -asymmetry(e.form().astype(float)), PRODUCT_ROUNDING)
 
 
 def origin_depth(e: Experiment, x: Numbers) -> tuple[Any, float]:

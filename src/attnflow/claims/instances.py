@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from math import inf, nextafter
 from typing import Any
 
+import numpy as np
+
 from attnflow.claims.claim import Claim
 from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, matrix_at, number, whole
 from attnflow.schedules import Schedule
@@ -14,6 +16,9 @@ from attnflow.schedules import Schedule
 def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
     """Check the parameters of an instance and add the defaults of the others."""
     parameters = claim.setting.parameters
+    for name, sentence in claim.setting.former.items():
+        if name in instance:
+            raise InputError(f"{claim.id} has no parameter {name!r} any more: {sentence}")
     instance = _renamed(instance, parameters)
     for name in instance:
         if name not in parameters:
@@ -78,6 +83,11 @@ def _scalar(value: Any, name: str) -> Any:
     if isinstance(value, str):
         schedule = Schedule(value)
         return schedule(0) if schedule.constant else schedule
+    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        raise InputError(
+            f"{name} has shape {np.shape(value)}, but a claim is about one system: give a number, a function of time, "
+            "or a formula in t"
+        )
     return None if value is None else constant_number(value, name)
 
 
@@ -94,7 +104,7 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
     "vertices": _cloud,
     "B": _matrix,
     "V": _matrix,
-    **dict.fromkeys(("beta", "gamma", "alpha", "delta"), _scalar),
+    **dict.fromkeys(("beta", "gamma", "alpha", "delta", "dt"), _scalar),
     "steps": _steps,
     **dict.fromkeys(("until", "eps", "c", "C"), _positive),
 }

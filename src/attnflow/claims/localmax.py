@@ -25,10 +25,11 @@ from attnflow.claims.hardmax import ends_in_S, gains, largest_norm, rounding, sc
 from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
 from attnflow.claims.margins import Margins, Numbers, largest, once, stacked, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
-from attnflow.claims.settled import Geometric, closed_groups, heard, orbit, settled
+from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
 from attnflow.inputs import number, number_at, one_of
 from attnflow.laws import HegselmannKrause, Localmax
 from attnflow.motions import Layers
+from attnflow.schedules import Schedule
 
 LOCALMAX = Paper(
     "localmax",
@@ -124,29 +125,32 @@ def norms(e: Experiment) -> Margins:
     return Margins("|z_i^+|^2 >= |z_i|^2 + |Delta_i|^2 - 2 gamma delta", slack, np.arange(len(gain)), 8 * rounding(e))
 
 
-def _vanishing(given: dict[str, Any]) -> tuple[Localmax, Layers]:
-    delta, ratio = given["delta"], number(given["ratio"], "ratio", least=0.0)
-    decay = delta if callable(delta) or delta == 0 else Geometric(delta, ratio)
-    return Localmax(delta=decay, B=given["B"], threshold=given["threshold"]), Layers(gamma=given["gamma"])
-
-
 def _vanishing_sample(rng: Rng, k: int) -> dict[str, Any]:
     drawn = _drawn(rng, k, steps=40)
     gamma = pick(rng, (0.5, 0.25, 0.75))
-    delta = 0.0 if isinstance(drawn["delta"], str) else drawn["delta"]
+    first = 0.0 if isinstance(drawn["delta"], str) else drawn["delta"]
     threshold = "additive" if drawn["threshold"] == "normalized" else drawn["threshold"]
     # Now and then delta vanishes more slowly than followers arrive: leaders then hear them, and nothing is decided.
     ratio = pick(rng, ((1 - gamma) / 2, (1 - gamma) / 8, 1 - gamma, 1 - gamma / 2))
-    return {**drawn, "gamma": gamma, "delta": delta, "threshold": threshold, "ratio": ratio}
+    delta = f"{first!r} * {ratio!r} ** t" if first else 0.0
+    return {**drawn, "gamma": gamma, "delta": delta, "threshold": threshold}
 
 
-VANISHING = Setting({**PARAMETERS, "ratio": 0.25, "steps": 60}, _vanishing, _vanishing_sample, arithmetics=("exact",))
+VANISHING = Setting(
+    {**PARAMETERS, "delta": Schedule("0.1 * 0.25 ** t"), "steps": 60}, _localmax, _vanishing_sample,
+    arithmetics=("exact",),
+    former={"ratio": "delta is that of Localmax, a function of time; give delta='0.1 * 0.25 ** t' for 0.1 0.25^t"},
+)  # fmt: skip
 
 
 def _summable(e: Experiment) -> Margins:
-    """The ratio of delta(t) = delta ratio^t is below 1; of other functions no finite number of values tells."""
+    """A constant is 0, or delta(t) = c r^t with r below 1; of other functions no finite number of values tells."""
     what = "sum delta(t) < infinity"
-    return unknown(what) if callable(e.delta) else once(what, 1 - e.ratio if e.delta else 1.0, strict=True)
+    if not callable(e.delta):
+        constant = "a number is a constant delta, for one that vanishes give a formula such as '0.1 * 0.25 ** t'"
+        return once(f"{what}: {constant}; this", -e.delta)
+    terms = geometric(e.delta)
+    return unknown(what) if terms is None else once(what, 1 - terms.ratio if terms.first else 1.0, strict=True)
 
 
 def _constant_step(e: Experiment) -> Margins:
@@ -157,14 +161,15 @@ def _constant_step(e: Experiment) -> Margins:
 
 @LOCALMAX.claim(
     "vanishing", RULE, DERIVED, VANISHING,
-    """If the sum of delta(t) is finite, here delta(t) = delta ratio^t, every token converges to a point of S(K) = {x in
-    K : max_{y in K} <x, y>_A = |x|_A^2}, K the limit of the hulls; delta = 0 is hardmax.""",
+    """If the sum of delta(t) is finite, every token converges to a point of S(K) = {x in K : max_{y in K} <x, y>_A =
+    |x|_A^2}, K the limit of the hulls; delta = 0 is hardmax. (That a sum is finite is known of formulas c r^t, such
+    as '0.1 * 0.25 ** t', not of functions.)""",
     given={POSITIVE: positive_definite, "sum delta(t) finite": _summable, "gamma constant": _constant_step},
 )  # fmt: skip
 def vanishing(e: Experiment) -> Margins:
     """The limits, proved exactly once tokens move straight to tokens that rest, against the definition of S(K).
 
-    Undecided until then, and where delta vanishes more slowly than followers arrive, ratio > 1 - gamma.
+    Undecided until then, and where delta = c r^t vanishes more slowly than followers arrive, r > 1 - gamma.
     """
     return ends_in_S(e, settled(e))
 

@@ -15,7 +15,7 @@ from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
-from attnflow.claims.witness import Witness
+from attnflow.claims.witness import Witness, plain
 from attnflow.describe import versions
 
 # How many instances a search tries: of a claim that should fall, and of one that should stand.
@@ -82,7 +82,7 @@ def _replay(witness: Witness) -> list[str]:
 
 
 def _parameters(claim: Claim) -> str:
-    defaults = claim.setting.parameters.items()
+    defaults = plain(claim.setting.parameters).items()
     return ", ".join(f"`{name}`" if value is ... else f"`{name}={value!r}`" for name, value in defaults)
 
 

@@ -24,6 +24,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Numbers
 from attnflow.laws import Hardmax, Law, Localmax
 from attnflow.motions import Layers, Motion
+from attnflow.schedules import Geometric, Schedule
 
 Neighbours = list[list[int]]
 
@@ -36,22 +37,9 @@ class Settled:
     never: NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Geometric:
-    """The sequence first ratio^t: summable, in closed form.
-
-    >>> Geometric(0.5, 0.25)(1), Geometric(0.5, 0.25)(Fraction(2))
-    (0.125, Fraction(1, 32))
-    """
-
-    first: float
-    ratio: float
-
-    def __call__(self, t: Any) -> Any:
-        """Return its value at step t: a fraction if t is one."""
-        if isinstance(t, Fraction):
-            return Fraction(self.first) * Fraction(self.ratio) ** int(t)
-        return self.first * self.ratio**t
+def geometric(delta: Any) -> Geometric | None:
+    """Return a delta(t) as first ratio^t, None where it is no such formula."""
+    return delta.geometric() if isinstance(delta, Schedule) else None
 
 
 def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
@@ -87,8 +75,8 @@ def _tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     """Return (delta, ratio) with delta(t + s) <= delta ratio^s, where such a bound is known."""
     if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not callable(law.delta) and law.delta == 0):
         return Fraction(0), Fraction(0)
-    if isinstance(law, Localmax) and isinstance(law.delta, Geometric):
-        return law.delta(Fraction(t)), Fraction(law.delta.ratio)
+    if isinstance(law, Localmax) and (terms := geometric(law.delta)) is not None:
+        return terms.first * terms.ratio**t, terms.ratio
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -189,7 +188,7 @@ def _indifferent(claim: Claim, motion: Motion) -> bool:
 
 
 def _offers(claim: Claim, state: State) -> Iterator[Offer]:
-    """Yield what the screen gives for the parameters of a claim, also with -B, which some write their law with."""
+    """Yield what the screen gives for the parameters of a claim."""
     parameters = claim.setting.parameters
     offer = {**_of_law(state, parameters), **_of_motion(state, parameters), **_free(state)}
     subject = SUBJECTS.get(claim.id)
@@ -205,11 +204,7 @@ def _offers(claim: Claim, state: State) -> Iterator[Offer]:
         offer = {"tokens": state.tokens, **offer}
     elif subject is None:
         return
-    yield from ([{**offer, **decay}] if "ratio" in parameters and (decay := _decay(state.law)) else [])
     yield offer
-    if "B" in parameters:
-        B = offer.get("B")
-        yield {**offer, "B": -(np.eye(state.tokens.shape[1]) if B is None else np.asarray(B))}
 
 
 def _said(value: Any) -> Any:
@@ -250,9 +245,7 @@ def _of_motion(state: State, parameters: Any) -> Offer:
             offer["V"] = gamma / (1 - gamma) * np.eye(d)
     if isinstance(motion, Jumps | Leaps):
         offer["gamma"] = _said(motion.gamma)
-    if isinstance(motion, Residual | RescaledLayers):
-        offer["alpha"] = _said(motion.dt)  # the letter of forward Euler in the paper on emergence
-    if isinstance(motion, SphereLayers):
+    if isinstance(motion, Residual | RescaledLayers | SphereLayers):
         offer["dt"] = _said(motion.dt)
     if isinstance(motion, SphereFlow):
         offer["normalized"] = motion.normalized
@@ -278,15 +271,6 @@ def _free(state: State) -> Offer:
         if not isinstance(step, Schedule):  # the least of steps that vary is not known from some of them
             offer["c"] = float(motion.step_sizes(range(1))[0])
     return offer
-
-
-def _decay(law: Law) -> Offer | None:
-    """Return delta(0) and the ratio of a delta that may decay geometrically."""
-    if not isinstance(law, Localmax) or not isinstance(law.delta, Schedule):
-        return None
-    with suppress(InputError, ZeroDivisionError):
-        return {"delta": law.delta(0), "ratio": law.delta(1) / law.delta(0)}
-    return None
 
 
 def _horizon(state: State) -> float:

@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike
 from attnflow.inputs import Array, InputError, square
 
 EPS = float(np.finfo(np.float64).eps)
+# Entries of a product K^T Q with m rows are known up to m eps sum_k |K_ki| |Q_kj|. Where K^T Q is symmetric in exact
+# arithmetic that is about m eps times the largest entry, and 1e-12 is enough for m = 4000 rows.
+PRODUCT_ROUNDING = 1e-12
 
 
 def form(B: ArrayLike | None, d: int) -> Array:
@@ -22,19 +25,43 @@ def form(B: ArrayLike | None, d: int) -> Array:
     return matrix
 
 
+def asymmetry(B: Array) -> float:
+    """Return max |B - B^T| in parts of the largest entry of B.
+
+    >>> asymmetry(np.array([[4.0, 1.0], [0.0, 2.0]]))
+    0.25
+    """
+    return float(np.abs(B - B.T).max() / (np.abs(B).max() or 1.0))
+
+
 def symmetric(B: Array) -> bool:
-    """Say whether a matrix is symmetric up to rounding of its entries."""
-    return bool(np.abs(B - B.T).max() <= 1e-12 * np.abs(B).max())
+    """Say whether a matrix is symmetric up to the rounding of a product such as K^T Q.
+
+    >>> K = np.random.default_rng(0).standard_normal((5, 3))
+    >>> B = K.T @ (3 * (K / 3))
+    >>> symmetric(B), symmetric(B + 1e-9 * np.triu(np.ones((3, 3)), 1))
+    (True, False)
+    """
+    return asymmetry(B) <= PRODUCT_ROUNDING
+
+
+def symmetric_part(B: Array) -> Array:
+    """Return (B + B^T) / 2."""
+    return (B + B.T) / 2
 
 
 def positive_definite(B: Array) -> bool:
-    """Say whether a matrix is symmetric and positive definite, up to rounding."""
-    return symmetric(B) and bool(np.linalg.eigvalsh((B + B.T) / 2).min() > len(B) * EPS * np.abs(B).max())
+    """Say whether a matrix is symmetric and positive definite, up to rounding.
+
+    The symmetric part is judged: its least eigenvalue is above rounding and above what the other part can do to it.
+    """
+    least = np.linalg.eigvalsh(symmetric_part(B)).min()
+    return symmetric(B) and bool(least > len(B) * (EPS + asymmetry(B) / 2) * np.abs(B).max())
 
 
 def positive_semidefinite(B: Array) -> bool:
     """Say whether a matrix is symmetric and positive semidefinite, up to rounding."""
-    return symmetric(B) and bool(np.linalg.eigvalsh((B + B.T) / 2).min() >= -1e-12 * np.abs(B).max())
+    return symmetric(B) and bool(np.linalg.eigvalsh(symmetric_part(B)).min() >= -PRODUCT_ROUNDING * np.abs(B).max())
 
 
 def score_rounding(B: Array, x: Array, y: Array) -> Array:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.geometry.forms import form, positive_definite, score_rounding
+from attnflow.geometry.forms import form, positive_definite, score_rounding, symmetric_part
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import nearest
 from attnflow.inputs import Array, InputError, cloud
@@ -89,7 +89,7 @@ def stationary_points(vertices: ArrayLike, B: ArrayLike | None = None) -> Statio
 
 def _root(B: Array) -> Array:
     """Return the symmetric square root."""
-    values, vectors = np.linalg.eigh((B + B.T) / 2)
+    values, vectors = np.linalg.eigh(symmetric_part(B))
     root: Array = vectors * np.sqrt(values) @ vectors.T
     return root
 

@@ -99,18 +99,18 @@ def growth(e: Experiment) -> Iterator[Margins]:
 
 
 def _identity_flow(given: dict[str, Any]) -> tuple[Softmax, Motion]:
-    """Return V = I: the flow, or forward Euler with the step size alpha."""
-    law, alpha = Softmax(B=given["B"]), given["alpha"]
-    return law, Flow() if alpha is None else Residual(dt=constant_number(alpha, "alpha", above=0.0))
+    """Return V = I: the flow, or forward Euler with the step size dt."""
+    law, dt = Softmax(B=given["B"]), given["dt"]
+    return law, Flow() if dt is None else Residual(dt=constant_number(dt, "dt", above=0.0))
 
 
 def _any_positive(rng: Rng, k: int) -> dict[str, Any]:
     x = cloud(rng, k)
     given: dict[str, Any] = {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1])}
     if k % 3 == 2:
-        alpha = log_uniform(rng, 0.01, 10.0)
-        most = math.ceil(12 / math.log1p(alpha))  # beyond, the growth hides the distances
-        return {**given, "alpha": alpha, "steps": min(int(rng.integers(5, 30)), most)}
+        dt = log_uniform(rng, 0.01, 10.0)
+        most = math.ceil(12 / math.log1p(dt))  # beyond, the growth hides the distances
+        return {**given, "dt": dt, "steps": min(int(rng.integers(5, 30)), most)}
     return {**given, "until": log_uniform(rng, 0.3, 3.0)}
 
 
@@ -119,9 +119,10 @@ def _any_positive_distinct(rng: Rng, k: int) -> dict[str, Any]:
     return {**given, "tokens": distinct(given["tokens"])}
 
 
-IDENTITY_PARAMETERS = {"tokens": ..., "B": None, "alpha": None, "until": 2.0, "steps": 20}
-IDENTITY = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive, samples=10)
-DISTINCT = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive_distinct, samples=10)
+IDENTITY_PARAMETERS = {"tokens": ..., "B": None, "dt": None, "until": 2.0, "steps": 20}
+FORMER = {"alpha": "the step size of forward Euler is called dt, as in Residual; give dt=..."}
+IDENTITY = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive, samples=10, former=FORMER)
+DISTINCT = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive_distinct, samples=10, former=FORMER)
 
 
 def _separations(e: Experiment) -> tuple[Array, Array]:
@@ -140,7 +141,7 @@ def _monotone(e: Experiment) -> float:
 @EMERGENCE.claim(
     "distances", "remark", PROVED, IDENTITY,
     """With V = I and B = A^2 > 0 no distance |x_i - x_j|_A ever decreases, neither along the flow nor under forward
-    Euler x_i + alpha sum_j P_ij x_j with any step size alpha > 0.""",
+    Euler x_i + dt sum_j P_ij x_j with any step size dt > 0; without dt it is the flow.""",
     given={"B > 0": positive_definite},
 )  # fmt: skip
 def distances(e: Experiment) -> Margins:

@@ -258,7 +258,7 @@ def gaussian_own_cell(e: Experiment) -> Margins:
     runs, far = min(whole(e.runs, "runs", least=1), 400), whole(e.d, "d", least=1)
     while failure_bound(whole(e.k, "k", least=2), far, e.low, e.high) > 0.01:
         far *= 2
-    few = Experiment({**e.instance, "runs": runs}, e.law, e.motion)
+    few = e.given(runs=runs)
     return at_least(f"P(all own their cells) >= .95 in dimension {far}", _owners(few, far), runs, 0.95)
 
 

@@ -13,6 +13,7 @@ from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import (
+    of_symmetric_forms,
     origin_always,
     origin_at_start,
     positive_semidefinite,
@@ -25,6 +26,7 @@ from attnflow.claims.hypotheses import (
 )
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
+from attnflow.geometry import forms
 from attnflow.inputs import number_at
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
@@ -32,18 +34,17 @@ from attnflow.schedules import Schedule
 
 
 def _frank_wolfe(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    """Return the linear minimisation oracle of J = 1/2 <B_* x, x> with the steps 2 / (t + 2)."""
-    B = given["B"]
-    d = given["tokens"].shape[1]
-    form: Any = (lambda t: -np.asarray(B(t))) if callable(B) else -np.eye(d) if B is None else -np.asarray(B)
-    return Hardmax(B=form, ties="points"), Layers(gamma=Schedule("2 / (t + 2)"))
+    """Return the linear minimisation oracle of J = 1/2 <B_* x, x>, B_* = -B, with the steps 2 / (t + 2)."""
+    B = -np.eye(given["tokens"].shape[1]) if given["B"] is None else given["B"]
+    return Hardmax(B=B, ties="points"), Layers(gamma=Schedule("2 / (t + 2)"))
 
 
 def _with_origin(rng: Rng, k: int) -> dict[str, Any]:
     x = around_origin(rng, k)
     if k % 4 == 3:  # few tokens, for a long time
         return {"tokens": around_origin(rng, k, n=3, d=int(rng.integers(1, 3))), "steps": 600}
-    return {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1]), "steps": int(rng.integers(10, 40))}
+    form = positive_form(rng, k // 2, x.shape[1])
+    return {"tokens": x, "B": None if form is None else -form, "steps": int(rng.integers(10, 40))}
 
 
 def _half_symmetric(rng: Rng, k: int) -> dict[str, Any]:
@@ -60,36 +61,49 @@ FRANK_WOLFE = Setting(
 WITH_ORIGIN = replace(FRANK_WOLFE, sample=_half_symmetric)
 
 
+@of_symmetric_forms
 def _descending_forms(e: Experiment) -> list[Margins]:
     """B_*^t >= 0 and B_*^t >= B_*^{t+1} at every step; a constant form is looked at once."""
     last = int(e.horizon) if callable(e.B) else 1
-    forms = [e.form(t) for t in range(last)]
-    found = [semidefinite_margin(e, B) for B in forms]
-    drops = [semidefinite_margin(e, B - C) for B, C in pairwise(forms)]
+    energies = [_energy_form(e, t) for t in range(last)]
+    found = [semidefinite_margin(e, B) for B in energies]
+    drops = [semidefinite_margin(e, B - C) for B, C in pairwise(energies)]
     return [
         Margins(what, stacked([v for v, _ in margins]), np.arange(len(margins)), np.array([tol for _, tol in margins]))
-        for what, margins in (("B_*^t >= 0", found), ("B_*^t >= B_*^{t+1}", drops))
+        for what, margins in ((_negative(e), found), ("B_*^t >= B_*^{t+1}", drops))
         if margins
     ]
+
+
+def _energy_form(e: Experiment, t: int = 0) -> Numbers:
+    """Return B_* = -B at step t, the form of the energy; the identity if no B was given."""
+    return e.form(t) if e.B is None else -e.form(t)
+
+
+def _negative(e: Experiment) -> str:
+    """Return the first hypothesis in words; to who gave a B >= 0, as if it were B_*, with what to give instead."""
+    if e.B is None or not forms.positive_semidefinite(e.form().astype(float)):
+        return "B_*^t >= 0"
+    return "B is that of Hardmax, whose scores are <B x, y>: for J(x) = 1/2 <B_* x, x> give B = -B_*; B_* = -B >= 0"
 
 
 def _energy_against(e: Experiment, bound: Any) -> Margins:
     """Return (bound(t) - J^t(x_i^{t+1}) / (lambda_max D^2)) for every step and token."""
     steps = np.arange(len(e.states) - 1)
-    B = e.form()
+    B = _energy_form(e)
     largest = exact.largest_eigenvalue(B) if e.exact else float(np.linalg.eigvalsh(B).max())
     unit = largest * squared_diameter(e.tokens) or 1
-    J = np.array([quadratic(e.form(t), e.states[t + 1]) / 2 for t in steps.tolist()])
+    J = np.array([quadratic(_energy_form(e, t), e.states[t + 1]) / 2 for t in steps.tolist()])
     allowed = np.array([bound(t) for t in e.array(steps)])
     return Margins("J^t(x_i^{t+1}) <= bound", allowed[:, None] - J / unit, steps, 64 * e.shape[1] * e.eps)
 
 
-DESCENDING = "B_*^t >= 0, not increasing"
+DESCENDING = "B_*^t = -B^t >= 0, not increasing"
 
 
 @FW.claim(
     "cluster-rate", "Theorem 3.1", FALSE, FRANK_WOLFE,
-    """If B_*^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^0, then
+    """If B_*^t = -B^t >= 0 does not increase in t (B = -I if none is given), gamma^t = 2/(t+2) and 0 lies in K^0, then
     J^t(x_i^{t+1}) <= 2/(t+1) lambda_max(B_*^0) diam(K^0)^2 for every token and step, J^t(x) = 1/2 <B_*^t x, x>.""",
     given={DESCENDING: _descending_forms, "0 in K^0": origin_at_start},
     repair="cluster-rate/repaired",
@@ -101,7 +115,7 @@ def cluster_rate(e: Experiment) -> Margins:
 
 @FW.claim(
     "cluster-rate/repaired", "after Theorem 3.1", DERIVED, WITH_ORIGIN,
-    """If B_*^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^s for every s <= t, then
+    """If B_*^t = -B^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^s for every s <= t, then
     J^t(x_i^{t+1}) <= lambda_max(B_*^0) diam(K^0)^2 (2t+3) / (3(t+1)(t+2)), with equality possible at t = 0.""",
     given={DESCENDING: _descending_forms, "0 in K^s": origin_always},
 )  # fmt: skip

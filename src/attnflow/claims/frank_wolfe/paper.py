@@ -16,7 +16,8 @@ FW = Paper(
     of the points that maximise <B x_i, .> over the tokens, each point counted once.
 
     Frank-Wolfe is the case B = -B_*: y_i then minimises <B_* x_i, .>, the linear minimisation oracle of
-    J(x) = 1/2 <B_* x, x>. In fw/cluster-rate the parameter B is B_*; both may be functions of t.
+    J(x) = 1/2 <B_* x, x>. The parameter B is that of `Hardmax` in every claim, also in fw/cluster-rate, where it is
+    -B_*, by default -I; both may be functions of t.
 
     Softmax layers (SA_beta) put m_i = sum_j a_ij x_j in the place of y_i, a_ij = e^{beta <x_i, x_j>} / sum_k
     e^{beta <x_i, x_k>}. The Markov chain (SA_P) moves x_i to x_i + gamma (x_j - x_i) with probability a_ij, drawn
