@@ -102,7 +102,7 @@ ABOUT: dict[str, tuple[set[str], set[str]]] = {
     "polygon": ({"fw/exit-time"} | CHAIN, {"fw/collapse", "fw/first-phase"}),
     "jumps": (CHAIN | {"fw/first-phase", "fw/first-phase/repaired"}, {"fw/exit-time", "fw/collapse"}),
     "localmax": (
-        LOCALMAX | {"localmax/lyapunov/directed", "localmax/leaders-move"}, HARDMAX_CLAIMS | {"localmax/vanishing"},
+        LOCALMAX | {"localmax/lyapunov/directed", "localmax/leaders-move", "localmax/vanishing"}, HARDMAX_CLAIMS,
     ),
     "relative": (LOCALMAX, {"localmax/lyapunov/directed", "localmax/leaders-move"}),
     "vanishing": (LOCALMAX | {"localmax/vanishing"}, {"localmax/leaders-move"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -189,7 +189,7 @@ class Experiment:
         if worst == 0:
             return self
         law: Any = self.law
-        if is_dataclass(law) and getattr(law, "B", None) is not None:
+        if getattr(law, "B", None) is not None:
             law = replace(law, B=_symmetrised(law.B))
         instance = {**self.instance, "B": _symmetrised(B)}
         return Experiment(instance, law, self.motion, self.arithmetic, self.rtol, asymmetry=worst)
