@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from matplotlib.colors import LogNorm
 
 import attnflow as af
 from attnflow import figures
+from attnflow.figures.gif import Gif
 from attnflow.figures.marks import DENSITY, PLACE, RING
 from attnflow.figures.places import SHARE, places
-from attnflow.figures.scene import interpolated, thinning
+from attnflow.figures.stage import HULL
 from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
@@ -134,16 +136,63 @@ def test_titles_of_crowds_say_what_happened() -> None:
     assert ax.get_title() == "4 clusters at step 1"
 
 
-def test_movies_of_crowds_count_each_token_that_is_left_out(tmp_path: Path) -> None:
-    assert thinning((20_000, 2), 10) == 1
-    every = thinning((1_000_000, 2), 200)
-    assert 1_000_000 / every * 2 * 200 <= 20_000_000
-    assert thinning((10_000, 2), 10_000) == 1
-    x, _ = gathered(2)
-    run = run_of(x, 0.5 * x)
-    np.testing.assert_allclose(interpolated(run, np.array([0.5]), every=4)[0], 0.75 * x[::4])
-    run.animate(tmp_path / "run.gif", seconds=0.1)
-    assert (tmp_path / "run.gif").stat().st_size > 1000
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The hull of the start, the limits, the counts of the density and the title of each frame that is written."""
+    seen: list[dict[str, Any]] = []
+
+    def watched(writer: Any) -> None:
+        ax = writer.figure.axes[0]
+        hulls = [line.get_xydata().tolist() for line in ax.lines if line.get_label() == HULL]
+        counts = [float(c.get_array().sum()) for c in ax.collections if c.get_gid() == DENSITY]
+        ends = [np.asarray(patch.get_xy()).tolist() for patch in ax.patches if patch.get_gid() == "end"]
+        rings = [np.asarray(c.get_sizes()).tolist() for c in ax.collections if c.get_gid() == "places"]
+        limits = (ax.get_xlim(), ax.get_ylim())
+        seen.append({"hulls": hulls, "counts": counts, "ends": ends, "rings": rings, "limits": limits})
+        seen[-1]["title"] = ax.get_title()
+        grab(writer)
+
+    grab = Gif.grab_frame
+    monkeypatch.setattr(Gif, "grab_frame", watched)
+    return seen
+
+
+def outliers(n: int, d: int) -> Array:
+    """A cloud with a far token at each corner of a cube, among the last: none of them is an n-th token for small n."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (n, d))
+    x[-(2**d) - 1 : -1] = 5 * np.array(list(itertools.product([-1.0, 1.0], repeat=d)))
+    return x
+
+
+def test_hulls_and_counts_of_a_movie_are_those_of_all_tokens(
+    frames: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where memory would not hold them at all times."""
+    monkeypatch.setattr("attnflow.figures.scene.NUMBERS", 50_000)
+    x = outliers(20_000, 2)
+    run_of(x, 0.5 * x).animate(tmp_path / "run.gif", seconds=0.1)
+    assert len(frames) > 1
+    for frame in frames:
+        (hull,) = frame["hulls"]
+        assert {tuple(corner) for corner in hull} == {(5, 5), (-5, 5), (-5, -5), (5, -5)}
+        assert frame["counts"] == [20_000]
+        assert all(low < -5 < 5 < high for low, high in frame["limits"])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_movies_of_few_and_of_very_many_tokens_are_drawn_alike(
+    d: int, frames: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    x, corners = outliers(3_101, d), np.concatenate([np.eye(d), -np.eye(d)])
+    run = run_of(x, np.repeat(corners, 3_101 // len(corners) + 1, axis=0)[:3_101])
+    for most, name in ((10**9, "whole.gif"), (10_000, "in turn.gif")):
+        monkeypatch.setattr("attnflow.figures.scene.NUMBERS", most)
+        run.animate(tmp_path / name, seconds=0.1)
+    half = len(frames) // 2
+    assert frames[:half] == frames[half:]
+    assert (tmp_path / "whole.gif").read_bytes() == (tmp_path / "in turn.gif").read_bytes()
+    assert frames[-1]["title"] == f"{2 * d} clusters at step 1"
 
 
 def test_dashboards_of_crowds_measure_what_needs_no_pairs() -> None:

@@ -32,15 +32,13 @@ class Groups:
     """Tokens of one state by colour: `labels` (n,), 0 for the largest group.
 
     `clusters` is their number, None where they were not counted, and `met` (n,) how many tokens are where a token is.
-    `leaders` holds one token for each place that leads; it is None where no law says who leads. `tokens` is how
-    many there are in all, where labels are those of a part of them.
+    `leaders` holds one token for each place that leads; it is None where no law says who leads.
     """
 
     labels: NDArray[np.int64]
     met: NDArray[np.int64]
     clusters: int | None = None
     leaders: NDArray[np.int64] | None = None
-    tokens: int | None = None
 
     def matched(self, other: Groups) -> Groups:
         """Return these groups, renumbered so that they share as many tokens as can be with those of another state.
@@ -85,7 +83,7 @@ class Groups:
             said.append(counted(len(self.labels), "token") if apart else counted(self.clusters, "cluster"))
         if self.leaders is not None:
             said.append(counted(len(self.leaders), "leader"))
-        return ", ".join(said) or counted(self.tokens or len(self.labels), "token")
+        return ", ".join(said) or counted(len(self.labels), "token")
 
 
 def counted(k: int, name: str) -> str:
@@ -117,18 +115,18 @@ def heard(run: Trajectory, x: Array, t: float) -> Array:
 
 
 def groups(run: Trajectory, x: Array, t: float) -> Groups:
-    """Return the clusters and leaders of a state of a run, or of some of its tokens, the largest first."""
-    tol, alike, n = together(run, x), np.zeros(len(x), dtype=np.int64), run.tokens.shape[1]
+    """Return the clusters and leaders of a state of a run, the largest first."""
+    tol, alike = together(run, x), np.zeros(len(x), dtype=np.int64)
     index = _leaders(run, x, t)
     led = alike if index is None else measure.clusters(x[index], tol).labels
     first = None if index is None else index[np.unique(led, return_index=True)[1]]
-    if len(x) > COUNTED or len(x) < n:
-        return Groups(alike, alike + 1, None, first, n)
+    if len(x) > COUNTED:
+        return Groups(alike, alike + 1, None, first)
     clusters = measure.clusters(x, tol) if len(x) <= FEW else _of_many(x, tol)
     if clusters is None:
-        return Groups(alike, alike + 1, None, first, n)
+        return Groups(alike, alike + 1, None, first)
     labels = clusters.labels if clusters.count <= GATHERED else led
-    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first, n)
+    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first)
 
 
 def _of_many(x: Array, tol: float) -> Clusters | None:

@@ -57,8 +57,8 @@ def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) ->
     one place, a ring says how much.
     """
     if shown.crowded:
-        draw = {1: _strips, 3: _sample}.get(shown.dimension, _density)
-        return [draw(ax, shown, k), *_rings(ax, shown, k)]
+        draw, points = {1: _strips, 3: _sample}.get(shown.dimension, _density), shown.state(k)
+        return [draw(ax, shown, k, points), *_rings(ax, shown, k, points)]
     n = shown.paths.shape[1]
     area = np.full(n, _area(n)) if met is None else _grown(n, met)
     return [_dots(ax, shown.paths[k], s=area, c=colours(shown.groups.labels))]
@@ -68,7 +68,7 @@ def polytope(ax: Any, shown: Scene) -> None:
     """Draw the hull of the end, if it is another than that of the start, and ring its vertices."""
     if shown.corners is None:
         return
-    corners = shown.paths[-1, shown.corners]
+    corners = shown.state(len(shown.times) - 1)[shown.corners]
     if shown.dimension == 3:
         style = {"colors": tone().quiet, "linewidths": 0.8, "label": END, "gid": "end"}
         _lines(ax, edges(corners), zorder=2, **style)
@@ -190,42 +190,43 @@ def _lines(ax: Any, segments: Array, **options: Any) -> Any:
     return ax.add_collection(LineCollection(list(segments), **options), autolim=False)
 
 
-def _density(ax: Any, shown: Scene, k: int) -> Any:
+def _density(ax: Any, shown: Scene, k: int, points: Array) -> Any:
     """Draw tokens in the plane as a density, dark where there are more, on a logarithmic scale."""
     cells = {"gridsize": 70, "extent": (*ax.get_xlim(), *ax.get_ylim()), "mincnt": 1}
-    drawn = ax.hexbin(*shown.paths[k].T, **cells, cmap=_inks(), linewidths=0.1, zorder=1, gid=DENSITY)
-    drawn.set_array(drawn.get_array() * shown.every)
-    return drawn
+    return ax.hexbin(*points.T, **cells, cmap=_inks(), linewidths=0.1, zorder=1, gid=DENSITY)
 
 
-def _strips(ax: Any, shown: Scene, k: int) -> Any:
+def _strips(ax: Any, shown: Scene, k: int, points: Array) -> Any:
     """Draw tokens on the line as a density in time and space, up to the k-th state."""
     low, high = ax.get_ylim()
     edges = np.linspace(low, high, 161)
-    counts = np.stack([np.histogram(state, edges)[0] for state in shown.paths[: k + 1, :, 1]], axis=1)
+    for j in range(k + 1):
+        if (j, low, high) not in shown.strips:
+            shown.strips[j, low, high] = np.histogram((points if j == k else shown.state(j))[:, 1], edges)[0]
+    counts = np.stack([shown.strips[j, low, high] for j in range(k + 1)], axis=1)
     times = np.append(shown.times[: k + 1], shown.times[min(k + 1, len(shown.times) - 1)])
-    cells = np.ma.masked_equal(counts, 0) * shown.every
+    cells = np.ma.masked_equal(counts, 0)
     return ax.pcolormesh(times, edges, cells, cmap=_inks(), zorder=1, rasterized=True, gid=DENSITY)
 
 
-def _sample(ax: Any, shown: Scene, k: int) -> Any:
+def _sample(ax: Any, shown: Scene, k: int, points: Array) -> Any:
     """Draw some of the tokens in space, and say how many each of them stands for."""
-    step = -(-shown.paths.shape[1] // CROWD)
+    step = -(-len(points) // CROWD)
     faces = colours(shown.groups.labels[::step])
-    return _dots(ax, shown.paths[k, ::step], s=7.0, c=faces, label=f"{SAMPLE}{step * shown.every:,} tokens")
+    return _dots(ax, points[::step], s=7.0, c=faces, label=f"{SAMPLE}{step:,} tokens")
 
 
-def _rings(ax: Any, shown: Scene, k: int) -> list[Any]:
+def _rings(ax: Any, shown: Scene, k: int, points: Array) -> list[Any]:
     """Draw a ring around each place that holds a hundredth of a crowd or more: its area says how much."""
-    state, (low, high) = shown.paths[k], shown.extent
-    found = places(state[:, 1:] if shown.dimension == 1 else state, low, high)
+    low, high = shown.extent
+    found = places(points[:, 1:] if shown.dimension == 1 else points, low, high)
     if not len(found.counts):
         return []
     where = found.points
     if shown.dimension == 1:
         where = np.column_stack([np.full(len(where), shown.times[k]), where])
     style = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 1.0, "label": PLACE, "gid": "places"}
-    return [_scatter(ax, where, s=RING * found.counts / len(state), zorder=6, **style)]
+    return [_scatter(ax, where, s=RING * found.counts / len(points), zorder=6, **style)]
 
 
 def _inks() -> Any:

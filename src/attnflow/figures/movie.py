@@ -20,9 +20,9 @@ from attnflow.figures.look import DPI, look, pyplot
 from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
 from attnflow.figures.portrait import entitle, size, title
 from attnflow.figures.saving import destination
-from attnflow.figures.scene import Scene, interpolated, scene, thinning
+from attnflow.figures.scene import Between, Scene, scene
 from attnflow.figures.stage import ground, panel
-from attnflow.inputs import Array, InputError, number
+from attnflow.inputs import InputError, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def animate(
 
     Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
     time, on; the title tells it. Between recorded states tokens move on straight lines, and those of a chain rest. At
-    the end come the leaders. Of very many tokens the density is that of each k-th, counted k times.
+    the end come the leaders. Hulls, densities and counts are those of all tokens, however many they are.
 
     Parameters
     ----------
@@ -100,17 +100,16 @@ def animate(
     with look():
         settings = _ffmpeg(target)
         times = Clock.of(run).even(frames - held)
-        every = thinning(run.final.shape, len(times))
-        states = interpolated(run, times, every)
-        shown = scene(run, times, states, every=every)
+        states = Between(run, times)
+        shown = scene(run, times, states)
         with pyplot().rc_context(settings):
             _film(_screen(_canvas(shown), shown, behind), shown, _meetings(run, states), target, held)
     return Movie(target)
 
 
-def _meetings(run: Trajectory, states: Array) -> list[NDArray[np.int64] | None]:
+def _meetings(run: Trajectory, states: Between) -> list[NDArray[np.int64] | None]:
     """Return how many tokens are where each token is, at each time, while that is quick to say."""
-    if states.shape[1] > MEETING:
+    if len(run.final) > MEETING:
         return [None] * len(states)
     tol = together(run, run.final)
     found = [measure.clusters(state, tol) for state in states]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,13 @@ def projection(states: Sequence[Array]) -> Projection:
     if d <= 3:
         names = ("$x$",) if d == 1 else tuple(f"$x_{k + 1}$" for k in range(d))
         return Projection(np.eye(d), names)
-    cloud = np.concatenate([state.reshape(-1, d) for state in states])
-    centred = cloud - cloud.mean(axis=0)
-    variances, axes = np.linalg.eigh(centred.T @ centred)
+    count, total, squares = 0, np.zeros(d), np.zeros((d, d))
+    for state in states:
+        count, total = count + state.size // d, total + state.reshape(-1, d).sum(axis=0)
+    for state in states:
+        centred = state.reshape(-1, d) - total / count
+        squares += centred.T @ centred
+    variances, axes = np.linalg.eigh(squares)
     matrix = axes[:, [-1, -2]]
     # An axis has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
     matrix = matrix * np.sign(matrix[np.abs(matrix).argmax(axis=0), [0, 1]])
@@ -84,14 +88,50 @@ def projection(states: Sequence[Array]) -> Projection:
 
 
 @dataclass(frozen=True)
+class Between(Sequence[Array]):
+    """The states (n, d) of a run at given times, each computed when it is asked for.
+
+    They are on the straight segments between recorded ones; of a chain, which rests between its moves, the last before.
+    """
+
+    run: Trajectory
+    times: Array
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._at(range(len(self))[k], slice(None))
+
+    def of(self, some: slice) -> Array:
+        """Return all states (T, m, d) of some of the tokens."""
+        return np.stack([self._at(k, some) for k in range(len(self))])
+
+    def _at(self, k: int, some: slice) -> Array:
+        known, tokens, t = self._known, self.run.tokens, self.times[k]
+        if self.run.motion is not None and self.run.motion.random:
+            return tokens[np.searchsorted(known, t, side="right") - 1, some]
+        after = int(np.searchsorted(known, t).clip(min(1, len(known) - 1), len(known) - 1))
+        if known[after] == t or after == 0:
+            return tokens[after, some]
+        part = (t - known[after - 1]) / (known[after] - known[after - 1])
+        between: Array = (1 - part) * tokens[after - 1, some] + part * tokens[after, some]
+        return between
+
+    @cached_property
+    def _known(self) -> Array:
+        return self.run.times.astype(np.float64)
+
+
+@dataclass(frozen=True)
 class Scene:
     """A run as a picture shows it: `paths` (T, n, k) at `times` (T,), the groups of its last state, its surroundings.
 
     `outline` is the boundary of the convex hull of the start, in the plane as a closed line (m, 2), in space as edges
     (m, 2, 3), and `corners` one token at each vertex of the hull of the end (in the plane, in order) where tokens have
     gathered elsewhere; `sphere` says that tokens live on the unit sphere; `dimension` is that of the tokens, k that of
-    the picture. Each path stands for `every` tokens. `window` (2, k) is what the picture shows, if not what the run
-    needs.
+    the picture. `window` (2, k) is what the picture shows, if not what the run needs. Where memory does not hold all
+    tokens at all times, `whole(k)` returns all tokens of the k-th state as points, and `paths` has those followed only.
     """
 
     times: Array
@@ -103,36 +143,50 @@ class Scene:
     corners: NDArray[np.int64] | None
     sphere: bool
     dimension: int
-    every: int = 1
     window: Array | None = None
+    whole: Callable[[int], Array] | None = None
+    # The tokens in each strip of the line, by the number of the state and the ends of the picture: found once.
+    strips: dict[tuple[int, float, float], NDArray[np.int64]] = field(default_factory=dict)
+
+    def state(self, k: int) -> Array:
+        """Return all tokens of the k-th state, as points (n, k) of the picture."""
+        return self.paths[k] if self.whole is None else self.whole(k)
 
     @cached_property
     def extent(self) -> Array:
         """The corners (2, k) of the box that the picture has to hold; on the line, of the interval."""
         if self.window is not None:
             return self.window
-        points = self.paths[..., 1:] if self.dimension == 1 else self.paths
-        low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
+        ends = [(points.min(axis=0), points.max(axis=0)) for points in map(self.state, range(len(self.times)))]
+        low, high = np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+        if self.dimension == 1:
+            low, high = low[1:], high[1:]
         return np.stack([np.minimum(low, -1.0), np.maximum(high, 1.0)] if self.sphere else [low, high])
 
     @property
     def crowded(self) -> bool:
         """Whether there are too many tokens to show one by one."""
-        return self.paths.shape[1] > CROWD
+        return self.whole is not None or self.paths.shape[1] > CROWD
 
     @property
     def followed(self) -> slice:
-        """The tokens whose trajectories are drawn."""
-        return _followed(self.paths.shape[1])
+        """The paths that are drawn as trajectories."""
+        return slice(None) if self.whole is not None else _followed(self.paths.shape[1])
 
 
-def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | None = None, every: int = 1) -> Scene:
-    """Return the scene of some states of a run, the last of which is the one shown; of each `every`-th token."""
-    clock, d = Clock.of(run), states.shape[-1]
-    if (size := float(np.abs(states).max())) > FARTHEST:
+def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Projection | None = None) -> Scene:
+    """Return the scene of some states of a run, the last of which is the one shown."""
+    clock, (n, d) = Clock.of(run), run.final.shape
+    if (size := max(float(np.abs(state).max()) for state in states)) > FARTHEST:
         raise InputError(f"tokens are as large as {size:.0e}, too large to draw: give an earlier t, or rescale the run")
-    onto = onto or projection([states])
-    paths = onto(times, states)
+    onto = onto or projection(states if isinstance(states, Between) else [states])
+    whole = None
+    if isinstance(states, Between) and n > CROWD and n * d * len(times) > NUMBERS:
+        whole = partial(_points, onto, times, states)
+        paths = onto(times, states.of(_followed(n)))
+    else:
+        paths = np.stack([_points(onto, times, states, k) for k in range(len(times))])
+    first, last = paths[[0, -1]] if whole is None else (whole(0), whole(len(times) - 1))
     sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
     found, open_space = groups(run, states[-1], float(times[-1])), not (sphere or d == 1)
     return Scene(
@@ -141,25 +195,30 @@ def scene(run: Trajectory, times: Array, states: Array, *, onto: Projection | No
         groups=found,
         clock=clock,
         names=onto.names,
-        outline=(edges if d == 3 else outline)(paths[0]) if open_space else None,
-        corners=_gathered_at(paths, found) if open_space else None,
+        outline=(edges if d == 3 else outline)(first) if open_space else None,
+        corners=_gathered_at(first, last, found) if open_space else None,
         sphere=sphere,
         dimension=d,
-        every=every,
+        whole=whole,
     )
 
 
-def _gathered_at(paths: Array, found: Groups) -> NDArray[np.int64] | None:
+def _points(onto: Projection, times: Array, states: Array | Between, k: int) -> Array:
+    """Return the k-th of some states as points of the picture."""
+    return onto(times[k : k + 1], states[k][None])[0]
+
+
+def _gathered_at(first: Array, last: Array, found: Groups) -> NDArray[np.int64] | None:
     """Return one token at each vertex of the hull of the clusters, unless that is a point, or the hull of the start."""
     if not found.gathered:
         return None
     ones = np.unique(found.labels, return_index=True)[1]
-    corners = ones[vertices(paths[-1, ones]) if paths.shape[2] == 2 else hull(paths[-1, ones]).indices]
+    corners = ones[vertices(last[ones]) if last.shape[1] == 2 else hull(last[ones]).indices]
     # Hulls are compared by how far they go in many directions.
-    around = np.random.default_rng(0).standard_normal((paths.shape[2], 128))
+    around = np.random.default_rng(0).standard_normal((last.shape[1], 128))
     around /= np.linalg.norm(around, axis=0)
-    supports = [(points @ around).max(axis=0) for points in (paths[0], paths[-1, corners])]
-    near = np.abs(supports[0] - supports[1]).max() <= SAME_HULL * np.ptp(paths[0], axis=0).max()
+    supports = [(points @ around).max(axis=0) for points in (first, last[corners])]
+    near = np.abs(supports[0] - supports[1]).max() <= SAME_HULL * np.ptp(first, axis=0).max()
     return None if near or len(corners) < 2 else corners
 
 
@@ -226,32 +285,6 @@ def _equally_far(tokens: Array, most: int) -> NDArray[np.int64]:
     # A little of plain counting, so that a run at rest is also covered.
     way = np.cumsum(np.append(0.0, steps + 0.1 * steps.mean() + np.finfo(float).tiny))
     return np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], most)).clip(0, len(tokens) - 1))
-
-
-def thinning(shape: tuple[int, ...], frames: int) -> int:
-    """Return k if a movie of so many frames has room for each k-th of (n, d) tokens only.
-
-    >>> thinning((1000, 2), 150), thinning((1_000_000, 2), 150)
-    (1, 15)
-    """
-    n, d = shape
-    return max(1, min(-(-n * d * frames // NUMBERS), n // (2 * CROWD)))
-
-
-def interpolated(run: Trajectory, times: Array, every: int = 1) -> Array:
-    """Return the states (k, n, d), of each `every`-th token, at given times: on the straight segments between recorded
-    ones; of a chain, which rests between its moves, the last before.
-    """
-    known, tokens = run.times.astype(np.float64), run.tokens[:, ::every]
-    if len(known) == 1:
-        return np.repeat(tokens, len(times), axis=0)
-    if run.motion is not None and run.motion.random:
-        rested: Array = tokens[np.searchsorted(known, times, side="right") - 1]
-        return rested
-    after = np.clip(np.searchsorted(known, times), 1, len(known) - 1)
-    part = ((times - known[after - 1]) / (known[after] - known[after - 1]))[:, None, None]
-    between: Array = (1 - part) * tokens[after - 1] + part * tokens[after]
-    return between
 
 
 def outline(points: Array) -> Array:
