@@ -1,6 +1,7 @@
 """Claims of the emergence paper on flows: growth, distances, the line, V = -I, measures, and the comparison model."""
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,31 @@ def test_the_rate_alone_sees_a_percent(factor: Any) -> None:
     assert flows._rate(x, ends)[0].failed.all()
     good = af.simulate(TRIANGLE, af.Softmax(), af.Flow(V=-np.eye(2), rtol=1e-11), 1000.0, record=ends[1:]).tokens
     assert flows._rate(good, ends)[0].held.all()
+
+
+@pytest.mark.parametrize("x", [[[30.0], [-20.0]], [[12.0], [-9.0]]])
+def test_the_identity_holds_for_large_tokens(x: Any) -> None:
+    assert check("emergence/negative-identity", tokens=x).outcome == "holds"
+    wrong = check("emergence/negative-identity", tokens=x, until=1.0, motion=af.Flow(V=[[-1.0001]]))
+    assert wrong.outcome == "violated"
+    assert "integrated" in wrong.because
+
+
+def test_log_energy_has_its_rate_and_slope() -> None:
+    """Against differences of the logarithm in 60 digits: a token at 30 makes L as large as e^900."""
+
+    def log_L(x: list[Decimal]) -> Decimal:
+        return sum(((a * b).exp() for a in x for b in x), Decimal()).ln()
+
+    with localcontext() as context:
+        context.prec = 60
+        x, h, zero = [Decimal(30), Decimal(-20), Decimal("0.125")], Decimal("1e-20"), Decimal()
+        velocity = [-sum(((a * b).exp() * b for b in x), zero) / sum(((a * b).exp() for b in x), zero) for a in x]
+        rate = (log_L([a + h * v for a, v in zip(x, velocity, strict=True)]) - log_L(x)) / h
+        slope = sum(abs(log_L([a + h * (k == i) for k, a in enumerate(x)]) - log_L(x)) / h for i in range(3))
+        wanted = [float(log_L(x)), float(rate), float(slope)]
+    found = [float(part[0]) for part in flows._log_energy(np.array([[[30.0], [-20.0], [0.125]]]))]
+    assert found == pytest.approx(wanted, rel=1e-12)
 
 
 def test_attention_that_is_too_sharp_breaks_the_identity() -> None:

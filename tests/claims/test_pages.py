@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -43,3 +44,22 @@ def test_no_proved_claim_is_violated_on_its_page() -> None:
         for claim in claims:
             part = text.split(f"## {claim.id}\n")[1].split("\n## ")[0]
             assert claim.refutable or "**violated**" not in part, claim.id
+
+
+def test_texts_are_written_anew_and_verdicts_kept(tmp_path: Path) -> None:
+    for page in (DOCS / "claims").glob("*.md"):
+        (tmp_path / page.name).write_text(page.read_text().replace("How it is checked: ", "How it was checked: "))
+    matrix = Path(pages.__file__).parents[1] / "figures" / "gallery" / "verdicts.json"
+    (tmp_path / "verdicts.json").write_text(matrix.read_text())
+    pages.build(tmp_path, tmp_path / "verdicts.json", only=[])
+    assert json.loads((tmp_path / "verdicts.json").read_text()) == json.loads(matrix.read_text())
+    for page in (DOCS / "claims").glob("*.md"):
+        assert (tmp_path / page.name).read_text() == page.read_text()
+
+
+def test_a_claim_without_a_verdict_must_be_checked(tmp_path: Path) -> None:
+    for page in (DOCS / "claims").glob("*.md"):
+        (tmp_path / page.name).write_text(page.read_text().replace("## fw/cells\n", "## fw/others\n"))
+    (tmp_path / "verdicts.json").write_text('{"claims": []}')
+    with pytest.raises(af.InputError, match="name fw/cells after --only"):
+        pages.build(tmp_path, tmp_path / "verdicts.json", only=[])

@@ -42,10 +42,31 @@ def test_energy_needs_a_positive_beta() -> None:
     assert "beta > 0" in verdict.because
 
 
-def test_energy_too_fast_for_its_panels_is_undecided() -> None:
-    """At this horizon the integral is beyond the panels we can afford, and is not believed."""
+@pytest.mark.parametrize("until", [1e3, 1e9])
+def test_energy_is_integrated_over_long_times(until: float) -> None:
+    assert af.check("sphere/energy", tokens=np.eye(3), until=until).outcome == "holds"
+    slower = af.check("sphere/energy", tokens=np.eye(3), until=until, motion=af.SphereFlow(V=(1 - 1e-6) * np.eye(3)))
+    assert slower.outcome == "violated"
+    assert "integral" in slower.because
+
+
+def test_energy_of_merges_far_apart_is_integrated() -> None:
+    """Two tokens merge at once, and with the third after a time of e^{beta (1 - cos 2.4)}, about 10^6."""
+    tokens = on_circle(0.0, 0.1, 2.4)
+    assert af.check("sphere/energy", tokens=tokens, beta=8.0, until=1e8).outcome == "holds"
+    merges = af.measure.merge_times(af.simulate(tokens, af.Softmax(beta=8.0), af.SphereFlow(), 1e8))
+    assert len(merges) == 2
+    assert merges[1].time > 1000 * merges[0].time
+
+
+def test_energy_of_fast_tokens_is_integrated_over_a_long_time() -> None:
     tokens = on_circle(0.0, 0.5, 1.9)
-    assert af.check("sphere/energy", tokens=tokens, beta=3.0, normalized=False, until=200.0).outcome == "undecided"
+    assert af.check("sphere/energy", tokens=tokens, beta=3.0, normalized=False, until=200.0).outcome == "holds"
+
+
+def test_energy_is_about_flows() -> None:
+    with pytest.raises(af.InputError, match="SphereLayers moves in steps"):
+        af.check("sphere/energy", tokens=np.eye(3), motion=af.SphereLayers(dt=0.1))
 
 
 def test_a_token_outside_the_hemisphere_is_named() -> None:

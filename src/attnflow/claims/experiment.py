@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
 from attnflow.simulate import simulate
 from attnflow.trajectory import Trajectory
-from attnflow.watch import Record, WallClock
+from attnflow.watch import Record, WallClock, Watcher
 
 RTOL = 1e-11
 MOST_STEPS = 100_000
@@ -118,9 +118,11 @@ class Experiment:
             raise InputError(f"steps is {self.horizon}, but every step is looked at: give at most {MOST_STEPS}")
         return self.evolve(self.instance["tokens"], self.horizon, record=record)
 
-    def evolve(self, tokens: ArrayLike, until: float, record: Record = None) -> Trajectory:
+    def evolve(
+        self, tokens: ArrayLike, until: float, record: Record = None, watch: Sequence[Watcher] = ()
+    ) -> Trajectory:
         """Run other tokens, or another time, under the same law and motion, in floats."""
-        run = simulate(tokens, self.law, self.motion, until, record=record, watch=[WallClock(PATIENCE)])
+        run = simulate(tokens, self.law, self.motion, until, record=record, watch=[*watch, WallClock(PATIENCE)])
         if "wall clock" in run.stopped:
             raise InputError(f"the run did not end within {PATIENCE:g} seconds: shorten it, or give fewer tokens")
         return run

@@ -1,12 +1,13 @@
 """The documentation of claims, one page per paper, from the register, and the report behind the matrix of verdicts.
 
-python -m attnflow.claims.pages FOLDER [verdicts.json]
+python -m attnflow.claims.pages FOLDER verdicts.json
+python -m attnflow.claims.pages FOLDER verdicts.json --only fw/cells fw/voronoi    verdicts of these, texts of all
 """
 
 from __future__ import annotations
 
 import json
-import sys
+from argparse import ArgumentParser
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -17,10 +18,13 @@ from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness, plain
 from attnflow.describe import versions
+from attnflow.inputs import InputError
 
 # How many instances a search tries: of a claim that should fall, and of one that should stand.
 EVALUATIONS, FEWER = 400, 32
 REFUTED, SURVIVES = "refuted", "nothing found"
+# The words that a verdict on a page begins with.
+FOUND = "on its samples"
 
 
 def pages() -> dict[str, list[Claim]]:
@@ -48,6 +52,11 @@ def page(claims: list[Claim], sections: list[str]) -> str:
 
 def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
     """Return what a page says of a claim: statement, status, how it is checked, verdict, counterexample."""
+    return "\n".join([*_told(claim), *_found(claim, verdict, witness)])
+
+
+def _told(claim: Claim) -> list[str]:
+    """Return the lines of a section that come from the register."""
     lines = [
         f"## {claim.id}",
         "",
@@ -59,12 +68,14 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]
-    lines += [*_wrapped(f"How it is checked: {escaped(claim.how)}"), ""]
+    return [*lines, *_wrapped(f"How it is checked: {escaped(claim.how)}"), ""]
+
+
+def _found(claim: Claim, verdict: Verdict, witness: Witness | None) -> list[str]:
+    """Return the lines of a section that come from a check and a search."""
     counts = verdict.because.partition(";")[0]
-    lines += [
-        f"**{verdict.outcome}** on its samples ({counts}), margin {verdict.margin:.2g}, certified {verdict.certified}.",
-        "",
-    ]
+    lines = [f"**{verdict.outcome}** {FOUND} ({counts}), margin {verdict.margin:.2g}, certified {verdict.certified}."]
+    lines += [""]
     if claim.repair is not None:
         lines += [f"Repaired as [{claim.repair}](#{_anchor(claim.repair)}).", ""]
     if witness is not None:
@@ -73,7 +84,16 @@ def section(claim: Claim, verdict: Verdict, witness: Witness | None) -> str:
             "",
         ]
         lines += ["```python", *_replay(witness), "```", ""]
-    return "\n".join(lines)
+    return lines
+
+
+def _kept(page: str, claim: Claim) -> list[str]:
+    """Return the lines of a page that came from an earlier check of a claim and a search."""
+    lines = page.partition(f"\n## {claim.id}\n")[2].partition("\n## ")[0].splitlines()
+    begin = next((k for k, line in enumerate(lines) if line.startswith("**") and FOUND in line), None)
+    if begin is None:
+        raise InputError(f"the page of {claim.id} has no verdict of it yet: name {claim.id} after --only")
+    return [*lines[begin:], ""] if lines[-1] else lines[begin:]
 
 
 def _replay(witness: Witness) -> list[str]:
@@ -121,24 +141,38 @@ def row(claim: Claim, verdict: Verdict, witness: Witness | None) -> dict[str, An
     }
 
 
-def build(folder: Path, matrix: Path | None = None) -> None:
-    """Write all pages and, where asked, the rows of the matrix of verdicts."""
+def build(folder: Path, matrix: Path, only: list[str] | None = None) -> None:
+    """Write all pages and the rows of the matrix of verdicts.
+
+    If `only` names claims, these are checked and attacked, and of the others the statements are written anew, while
+    verdicts and counterexamples stay those that pages and matrix have.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = {}
+    stored = {"versions": versions(), "seed": 0}
+    if only is not None:
+        stored = json.loads(matrix.read_text(encoding="utf-8"))
+        rows = {row["claim"]: row for row in stored["claims"]}
     for short, claims in pages().items():
-        sections = []
+        path, sections = folder / f"{short}.md", []
         for claim in claims:
+            if only is not None and claim.id not in only:
+                sections.append("\n".join([*_told(claim), *_kept(path.read_text(encoding="utf-8"), claim)]))
+                continue
             verdict = on_samples(claim)
-            tried = EVALUATIONS if claim.refutable else FEWER
-            witness = search(claim.id, evaluations=tried) if claim.refutable or matrix is not None else None
+            witness = search(claim.id, evaluations=EVALUATIONS if claim.refutable else FEWER)
             sections.append(section(claim, verdict, witness if claim.refutable else None))
-            rows.append(row(claim, verdict, witness))
+            rows[claim.id] = row(claim, verdict, witness)
             print(claim.id, flush=True)
-        (folder / f"{short}.md").write_text(page(claims, sections))
-    if matrix is not None:
-        stored = {"versions": versions(), "seed": 0, "claims": rows}
-        matrix.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        path.write_text(page(claims, sections), encoding="utf-8")
+    stored["claims"] = [rows[claim.id] for claim in all()]
+    matrix.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    build(*map(Path, sys.argv[1:3]))
+    parser = ArgumentParser(description="write the pages of claims and the report behind the matrix of verdicts")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("matrix", type=Path)
+    parser.add_argument("--only", nargs="*", metavar="CLAIM", help="check and attack these only; keep other verdicts")
+    given = parser.parse_args()
+    build(given.folder, given.matrix, given.only)

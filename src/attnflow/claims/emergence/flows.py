@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.claims.balance import Balance, balanced, doubling
 from attnflow.claims.claim import PROVED, Setting
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, any_form, cloud, distinct, log_uniform, pick, positive_form
-from attnflow.geometry.forms import form
+from attnflow.geometry.forms import EPS, form
 from attnflow.inputs import Array, constant_number, matrix_at
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, Motion, Residual
@@ -184,8 +185,6 @@ def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
 
 
 NEGATIVE = Setting({"tokens": ..., "until": 1000.0}, _repelled, _any_cloud, samples=8)
-# Each panel of time, twice as long as the one before, is seen at so many Gauss-Legendre nodes.
-NODES = 16
 
 
 def threshold(n: int) -> float:
@@ -199,14 +198,9 @@ def threshold(n: int) -> float:
     return math.sqrt(float(lambertw((n - 1) / math.e).real))
 
 
-def _panels(e: Experiment) -> tuple[Array, Array, Array]:
-    """Return the ends of the panels (p+1,), and the nodes and weights inside each, (p, NODES)."""
-    first = 0.05 / (1 + float(sizes(e.tokens[None])[0]) ** 2)
-    count = max(1, math.ceil(math.log2(max(e.until / first, 2.0))))
-    ends = np.concatenate([[0.0], e.until * 2.0 ** np.arange(-count, 1)])
-    unit, weights = np.polynomial.legendre.leggauss(NODES)
-    half = np.diff(ends)[:, None] / 2
-    return ends, ends[:-1, None] + half * (1 + unit), half * weights
+def _intervals(e: Experiment) -> Array:
+    """Return the ends of intervals of time, the first of them short, each one as long as all before it."""
+    return doubling(e.until, 0.05 / (1 + float(sizes(e.tokens[None])[0]) ** 2))
 
 
 def _mean_and_covariance(x: Array) -> tuple[Array, Array]:
@@ -223,27 +217,31 @@ def _mean_and_covariance(x: Array) -> tuple[Array, Array]:
     C^{-1} = C_0^{-1} + 2t + O(log t) on their affine hull, of dimension r, and t sum_i |x_i|^2/n -> r/2.""",
 )  # fmt: skip
 def negative_identity(e: Experiment) -> list[Margins]:
-    """The integrated identity of L by quadrature, both bounds along the run, and the growth of C^{-1} at its end."""
-    ends, nodes, weights = _panels(e)
-    run = e.evolve(e.tokens, e.until, record=np.union1d(ends[1:], nodes))
-    at = {float(t): x for t, x in zip(run.times, run.tokens, strict=True)}
-    x = np.array([at[float(t)] for t in ends])
-    inside = np.array([[at[float(t)] for t in row] for row in nodes])
-    return [*_dissipation(x, inside, weights, ends), *_bounds(e, x, ends), *_rate(x, ends)]
+    """The gain of log L against the integral of its rate, both bounds along the run, and the growth of C^{-1}."""
+    ends = _intervals(e)
+    balance = Balance(_log_energy, ends, local=8 * e.rtol * float(sizes(e.tokens[None])[0]))
+    x = balanced(e, balance)
+    what = "(log L)' = -2 sum_i Z_i |x_i'|^2 / L, integrated"
+    rounding = 64 * EPS * (1 + sizes(x[:-1]) ** 2)
+    identity = balance.margins(what, rounding, unit=1 + np.abs(balance.gain))
+    return [*identity, *_bounds(e, x, ends), *_rate(x, ends)]
 
 
-def _dissipation(x: Array, inside: Array, weights: Array, ends: Array) -> list[Margins]:
-    """Return the margin of L(t_p) - L(t_{p+1}) = 2 int sum_i Z_i |m_i|^2 on every panel, relative to L(t_p)."""
+def _log_energy(x: Array) -> tuple[Array, Array, Array]:
+    """Return log L, its rate by the formula, and its slope 2 sum_i Z_i |m_i| / L, for states (k, n, d).
+
+    L itself falls by a factor e^{900} while a token comes from 30 to 0; its logarithm can be integrated.
+    """
     scores = x @ x.transpose(0, 2, 1)
-    shift = scores.max(axis=(1, 2))[:-1]  # the largest score at the start of each panel
-    before = np.exp(scores[:-1] - shift[:, None, None]).sum(axis=(1, 2))
-    after = np.exp(scores[1:] - shift[:, None, None]).sum(axis=(1, 2))
-    kernel = np.exp(inside @ inside.transpose(0, 1, 3, 2) - shift[:, None, None, None])
-    total = kernel.sum(axis=3)
-    mean = (kernel @ inside) / total[..., None]
-    lost = (weights * 2 * (total * (mean**2).sum(axis=3)).sum(axis=2)).sum(axis=1)
-    error = np.abs(before - after - lost) / before
-    return [Margins("L' = -2 sum_i Z_i |x_i'|^2, integrated", -error, ends[1:], 1e-7)]
+    top = scores.max(axis=(1, 2))
+    kernel = np.exp(scores - top[:, None, None])
+    Z = kernel.sum(axis=2)
+    L = Z.sum(axis=1)
+    own = kernel.max(axis=2)
+    # Far from the largest score whole rows vanish; they are means of nothing and weigh nothing.
+    m = np.divide(kernel @ x, Z[:, :, None], out=np.zeros_like(x), where=own[:, :, None] > 0)
+    weights, speeds = Z / L[:, None], np.sqrt((m**2).sum(axis=2))
+    return top + np.log(L), -2 * (weights * speeds**2).sum(axis=1), 2 * (weights * speeds).sum(axis=1)
 
 
 def _bounds(e: Experiment, x: Array, times: Array) -> list[Margins]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, comb, exp
+from math import comb, exp
 from typing import Any
 
 import numpy as np
 
+from attnflow.claims.balance import Balance, balanced, doubling
 from attnflow.claims.claim import DERIVED, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
@@ -47,21 +48,17 @@ def _energetic(rng: Rng, k: int) -> dict[str, Any]:
 
 ENERGY = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _energetic, samples=12)
 
-# The integral of the dissipation is taken by Gauss's rule on panels this long, in units of the fastest rate.
-PANEL, FEWEST_PANELS, MOST_PANELS, NODES = 1.0, 16, 512, 6
-IDENTITY = 1e-8
 
-
-def _dissipation(e: Experiment, x: Array) -> tuple[Array, Array]:
-    """Return F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)}, which is 2 beta e^{-beta} E, and F' by the formula."""
+def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
+    """Return F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)}, which is 2 beta e^{-beta} E, F' by the formula, its slope."""
     n = e.shape[0]
     scores = np.exp(-e.beta * pair_gaps(x))
     pull = scores @ x / n
     u = pull - (pull * x).sum(axis=-1, keepdims=True) * x
     Z = scores.mean(axis=-1)
-    speeds = (u * u).sum(axis=-1)
-    dissipated = (speeds / Z).mean(axis=-1) if e.normalized else np.exp(e.beta) * speeds.mean(axis=-1)
-    return Z.mean(axis=-1), 2 * e.beta * dissipated
+    squares = (u * u).sum(axis=-1)
+    dissipated = (squares / Z).mean(axis=-1) if e.normalized else np.exp(e.beta) * squares.mean(axis=-1)
+    return Z.mean(axis=-1), 2 * e.beta * dissipated, 2 * e.beta * np.sqrt(squares).mean(axis=-1)
 
 
 @SPHERE.claim(
@@ -72,46 +69,18 @@ def _dissipation(e: Experiment, x: Array) -> tuple[Array, Array]:
     given={"beta > 0": _positive_beta},
 )  # fmt: skip
 def energy(e: Experiment) -> list[Margins]:
-    """The gain of energy along the run against the integral of the formula by Gauss's rule, in units of its maximum."""
-    fastest = (1 + e.beta) * (1.0 if e.normalized else exp(e.beta))
-    panels = int(np.clip(ceil(fastest * e.horizon / PANEL), FEWEST_PANELS, MOST_PANELS))
-    ends = np.linspace(0, e.horizon, panels + 1)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    inner = ends[:-1, None] + np.diff(ends)[:, None] * (1 + nodes) / 2
-    record = np.sort(np.concatenate([ends[1:], inner.ravel()]))
-    states = e.evolve(e.tokens, e.horizon, record=record).tokens
-    F, rate = _dissipation(e, states)
-    per_panel = rate[1:].reshape(panels, NODES + 1)[:, :-1]
-    integral = per_panel @ weights * np.diff(ends) / 2
-    # A rule on every other node, exact for quadratics only, tells how fine the panels are.
-    coarse = per_panel[:, ::2] @ _weights(nodes[::2]) * np.diff(ends) / 2
-    at_ends = F[:: NODES + 1]
-    gain, when = np.diff(at_ends), ends[:-1]
-    rounding = 64 * EPS * (1 + e.beta) + integration_error(e)
-    # It is of order 3 and the full one of order 12, so that the cube of its relative error is a generous bound.
-    off = np.abs(integral - coarse)
-    doubt = off * np.minimum(off / np.maximum(np.abs(integral), EPS), 1) ** 2 + rounding
-    if fastest * ends[1] > 2 * PANEL:  # panels too long to see anything between their nodes
-        doubt = doubt + 2.0
+    """The gain of energy on intervals of time, each twice as long as the one before, against the integral of the
+    formula along the run, in units of the largest energy."""
+    fastest = (1 + abs(e.beta)) * (1.0 if e.normalized else exp(e.beta))
+    ends = doubling(e.horizon, 1 / fastest)
+    balance = Balance(lambda x: _energy(e, x), ends, local=integration_error(e))
+    states = balanced(e, balance)
+    rounding = 64 * EPS * (1 + e.beta)
     return [
-        Margins("the energy never decreases", np.diff(F), record_times(record), rounding),
-        Margins("E <= e^beta / (2 beta), its value at consensus", 1 - at_ends, ends, rounding),
-        Margins(
-            "E(t) - E(s) is the integral of its rate", IDENTITY - np.abs(gain - integral), when, doubt, strict=True
-        ),
+        Margins("the energy never decreases", balance.lowest, ends[:-1], rounding + integration_error(e)),
+        Margins("E <= e^beta / (2 beta), its value at consensus", 1 - _energy(e, states)[0], ends, rounding),
+        *balance.margins("E(t) - E(s) is the integral of its rate", rounding),
     ]
-
-
-def record_times(record: Array) -> Array:
-    """Return the start of each interval between records."""
-    return np.concatenate([[0.0], record[:-1]])
-
-
-def _weights(nodes: Array) -> Array:
-    """Return the weights of the rule on [-1, 1] with these nodes."""
-    powers = np.arange(len(nodes))
-    moments = (1 - (-1.0) ** (powers + 1)) / (powers + 1)
-    return np.asarray(np.linalg.solve(np.vander(nodes, increasing=True).T, moments))
 
 
 # Hemispheres
