@@ -12,6 +12,7 @@ from pathlib import Path
 import attnflow as af
 
 x0 = af.tokens.gaussian(n=200, d=2, seed=0)
+REST = 1e-12
 cases = {
     "softmax": (af.Softmax(beta=9.0), af.Layers(gamma=0.1)),
     "localmax": (af.Localmax(delta=0.5), af.Layers(alpha=0.5)),
@@ -24,15 +25,20 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     runs = {}
     print(f"{len(x0)} tokens in the plane\n")
-    print(f"{'law':<10}{'clusters':>9}{'leaders':>9}{'rank':>6}{'time':>9}   stopped because")
+    print(f"{'law':<10}{'clusters':>9}{'leaders':>9}{'rank':>6}{'time':>9}   how it ended, and what comes next")
     for name, (law, motion) in cases.items():
         af.simulate(x0, law, motion, until=1)  # the first run ever compiles; the time below is that of the tokens
         begin = time.perf_counter()
-        run = af.simulate(x0, law, motion, until=500, watch=[af.watch.Converged(1e-12)])
+        run = af.simulate(x0, law, motion, until=500, watch=[af.watch.Converged(REST)])
         seconds = time.perf_counter() - begin
         end = af.measure.summary(run)
-        print(f"{name:<10}{end.clusters:>9}{end.leaders:>9}{end.rank:>6}{seconds:>7.2f} s   {end.stopped}")
+        print(
+            f"{name:<10}{end.clusters:>9}{end.leaders:>9}{end.rank:>6}{seconds:>7.2f} s   {end.stopped.split(':')[0]}"
+        )
+        print(f"{'':<46}{run.next_change}")
         runs[name] = run
+    print(f"\nclusters: tokens joined by chains of steps shorter than {end.tol:.0%} of the cloud's extent")
+    print(f"at rest: no token moved by more than {REST:g} of the extent in one step")
     af.figures.save(af.figures.compare(runs), folder / "three_laws.png")
     for name, run in runs.items():
         af.figures.save(run.plot(), folder / f"{name}.png")

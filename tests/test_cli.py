@@ -80,11 +80,12 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         af.tokens.gaussian(30, 2, seed=1), af.Hardmax(), af.Layers(alpha=0.5), 40, watch=[af.watch.Converged(1e-3)]
     )
     end = af.measure.summary(run)
-    assert printed["clusters"] == str(end.clusters)
+    assert printed["clusters"] == f"{end.clusters} (tokens closer than 1% of the cloud's extent are one)"
     assert printed["leaders"] == str(end.leaders)
     assert printed["rank"] == str(end.rank)
     assert printed["stopped"] == run.stopped
-    assert run.stopped.startswith("converged")
+    assert run.stopped.startswith("at rest within 0.001")
+    assert printed["next"] == "at rest for ever: no cluster hears another"
     assert printed["engine"] == "fused"
 
 

@@ -85,9 +85,9 @@ def test_converged_stops_at_the_first_slow_step() -> None:
     extent = np.linalg.norm(np.ptp(X, axis=0))
     moves = np.linalg.norm(np.diff(run.tokens, axis=0), axis=2).max(axis=1) / extent
     assert moves[-1] <= 1e-8 < moves[-2]
-    assert run.stopped.startswith(f"converged at step {run.times[-1]}")
+    assert run.stopped.startswith(f"at rest within 1e-08 at step {run.times[-1]}: ")
     flow = af.simulate(X, SOFT, af.RescaledFlow(rtol=1e-12), until=1e3, watch=[af.watch.Converged(1e-6)])
-    assert flow.stopped.startswith("converged at t = ")
+    assert flow.stopped.startswith("at rest within 1e-06 at t = ")
     speeds = np.linalg.norm(np.diff(flow.tokens, axis=0), axis=2).max(axis=1) / np.diff(flow.times) / extent
     assert speeds[-1] <= 1e-6 < speeds[-2]
 

@@ -32,6 +32,8 @@ class Trajectory:
         `measure` and `figures` want ``run.to_numpy()``.
     stopped : str
         A sentence that says why the run ended.
+    next_change : NextChange
+        When tokens are expected to move again.
     law, motion
         What was run. After `load`, None where a parameter was a function of time, which is not stored.
     masses : (n,) or None
@@ -65,6 +67,7 @@ class Trajectory:
         self.times, self._tokens = times, tokens
         self.law, self.motion, self.masses = law, motion, masses
         self.stopped, self.about, self.report = stopped, about, report
+        self._next_change: Any = None
 
     @property
     def tokens(self) -> Array:
@@ -83,6 +86,21 @@ class Trajectory:
         """The seed of the run: the one given, or else the one that a random motion drew."""
         seed: int | None = self.about["seed"]
         return self.report.get("seed") if seed is None else seed
+
+    @property
+    def next_change(self) -> Any:
+        """When tokens are expected to move again, found at first use: see `attnflow.measure.next_change`.
+
+        >>> import attnflow as af
+        >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=30.0), af.Layers(gamma=0.1), until=500)
+        >>> print(run.next_change)
+        expected to move again near step 10^12
+        """
+        if self._next_change is None:
+            from attnflow.measure import next_change
+
+            self._next_change = next_change(self)
+        return self._next_change
 
     def __len__(self) -> int:
         return len(self.times)

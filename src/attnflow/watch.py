@@ -64,13 +64,13 @@ class Watcher:
 class Converged(Watcher):
     """Stop when no token moves faster than tol times the extent of the initial cloud, per step or unit of time.
 
-    A slow step is not a proof of convergence: attention is metastable, and a schedule of vanishing step sizes slows
-    every motion down.
+    Tokens that rest have not converged: attention is metastable, and a schedule of vanishing step sizes slows every
+    motion down. `run.next_change` says when they are expected to move again.
 
     >>> import attnflow as af
     >>> run = af.simulate([[2.0], [1.0]], af.Hardmax(), af.Layers(gamma=0.5), 100, watch=[Converged(1e-6)])
     >>> run.stopped
-    "converged at step 20: no token moved faster than 1e-06 of the cloud's extent"
+    "at rest within 1e-06 at step 20: no token moved by more than this part of the cloud's extent per step"
     """
 
     tol: float = 1e-10
@@ -81,7 +81,7 @@ class Converged(Watcher):
     def begin(self, start: Start) -> None:
         """Measure the initial cloud."""
         self.extent = float(np.linalg.norm(np.ptp(start.origin, axis=0)))
-        self.when = when(start.discrete)
+        self.when, self.unit = when(start.discrete), "step" if start.discrete else "unit of time"
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
         """Stop at the first state that was reached slowly."""
@@ -92,7 +92,8 @@ class Converged(Watcher):
             return None
         k = int(slow.argmax())
         return k + 1, (
-            f"converged at {self.when(stretch.times[k])}: no token moved faster than {self.tol:g} of the cloud's extent"
+            f"at rest within {self.tol:g} at {self.when(stretch.times[k])}: no token moved by more than this part of "
+            f"the cloud's extent per {self.unit}"
         )
 
 

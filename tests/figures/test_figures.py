@@ -407,9 +407,12 @@ class TestDashboard:
     def test_headline_says_what_was_run(self) -> None:
         run = short([[1.0], [0.0]], af.Softmax(beta=3.0, B=[[2.0]]))
         headline = figures.dashboard(run).get_suptitle()
-        what, ending = headline.split("\n")
+        what, ending, following = headline.split("\n")
         assert what.split("  ·  ") == ["2 tokens in dimension 1", "Softmax(beta=3, B)", "Layers(gamma=0.3)"]
         assert ending == "reached step 12, as asked"
+        assert following == "still moving at step 12"
+        resting = short(af.tokens.polygon(4), af.Softmax(beta=30.0), until=500)
+        assert figures.dashboard(resting).get_suptitle().endswith("expected to move again near step $10^{11}$")
 
 
 class TestScene:

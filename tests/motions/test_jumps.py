@@ -293,7 +293,7 @@ def test_watchers_look_at_moves() -> None:
     slow = af.simulate(
         af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(0.3), 10**28, seed=0, watch=[Converged(1e-9)]
     )
-    assert slow.stopped.startswith("converged at step")
+    assert slow.stopped.startswith("at rest within 1e-09 at step")
     assert len(slow) == 2
 
 

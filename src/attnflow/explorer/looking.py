@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnflow.blocks import row_blocks
 from attnflow.explorer.state import State
-from attnflow.figures.groups import nearness
+from attnflow.figures.groups import close
 from attnflow.geometry import Hull, cells, hull, stationary_points
 from attnflow.geometry.forms import form, score_rounding
 from attnflow.geometry.quiescent import closed_sets
@@ -195,7 +195,7 @@ def _quiescent(frame: Frame) -> dict[str, Any]:
 
 
 def _clusters(frame: Frame) -> dict[str, Any]:
-    found = clusters(frame.x, nearness(frame.state.tokens, frame.x))
+    found = clusters(frame.x, close(frame.state.tokens, frame.x))
     return {"clusters": found.labels.tolist()}
 
 

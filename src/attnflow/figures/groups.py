@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from attnflow import measure
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads
-from attnflow.measure.configuration import Clusters
+from attnflow.measure.configuration import CLOSE, Clusters, extent
 
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
 
-# Tokens are together when they are closer than this part of the picture, which cannot show them apart.
+# Tokens closer than this part of the cloud's extent are drawn as one dot, whose size tells how many they are.
 TOGETHER = 1e-3
 # With more clusters than this the tokens have not gathered yet, and are coloured by leader instead.
 GATHERED = 24
@@ -24,7 +24,7 @@ GATHERED = 24
 LED = 3000
 COUNTED = 2_000_000
 # Beyond this many tokens they are counted only if no token is farther than so many of these distances from its centre.
-FEW, WIDEST, FINE = 20_000, 10, 0.25
+FEW, WIDEST, FINE = 20_000, 1, 0.25
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,17 @@ def counted(k: int, name: str) -> str:
 
 
 def together(run: Trajectory, x: Array) -> float:
-    """Return the distance below which tokens are one cluster: a thousandth of the extent of the start and of x."""
-    return nearness(run.tokens[0], x)
+    """Return the distance below which tokens are drawn as one dot: a thousandth of the extent of the start and of x."""
+    return TOGETHER * extent(run.tokens[0], x)
 
 
-def nearness(start: Array, x: Array) -> float:
-    """Return a thousandth of the extent of two clouds taken together.
+def close(start: Array, x: Array) -> float:
+    """Return the distance below which tokens are one cluster: a hundredth of the extent of two clouds taken together.
 
-    >>> nearness(np.array([[0.0], [1.0]]), np.array([[5.0]]))
-    0.005
+    >>> close(np.array([[0.0], [1.0]]), np.array([[5.0]]))
+    0.05
     """
-    return TOGETHER * float(np.linalg.norm(np.ptp(np.concatenate([start, x]), axis=0)))
+    return CLOSE * extent(start, x)
 
 
 def heard(run: Trajectory, x: Array, t: float) -> Array:
@@ -116,7 +116,7 @@ def heard(run: Trajectory, x: Array, t: float) -> Array:
 
 def groups(run: Trajectory, x: Array, t: float) -> Groups:
     """Return the clusters and leaders of a state of a run, the largest first."""
-    tol, alike = together(run, x), np.zeros(len(x), dtype=np.int64)
+    tol, alike = close(run.tokens[0], x), np.zeros(len(x), dtype=np.int64)
     index = _leaders(run, x, t)
     led = alike if index is None else measure.clusters(x[index], tol).labels
     first = None if index is None else index[np.unique(led, return_index=True)[1]]
@@ -126,7 +126,9 @@ def groups(run: Trajectory, x: Array, t: float) -> Groups:
     if clusters is None:
         return Groups(alike, alike + 1, None, first)
     labels = clusters.labels if clusters.count <= GATHERED else led
-    return Groups(_ranked(labels), clusters.sizes[clusters.labels], clusters.count, first)
+    # Dots grow with the tokens that cannot be told apart; a chain of near ones is many dots.
+    dots = measure.clusters(x, together(run, x)) if len(x) <= FEW else clusters
+    return Groups(_ranked(labels), dots.sizes[dots.labels], clusters.count, first)
 
 
 def _of_many(x: Array, tol: float) -> Clusters | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from attnflow import measure
 from attnflow.figures.clock import Clock
-from attnflow.figures.groups import FEW, counted, heard, together
+from attnflow.figures.groups import FEW, close, counted, heard
 from attnflow.figures.look import colours, log_numbers, look, ramp, sheet, tone
 from attnflow.figures.marks import key, scale
 from attnflow.figures.places import places
@@ -20,6 +21,7 @@ from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Heads, Softmax, weighs_like
+from attnflow.measure.configuration import CLOSE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,13 +46,14 @@ class Measured(NamedTuple):
     """What a panel shows over time: `of(run, x, t)` for states x of a run, at no more than `most` times.
 
     `of` raises InputError, with the reason, where it does not apply. `scale` is "count", "log" or "large", which shows
-    large values by their logarithm; `crowd` is what is counted of very many tokens, if that is something else.
+    large values by their logarithm; `counts` is what is counted, and `crowd` what of very many tokens.
     """
 
     title: str
     of: Callable[[Trajectory, Array, float], float]
     most: int
     scale: str
+    counts: str = ""
     crowd: str = ""
 
 
@@ -58,9 +61,11 @@ def dashboard(run: Trajectory) -> Figure:
     """Draw a run on one page.
 
     The final tokens as by `plot`; the attention matrix P of the final state, tokens in the order of their clusters;
-    the number of clusters (of more than 20,000 tokens: of places with a hundredth of them or more), the rank of P, the
-    diameter and the interaction energy E (its logarithm where it is 10,000 or more) over time, at no more than 60
-    recorded times (and on the way of `Leaps`, which are long). A panel that does not apply to the run says why.
+    the number of clusters (tokens joined by chains of steps of a hundredth of the cloud's extent; of more than 20,000
+    tokens: of places with a hundredth of them or more), the rank of P, the diameter and the interaction energy E (its
+    logarithm where it is 10,000 or more) over time, at no more than 60 recorded times (and on the way of `Leaps`, which
+    are long). A panel that does not apply to the run says why. Above them stands why the run ended, and when tokens are
+    expected to move again, as `run.next_change` says.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.gaussian(n=20, d=2, seed=0)
@@ -92,7 +97,7 @@ def _clusters(run: Trajectory, x: Array, t: float) -> float:
     if len(x) > FEW:
         both = np.concatenate([run.tokens[0], run.final])
         return len(places(x, both.min(axis=0), both.max(axis=0)).counts)
-    return measure.clusters(x, together(run, run.final)).count
+    return measure.clusters(x, close(run.tokens[0], run.final)).count
 
 
 def _rank(run: Trajectory, x: Array, t: float) -> float:
@@ -114,7 +119,9 @@ def _energy(run: Trajectory, x: Array, t: float) -> float:
 
 
 MEASURED = (
-    Measured("clusters", _clusters, TIMES, "count", "places with 1% of the tokens"),
+    Measured(
+        "clusters", _clusters, TIMES, "count", f"joined at {CLOSE:.0%} of the extent", "places with 1% of the tokens"
+    ),
     Measured("rank of attention", _rank, RANK_TIMES, "count"),
     Measured("diameter", _diameter, TIMES, "log"),
     Measured("interaction energy", _energy, TIMES, "large"),
@@ -158,8 +165,8 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
     # A chain rests between its moves.
     style = "steps-post" if getattr(run.motion, "random", False) else "default"
     ax.plot(times, values, color=tone().palette[0], marker="o", ms=2.6, drawstyle=style)
-    if n > FEW and what.crowd:
-        ax.set_ylabel(what.crowd)
+    if what.counts:
+        ax.set_ylabel(what.crowd if n > FEW else what.counts)
     clock.axis(ax)
     _scale(ax, values, what.scale)
 
@@ -214,7 +221,10 @@ def _say(ax: Any, sentence: str) -> None:
 def _headline(run: Trajectory) -> str:
     n, d = run.final.shape
     what = [_called(part) for part in (run.law, run.motion) if part is not None]
-    return "  ·  ".join([f"{counted(n, 'token')} in dimension {d}", *what]) + "\n" + textwrap.fill(run.stopped, 120)
+    lines = ["  ·  ".join([f"{counted(n, 'token')} in dimension {d}", *what]), textwrap.fill(run.stopped, 120)]
+    if run.next_change.time is not None:
+        lines.append(re.sub(r"10\^(\d+)", r"$10^{\1}$", str(run.next_change)))
+    return "\n".join(lines)
 
 
 def _called(part: Any) -> str:

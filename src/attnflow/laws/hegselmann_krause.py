@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow import engines
 from attnflow.arrays import foreign
 from attnflow.engines import dense
 from attnflow.inputs import Array, Scalar, constant_number, each_mass, number_at
-from attnflow.laws.law import Heard, Law, Sources
+from attnflow.laws.law import Heard, Law, Sources, weighs_like
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,19 @@ class HegselmannKrause(Law):
         radius = number_at(self.eps, t, "eps", least=0.0)
         near = dense.squared_distances(x, keys) <= radius * radius
         return dense.log_shares(near, each_mass(masses, len(keys), like=keys))
+
+    def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
+        """Say whether all points of the hulls of different groups are farther apart than eps.
+
+        They are if tokens are, after the widths of both groups are taken off.
+        """
+        if not weighs_like(self, HegselmannKrause):
+            return False
+        widths = np.array([np.linalg.norm(np.ptp(x[groups == k], axis=0)) for k in range(int(groups.max()) + 1)])
+        far = np.sqrt(dense.squared_distances(x, x)) - widths[groups][:, None] - widths[groups]
+        radius = number_at(self.eps, t, "eps", least=0.0)
+        least = far[groups[:, None] != groups].min(initial=np.inf)
+        return bool(least > radius + 1e-12 * np.abs(x).max())
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources within the distance eps."""

@@ -89,7 +89,9 @@ class Law:
         averages as seen from each token, accurate where they are tiny.
 
     ``served_by(x, t, engine) -> str``
-        the same, where it depends on where the tokens are.
+        the same, where it depends on where the tokens are;
+    ``separates(x, groups, t) -> bool``
+        whether groups of tokens are deaf to each other for ever.
 
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``stacks = True``
     if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
@@ -195,6 +197,14 @@ class Law:
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
         return "dense"
+
+    def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
+        """Say whether P_ij = 0 for tokens i, j of different groups, wherever each is in the hull of its group.
+
+        Groups (n,) are labels from 0. Tokens that average then stay in the hulls of their groups for ever. False where
+        the law does not know.
+        """
+        return False
 
     def served_by(self, x: Array, t: float, engine: str) -> str:
         """Return the name of the engine that serves tokens at x at time t, where that depends on where they are."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attnflow import engines
 from attnflow.arrays import foreign, namespace, place
 from attnflow.engines import dense
+from attnflow.geometry.forms import score_rounding
 from attnflow.inputs import (
     Array,
     InputError,
@@ -26,7 +27,7 @@ from attnflow.inputs import (
     number_at,
     one_of,
 )
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources, weighs_like
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -139,6 +140,26 @@ class TopScores(Law):
             tied = leader != len(places) - 1 - backwards[2]
             self._refuse_ties(tied, np.arange(len(sources.places))[kept][leader], t)
         return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
+
+    def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
+        """Say whether groups of tokens never hear each other as long as each stays in its hull.
+
+        s(p, q) - s(p, r) is linear in each of its points, so its least value over p and q in the hull of one group and
+        r in that of another is attained at tokens; it must exceed the largest slack, and what rounding could do.
+
+        >>> import attnflow as af
+        >>> x, groups = np.array([[1.0], [0.9], [-1.0]]), np.array([0, 0, 1])
+        >>> af.Hardmax().separates(x, groups), af.Localmax(delta=3.0).separates(x, groups)
+        (True, False)
+        """
+        if not weighs_like(self, TopScores):
+            return False
+        queries, own = self.queries(x, t), groups[:, None] == groups
+        scores = dense.scores(queries, x)
+        gap = np.where(own, scores, np.inf).min(axis=1) - np.where(own, -np.inf, scores).max(axis=1)
+        room, relative = self.slack(t).at(queries)
+        noise = score_rounding(np.eye(x.shape[1]), queries, x)
+        return bool(gap.min() > room.max() + relative * np.abs(scores).max() + noise.max())
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"

@@ -7,6 +7,7 @@ from attnflow.measure.exits import ExitRate, ExitTimes, GeometricLaw, exit_rate,
 from attnflow.measure.farthest import diameter
 from attnflow.measure.mean_field import MeanField, SizeRate, mean_field, sampling_rate
 from attnflow.measure.merges import Merge, Merges, Plateau, Staircase, merge_times, staircase
+from attnflow.measure.next_change import NextChange, next_change
 from attnflow.measure.over_time import OverTime
 from attnflow.measure.phase_diagram import PhaseDiagram, phase_diagram
 from attnflow.measure.phases import Course, Phases, phases
@@ -18,9 +19,9 @@ from attnflow.measure.transport import Quantisation, quantise, wasserstein
 
 __all__ = [
     "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "MeanField", "Merge", "Merges",
-    "OverTime", "PhaseDiagram", "Phases", "Plateau", "PowerLaw", "Quantisation", "Rank", "RareEvent", "Rate",
-    "SizeRate", "Staircase", "Summary", "clusters", "contraction_rate", "diameter", "distance_to_limits", "energy",
-    "entropy", "exit_probability", "exit_rate", "exit_times", "influence", "leaders", "mean_field", "merge_times",
-    "pair_energy", "phase_diagram", "phases", "power_law", "quantise", "rank", "sampling_rate", "staircase", "summary",
-    "wasserstein",
+    "NextChange", "OverTime", "PhaseDiagram", "Phases", "Plateau", "PowerLaw", "Quantisation", "Rank", "RareEvent",
+    "Rate", "SizeRate", "Staircase", "Summary", "clusters", "contraction_rate", "diameter", "distance_to_limits",
+    "energy", "entropy", "exit_probability", "exit_rate", "exit_times", "influence", "leaders", "mean_field",
+    "merge_times", "next_change", "pair_energy", "phase_diagram", "phases", "power_law", "quantise", "rank",
+    "sampling_rate", "staircase", "summary", "wasserstein",
 ]  # fmt: skip

@@ -13,6 +13,9 @@ from attnflow.inputs import Array, InputError, cloud, number
 from attnflow.measure.over_time import OverTime, State, measured, stacked
 from attnflow.trajectory import Trajectory
 
+# Tokens closer than this part of the cloud's extent are one dot in a picture, and one cluster unless told otherwise.
+CLOSE = 1e-2
+
 
 @dataclass(frozen=True)
 class Clusters:
@@ -56,6 +59,15 @@ def _clusters(tokens: Array, tol: float) -> Clusters:
     sizes = np.bincount(labels)
     centres = np.column_stack([np.bincount(labels, weights=column) for column in tokens.T]) / sizes[:, None]
     return Clusters(labels, sizes, centres)
+
+
+def extent(start: Array, x: Array) -> float:
+    """Return the extent of two clouds taken together: the diagonal of the smallest box that holds both.
+
+    >>> extent(np.array([[0.0], [1.0]]), np.array([[5.0]]))
+    5.0
+    """
+    return float(np.linalg.norm(np.ptp(np.concatenate([start, x]), axis=0)))
 
 
 def distance_to_limits(x: ArrayLike | Trajectory, limits: Any) -> Array:

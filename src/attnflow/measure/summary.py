@@ -10,7 +10,7 @@ import numpy as np
 from attnflow.inputs import InputError, number
 from attnflow.laws import Heads
 from attnflow.measure.attention import leaders, rank
-from attnflow.measure.configuration import clusters
+from attnflow.measure.configuration import CLOSE, clusters, extent
 from attnflow.trajectory import Trajectory
 
 # Leaders need every weight once, the rank needs the whole matrix.
@@ -19,37 +19,42 @@ RANK_TOKENS = 1000
 
 
 class Summary(NamedTuple):
-    """The end of a run: clusters, clusters that lead, the rank of attention; None where they make no sense."""
+    """The end of a run: clusters, clusters that lead, the rank of attention; None where they make no sense.
+
+    `tol` is the part of the cloud's extent at which clusters were counted.
+    """
 
     clusters: int
     leaders: int | None
     rank: int | None
     stopped: str
+    tol: float
 
 
-def summary(run: Trajectory, tol: float = 1e-3) -> Summary:
+def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
     """Return the number of clusters, of clusters that lead, the rank of P, and why the run stopped.
 
-    Clusters are counted at tol times the extent of the initial cloud; one leads if it holds the leader of some token
-    (which of its merged tokens that is, is rounding). A run under `Heads`, or loaded without its law or motion, has no
-    leaders and no rank here; leaders are left out beyond 5000 tokens, the rank beyond 1000.
+    Clusters are counted at tol times the extent of the first and the last state taken together, the diagonal of their
+    box: by default at a hundredth of it, where a picture shows one dot. A cluster leads if it holds the leader of some
+    token (which of its merged tokens that is, is rounding). A run under `Heads`, or loaded without its law or motion,
+    has no leaders and no rank here; leaders are left out beyond 5000 tokens, the rank beyond 1000.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.polygon(3)
     >>> summary(af.simulate(x0, af.Hardmax(), af.Layers(gamma=0.5), until=5))
-    Summary(clusters=3, leaders=3, rank=3, stopped='reached step 5, as asked')
+    Summary(clusters=3, leaders=3, rank=3, stopped='reached step 5, as asked', tol=0.01)
     """
     if not isinstance(run, Trajectory):
         raise InputError(
             f"what to sum up is {type(run).__name__!r}, expected a run: give what simulate or load returned"
         )
-    extent = float(np.linalg.norm(np.ptp(run.tokens[0], axis=0)))
-    found = clusters(run.final, min(number(tol, "tol", least=0.0) * extent, sys.float_info.max))
+    part = number(tol, "tol", least=0.0)
+    found = clusters(run.final, min(part * extent(run.tokens[0], run.final), sys.float_info.max))
     known = run.law is not None and run.motion is not None and not isinstance(run.law, Heads)
     if not known or len(run.final) > LEADER_TOKENS:
-        return Summary(found.count, None, None, run.stopped)
+        return Summary(found.count, None, None, run.stopped, part)
     assert run.law is not None
     x, t = run.seen(), run.times.item(-1)
     leading = np.unique(found.labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
-    return Summary(found.count, len(leading), full, run.stopped)
+    return Summary(found.count, len(leading), full, run.stopped, part)

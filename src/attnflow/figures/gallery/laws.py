@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import attnflow as af
 from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, tints
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.groups import together
+from attnflow.figures.groups import close
 from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import START, dots, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
@@ -86,7 +86,7 @@ def _run(x0: Array, law: af.Law, alpha: float, layers: int) -> Trajectory:
 
 def _limit_cells(run: Trajectory) -> Cells:
     """Return the cells of the hull of the clusters in which tokens have gathered."""
-    gathered = af.measure.clusters(run.final, together(run, run.final))
+    gathered = af.measure.clusters(run.final, close(run.tokens[0], run.final))
     return af.geometry.cells(af.geometry.hull(gathered.centres).vertices)
 
 

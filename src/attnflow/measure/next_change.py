@@ -1,0 +1,240 @@
+"""When tokens that rest move again: attention is metastable, and a slow step is no limit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnflow.geometry.linkage import single_linkage
+from attnflow.inputs import Array, InputError, each_mass, number
+from attnflow.laws import Law, Softmax, varies, weighs_like
+from attnflow.measure.configuration import CLOSE, clusters, extent
+from attnflow.motions import HardmaxFlow, Jumps, Layers, Leaps, Motion, SphereFlow, SphereLayers, Stretch
+from attnflow.simulate import simulate
+from attnflow.trajectory import Trajectory
+from attnflow.watch import Start, Watcher, when
+
+# Nothing is waited for beyond this step, or this time.
+HORIZON = 10**300
+# Tokens nearer to each other than this part of the extent are followed as one mass.
+MET = 1e-6
+# More places, or more tokens under other laws, are not followed.
+MOST_PLACES = 400
+# A prediction gives up after so many recorded states: leaps, literal steps, steps of an integrator.
+MOST_STATES = 2000
+# An order of magnitude needs no more.
+RTOL = 1e-6
+# Laws without leaps are followed over this many steps or units of time.
+AHEAD = 1000
+# What moves within so many steps or units of time has not come to rest.
+SOON = 100
+
+TOGETHER = "at rest for ever: all tokens are at one place"
+APART = "at rest for ever: no cluster hears another"
+
+
+@dataclass(frozen=True)
+class NextChange:
+    """When tokens move again after the end of a run; print it for a sentence.
+
+    Attributes
+    ----------
+    time
+        The step, or time, at which some token is expected to be farther than `radius` from where the run left it;
+        infinity if that never happens, None if it is not predicted.
+    radius
+        tol times the extent of the first and the last state taken together.
+    because
+        The sentence.
+    """
+
+    time: float | None
+    radius: float
+    because: str
+
+    def __str__(self) -> str:
+        return self.because
+
+
+def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
+    """Predict when a token is next farther than tol times the extent of the cloud from where the run left it.
+
+    Softmax tokens that rest drift on, by steps of the order of e^{-beta gap}; they move again after a time of the order
+    of e^{beta gap}, which no run sees unless it looks for it. Under softmax with constant parameters,
+
+    - layers go on by `Leaps`, and flows on the sphere by themselves (layers there by the flow, which is as slow):
+      the prediction is theirs, tokens within 1e-6 of the extent taken for one mass;
+    - the chain waits for a pick that takes a token out of the radius (or, where no single pick does, to a place beyond
+      it): its time is the median of that wait.
+
+    Under hardmax, localmax and bounded confidence tokens rest for ever once no cluster hears another: each then stays
+    in its own hull. Where some does, the next 1000 steps or units of time are computed. In all other cases nothing is
+    predicted, and the sentence says so. The time is a prediction to its order of magnitude: near a configuration that
+    only rounding holds, rounding decides.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=30.0), af.Layers(gamma=0.1), until=500)
+    >>> print(next_change(run))
+    expected to move again near step 10^12
+    >>> hard = af.simulate(af.tokens.polygon(4), af.Hardmax(), af.Layers(gamma=0.1), until=500)
+    >>> print(next_change(hard))
+    at rest for ever: no cluster hears another
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), on metastability.
+    """
+    if not isinstance(run, Trajectory):
+        raise InputError(
+            f"what to predict is {type(run).__name__!r}, expected a run: give what simulate or load returned"
+        )
+    one = run.to_numpy()
+    radius = number(tol, "tol", above=0.0, most=1.0) * extent(one.tokens[0], one.final)
+    try:
+        time, reason = _predicted(one, radius)
+    except InputError as refusal:
+        time, reason = None, str(refusal)
+    return NextChange(time, radius, _sentence(one, time, reason))
+
+
+def _sentence(run: Trajectory, time: float | None, reason: str) -> str:
+    if time is None:
+        return f"next change not predicted: {reason}"
+    if time == math.inf:
+        return reason
+    at, last = when(run.motion is None or run.motion.discrete), run.times.item(-1)
+    if time - last <= SOON:
+        return f"still moving at {at(last)}"
+    # To its order of magnitude: the step itself is the attribute `time`.
+    near = at(float(f"{time:.2g}")) if time < 1e4 else f"{at(1).removesuffix('1')}10^{round(math.log10(time))}"
+    return f"expected to move again near {near}"
+
+
+def _predicted(run: Trajectory, radius: float) -> tuple[float | None, str]:
+    """Return the time of the next change, None if it is not known, and the reason of a rest or of not knowing."""
+    law, motion, x = run.law, run.motion, run.final
+    if law is None or motion is None:
+        return None, "this run was loaded without its law or motion"
+    if not isinstance(motion, Layers | Leaps | Jumps | HardmaxFlow | SphereFlow | SphereLayers):
+        return None, f"this is not known for {type(motion).__name__}"
+    if isinstance(motion, Layers) and motion.V is not None:
+        return None, "this is not known for Layers with a matrix V"
+    if not np.ptp(x, axis=0).any() and not isinstance(motion, SphereLayers | SphereFlow):
+        return math.inf, TOGETHER
+    if varies(law):
+        return None, f"a parameter of {type(law).__name__} is a function of time"
+    if isinstance(motion, Layers | HardmaxFlow | Jumps) and _separated(law, x, run.times.item(-1), radius):
+        return math.inf, APART
+    if varies(motion):
+        return None, f"a parameter of {type(motion).__name__} is a function of time"
+    if isinstance(motion, Jumps):
+        return _chain(law, motion, run, radius)
+    return _followed(law, motion, run, radius)
+
+
+def _separated(law: Law, x: Array, t: float, radius: float) -> bool:
+    """Say whether clusters, each no wider than the radius, never hear each other."""
+    if len(x) > MOST_STATES:
+        return False
+    found = clusters(x, radius)
+    widths = [float(np.linalg.norm(np.ptp(x[found.labels == k], axis=0))) for k in range(found.count)]
+    return max(widths) <= radius and law.separates(x, found.labels, t)
+
+
+def _followed(law: Law, motion: Motion, run: Trajectory, radius: float) -> tuple[float | None, str]:
+    """Go on from the end of the run, in leaps where they can be taken."""
+    x, masses, start, pace = run.final, run.masses, run.times.item(-1), 1.0
+    leaping = weighs_like(law, Softmax)
+    if leaping:
+        x, masses = _places(x, masses, MET * radius / CLOSE)
+    if len(x) > MOST_PLACES:
+        what = "places of tokens" if leaping else "tokens"
+        return None, f"these are {len(x)} {what}, and at most {MOST_PLACES} are followed"
+    if leaping and isinstance(motion, Layers):
+        motion = Leaps(gamma=float(motion.step_sizes(range(1))[0]), rtol=RTOL)
+    if leaping and isinstance(motion, SphereLayers):
+        # A token that hears its own cluster is divided by the norm 1 + dt.
+        dt = float(motion.dt)  # type: ignore[arg-type]
+        pace, motion = (1 + dt if motion.V is None else 1.0) / dt, SphereFlow(V=motion.V, rtol=RTOL)
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    watcher = _Leaving(radius)
+    until: float = HORIZON if leaping else AHEAD
+    simulate(x, law, motion, until if motion.discrete else float(until), masses=masses, record=[0], watch=[watcher])
+    if watcher.time is not None:
+        moved = pace * watcher.time
+        return start + (math.ceil(moved) if isinstance(start, int) else moved), ""
+    if watcher.given_up:
+        return None, f"none within {watcher.last:.3g} steps or units of time, where following them took too long"
+    if not np.ptp(watcher.x, axis=0).any() and getattr(motion, "V", None) is None:
+        return math.inf, TOGETHER
+    if leaping:
+        return math.inf, "at rest: no change within 10^300 steps or units of time"
+    if _separated(law, watcher.x, 0, radius):
+        return math.inf, APART
+    return None, f"none within {AHEAD} steps or units of time, but some clusters hear others"
+
+
+def _places(x: Array, masses: Array | None, reach: float) -> tuple[Array, Array | None]:
+    """Return the centres of tokens that are at one place, and their masses."""
+    labels = single_linkage(x, reach)
+    if labels.max() + 1 == len(x):
+        return x, masses
+    m = each_mass(masses, len(x))
+    total = np.bincount(labels, weights=m).astype(np.float64)
+    return np.column_stack([np.bincount(labels, weights=m * column) for column in x.T]) / total[:, None], total
+
+
+def _chain(law: Law, motion: Jumps, run: Trajectory, radius: float) -> tuple[float | None, str]:
+    """Return the median of the wait for a pick that takes a token beyond the radius, or to a place beyond it."""
+    x, gamma = run.final, float(motion.gamma)  # type: ignore[arg-type]
+    if len(x) > MOST_STATES:
+        return None, f"these are {len(x)} tokens, and at most {MOST_STATES} are looked at"
+    P = law.weights(x, 0, run.masses)
+    far = np.linalg.norm(x[:, None] - x[None], axis=2)
+    out = gamma * far > radius
+    chances = np.where(out if out.any() else far > radius, P, 0.0).sum(axis=1)
+    if not chances.any():
+        return math.inf, "at rest for ever: no token picks another place with a chance that float64 holds"
+    hazard = -np.log1p(-np.minimum(chances, 1 - 1e-16)).sum()
+    return run.times.item(-1) + math.ceil(math.log(2) / hazard), ""
+
+
+class _Leaving(Watcher):
+    """Stop at the first state with a token farther than the radius from its start, and find the time between states."""
+
+    def __init__(self, radius: float) -> None:
+        self.radius, self.states = radius, 0
+        self.time: float | None = None
+        self.given_up = False
+
+    def begin(self, start: Start) -> None:
+        self.start, self.x, self.last = start.x, start.x, float(start.t)
+
+    def _left(self, x: Array) -> bool:
+        return bool((np.linalg.norm(x - self.start, axis=1) > self.radius).any())
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        times, before = stretch.times.tolist(), stretch.before[0]
+        for k, t in enumerate(times):
+            if self._left(stretch.tokens[k]):
+                self.time = self._first(stretch, before, t)
+                return k + 1, "a token has left"
+            before = t
+        self.states += len(times)
+        self.last, self.x = float(before), stretch.after[1]
+        if self.states > MOST_STATES:
+            self.given_up = True
+            return len(times), "too many states"
+        return None
+
+    def _first(self, stretch: Stretch, low: float, high: float) -> float:
+        """Bisect between two states for the time at which the token leaves."""
+        whole = isinstance(low, int)
+        while stretch.between is not None and (high - low > 1 if whole else high - low > 1e-6 * high):
+            middle = (low + high) // 2 if whole else low + (high - low) / 2
+            low, high = (low, middle) if self._left(stretch.between(middle)) else (middle, high)
+        return high
