@@ -338,11 +338,11 @@ def _check(given: dict[str, Any]) -> int:
         begin = time.perf_counter()
         verdict = decide(claims[0], read(claims[0], instance, given["seed"]))
         rows.append(report.Checked(claims[0], verdict, time.perf_counter() - begin))
-        print(f"{rows[0].line}\n{verdict.because}")
+        print(rows[0].told)
     else:
         for row in report.checked(claims, given["seed"]):
             rows.append(row)
-            print(row.line if len(claims) > 1 else f"{row.line}\n{row.verdict.because}", flush=True)
+            print(row.line if len(claims) > 1 else row.told, flush=True)
     if given["json"] is not None:
         text = json.dumps(report.report(rows, given["seed"]), indent=1, allow_nan=False)
         given["json"].write_text(text + "\n")

@@ -15,7 +15,6 @@ NORTH = np.array([[0.8, 0.0, 0.6], [-0.8, 0.0, 0.6], [0.0, 0.6, 0.8], [0.0, -0.9
 CHAIN = np.array([[np.cos(a), np.sin(a)] for a in (0.0, 0.3, 0.6, 2.6)])
 FACING = np.array([[np.cos(a), np.sin(a)] for a in (0.1, 0.0, -0.1, 1.9, 2.1)])
 CENTRES = np.array([[1.0, 0.0], [np.cos(2.0), np.sin(2.0)]])
-RANDOM = af.tokens.sphere(n=6, d=24, seed=0)
 
 EVERY_SIXTH_TURN = np.array([[0.5, -np.sqrt(0.75), 0.0], [np.sqrt(0.75), 0.5, 0.0], [0.0, 0.0, 1.0]])
 
@@ -31,5 +30,5 @@ BROKEN: dict[str, dict[str, Any]] = {
         "tokens": FACING, "centres": CENTRES, "eps": 0.01, "beta": 6.0, "law": lambda law: replace(law, beta=0.0),
     },
     "sphere/staircase": {"tokens": CHAIN, "beta": 12.0, "motion": lambda m: replace(m, V=np.zeros((2, 2)))},
-    "sphere/phase-diagram": {"tokens": RANDOM, "motion": lambda m: replace(m, V=0.3 * np.eye(24))},
+    "sphere/phase-diagram": {"n": 2, "motion": lambda m: replace(m, V=0.3 * np.eye(2))},
 }  # fmt: skip

@@ -34,6 +34,31 @@ def test_one_line_per_claim_of_a_paper(capsys: pytest.CaptureFixture[str], tmp_p
     assert set(data["versions"]) >= {"attnflow", "numpy"}
 
 
+@pytest.mark.parametrize(
+    ("given", "first", "later"),
+    [
+        (["fw/collapse-to-origin", "--tokens", "[[-0.5], [1.5]]", "--steps", "5"], "ultimately collapsing to the origin",
+         "some point within the initial convex hull"),
+        (["fw/exponential-rate", "--tokens", "[[1], [-1], [0.5]]", "--gamma", "1 / (t + 2)"], "at least exponentially",
+         "under a step-size bounded away from zero"),
+    ],
+)  # fmt: skip
+def test_both_wordings_of_a_paper_stand_beside_a_claim(
+    given: list[str], first: str, later: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *given]) == 0
+    out = capsys.readouterr().out
+    note = af.claims.get(given[0]).note
+    assert note in out
+    assert first in note
+    assert later in note
+    docs = Path(__file__).parents[2] / "docs"
+    for page in ("claims/fw.md", "papers/frank_wolfe.md"):
+        text = " ".join((docs / page).read_text().split())
+        assert first in text
+        assert later in text
+
+
 def test_a_report_replays() -> None:
     row = next(report.checked([af.claims.get("fw/hull-shrinks")], seed=3))
     data = json.loads(json.dumps(row.data, allow_nan=False))

@@ -12,8 +12,9 @@ import attnflow as af
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
 from attnflow.claims.sphere import collapse, hemisphere, metastability, runs
+from attnflow.claims.sphere.metastability import early_by
 from attnflow.claims.statistics import clopper_pearson
-from attnflow.measure.phase_diagram import equiangular
+from attnflow.measure.phase_diagram import equiangular, passing
 
 Array = NDArray[np.float64]
 
@@ -233,9 +234,32 @@ def test_staircase_names_its_merges() -> None:
     assert af.check("sphere/staircase", tokens=on_circle(0.0, 1.0), beta=2.0).outcome == "hypotheses not met"
 
 
-def test_phase_diagram_speaks_of_many_dimensions_only() -> None:
-    assert af.check("sphere/phase-diagram", tokens=af.tokens.sphere(8, 2)).outcome == "hypotheses not met"
-    assert af.check("sphere/phase-diagram", tokens=af.tokens.sphere(6, 24), until=1.0).outcome == "undecided"
+def test_phase_diagram_is_about_random_tokens_in_many_dimensions() -> None:
+    verdict = af.check("sphere/phase-diagram", n=3, beta=2.0)
+    assert (verdict.outcome, verdict.certified) == ("holds", "statistical")
+    assert af.check("sphere/phase-diagram", n=1).outcome == "hypotheses not met"
+    assert af.claims.get("sphere/phase-diagram").status == "derived"
+    with pytest.raises(af.InputError, match=r"no parameter 'tokens' any more: it is about random tokens"):
+        af.check("sphere/phase-diagram", tokens=af.tokens.sphere(8, 2))
+
+
+def test_given_tokens_merge_whenever_they_like() -> None:
+    """What is noted beside the phase diagram: angles decide for two tokens, and d = n = 2 is too small a dimension."""
+    due = float(passing(np.array([1.0]), 2, 0.999)[0])
+    for angle, met in ((np.pi / 18, True), (0.99 * np.pi, False)):
+        run = af.simulate(on_circle(0.0, angle), af.Softmax(beta=1.0), af.SphereFlow(), until=2.0)
+        late = af.simulate(on_circle(0.0, angle), af.Softmax(beta=1.0), af.SphereFlow(), until=1.5 * due)
+        assert (run.final[0] @ run.final[1] > 0.999) == met
+        assert (late.final[0] @ late.final[1] > 0.999) == met
+    starts = np.cos(np.linspace(0, np.pi, 2003)[1:-1])  # quantiles of a uniform angle
+    times = np.array([due - early_by(g, 2, 1.0, True) for g in starts])
+    assert 0.4 < ((times < due / 1.5) | (times > 1.5 * due)).mean() < 0.5
+
+
+@pytest.mark.parametrize(("n", "beta", "normalized"), [(2, 1.0, True), (6, 3.0, True), (5, 0.5, False)])
+def test_how_much_earlier_is_the_time_of_orthogonal_tokens(n: int, beta: float, normalized: bool) -> None:
+    early = early_by(0.3, n, beta, normalized)
+    np.testing.assert_allclose(equiangular(np.array([early]), n, beta, normalized), 0.3, rtol=1e-3)
 
 
 def test_tokens_off_the_sphere_are_refused() -> None:

@@ -67,7 +67,8 @@ class Claim:
     where it is needed. What the conclusion says of a step counts only if every hypothesis holds up to that step.
     Margins are dimensionless, positive for slack, and come with the rounding bound of their computation; write them
     with + - * / only where the setting lists "exact", and with `margins.largest` and `smallest` for balls.
-    A claim that is false as printed names its `repair`, a claim of its own.
+    A claim that is false as printed names its `repair`, a claim of its own. A `note` says what readers of the paper
+    should know beside it: other wordings, other versions.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Claim:
     conclusion: Statement = field(repr=False)
     given: Mapping[str, Statement] = field(default_factory=dict, repr=False)
     repair: str | None = None
+    note: str = ""
 
     @property
     def how(self) -> str:
@@ -116,6 +118,7 @@ class Paper:
         *,
         given: Mapping[str, Statement] | None = None,
         repair: str | None = None,
+        note: str = "",
     ) -> Callable[[S], S]:
         """Register the decorated function as the conclusion of a claim of this paper."""
         one_of(status, STATUSES, "status")
@@ -128,7 +131,8 @@ class Paper:
                 raise InputError(f"there is a claim {id} already: choose another name")
             text = " ".join(statement.split())
             repaired = None if repair is None else f"{self.short}/{repair}"
-            REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired)
+            said = " ".join(note.split())
+            REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired, said)
             return conclusion
 
         return register

@@ -65,6 +65,8 @@ def _told(claim: Claim) -> list[str]:
         *_wrapped(escaped(claim.statement)),
         "",
     ]
+    if claim.note:
+        lines += [*_wrapped(escaped(claim.note)), ""]
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]

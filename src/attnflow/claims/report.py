@@ -38,6 +38,11 @@ class Checked(NamedTuple):
         )
 
     @property
+    def told(self) -> str:
+        """The line, why the verdict is so, and what is noted beside the claim."""
+        return "\n".join(filter(None, (self.line, self.verdict.because, self.claim.note)))
+
+    @property
     def data(self) -> dict[str, Any]:
         """Plain data from which the verdict can be replayed."""
         v = self.verdict

@@ -151,11 +151,15 @@ def _always_in_unit_interval(e: Experiment) -> Margins:
 
 
 @FW.claim(
-    "exponential-rate", "Theorem 4.2", FALSE, POLYTOPE,
+    "exponential-rate", "Theorem 4.2 of the first version", FALSE, POLYTOPE,
     """In a generic polytope, for arbitrary steps gamma^t in (0, 1), every token converges to the vertex of its cell at
     least exponentially fast.""",
     given={**GENERIC, "0 < gamma^t < 1 for ever": _always_in_unit_interval},
     repair="exponential-rate/repaired",
+    note="""The first version (August 2025) says "at least exponentially fast" for arbitrary steps, and "(super-)
+    exponential convergence" in its abstract. The abstract of the conference version (ICML 2026) says "with exponential
+    convergence under a step-size bounded away from zero", which is right: it is fw/exponential-rate/repaired. Only the
+    first wording is refuted here.""",
 )  # fmt: skip
 def exponential_rate(e: Experiment) -> Margins:
     """The schedule: exponential if and only if liminf (1/t) sum_{s<t} -log(1 - gamma^s) > 0, by its limit at infinity.

@@ -98,13 +98,17 @@ def _origin_inside(e: Experiment) -> Margins:
 
 
 @FW.claim(
-    "collapse-to-origin", "abstract of the preprint", FALSE, ORIGIN,
+    "collapse-to-origin", "abstract of the first version", FALSE, ORIGIN,
     "If 0 is an interior point of K^0, softmax layers with gamma in (0, 1] converge to the origin.",
     given={
         "gamma a number in (0, 1]": _constant_step, "beta a number": _constant_beta,
         "0 in the interior of K^0": _origin_inside,
     },
     repair="collapse",
+    note="""The abstract of the first version (August 2025) says of the chain (SA_P): "before ultimately collapsing to
+    the origin". That of the conference version (ICML 2026) says "before eventual collapse to some point within the
+    initial convex hull", which is right, and for softmax layers is fw/collapse. Only the first wording is refuted
+    here, read for softmax layers, the chain in the mean.""",
 )  # fmt: skip
 def collapse_to_origin(e: Experiment) -> list[Margins]:
     """Whether 0 leaves the hull: hulls shrink, so the limit cannot be 0 from then on, by balls around the states.
