@@ -37,7 +37,7 @@ def test_one_line_per_claim_of_a_paper(capsys: pytest.CaptureFixture[str], tmp_p
 @pytest.mark.parametrize(
     ("given", "first", "later"),
     [
-        (["fw/collapse-to-origin", "--tokens", "[[-0.5], [1.5]]", "--steps", "5"], "ultimately collapsing to the origin",
+        (["fw/collapse-to-origin", "--tokens", "[[-0.5], [1.5]]", "--steps", "5"], "collapsing to the origin",
          "some point within the initial convex hull"),
         (["fw/exponential-rate", "--tokens", "[[1], [-1], [0.5]]", "--gamma", "1 / (t + 2)"], "at least exponentially",
          "under a step-size bounded away from zero"),

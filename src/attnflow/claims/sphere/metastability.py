@@ -226,9 +226,9 @@ def _merging_fits(e: Experiment, rng: Rng, d: int, due: float) -> bool:
     given={"n >= 2, d >= 2, beta >= 0": _of_random_tokens},
     note="""Of given tokens nothing of the kind can be said, in whatever dimension: two tokens at an angle of 10 degrees
     merge long before T, two that are nearly opposite long after. Nor is d >= n enough: at n = d = 2 and beta = 1
-    almost half of all starts miss T by a factor of 1.5. In the limit it holds because the inner products move by a smooth
-    equation of their own and start close to those of orthogonal tokens. On the circle at large beta clusters persist
-    far beyond T.""",
+    almost half of all starts miss T by a factor of 1.5. In the limit it holds because the inner products move by a
+    smooth equation of their own and start close to those of orthogonal tokens. On the circle at large beta clusters
+    persist far beyond T.""",
 )  # fmt: skip
 def phase_diagram(e: Experiment) -> Margins:
     """Draws in the first of the dimensions d, 2d, 4d.. where starts hardly change the time: nine of ten keep within a
