@@ -286,3 +286,19 @@ def test_help_teaches_and_loads_nothing_heavy() -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"attnflow {af.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["check", "search"])
+def test_claims_are_listed_by_paper(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "list"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 130
+    listed = [line.split("  ") for line in printed.splitlines() if line.startswith("  ")]
+    found = [tuple(part.strip() for part in parts if part) for parts in listed]
+    assert [(id, status) for id, status, *_ in found] == [(claim.id, claim.status) for claim in af.claims.all()]
+    for (_, _, *words), claim in zip(found, af.claims.all(), strict=True):
+        said = " ".join(words).removesuffix(" ...")
+        assert said
+        assert claim.statement.startswith(said)
+    heads = [line for line in printed.splitlines() if line and not line.startswith(" ")]
+    assert len(heads) == len({claim.paper for claim in af.claims.all()})

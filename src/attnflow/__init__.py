@@ -57,3 +57,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'attnflow' has no attribute {name!r}")
     module = import_module("attnflow.claims")
     return module if name == "claims" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """List what users of the library call by its name: no module of its own, no import."""
+    return sorted(__all__)

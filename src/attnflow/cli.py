@@ -105,6 +105,7 @@ FLAGS = {
 CHECK = """\
 Check claims of the literature: all of them, those of one paper, or one, on their own samples or on your tokens.
 
+  attnflow check list                                  the claims by name, paper by paper
   attnflow check all                                   one line per claim
   attnflow check fw --json report.json                 one paper, with a report from which every verdict replays
   attnflow check fw/cluster-rate --tokens "[[3], [-1]]" --steps 700
@@ -116,6 +117,7 @@ SEARCH = """\
 Look for a counterexample to a claim: samples of every kind, descent on the margin, longer horizons; then make it small,
 and prove it in rational or ball arithmetic where that can be done.
 
+  attnflow search list                                 the claims by name, paper by paper
   attnflow search fw/cluster-rate
   attnflow search fw/own-cell --evaluations 500 --seed 3
 
@@ -193,7 +195,9 @@ def _command(commands: Any, name: str, text: str, description: str) -> Any:
 
 def _add_check(commands: Any) -> None:
     check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
-    check.add_argument("claim", metavar="CLAIM", help="'all', a paper such as fw, or a claim such as fw/voronoi")
+    check.add_argument(
+        "claim", metavar="CLAIM", help="'list', 'all', a paper such as fw, or a claim such as fw/voronoi"
+    )
     check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
     check.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the samples and of random claims")
     for flag, text in CLAIM_FLAGS.items():
@@ -203,7 +207,7 @@ def _add_check(commands: Any) -> None:
 
 def _add_search(commands: Any) -> None:
     search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)
-    search.add_argument("claim", metavar="CLAIM", help="a claim such as fw/cluster-rate")
+    search.add_argument("claim", metavar="CLAIM", help="'list', or a claim such as fw/cluster-rate")
     search.add_argument("--seconds", type=float, default=60.0, metavar="X", help="stop after so many seconds (60)")
     search.add_argument("--evaluations", type=int, default=1000, metavar="X", help="stop after so many checks (1000)")
     search.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the search")
@@ -330,6 +334,9 @@ def _check(given: dict[str, Any]) -> int:
     from attnflow.claims.instances import read
     from attnflow.inputs import whole
 
+    if given["claim"] == "list":
+        print(report.listed(report.selected("all")))
+        return 0
     claims = report.selected(given["claim"])
     whole(given["seed"], "seed", least=0)
     instance = report.parameters(claims, _instance(given))
@@ -371,6 +378,9 @@ def _search(given: dict[str, Any]) -> int:
     from attnflow import claims
     from attnflow.claims import report
 
+    if given["claim"] == "list":
+        print(report.listed(claims.all()))
+        return 0
     claim = claims.get(given["claim"])
     witness = claims.search(claim.id, given["seconds"], given["evaluations"], given["seed"])
     print(report.told(claim, witness))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from importlib import metadata
 from typing import Any
 
@@ -44,6 +44,30 @@ def describe(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [describe(v) for v in value]
     return value
+
+
+def brief(part: Law | Motion) -> str:
+    """Return the name of a law or a motion with the parameters that were given, in short.
+
+    >>> import attnflow as af
+    >>> brief(af.Softmax(beta=9.0, B=[[1.0]])), brief(af.Hardmax(ties="first")), brief(af.Layers(gamma=np.cos))
+    ('Softmax(beta=9, B)', "Hardmax(ties='first')", 'Layers(gamma)')
+    """
+    if isinstance(part, laws.Heads):
+        return f"{len(part.laws)} head{'' if len(part.laws) == 1 else 's'}"
+    said = []
+    known: tuple[Field[Any], ...] = fields(part) if is_dataclass(part) else ()
+    for field in known:
+        value = getattr(part, field.name)
+        plain = isinstance(value, bool | int | float | str)
+        if not (value is field.default or (plain and value == field.default)):
+            # Matrices and functions of time are named, not written out.
+            said.append(f"{field.name}={_short(value)}" if plain else field.name)
+    return f"{type(part).__name__}({', '.join(said)})" if said else type(part).__name__
+
+
+def _short(value: bool | float | str) -> str:
+    return repr(value) if isinstance(value, bool | str) else f"{value:g}"
 
 
 def rebuild(data: Any) -> Any:

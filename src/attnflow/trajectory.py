@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnflow.arrays import foreign, library
+from attnflow.cards import card
 from attnflow.inputs import Array, InputError, location, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
@@ -108,6 +109,19 @@ class Trajectory:
     def __repr__(self) -> str:
         n, d = self.tokens.shape[1:]
         return f"<Trajectory: {len(self)} states of {n} tokens in dimension {d}; {self.stopped}>"
+
+    def _repr_html_(self) -> str:
+        from attnflow.describe import brief
+
+        n, d = self.tokens.shape[1:]
+        unit = "steps" if self.motion is not None and self.motion.discrete else "times"
+        rows = {
+            "law": self.law and brief(self.law), "motion": self.motion and brief(self.motion),
+            "tokens": f"{n:,} in dimension {d}",
+            "recorded": f"{len(self):,} states, {unit} {self.times[0]:g} to {self.times[-1]:g}",
+            "stopped": self.stopped, "seed": self.seed, "engine": self.report.get("engine"),
+        }  # fmt: skip
+        return card("Trajectory", rows)
 
     def at(self, t: ArrayLike) -> Array:
         """Return the state at one time (n, d), or at each of several (k, n, d).

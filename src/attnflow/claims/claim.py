@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from attnflow.cards import card
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins
 from attnflow.inputs import InputError, one_of
@@ -91,6 +92,14 @@ class Claim:
     def refutable(self) -> bool:
         """Whether a search should find a counterexample."""
         return self.status == FALSE
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "statement": self.statement, "status": self.status, "paper": self.paper.citation.replace("*", ""),
+            "where": self.where, "parameters": ", ".join(self.setting.parameters),
+            "hypotheses": "; ".join(self.given) or None, "checked": self.how, "repaired as": self.repair,
+        }  # fmt: skip
+        return card(self.id, rows)
 
 
 @dataclass(frozen=True)

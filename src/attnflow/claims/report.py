@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from attnflow.claims.check import on_samples
-from attnflow.claims.claim import DERIVED, PROVED, Claim, all, get
+from attnflow.claims.claim import DERIVED, PROVED, STATUSES, Claim, all, get
 from attnflow.claims.verdict import VIOLATED, Verdict
 from attnflow.claims.witness import Witness, plain
 from attnflow.describe import versions
 from attnflow.inputs import InputError
+
+# How long a line of the list of claims is at most, and the column of their status.
+LINE, STATUS = 120, max(map(len, STATUSES))
 
 
 class Checked(NamedTuple):
@@ -70,6 +74,27 @@ def selected(name: str) -> list[Claim]:
     if name == "all":
         return all()
     return [claim for claim in all() if claim.paper.short == name] or [get(name)]
+
+
+def listed(claims: list[Claim]) -> str:
+    """Return a list of claims by paper: the id, the status and the beginning of the statement of each.
+
+    >>> print(listed(selected("fw/voronoi")).splitlines()[1][:50])
+      fw/voronoi  proved            If B is symmetric
+    """
+    papers: dict[str, list[Claim]] = {}
+    for claim in claims:
+        papers.setdefault(f"{claim.paper.short}: {claim.paper.title} (arXiv {claim.paper.arxiv})", []).append(claim)
+    return "\n\n".join("\n".join([head, *_entries(own)]) for head, own in papers.items())
+
+
+def _entries(claims: list[Claim]) -> list[str]:
+    wide = max(len(claim.id) for claim in claims)
+    begins = [f"  {claim.id:<{wide}}  {claim.status:<{STATUS}}  " for claim in claims]
+    room = LINE - len(begins[0])
+    return [
+        begin + shorten(claim.statement, room, placeholder=" ...") for begin, claim in zip(begins, claims, strict=True)
+    ]
 
 
 def checked(claims: list[Claim], seed: int = 0) -> Iterator[Checked]:

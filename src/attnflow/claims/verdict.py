@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnflow.cards import card
+
 HOLDS, VIOLATED, NOT_MET, UNDECIDED = ("holds", "violated", "hypotheses not met", "undecided")
 
 
@@ -29,3 +31,11 @@ class Verdict:
     instance: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: int = 1
     level: float | None = None
+
+    def _repr_html_(self) -> str:
+        step, token = self.where or (None, None)
+        rows = {
+            "margin": f"{self.margin:.3g}", "step or time": step, "token": token, "certified": self.certified,
+            "level": self.level, "instances": self.tried, "because": self.because,
+        }  # fmt: skip
+        return card(f"{self.claim}: {self.outcome}" if self.claim else self.outcome, rows)

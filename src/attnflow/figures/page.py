@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnflow import measure
+from attnflow.describe import brief
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import FEW, close, counted, heard
 from attnflow.figures.look import colours, log_numbers, look, ramp, sheet, tone
@@ -220,31 +220,8 @@ def _say(ax: Any, sentence: str) -> None:
 
 def _headline(run: Trajectory) -> str:
     n, d = run.final.shape
-    what = [_called(part) for part in (run.law, run.motion) if part is not None]
+    what = [brief(part) for part in (run.law, run.motion) if part is not None]
     lines = ["  ·  ".join([f"{counted(n, 'token')} in dimension {d}", *what]), textwrap.fill(run.stopped, 120)]
     if run.next_change.time is not None:
         lines.append(re.sub(r"10\^(\d+)", r"$10^{\1}$", str(run.next_change)))
     return "\n".join(lines)
-
-
-def _called(part: Any) -> str:
-    """Return the name of a law or a motion with the parameters that were given, in short.
-
-    >>> import attnflow as af
-    >>> _called(af.Softmax(beta=9.0, B=[[1.0]])), _called(af.Hardmax(ties="first")), _called(af.Layers(gamma=np.cos))
-    ('Softmax(beta=9, B)', "Hardmax(ties='first')", 'Layers(gamma)')
-    """
-    if isinstance(part, Heads):
-        return counted(len(part.laws), "head")
-    said = []
-    for field in fields(part) if is_dataclass(part) else ():
-        value = getattr(part, field.name)
-        plain = isinstance(value, bool | int | float | str)
-        if not (value is field.default or (plain and value == field.default)):
-            # Matrices and functions of time are named, not written out.
-            said.append(f"{field.name}={_short(value)}" if plain else field.name)
-    return f"{type(part).__name__}({', '.join(said)})" if said else type(part).__name__
-
-
-def _short(value: bool | float | str) -> str:
-    return repr(value) if isinstance(value, bool | str) else f"{value:g}"

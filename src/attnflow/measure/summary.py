@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnflow.cards import card
 from attnflow.inputs import InputError, number
 from attnflow.laws import Heads
 from attnflow.measure.attention import leaders, rank
@@ -29,6 +30,9 @@ class Summary(NamedTuple):
     rank: int | None
     stopped: str
     tol: float
+
+    def _repr_html_(self) -> str:
+        return card("Summary", self._asdict())
 
 
 def summary(run: Trajectory, tol: float = CLOSE) -> Summary:

@@ -1,0 +1,103 @@
+"""What users see of the library and of its results: names, tables in notebooks."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnflow as af
+from attnflow.cards import card
+from attnflow.claims.claim import PROVED, REGISTER, Paper
+
+ROOT = Path(__file__).parent.parent
+
+
+class Table(HTMLParser):
+    """The texts of the cells of a table, row by row; every tag that opens must close."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.open: list[str] = []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.rows[-1][-1] += data
+
+
+def shown(result: Any) -> tuple[str, dict[str, str]]:
+    """The heading and the rows of what a notebook shows."""
+    ((head,), *rows) = Table(result._repr_html_()).rows
+    return head, dict(rows)
+
+
+def test_a_run_and_its_summary() -> None:
+    run = af.simulate([[1.0], [0.0]], af.Softmax(beta=2.0, B=[[3.0]]), af.Layers(gamma=0.5), until=4, seed=7)
+    head, rows = shown(run)
+    assert head == "Trajectory"
+    assert rows["law"] == "Softmax(beta=2, B)"
+    assert rows["motion"] == "Layers(gamma=0.5)"
+    assert rows["tokens"] == "2 in dimension 1"
+    assert rows["recorded"] == "5 states, steps 0 to 4"
+    assert rows["stopped"] == run.stopped
+    assert rows["seed"] == "7"
+    end = af.measure.summary(run)
+    named = {name: str(value) for name, value in end._asdict().items() if value is not None}
+    assert shown(end) == ("Summary", named)
+
+
+def test_a_chain_beyond_64_bits() -> None:
+    run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(gamma=0.1), until=10**25, seed=0)
+    assert shown(run)[1]["recorded"].endswith("steps 0 to 1e+25")
+
+
+def test_a_verdict_and_a_claim_are_shown_as_they_are_written() -> None:
+    verdict = af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700)
+    head, rows = shown(verdict)
+    assert head == "fw/cluster-rate: violated"
+    assert rows["because"] == verdict.because
+    assert "<=" in rows["because"]
+    assert (rows["certified"], rows["step or time"], rows["token"]) == ("exact", "575", "0")
+    claim = af.claims.get("fw/cluster-rate")
+    head, rows = shown(claim)
+    assert head == claim.id
+    assert rows["statement"] == claim.statement
+    assert rows["status"] == claim.status
+    assert rows["repaired as"] == "fw/cluster-rate/repaired"
+
+
+def test_html_in_a_statement_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.claims.claim.REGISTER", REGISTER | {})
+    paper = Paper("test", "A & B", "<script>", "0")
+    setting = af.claims.get("fw/cells").setting
+    paper.claim("bad", "1", PROVED, setting, "x < y <b>for</b> z & w")(lambda e: [])
+    html = af.claims.get("test/bad")._repr_html_()
+    assert "<script>" not in html
+    assert "<b>" not in html
+    assert Table(html).rows[1][1] == "x < y <b>for</b> z & w"
+    assert card("<i>", {"<u>": "<s>", "none": None}).count("&lt;") == 3
+
+
+def test_dir_lists_the_public_names_and_nothing_else() -> None:
+    names = dir(af)
+    assert names == sorted(af.__all__)
+    assert all(getattr(af, name) is not None for name in names)
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+    used = {name for page in pages for name in re.findall(r"\baf\.(\w+)", page.read_text())}
+    assert len(used) > 20
+    assert used <= set(names)
