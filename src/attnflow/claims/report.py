@@ -79,7 +79,7 @@ def selected(name: str) -> list[Claim]:
 def listed(claims: list[Claim]) -> str:
     """Return a list of claims by paper: the id, the status and the beginning of the statement of each.
 
-    >>> print(listed(selected("fw/voronoi")).splitlines()[1][:50])
+    >>> print(listed(selected("fw/voronoi")).splitlines()[1][:49])
       fw/voronoi  proved            If B is symmetric
     """
     papers: dict[str, list[Claim]] = {}
