@@ -259,7 +259,10 @@ def test_existing_and_foreign_places(tmp_path: Path, capsys: pytest.CaptureFixtu
     store = tmp_path / "run.zarr"
     assert simulate(*SOFT, "--store", store) == 0
     assert simulate(*SOFT, "--store", store) == 2
-    assert "holds a finished run" in capsys.readouterr().err
+    assert "holds a finished run: choose a later until" in capsys.readouterr().err
+    assert simulate(*SOFT, "--until", "dawn", "--store", store) == 2
+    assert simulate(*SOFT, "--until", "90", "--store", store) == 0
+    assert af.load(store).stopped == "reached step 90, as asked"
     folder = tmp_path / "folder"
     folder.mkdir()
     assert simulate(*SOFT, "--store", folder) == 2

@@ -85,7 +85,6 @@ def test_streaming_equals_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     stored = af.simulate(X, SOFT, LAYERS, until=1000, store=tmp_path / "run.zarr")
     same(run, stored)
     same(run, af.load(tmp_path / "run.zarr"))
-    assert not (tmp_path / "run.zarr" / storage.CHECKPOINT).exists()
     assert [p.name for p in tmp_path.iterdir()] == ["run.zarr"]
 
 
@@ -245,7 +244,7 @@ def test_another_run_is_refused(tmp_path: Path, dies: Callable[[int], Watcher]) 
         af.simulate(X, SOFT, LAYERS, until=30_000, store=path, watch=[af.watch.Checkpoint(seconds=0), dies(1)])
     with refused("compare law"):
         af.simulate(X, af.Softmax(beta=3.0), LAYERS, until=30_000, store=path)
-    with refused("compare until"):
+    with refused("holds this run until 30000, and until is 20000: give the same or a later one"):
         af.simulate(X, SOFT, LAYERS, until=20_000, store=path)
     with refused("compare tokens"):
         af.simulate(X + 1e-15, SOFT, LAYERS, until=30_000, store=path)

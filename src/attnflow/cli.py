@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _simulate(given: dict[str, Any]) -> int:
     from attnflow import config, figures, measure, questions, watch
-    from attnflow.inputs import InputError
+    from attnflow.inputs import InputError, number
     from attnflow.simulate import simulate
     from attnflow.storage import opened
 
@@ -295,8 +295,9 @@ def _simulate(given: dict[str, Any]) -> int:
             figures.destination(output[picture])
     store = Path(output["store"]) if "store" in output else None
     if store is not None:
-        if store.exists() and "results" in opened(store, "r").attrs["attnflow"]:
-            raise InputError(f"{store} holds a finished run: choose another name, or remove it first")
+        said = opened(store, "r").attrs["attnflow"] if store.exists() else {}
+        if "results" in said and number(arguments["until"], "until", above=0.0) <= said["run"]["until"]:
+            raise InputError(f"{store} holds a finished run: choose a later until, or another name")
         arguments["watch"].append(config.Remembered(store, settings.text()))
     if sys.stderr.isatty() and find_spec("tqdm") is not None:
         arguments["watch"].append(watch.Progress())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,9 @@ def simulate(
     watch
         Watchers: `watch.Progress`, `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
     store
-        A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run,
-        unfinished, it goes on and ends bit for bit as if never interrupted; if finished, it is read back.
+        A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run, it goes on
+        where that one was interrupted or, with a later `until`, where it ended, and ends bit for bit as if it had done
+        all at once; if there is nothing left to do, it is read back. One run at a time writes to a store.
     engine
         "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds n-by-n arrays, "fused";
         for softmax "blocked", "fast", "separable", "pruned"; for hardmax in up to three dimensions "vertices".
@@ -98,10 +100,13 @@ def simulate(
     recording = (
         MemoryRecording() if store is None else Store.open_or_create(location(store, "store"), about, x, hearing.masses)
     )
-    results = recording.finished
-    if results is None:
-        results = _run(x, hearing, motion, until, Recorder(record, recording), watch)
-        recording.finish(**results)
+    try:
+        results = recording.finished
+        if results is None:
+            results = _run(x, hearing, motion, until, Recorder(record, recording), watch)
+            recording.finish(**results)
+    finally:
+        recording.close()
     times, states = recording.arrays()
     return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
 
@@ -123,14 +128,15 @@ def _run(
 
     stepper, stopped = motion.start(hearing, x, t, state), None
     while stopped is None:
+        if not getattr(stepper, "shortened", False):
+            recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
+            if checkpoint.due():
+                recording.checkpoint()
         stretch = _cut(stepper.advance(until), watchers, motion)
         for watcher in watchers:
             watcher.see(stretch)
         t, x = stretch.after
         stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
-        if stopped is None and checkpoint.due():
-            notes = {"recorder": recorder.state(), "varying": _varying(hearing, motion, t)}
-            recording.checkpoint(t, x, stepper.state(), notes)
     for watcher in watchers:
         watcher.end()
     report = {"engine": hearing.served_by(motion.seen(x, t), t), **stepper.report()}
@@ -162,6 +168,11 @@ def _checked(
     law.check_order(x, masses=hearing.masses)
     # A float would round whole numbers beyond 2**53.
     return x, int(until) if motion.discrete else end, hearing
+
+
+def _notes(hearing: Hearing, motion: Motion, t: float, recorded: dict[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint at time t must hold beside the numbers of the stepper."""
+    return {"recorder": recorded, "varying": _varying(hearing, motion, t)}
 
 
 def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:

@@ -3,6 +3,8 @@
 A store holds ``time`` (T,), ``tokens`` (T, n, d) and, if given, ``masses`` (n,), with named dimensions, and says of
 itself what was run. Only whole chunks are written while the run goes on, each in one atomic replacement; everything
 since the last whole chunk, and all that the next step depends on, is in ``checkpoint.npz``, replaced atomically too.
+A finished run keeps the checkpoint from before its last stretch, the first that the end of the run could shape: from
+there it can be extended, bit for bit as if the end had been later from the beginning.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ from numpy.typing import NDArray
 from attnflow.describe import versions
 from attnflow.files import FILES, new_place
 from attnflow.inputs import Array, InputError
+from attnflow.lock import Lock
 
 FORMAT = 1
 CHUNK_BYTES = 1 << 22
 CHUNK_RECORDS = 4096
 CHECKPOINT = "checkpoint.npz"
+
+# Plain data, or the numbers of a stepper.
+State = dict[str, Any]
 
 
 def _zarr() -> Any:
@@ -77,8 +83,14 @@ class MemoryRecording:
     def resume(self) -> None:
         """Return nothing: the run starts anew."""
 
-    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
+    def checkpoint(self) -> None:
         """Do nothing: memory does not outlive the process."""
+
+    def remember(self, t: float, x: Array, state: Callable[[], State], notes: Callable[[], State]) -> None:
+        """Do nothing: what is in memory is not extended."""
+
+    def close(self) -> None:
+        """Do nothing: nobody else writes to memory."""
 
     def finish(self, **results: Any) -> None:
         """Do nothing: all is there."""
@@ -98,6 +110,9 @@ class Store:
         self.time, self.tokens = group["time"], group["tokens"]
         self.chunk = int(self.tokens.chunks[0])
         self.pending: list[tuple[NDArray[Any], Array]] = []
+        self.written = int(self.time.shape[0])
+        self.before_last: Callable[[], None] | None = None
+        self.lock: Lock | None = None
 
     @classmethod
     def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
@@ -132,7 +147,7 @@ class Store:
         except BaseException:
             _remove(building, path)
             raise
-        return cls(path, zarr.open_group(path, mode="r+"))
+        return cls(path, _opened(path, "r+"))
 
     @classmethod
     def open_or_create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
@@ -140,13 +155,49 @@ class Store:
         if path.suffix in FILES:
             raise InputError(f"store is {path}, but a store is a folder: give a name such as run.zarr, and save after")
         if not path.exists():
-            return cls.create(path, about, x, masses)
+            cls.create(path, about, x, masses)
+        store = cls._of(path, about)
+        if store.finished is not None and store.about["run"]["until"] == about["until"]:
+            return store
+        lock = Lock(path)
+        try:
+            # Another run may have written here until now.
+            store = cls._of(path, about)
+            if store.about["run"]["until"] < about["until"]:
+                store.extend(about["until"])
+        except BaseException:
+            lock.release()
+            raise
+        store.lock = lock
+        return store
+
+    @classmethod
+    def _of(cls, path: Path, about: dict[str, Any]) -> Store:
+        """Open the store of this very run, which may end earlier."""
         store = cls(path, opened(path, "r+"))
         theirs, ours = store.about["run"], json.loads(json.dumps(about))
-        different = [name for name in ours if theirs.get(name) != ours[name]]
+        different = [name for name in ours if name != "until" and theirs.get(name) != ours[name]]
         if different:
             raise InputError(f"{path} holds another run (compare {different[0]}): choose another store")
+        if theirs["until"] > ours["until"]:
+            raise InputError(
+                f"{path} holds this run until {theirs['until']:g}, and until is {ours['until']:g}: give the same or a "
+                "later one, or another store"
+            )
         return store
+
+    def extend(self, until: float) -> None:
+        """Let the run end later; it goes on from its checkpoint, from before it had to do with its end."""
+        if self.finished is not None and not (self.path / CHECKPOINT).exists():
+            raise InputError(
+                f"{self.path} was written by save, without the numbers that a run goes on from: give another store"
+            )
+        self.annotate(results=None, run={**self.about["run"], "until": until})
+
+    def close(self) -> None:
+        """Let others write."""
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def about(self) -> dict[str, Any]:
@@ -157,7 +208,8 @@ class Store:
     @property
     def finished(self) -> dict[str, Any] | None:
         """The results of the run, if it is finished."""
-        return self.about.get("results")
+        results: dict[str, Any] | None = self.about.get("results")
+        return results
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records; whole chunks go to disk."""
@@ -173,24 +225,38 @@ class Store:
         """Do nothing: the disk grows as it goes."""
 
     def _unwritten(self) -> tuple[NDArray[Any], Array]:
+        return self._joined(self.pending)
+
+    def _joined(self, records: list[tuple[NDArray[Any], Array]]) -> tuple[NDArray[Any], Array]:
         none = np.empty(0, self.time.dtype), np.empty((0, *self.tokens.shape[1:]))
-        times, tokens = zip(none, *self.pending, strict=True)
+        times, tokens = zip(none, *records, strict=True)
         return np.concatenate(times), np.concatenate(tokens)
 
     def _write(self) -> None:
         times, tokens = self._unwritten()
-        start, end = self.time.shape[0], self.time.shape[0] + len(times)
+        start, end = self.written, self.written + len(times)
         for array, data in ((self.time, times), (self.tokens, tokens)):
             array.resize((end, *array.shape[1:]))
             array[start:end] = data
-        self.pending = []
+        self.pending, self.written = [], end
 
-    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
-        """Write all that is needed to go on from here: the stepper's numbers, and notes of plain data."""
-        times, tokens = self._unwritten()
+    def remember(self, t: float, x: Array, state: Callable[[], State], notes: Callable[[], State]) -> None:
+        """Keep in mind all that is needed to go on from here: the stepper's numbers, and notes of plain data."""
+        known, written, pending = state(), self.written, list(self.pending)
+        self.before_last = lambda: self._save(t, x, known, notes(), written, pending)
+
+    def checkpoint(self) -> None:
+        """Write what was last kept in mind."""
+        if self.before_last is not None:
+            self.before_last()
+
+    def _save(
+        self, t: float, x: Array, state: State, notes: State, written: int, pending: list[tuple[NDArray[Any], Array]]
+    ) -> None:
+        times, tokens = self._joined(pending)
         memory = io.BytesIO()
         np.savez(
-            memory, t=t, x=x, written=self.time.shape[0], times=times, tokens=tokens, notes=json.dumps(notes),
+            memory, t=t, x=x, written=written, times=times, tokens=tokens, notes=json.dumps(notes),
             **{f"state:{name}": value for name, value in state.items()},
         )  # fmt: skip
         temporary = self.path / f".{CHECKPOINT}"
@@ -200,9 +266,9 @@ class Store:
     def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last checkpoint and forget what came after it; None to start anew."""
         saved = _checkpoint(self.path)
-        written = 0 if saved is None else int(saved["written"])
+        self.written = 0 if saved is None else int(saved["written"])
         for array in (self.time, self.tokens):
-            array.resize((written, *array.shape[1:]))
+            array.resize((self.written, *array.shape[1:]))
         if saved is None:
             return None
         self.pending = [(saved["times"], saved["tokens"])]
@@ -210,19 +276,20 @@ class Store:
         return saved["t"].item(), saved["x"], state, json.loads(str(saved["notes"]))
 
     def finish(self, **results: Any) -> None:
-        """Write what is left, and how the run ended."""
+        """Write what is left, how the run ended, and from where it could go on if its end were later."""
+        self.checkpoint()
         if self.pending:
             self._write()
         self.annotate(results=results)
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zarr warns that this convenience for xarray is not in its standard yet
             _zarr().consolidate_metadata(self.path)
 
     def annotate(self, **entries: Any) -> None:
-        """Add to what the store says of itself."""
-        self.group = _zarr().open_group(self.path, mode="r+")
-        self.group.attrs["attnflow"] = {**self.about, **entries}
+        """Change what the store says of itself, in one atomic replacement; None takes an entry away."""
+        self.group = _opened(self.path, "r+")
+        said = {**self.about, **entries}
+        self.group.attrs["attnflow"] = {name: value for name, value in said.items() if value is not None}
 
     def arrays(self) -> tuple[NDArray[Any], Callable[[], Array]]:
         """Return the times, and how to read the tokens."""
@@ -268,13 +335,18 @@ def _checkpoint(path: Path) -> dict[str, NDArray[Any]] | None:
         raise InputError(f"the checkpoint in {path} cannot be read ({error}): remove {path} and start anew") from None
 
 
+def _opened(path: Path, mode: str) -> Any:
+    """Open a group as its parts say it is: what is consolidated at the end of a run is old when the run goes on."""
+    return _zarr().open_group(path, mode=mode, use_consolidated=False)
+
+
 def opened(path: Path, mode: str) -> Any:
     """Open one of our stores, or say what it is instead."""
-    zarr = _zarr()
+    _zarr()
     if not path.exists():
         raise InputError(f"{path} does not exist: give the path of a saved run")
     try:
-        group = zarr.open_group(path, mode=mode)
+        group = _opened(path, mode)
         about = group.attrs.get("attnflow")
         ours = isinstance(about, dict) and "run" in about
         shapes = (group["time"].shape, group["tokens"].shape) if ours else None

@@ -338,8 +338,13 @@ class Recording(Protocol):
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records."""
 
-    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
-        """Keep all that is needed to go on from here."""
+    def remember(
+        self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Keep in mind all that is needed to go on from here, whenever the run is to end."""
+
+    def checkpoint(self) -> None:
+        """Write down what was last kept in mind."""
 
     def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last checkpoint, None to start anew."""

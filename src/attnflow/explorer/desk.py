@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,7 +52,12 @@ class Film:
             del self.frames[1::2], self.times[1::2]
             self.stride *= 2
 
-    def checkpoint(self, t: float, x: Array, state: dict[str, Any], notes: dict[str, Any]) -> None:
+    def checkpoint(self) -> None:
+        """A film is not interrupted: there is nothing to keep."""
+
+    def remember(
+        self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
+    ) -> None:
         """A film is not interrupted: there is nothing to keep."""
 
     def resume(self) -> None:

@@ -291,7 +291,8 @@ class _Chase:
         following = self.piece.following
         return {
             "piece_t": self.piece.t, "piece_x": self.piece.x, "owners": following.owners,
-            "sources": following.sources, "shares": following.shares, "when": self.when, "whom": self.whom,
+            "sources": following.sources, "shares": following.shares,
+            "when": self.when.copy(), "whom": self.whom.copy(),
             "scale": self.scale, "deadline": self.deadline, "since": self.since, "events": self.events,
             "crowd": self.crowd,
         }  # fmt: skip

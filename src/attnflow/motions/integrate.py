@@ -85,6 +85,7 @@ class Integration:
             else Clumps.at_the_start(x, hearing)
         )
         self.solver: Any = None
+        self.shortened = False
         self.pace = Pace(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
 
@@ -121,6 +122,17 @@ class Integration:
             atol=self.atol,
             first_step=None if first is None else min(first, until - self.t),
         )
+        self.shortened = self.shortened or self._limited(first, until)
+
+    def _limited(self, first: float | None, until: float) -> bool:
+        """Say whether the end of the run shortened the first step, or the trial step by which SciPy chooses it."""
+        left = (until - self.t) * (1 - 1e-12)
+        if first is not None:
+            return first > left
+        scale = self.atol + np.abs(self.solver.y) * self.motion.rtol
+        d0, d1 = (float(np.linalg.norm(v / scale)) / math.sqrt(v.size) for v in (self.solver.y, self.solver.f))
+        trial = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
+        return trial > left or float(self.solver.h_abs) >= left
 
     def _go_on(self, until: float) -> None:
         """Start, or go on from the state of a checkpoint."""
@@ -143,6 +155,9 @@ class Integration:
                 self._set_clock()
                 solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
                 self.memory.forget()
+                # A step that is cut at the end may be refused and taken anew, shorter than it would have been.
+                longest = max(float(solver.h_abs), self.pace.rival)
+                self.shortened = self.shortened or solver.t + longest > solver.t_bound
                 solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
             why = "its steps became too small" if finite else "speeds left the range of float64"
@@ -196,6 +211,8 @@ class Integration:
 
     def state(self) -> dict[str, Any]:
         """Return the next step size, the current velocity, the counters, and which tokens are one."""
+        if self.solver is None:
+            return self.known
         state = {
             "atol": self.atol,
             "step_size": self.unit * float(self.solver.h_abs),

@@ -93,6 +93,8 @@ class Leaps(Motion):
 class _Drifting:
     """Bodies y with the next literal step G, which are at the step t."""
 
+    shortened = False
+
     def __init__(self, motion: Leaps, hearing: Hearing, x: Array, t: int, state: dict[str, Any]) -> None:
         self.gamma, self.rtol, self.t = motion.gamma, motion.rtol, t
         self.hearing = replace(hearing, engine="dense")
@@ -167,7 +169,9 @@ class _Drifting:
         if not self.G.any():
             self._landed(end - start, y, self.G)
             return lambda t: clumps.tokens(y)
-        length = min(int(min(self.stride or self._guess(), LONGEST)), end - start)
+        wanted = int(min(self.stride or self._guess(), LONGEST))
+        self.shortened = self.shortened or wanted > end - start
+        length = min(wanted, end - start)
         while length >= LEAST:
             arc = _Arc(y, self.hearing, self.gamma, length, self.rtol, self.rtol * ABSOLUTE * self.size)
             length, reached = arc.length, arc.at(arc.length)

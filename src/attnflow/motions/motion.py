@@ -65,7 +65,11 @@ class Stepper(Protocol):
         """Move on, at most to the given time, and return what happened."""
 
     def state(self) -> dict[str, Any]:
-        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit."""
+        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit.
+
+        A stepper sets ``shortened = True`` when the end of the run has shaped a step that does not reach the end. Its
+        numbers are then those of this run alone, and a run that is to end later goes on from before.
+        """
 
     def report(self) -> dict[str, Any]:
         """Return what a user may want to know of the computation."""

@@ -1,0 +1,251 @@
+"""Stores that are extended to a later end, and stores that somebody else is writing to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow import storage
+from attnflow.lock import Lock
+from attnflow.watch import Watcher
+
+zarr = pytest.importorskip("zarr")
+xr = pytest.importorskip("xarray")
+
+SPHERE = af.tokens.sphere(n=12, d=2, seed=0)
+CLOUD = af.tokens.gaussian(n=12, d=2, seed=0)
+SOFT = af.Softmax(beta=2.0, B=[[1.0, 0.2], [0.0, 1.0]])
+FEW = af.tokens.sphere(n=5, d=2, seed=3)
+
+
+def refused(message: str) -> Any:
+    return pytest.raises(af.InputError, match=message)
+
+
+def same(a: af.Trajectory, b: af.Trajectory) -> None:
+    assert a.times.dtype == b.times.dtype
+    assert a.times.tolist() == b.times.tolist()
+    assert a.tokens.tobytes() == b.tokens.tobytes()
+    assert (a.stopped, a.report, a.about) == (b.stopped, b.report, b.about)
+
+
+Model = tuple[Any, af.Law, af.Motion]
+MODELS: dict[str, tuple[Model, list[float]]] = {
+    "layers": ((CLOUD, SOFT, af.Layers(gamma=0.2)), [1, 2049, 4000]),
+    "schedule": ((CLOUD, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6)), [5, 3000, 6000]),
+    "flow": ((CLOUD, SOFT, af.Flow(V=lambda t: [[-1.0, t], [0.0, -1.0]])), [1e-4, 0.3, 1.0, 3.0]),
+    "rescaled": ((CLOUD, SOFT, af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]])), [1e-9, 0.01, 1.0, 8.0]),
+    "sphere": ((SPHERE, SOFT, af.SphereFlow(rtol=1e-5)), [1e-3, 2.0, 30.0, 1e4]),
+    "merging": ((FEW, af.Softmax(beta=9.0), af.SphereFlow()), [5.0, 25.0, 1e9]),
+    "jumps": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1)), [3, 40, 5000, 10**6]),
+    "literal": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1, literal=True)), [3, 4000]),
+    "leaps": ((FEW, af.Softmax(beta=9.0), af.Leaps(gamma=0.1)), [70, 3000, 10**6 + 1]),
+    "hardmax": ((CLOUD, af.Hardmax(), af.HardmaxFlow()), [1e-5, 0.25, 2.0, 9.0]),
+    # Ends that shorten a step which then does not reach them: the trial of the first one, one after tokens have met,
+    # and a leap.
+    "short trial": (
+        ([[1.0], [1 + 1e-6], [-1.0]], af.Softmax(), af.Flow(V=lambda t: [[np.sin(1e4 * t)]])),
+        [0.0027684306759742034, 0.0527684306759742],
+    ),
+    "short meeting": ((FEW, af.Softmax(beta=4.0), af.SphereFlow(rtol=1e-6)), [22.11964047247303, 1e4]),
+    "short leap": ((af.tokens.polygon(4), af.Softmax(beta=12.0), af.Leaps(gamma=0.1)), [26009, 10**9]),
+    "sliding": ((CLOUD, af.Hardmax(B=[[-1.0, 2.0], [-2.0, -1.0]]), af.HardmaxFlow()), [1e-5, 0.05, 9.0]),
+}
+
+
+GEOMETRIC = af.watch.Geometric(first=1.0, per_decade=5)
+RECORDS = [("layers", 3), ("layers", GEOMETRIC), ("rescaled", 3), ("rescaled", GEOMETRIC), ("leaps", GEOMETRIC)]
+
+
+@pytest.mark.parametrize(("name", "record"), [*((name, None) for name in MODELS), *RECORDS])
+def test_an_extended_run_has_the_bits_of_one_long_run(tmp_path: Path, name: str, record: af.watch.Record) -> None:
+    (x, law, motion), ends = MODELS[name]
+    path = tmp_path / "run.zarr"
+    for until in ends:
+        extended = af.simulate(x, law, motion, until, record=record, store=path, seed=5)
+        same(af.simulate(x, law, motion, until, record=record, seed=5), extended)
+    same(extended, af.load(path))
+
+
+def test_a_chain_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
+    x, law, motion = MODELS["jumps"][0]
+    first = af.simulate(x, law, motion, 5, store=tmp_path / "run.zarr")
+    second = af.simulate(x, law, motion, 3000, store=tmp_path / "run.zarr")
+    assert second.seed == first.seed
+    np.testing.assert_array_equal(second.tokens, af.simulate(x, law, motion, 3000, seed=first.seed).tokens)
+
+
+@pytest.mark.parametrize("name", ["layers", "merging", "jumps", "leaps", "hardmax"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_extending_a_run_that_dies_on_the_way(
+    tmp_path: Path, name: str, after: int, dies: Callable[[int], Watcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the first run, then extended, killed while it is extended, then extended further."""
+    monkeypatch.setattr(storage, "CHUNK_RECORDS", 300)
+    (x, law, motion), ends = MODELS[name]
+    path, often = tmp_path / "run.zarr", af.watch.Checkpoint(seconds=0)
+    for until in ends:
+        try:
+            af.simulate(x, law, motion, until, store=path, seed=5, watch=[often, dies(after)])
+        except KeyboardInterrupt:
+            assert af.load(path).stopped.startswith("not finished")
+    extended = af.simulate(x, law, motion, ends[-1], store=path, seed=5)
+    same(af.simulate(x, law, motion, ends[-1], seed=5), extended)
+
+
+def test_what_watchers_stopped_goes_on_when_they_are_gone(tmp_path: Path) -> None:
+    x, law, motion = MODELS["layers"][0]
+    stop = af.watch.When(lambda t, x: t == 30)
+    path = tmp_path / "run.zarr"
+    assert "step 30" in af.simulate(x, law, motion, 100, store=path, watch=[stop]).stopped
+    assert "step 30" in af.simulate(x, law, motion, 100, store=path).stopped
+    assert "step 30" in af.simulate(x, law, motion, 200, store=path, watch=[stop]).stopped
+    same(af.simulate(x, law, motion, 300), af.simulate(x, law, motion, 300, store=path))
+
+
+def test_xarray_reads_an_extended_store(tmp_path: Path) -> None:
+    x, law, motion = MODELS["layers"][0]
+    for until in (10, 5000):
+        run = af.simulate(x, law, motion, until, store=tmp_path / "run.zarr")
+        with xr.open_zarr(tmp_path / "run.zarr") as data:
+            np.testing.assert_array_equal(data.tokens.values, run.tokens)
+            np.testing.assert_array_equal(data.time.values, run.times)
+
+
+def test_what_cannot_be_extended_is_told(tmp_path: Path) -> None:
+    x, law, motion = MODELS["layers"][0]
+    path = tmp_path / "run.zarr"
+    af.simulate(x, law, motion, 50, store=path)
+    with refused("holds this run until 50, and until is 40: give the same or a later one, or another store"):
+        af.simulate(x, law, motion, 40, store=path)
+    for other in ((x + 1, law, motion), (x, af.Softmax(beta=3.0), motion), (x, law, af.Layers(gamma=0.3))):
+        with refused("holds another run"):
+            af.simulate(*other, 60, store=path)
+    with refused("compare record"):
+        af.simulate(x, law, motion, 60, store=path, record=2)
+    af.simulate(x, law, motion, 50).save(tmp_path / "saved.zarr")
+    with refused("was written by save"):
+        af.simulate(x, law, motion, 60, store=tmp_path / "saved.zarr")
+    af.simulate(x, law, af.Layers(gamma=lambda t: 0.5), 2500, store=tmp_path / "f.zarr")
+    with refused("a function of time differs"):
+        af.simulate(x, law, af.Layers(gamma=lambda t: 0.5 if t == 0 else 0.4), 2600, store=tmp_path / "f.zarr")
+
+
+WRITER = """
+import sys, attnflow as af
+def hold(t, x):
+    if t == 50:
+        print("writing", flush=True)
+        sys.stdin.readline()
+    return False
+x = af.tokens.gaussian(n=12, d=2, seed=0)
+watch = [af.watch.When(hold), af.watch.Checkpoint(seconds=0)]
+af.simulate(x, af.Softmax(), af.Layers(gamma=0.2), 3000, store=sys.argv[1], watch=watch)
+"""
+
+
+@contextmanager
+def writer(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that is writing to the store, and waits."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        yield process
+        if process.poll() is None:
+            process.communicate("\n")
+
+
+def second(path: Path) -> af.Trajectory:
+    return af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000, store=path)
+
+
+def test_two_processes_do_not_write_to_one_store(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    with writer(path) as process:
+        with refused("another run is writing to .*run.zarr: wait until it ends, or choose another store"):
+            second(path)
+        assert af.load(path).stopped.startswith("not finished") or len(af.load(path)) == 1
+        process.communicate("\n")
+        assert process.returncode == 0
+    same(af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000), second(path))
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    with writer(path) as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        same(af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000), second(path))
+
+
+def test_two_threads_do_not_write_to_one_store(tmp_path: Path) -> None:
+    path, inside, leave = tmp_path / "run.zarr", threading.Event(), threading.Event()
+
+    def hold(t: float, x: Any) -> bool:
+        if t == 50:
+            inside.set()
+            leave.wait()
+        return False
+
+    def run() -> None:
+        watch = [af.watch.When(hold)]
+        af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000, store=path, watch=watch)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    inside.wait()
+    try:
+        with refused("another run is writing"):
+            second(path)
+    finally:
+        leave.set()
+        thread.join()
+    same(af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000), second(path))
+
+
+def test_a_run_that_fails_lets_go(tmp_path: Path, dies: Callable[[int], Watcher]) -> None:
+    path = tmp_path / "run.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000, store=path, watch=[dies(0)])
+    assert len(second(path)) == 3001
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """The parent lets go while its child lives on."""
+    lock, (reading, writing) = Lock(tmp_path), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent closes its end
+        os._exit(0)
+    os.close(reading)
+    try:
+        lock.release()
+        # The child has its copy of the file until it runs for the first time.
+        for _ in range(10**6):
+            try:
+                Lock(tmp_path).release()
+                break
+            except af.InputError:
+                os.sched_yield()
+        else:
+            pytest.fail("the child keeps the lock")
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
