@@ -3,7 +3,8 @@
 An engine is a module with some of three functions; it knows no B, beta, V or motion:
 
 - ``softmax(queries, keys, values, log_masses, gain) -> (mean, log_total)``: averages with the weights
-  w_j e^{g <q_i, k_j>}; the row maximum leaves before the gain g multiplies;
+  w_j e^{g <q_i, k_j>}; the row maximum leaves before the gain g multiplies, and keys far from the origin are seen from
+  their centre, by the decorator `centring.about_centre`;
 - ``top(queries, keys, values, weights, slack, relative) -> (mean, best, leader)``: averages over the sources
   whose score is within ``slack_i + relative |M_i|`` of the top score M_i; sources of weight 0 are absent;
   an engine that needs not look at all sources may say beforehand at which ones, by

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from attnflow.engines import LARGEST_GAIN, blocked_kernels, dense
+from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E, UNSHIFTED
 from attnflow.engines.lanes import WIDTH
 from attnflow.inputs import Array
@@ -26,6 +27,7 @@ LARGEST_SQUARE, LIGHTEST, SMALLEST = 1600.0, -100.0, 1e-30
 PANEL, MOST_PANELS = 96, 33
 
 
+@about_centre
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does.
 

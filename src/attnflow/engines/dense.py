@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnflow.arrays import foreign, namespace
 from attnflow.blocks import row_blocks
 from attnflow.engines import LARGEST_GAIN
+from attnflow.engines.centring import centre, clearly_near, size
 from attnflow.inputs import Array
 
 
@@ -38,20 +39,28 @@ def squared_distances(queries: Array, keys: Array) -> Array:
 def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return log P_ij and log sum_j w_j e^{g s_ij} for P_ij = w_j e^{g s_ij} / sum_k w_k e^{g s_ik}.
 
-    The row maximum leaves before the gain g multiplies, so no gain is too large. Leading axes stand for several
-    systems.
+    The row maximum leaves before the gain g multiplies, so no gain is too large; and keys far from the origin are seen
+    from their centre. Leading axes stand for several systems.
     """
     xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):
-        s = queries @ keys.swapaxes(-1, -2)
+        s, shift = _scores_about_centre(queries, keys, gain)
         top = xp.max(s, axis=-1, keepdims=True)
         exponents = _applied(gain, s) * (s - top)
-        shift = gain * top[..., 0]
+        shift = gain * (top[..., 0] + shift)
     if log_masses is not None:
         exponents += log_masses
     highest = xp.max(exponents, axis=-1, keepdims=True)
     log_sum = highest + xp.log(xp.exp(exponents - highest).sum(axis=-1, keepdims=True))
     return exponents - log_sum, shift + log_sum[..., 0]
+
+
+def _scores_about_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array | float]:
+    """Return <q_i, k_j - c> and <q_i, c>, c the centre of keys that are far from the origin, otherwise 0."""
+    if not foreign(keys) and keys.ndim == 2 and clearly_near(keys):
+        return queries @ keys.T, 0.0
+    c = centre(keys, gain * size(queries))
+    return queries @ (keys - c).swapaxes(-1, -2), (queries @ c.swapaxes(-1, -2))[..., 0]
 
 
 def _applied(gain: float, scores: Array) -> float:
@@ -64,7 +73,10 @@ def _applied(gain: float, scores: Array) -> float:
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}."""
     log_p, log_total = log_softmax(queries, keys, log_masses, gain)
-    return np.exp(log_p) @ values, log_total
+    if clearly_near(values):
+        return np.exp(log_p) @ values, log_total
+    c = centre(values)
+    return np.exp(log_p) @ (values - c) + c, log_total
 
 
 def softmax_by_blocks(

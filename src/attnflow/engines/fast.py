@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.engines import Memory, fused, pruned, separable
+from attnflow.engines.centring import about_centre
 from attnflow.inputs import Array
 
 # Separable sums at this many pairs of the fused engine per token are taken without looking further.
@@ -37,6 +38,7 @@ def name(queries: Array, keys: Array, gain: float) -> str:
     return plan(queries, keys, gain).name
 
 
+@about_centre
 def softmax(
     queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, memory: Memory | None = None
 ) -> tuple[Array, Array]:

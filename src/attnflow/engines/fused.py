@@ -10,6 +10,7 @@ from numba.core import event
 from numpy.typing import NDArray
 
 from attnflow.engines import dense, kernels, plane_kernels
+from attnflow.engines.centring import about_centre, centre, size
 from attnflow.engines.lanes import WIDTH
 from attnflow.inputs import Array
 
@@ -70,6 +71,7 @@ def _plane(x: Array, values: Array, log_masses: Array | None, gain: float) -> tu
     return (mean, log_total) if done else None
 
 
+@about_centre
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
     if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
@@ -103,20 +105,33 @@ def softmax_many(
     b, n, _ = keys.shape
     scaled, largest = _log2_masses(log_masses, -(-n // WIDTH) * WIDTH)
     mean, total, top = np.empty((b, n, values.shape[2])), np.empty((b, n)), np.empty((b, n))
-    kernels.softmax_many(queries, keys, values, scaled, gains, mean, total, top)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        return mean, gains[:, None] * top + np.log(total) + largest
+        c, e = centre(keys, gains * size(queries)), centre(values)
+        kernels.softmax_many(queries, keys - c, values - e, scaled, gains, mean, total, top)
+        scores = top + np.einsum("bik,bk->bi", queries, c[:, 0])
+        return mean + e, gains[:, None] * scores + np.log(total) + largest
 
 
-def softmax_layers(x: Array, forms: Array, gains: Array, gammas: Array, log_masses: Array | None) -> Array:
-    """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i, x_j>.
+def softmax_layers(
+    x: Array, forms: Array, biases: Array, gains: Array, gammas: Array, log_masses: Array | None
+) -> Array:
+    """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i + b, x_j>.
 
-    `gains` and `gammas` have one entry per step, `forms` one matrix F per step, or one for all, or none for I.
+    `gains` and `gammas` have one entry per step, `forms` one matrix F per step, or one for all, or none for I; `biases`
+    one vector b per step, or one for all, or none for 0. A cloud far from the origin is seen from its centre c: then
+    x_i = c + y_i and the scores are <F y_i + F c + b, y_j>.
     """
     states = np.empty((len(gammas), *x.shape))
-    columns = _columns(x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        c = centre(x, gains.max() * (size(forms).max() if len(forms) else 1.0) * size(x))[0]
+        moved = c.any()
+        if moved:
+            images = forms @ c if len(forms) else c[None]
+            biases = images + biases if len(biases) else images
+    columns = _columns(x - c if moved else x)
     scaled, _ = _log2_masses(log_masses, columns.shape[1])
-    kernels.softmax_layers(columns, forms, gains, gammas, scaled, states)
+    seen_from = c if moved else np.empty(0)
+    kernels.softmax_layers(columns, seen_from, forms, biases, gains, gammas, scaled, states)
     return states
 
 

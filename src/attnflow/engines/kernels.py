@@ -159,28 +159,46 @@ def softmax_many(queries, keys, values, log2_masses, gains, mean, total, top):
 
 
 @compiled
-def softmax_layers(x, forms, gains, gammas, log2_masses, states):
+def softmax_layers(x, centre, forms, biases, gains, gammas, log2_masses, states):
+    """Fill the states; tokens x (d, n) are seen from the centre, which is empty for 0."""
     steps, n, d = states.shape
     padded = x.shape[1]
     queries, mean = x, np.empty((d, padded))
     total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
-    if len(forms):
+    if len(forms) or len(biases):
         queries = np.empty((d, padded))
     heavy = log2_masses.min() >= -UNSHIFTED
     within, calm = False, False
     for s in range(steps):
         if len(forms):
             apply(forms[min(s, len(forms) - 1)], x, queries)
+        if len(biases):
+            if not len(forms):
+                queries[:] = x
+            for k in range(d):
+                queries[k] += biases[min(s, len(biases) - 1), k]
         if not (calm and gains[s] <= gains[s - 1]):
             bound = exponent_bound(queries, x, gains[s], scratch)
             within = bound <= UNSHIFTED and heavy
             # The hull of the tokens never grows, so under one form a bound with room to spare holds from now on.
-            calm = len(forms) <= 1 and bound <= UNSHIFTED / 2
+            calm = len(forms) <= 1 and len(biases) <= 1 and bound <= UNSHIFTED / 2
         softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
         _average(x, mean, gammas[s])
         for i in range(n):
             for k in range(d):
                 states[s, i, k] = x[k, i]
+        if len(centre):
+            _recorded(states[s], centre, x)
+
+
+@compiled
+def _recorded(state, centre, x):
+    """Add the centre to the state, and let x be that, as seen from the centre: tokens are what is recorded."""
+    n, d = state.shape
+    for i in range(n):
+        for k in range(d):
+            state[i, k] += centre[k]
+            x[k, i] = state[i, k] - centre[k]
 
 
 @compiled

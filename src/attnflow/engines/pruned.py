@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from attnflow.engines import Memory, fused, separable
 from attnflow.engines import pruned_kernels as kernels
+from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.lanes import WIDTH
 from attnflow.engines.pruned_kernels import LEAF
@@ -48,6 +49,7 @@ COARSE = 4.0
 RADII = 16
 
 
+@about_centre
 def softmax(
     queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, memory: Memory | None = None
 ) -> tuple[Array, Array]:

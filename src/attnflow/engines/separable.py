@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.engines import fused
+from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.lanes import WIDTH
 from attnflow.engines.separable_blocks import P
@@ -239,6 +240,7 @@ def cost(queries: Array, keys: Array, gain: float) -> float:
     return math.inf if made is None else made.cost(len(queries), len(keys))
 
 
+@about_centre
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, within `TOLERANCE`."""
     return carry_out(plan(queries, keys, gain), queries, keys, values, log_masses, gain)

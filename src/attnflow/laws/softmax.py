@@ -11,6 +11,7 @@ from attnflow import engines
 from attnflow.arrays import foreign, identity, namespace, sign
 from attnflow.blocks import row_blocks
 from attnflow.engines import dense
+from attnflow.engines.centring import centre, from_centre
 from attnflow.geometry.copies import Copies, copies
 from attnflow.inputs import (
     Array,
@@ -97,7 +98,7 @@ class Softmax(Law):
             return name
         matrix, gain = self.form(t, x)
         chosen: Any = engines.engine(name, "softmax", len(places), len(places), x.shape[1])
-        served: str = chosen.name(places if matrix is None else places @ matrix.T, places, gain)
+        served: str = chosen.name(*from_centre(places if matrix is None else places @ matrix.T, places, gain)[:2], gain)
         return served
 
     def log_weights(
@@ -111,7 +112,8 @@ class Softmax(Law):
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources with the softmax weights."""
         if foreign(x):
-            return super().listen(x, t, sources)
+            c = centre(sources.values)
+            return Heard(super().listen(x, t, sources._replace(values=sources.values - c)).mean + c, None)
         places, values, masses, outer_gain, engine, memory = sources
         if values is places and (bodies := _bodies(places, len(x), engine)) is not None:
             few, label = places[bodies.first], bodies.label
@@ -160,7 +162,7 @@ class Softmax(Law):
         if (betas < 0).any():
             signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])
             forms = signs[:, None, None] * (forms if len(forms) else np.eye(d))
-        return fused.softmax_layers(x, forms, np.abs(betas), gammas, _log(masses))
+        return fused.softmax_layers(x, forms, np.empty((0, d)), np.abs(betas), gammas, _log(masses))
 
 
 def _bodies(places: Array, queries: int, engine: str) -> Copies | None:

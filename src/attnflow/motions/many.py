@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.arrays import plain
+from attnflow.engines.centring import centre, size
 from attnflow.inputs import Array, each_mass, matrix_at, number_at
 from attnflow.laws import Law, Softmax, varies
 from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
@@ -35,6 +36,10 @@ def paths(
     assert isinstance(law, Softmax)
     matrix, centred, sphere = found
     B = matrix_at(law.B, 0, d, "B")
+    gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
+    # These sums are not taken about the centre of a cloud, as those of the engines are.
+    if centre(start, np.abs(gains) * (1.0 if B is None else np.abs(B).max()) * size(start)).any():
+        return None
     w = each_mass(masses, n)
     w = w / w.max()
     rule = kernels.Rule(
@@ -46,7 +51,6 @@ def paths(
         sphere,
         isinstance(motion, SphereFlow) and not motion.normalized,
     )
-    gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
     states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
     if isinstance(motion, ContinuousMotion):
         method = kernels.Method(*(np.ascontiguousarray(getattr(DOP853, name)) for name in kernels.Method._fields))

@@ -1,0 +1,114 @@
+"""Sums far from the origin, taken about the centre of the cloud.
+
+Weights depend on differences of scores alone, so keys may be seen from any point c, and so may values:
+
+    e^{g <q_i, k_j>} = e^{g <q_i, c>} e^{g <q_i, k_j - c>},    sum_j P_ij v_j = c + sum_j P_ij (v_j - c).
+
+Rounding errors are then those of a cloud about the origin. Where queries are keys, x_i = c + y_i, they stay so: in
+<x_i, y_j> = <y_i, y_j> + <c, y_j> the last term does not depend on i, and is a factor of the mass of j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from operator import sub
+from typing import Any
+
+import numpy as np
+
+from attnflow.arrays import namespace
+from attnflow.inputs import Array
+
+Sums = tuple[Array, Array]
+
+# Up to so many extents from the origin nothing is won.
+NEAR = 16.0
+# Up to so many coordinates Python's own numbers are faster than short arrays.
+NARROW = 16
+# What rounding would do to a mean, in parts of the cloud's extent, if nothing was done.
+HARMLESS = 1e-12
+# The factors e^{g <c, y_j>} may be so far apart, in logarithms, where they become masses.
+TILT = 60.0
+
+
+def about_centre(softmax: Callable[..., Sums]) -> Callable[..., Sums]:
+    """Let an engine's softmax sums be taken about the centre of keys that are far from the origin."""
+
+    @wraps(softmax)
+    def sums(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, *memory: Any) -> Sums:
+        if clearly_near(keys) and (values is keys or clearly_near(values)):
+            return softmax(queries, keys, values, log_masses, gain, *memory)
+        return _shifted(softmax, (queries, keys, values, log_masses, gain), memory)
+
+    return sums
+
+
+def _shifted(softmax: Callable[..., Sums], given: tuple[Any, ...], memory: tuple[Any, ...]) -> Sums:
+    queries, keys, values, log_masses, gain = given
+    with np.errstate(over="ignore", invalid="ignore"):
+        x, y, c = from_centre(queries, keys, gain)
+        e = c if values is keys else centre(values)[0]
+        v = y if values is keys else values - e if e.any() else values
+        logs = log_masses
+        if x is not queries:
+            tilt = _tilt(y, c, gain)
+            logs = tilt if log_masses is None else log_masses + tilt
+        mean, log_total = softmax(x, y, v, logs, gain, *memory)
+        return mean + e if e.any() else mean, log_total + gain * np.einsum("ik,k->i", queries, c)
+
+
+def from_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array, Array]:
+    """Return the keys as seen from their centre c, the queries that go with them, and c.
+
+    Where queries are keys they are seen from c too, if the factors e^{g <c, y_j>} of the masses allow it.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        c = centre(keys, gain * size(queries) if len(queries) else 0.0)[0]
+        if not c.any():
+            return queries, keys, c
+        y = keys - c
+        return y if queries is keys and np.ptp(_tilt(y, c, gain)) <= TILT else queries, y, c
+
+
+def _tilt(y: Array, c: Array, gain: float) -> Array:
+    """Return g <c, y_j>."""
+    tilt: Array = gain * np.einsum("ik,k->i", y, c)
+    return tilt
+
+
+def size(points: Array) -> Any:
+    """Return the largest coordinate of each system."""
+    xp = namespace(points)
+    return xp.max(xp.max(xp.abs(points), axis=-1), axis=-1)
+
+
+def centre(points: Array, reach: Any = 0.0) -> Array:
+    """Return where points (..., n, d) are to be seen from, (..., 1, d): the middle of their box, or 0 if that will do.
+
+    `reach` is the size of the queries times the gain, where the points are keys. Any library's arrays are taken.
+
+    >>> centre(np.array([[0.0, 1.0], [1.0, 3.0]])), centre(np.array([[1e6, 1.0], [1e6 + 2, 3.0]]))
+    (array([[0., 0.]]), array([[1.000001e+06, 2.000000e+00]]))
+    """
+    xp = namespace(points)
+    high, low = xp.max(points, axis=-2), -xp.max(-points, axis=-2)
+    middle = low + (high - low) / 2
+    distance, extent = xp.max(xp.abs(middle), axis=-1), xp.max(high - low, axis=-1)
+    lost = float(xp.finfo(points.dtype).eps) * distance * (1 + reach * extent)
+    far = (distance > NEAR * extent) & (lost > HARMLESS * extent)
+    return xp.where(far[..., None], middle, xp.zeros_like(middle))[..., None, :]
+
+
+def clearly_near(points: Array) -> bool:
+    """Say at little cost that points are not far from the origin: one of two is near, for the distance between them.
+
+    >>> clearly_near(np.array([[0.0, 1.0], [1.0, 3.0]])), clearly_near(np.array([[1e6], [1e6 + 1]]))
+    (True, False)
+    """
+    if points.shape[1] > NARROW:
+        gap = float(np.abs(points[0] - points[-1]).max())
+        return float(np.abs(points[-1]).max()) <= (NEAR - 1) * gap
+    first, last = points[0].tolist(), points[-1].tolist()
+    extent = (NEAR - 1) * max(map(abs, map(sub, first, last)))
+    return max(map(abs, last)) <= extent or max(map(abs, first)) <= extent
