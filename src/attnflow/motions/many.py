@@ -37,8 +37,9 @@ def paths(
     matrix, centred, sphere = found
     B = matrix_at(law.B, 0, d, "B")
     gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
-    # These sums are not taken about the centre of a cloud, as those of the engines are.
-    if centre(start, np.abs(gains) * (1.0 if B is None else np.abs(B).max()) * size(start)).any():
+    # These sums are not taken about the centre of a cloud, as those of the engines are; at one place nothing is summed.
+    reach = np.abs(gains) * (1.0 if B is None else np.abs(B).max()) * size(start)
+    if (centre(start, reach)[:, 0].any(axis=1) & np.ptp(start, axis=1).any(axis=1)).any():
         return None
     w = each_mass(masses, n)
     w = w / w.max()
