@@ -44,9 +44,9 @@ a TOML file:
                         # jumps, leaps
   gamma = 0.1
 
-  [measure]             # of long times, one of: merges = 0.999 (sphere); exits = 0.1, a radius (jumps), perhaps with
-  phases = 0.05         # within = 100 steps, or betas; phases, a part of the cloud's size, with betas
-  betas = [8, 16, 32]
+  [measure]             # of long times, one of: merges = 0.999 (a distance off the sphere); exits = 0.1, a radius
+  phases = 0.05         # (jumps), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
+  betas = [8, 16, 32]   # with betas
 
   [output]
   store = "run.zarr"
@@ -90,7 +90,11 @@ FLAGS = {
     "clusters": ("stop", "clusters", "stop when at most so many clusters are left"),
     "tol": ("stop", "tol", "distance that joins tokens to a cluster"),
     "seconds": ("stop", "seconds", "stop after so many seconds"),
-    "merges": ("measure", "merges", "tell when clusters merge on the sphere: inner products above this, as 0.999"),
+    "merges": (
+        "measure",
+        "merges",
+        "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
+    ),
     "exits": ("measure", "exits", "tell when chains first leave this radius (jumps)"),
     "within": ("measure", "within", "how likely exits are within so many steps, however rare"),
     "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),

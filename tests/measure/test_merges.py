@@ -229,9 +229,11 @@ def test_usa_climbs_in_its_own_clock() -> None:
 def test_bad_questions_get_a_sentence(tmp_path: Path) -> None:
     x = on_circle(0.0, 0.5)
     sphere = af.simulate(x, af.Softmax(), af.SphereFlow(), until=1.0)
-    flat = af.simulate(x, af.Softmax(), af.Flow(), until=1.0)
-    with pytest.raises(af.InputError, match="expected one on the sphere"):
-        af.measure.merge_times(flat)
+    chain = af.simulate(x, af.Softmax(), af.Jumps(gamma=0.1), until=10, seed=0)
+    with pytest.raises(af.InputError, match="expected layers, leaps or an integrated flow"):
+        af.measure.merge_times(chain)
+    with pytest.raises(af.InputError, match="threshold is 0"):
+        af.measure.merge_times(af.simulate(x, af.Softmax(), af.Layers(gamma=0.1), until=10), threshold=0.0)
     fast = af.simulate(x, af.Softmax(beta=800.0), af.SphereFlow(normalized=False), until=1.0)
     with pytest.raises(af.InputError, match="this run has but its first state"):
         af.measure.merge_times(fast)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Log time begins this factor before the first merge; merges nearer than this factor to the one before go unnamed.
 BEFORE, APART = 100.0, 1e3
+# The legend is on the left if the last merge is beyond this part of the axis.
+CLIMBED = 0.6
 PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 0.9}
 GUIDE: dict[str, Any] = {"ls": "--", "lw": 1.0}
 EXACT = "exact median"
@@ -60,7 +62,7 @@ def staircase(stairs: Staircase) -> Figure:
                 )
         named = first
         # The last merges of a long run happen between two floats, so that the curve is not yet up there.
-        seen_then = np.interp([merge.time for merge in stairs.merges], stairs.times, stairs.energy)
+        seen_then = np.interp([float(merge.time) for merge in stairs.merges], stairs.times, stairs.energy)
         for merge, height in zip(stairs.merges, np.maximum(stairs.heights[1:], seen_then).tolist(), strict=True):
             _mark(ax, merge, height, named=merge.time > APART * named)
             named = max(named, merge.time)
@@ -68,22 +70,31 @@ def staircase(stairs: Staircase) -> Figure:
         if len(stairs.merges):
             ax.plot([], [], color=tone().palette[1], marker="o", ms=4, ls="", label="merge")
         _log_axis(ax, "x")
-        ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="time $t$")
+        whole = any(isinstance(merge.time, int) for merge in stairs.merges)
+        ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="step" if whole else "time $t$")
         ax.set_ylabel("energy")
-        ax.legend(loc="upper left" if len(stairs.merges) else "lower left", borderaxespad=0.2)
+        corner: Any = _free_corner(stairs, first, last)
+        ax.legend(loc=corner, borderaxespad=0.2)
     return figure
+
+
+def _free_corner(stairs: Staircase, first: float, last: float) -> str:
+    """Return where a legend covers neither the curve nor the times of merges: mostly on the left."""
+    if not len(stairs.merges):
+        return "lower left"
+    climbed = math.log(max(stairs.merges[-1].time / first, 1.0)) / math.log(last / first) if last > first else 1.0
+    return "upper left" if climbed > CLIMBED else "lower right"
 
 
 def _mark(ax: Any, merge: Merge, height: float, named: bool) -> None:
     """Mark a merge at its height; its error bar is drawn to scale, and written, since the eye often cannot see it."""
-    error = min(merge.error, merge.time * (1 - 1e-9))
-    ax.errorbar(merge.time, height, xerr=error, color=tone().palette[1], marker="o", ms=4, capsize=2.5, zorder=4)
+    time = float(merge.time)
+    error = min(merge.error, time * (1 - 1e-9))
+    ax.errorbar(time, height, xerr=error, color=tone().palette[1], marker="o", ms=4, capsize=2.5, zorder=4)
     if not named:
         return
     said = f"$t = {_digits(merge)}$"
-    ax.annotate(
-        said, (merge.time, height), xytext=(-5, 5), textcoords="offset points", ha="right", va="bottom", fontsize=9.5
-    )
+    ax.annotate(said, (time, height), xytext=(-5, 5), textcoords="offset points", ha="right", va="bottom", fontsize=9.5)
 
 
 def _digits(merge: Merge) -> str:
@@ -91,9 +102,13 @@ def _digits(merge: Merge) -> str:
 
     >>> _digits(Merge(134703.6832, 0.00015, (1, 1), 1)), _digits(Merge(2.5e9, 3.0e4, (1, 1), 1))
     ('134703.68320(15)', '2.50000(3) \\\\times 10^{9}')
+    >>> _digits(Merge(36289, 0.0, (1, 1), 1))
+    '36289'
     """
     if not math.isfinite(merge.error):
         return f"{merge.time:.3g}?"
+    if merge.error == 0:
+        return f"{merge.time:.10g}"
     power = math.floor(math.log10(merge.time)) if not 1e-3 <= merge.time < 1e6 else 0
     t, error = merge.time / 10.0**power, merge.error / 10.0**power
     digit = math.floor(math.log10(error))

@@ -1,7 +1,8 @@
-"""When clusters merge on the sphere, with error bars from the solver, and the staircase that the energy climbs."""
+"""When clusters merge, with error bars from the solver, and the staircase that the energy climbs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.blocks import row_blocks
+from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.inputs import Array, InputError, each_mass, number, shares
 from attnflow.laws import Softmax, weighs_like
+from attnflow.measure.configuration import CLOSE, extent
 from attnflow.measure.over_time import OverTime
-from attnflow.motions import ContinuousMotion, Motion, SphereLayers, Stretch
+from attnflow.motions import ContinuousMotion, DiscreteMotion, Leaps, Motion, SphereLayers, Stretch
 from attnflow.motions.flows import TIGHTEST
 from attnflow.simulate import simulate
 from attnflow.trajectory import Trajectory
@@ -26,7 +30,10 @@ SAFETY = 2.0
 
 @dataclass(frozen=True)
 class Merge:
-    """Two clusters of these masses became one at a time, known up to an error; so many clusters are left."""
+    """Two clusters of these masses became one at a time, known up to an error; so many clusters are left.
+
+    Of layers and leaps the time is a step, a whole number.
+    """
 
     time: float
     error: float
@@ -45,21 +52,24 @@ class Merges(OverTime[Merge]):
         return "\n".join(lines) or "<no merges>"
 
 
-def merge_times(run: Trajectory, threshold: float = 0.999) -> Merges:
-    """Return when clusters of a run on the sphere merge: one entry per merge, with `time` and `error`.
+def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
+    """Return when clusters of a run merge: one entry per merge, with `time` and `error`.
 
-    Clusters are tokens joined by chains of inner products <x_i, x_j> > threshold (single linkage). `sizes` are the
-    masses of the two that merge, and `left` the number of clusters afterwards. What is joined at the start has not
-    merged.
+    On the sphere clusters are tokens joined by chains of inner products <x_i, x_j> > threshold (single linkage), .999
+    by default; elsewhere by chains of distances of at most the threshold, by default a hundredth of the extent of the
+    first state. `sizes` are the masses of the two that merge, and `left` the number of clusters afterwards. What is
+    joined at the start has not merged; clusters that part again may merge again.
 
-    The run is repeated three times, and each merge located on the solver's dense output: with the tolerance it had;
-    with a tenth of it, from a start moved by one tolerance, which tells how much the time depends on what is not known;
-    and with a hundredth of it. (Where the solver can do no better it is ten and a hundred times.) The distance at which
-    tokens that have met become one mass changes likewise. The error is twice the largest change of the time, and at
-    least rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all three. An error as
-    large as a tenth of its time says that rounding decides: a symmetric configuration would not merge at all.
+    A flow, or a run of `Leaps`, is repeated three times, and each merge located on the solver's dense output: with the
+    tolerance it had; with a tenth of it, from a start moved by one tolerance, which tells how much the time depends on
+    what is not known; and with a hundredth of it. (Where the solver can do no better it is ten and a hundred times.)
+    The distance at which tokens that have met become one mass changes likewise. The error is twice the largest change
+    of the time, and at least rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all
+    three. An error as large as a tenth of its time says that rounding decides: a symmetric configuration would not
+    merge at all.
 
-    Of motions in layers the times are steps, as recorded, and the error is how much earlier it may have been.
+    Of motions in layers the times are steps, as recorded, and the error is how much earlier it may have been: 0 where
+    every step was recorded. Errors of leaps below half a step are 0.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
@@ -67,13 +77,16 @@ def merge_times(run: Trajectory, threshold: float = 0.999) -> Merges:
     >>> merges = merge_times(run)
     >>> merges.time.round(3).tolist(), bool(merges.error.max() < 1e-4)
     ([3.536, 20.396, 5249.317], True)
+    >>> merge_times(af.simulate([[1.0], [0.4], [-1.0]], af.Softmax(beta=5.0), af.Layers(gamma=0.1), until=10**5))
+    t = 35 +- 0: 1 + 1, 2 left
+    t = 1948 +- 0: 2 + 1, 1 left
 
     References
     ----------
     Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
     """
-    _on_sphere(run)
-    reach, m = _reach(threshold), each_mass(run.masses, run.tokens.shape[1])
+    _repeatable(run)
+    reach, m = _reach(run, threshold), each_mass(run.masses, run.tokens.shape[1])
 
     def partition(x: Array) -> tuple[int, ...]:
         return tuple(single_linkage(x, reach).tolist())
@@ -114,11 +127,12 @@ class Staircase:
     heights: Array
 
 
-def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
-    """Return how the energy F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)} of a run on the sphere climbs.
+def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
+    """Return how the energy F = n^{-2} sum_ij e^{-beta |x_i - x_j|^2 / 2} of a run climbs.
 
-    At large beta it rests at sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a
-    merge of masses a and b adds 2ab/n^2. Errors are those of `merge_times`. The first plateau begins when the run does.
+    On the sphere the exponent is beta (<x_i, x_j> - 1), and F grows in time. At large beta it rests at
+    sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a merge of masses a and b adds
+    2ab/n^2. Errors, and the threshold, are those of `merge_times`. The first plateau begins when the run does.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
@@ -146,7 +160,7 @@ def staircase(run: Trajectory, threshold: float = 0.999) -> Staircase:
     )
 
 
-def plateaux(run: Trajectory, merges: Merges, threshold: float) -> list[Plateau]:
+def plateaux(run: Trajectory, merges: Merges, threshold: float | None) -> list[Plateau]:
     """Return the times between merges, with the energy half way and what is predicted, whatever moved the tokens."""
     F, heights = _energy(run), _heights(run, merges, threshold)
     when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
@@ -163,25 +177,33 @@ def _energy(run: Trajectory) -> Callable[[Array], float]:
     """Return F of a state."""
     (law, beta), share = _softmax(run), shares(run.masses, run.tokens.shape[1])
 
+    def pairs(x: Array) -> float:
+        return float(
+            sum(
+                share[rows] @ np.exp(-beta / 2 * squared_distances(x[rows], x)) @ share
+                for rows in row_blocks(len(x), len(x))
+            )
+        )
+
     def F(x: Array) -> float:
         log_total = law.hear(x, masses=share).log_total
         assert log_total is not None
         return float(share @ np.exp(log_total - beta))
 
-    return F
+    return F if _on_sphere(run) else pairs
 
 
-def _heights(run: Trajectory, merges: Merges, threshold: float) -> Array:
+def _heights(run: Trajectory, merges: Merges, threshold: float | None) -> Array:
     """Return sum_q (n_q/n)^2 before the first merge and after each."""
     m = each_mass(run.masses, run.tokens.shape[1])
-    first = np.bincount(single_linkage(run.tokens[0], _reach(threshold)), weights=m)
+    first = np.bincount(single_linkage(run.tokens[0], _reach(run, threshold)), weights=m)
     gains = [2 * a * b for a, b in (merge.sizes for merge in merges)]
     return np.asarray(np.cumsum([float((first**2).sum()), *gains]) / m.sum() ** 2)
 
 
 def _half_way(a: float, b: float, whole: bool) -> float:
     """Return the middle in log time, a whole number of steps if so."""
-    middle = float(np.sqrt(a * b))
+    middle = math.sqrt(a) * math.sqrt(b)
     return int(middle) if whole else middle
 
 
@@ -192,20 +214,30 @@ def _softmax(run: Trajectory) -> tuple[Softmax, float]:
     return law, float(law.beta)
 
 
-def _on_sphere(run: Any) -> None:
+def _on_sphere(run: Trajectory) -> bool:
+    """Say whether tokens stay on the unit sphere."""
+    return isinstance(run.motion, SphereLayers) or getattr(run.motion, "retracts", False)
+
+
+def _repeatable(run: Any) -> None:
     if not isinstance(run, Trajectory):
         raise InputError(f"run is of type {type(run).__name__}, expected what simulate returned")
     if len(run) < 2:
         raise InputError(f"this run has but its first state ({run.stopped}): give one that moves")
     if run.law is None or run.motion is None:
         raise InputError("this run was loaded without its law or motion, so it cannot be repeated: run it again")
-    if not (isinstance(run.motion, SphereLayers) or getattr(run.motion, "retracts", False)):
-        raise InputError(f"the motion is {run.motion!r}, expected one on the sphere: use SphereFlow or SphereLayers")
+    if not isinstance(run.motion, DiscreteMotion | ContinuousMotion | Leaps):
+        raise InputError(
+            f"the motion is {run.motion!r}, expected layers, leaps or an integrated flow: use Layers or SphereFlow"
+        )
 
 
-def _reach(threshold: float) -> float:
-    """Return the distance of unit vectors that have this inner product."""
-    least = number(threshold, "threshold", above=-1.0)
+def _reach(run: Trajectory, threshold: float | None) -> float:
+    """Return the distance at which tokens are joined: on the sphere, that of vectors with this inner product."""
+    if not _on_sphere(run):
+        start = run.tokens[0]
+        return CLOSE * extent(start, start) if threshold is None else number(threshold, "threshold", above=0.0)
+    least = number(0.999 if threshold is None else threshold, "threshold", above=-1.0)
     if least > 1 - 1e-12:
         raise InputError(f"threshold is {least:g}, expected an inner product below 1: give one such as 0.999")
     return float(np.sqrt(2 * (1 - least)))
@@ -219,14 +251,14 @@ Changes = list[tuple[float, Hashable]]
 def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
     """Return when the reading changes in the run, and in runs at other tolerances."""
     assert run.law is not None
-    if not isinstance(run.motion, ContinuousMotion):
+    if not isinstance(run.motion, ContinuousMotion | Leaps):
         watcher = _Changing(reading)
         watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
         watcher.see(Stretch((run.times[0], run.tokens[0]), run.times[1:], run.tokens[1:]))
         return [watcher.found]
     found = []
     for start, motion in _variants(run.tokens[0], run.motion):
-        watcher, until = _Changing(reading), float(run.times[-1])
+        watcher, until = _Changing(reading), run.times.tolist()[-1]
         simulate(
             start,
             run.law,
@@ -246,7 +278,9 @@ def _variants(x: Array, motion: Any) -> list[tuple[Array, Motion]]:
     factor = 0.1 if motion.rtol * 0.01 >= TIGHTEST else 10.0
     others = [replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2)]
     aside = np.random.default_rng(0).standard_normal(x.shape)
-    moved = motion.retract(x + motion.rtol * aside / np.linalg.norm(aside, axis=1, keepdims=True))
+    aside *= motion.rtol / np.linalg.norm(aside, axis=1, keepdims=True)
+    on_sphere = getattr(motion, "retracts", False)
+    moved = motion.retract(x + aside) if on_sphere else x + extent(x, x) * aside
     return [(x, motion), (moved, others[0]), (x, others[1])]
 
 
@@ -257,20 +291,20 @@ class _Changing(Watcher):
         self.reading = reading
 
     def begin(self, start: Start) -> None:
-        self.found: Changes = [(float(start.t), self.reading(start.x))]
+        self.found: Changes = [(start.t, self.reading(start.x))]
 
     def see(self, stretch: Stretch) -> None:
-        low = float(stretch.before[0])
+        low = stretch.before[0]
         for t, x in zip(stretch.times.tolist(), stretch.tokens, strict=True):
             last = self.reading(x)
             while last != self.found[-1][1]:
-                low, reading = self._first_change(low, float(t), last, stretch)
+                low, reading = self._first_change(low, t, last, stretch)
                 self.found.append((low, reading))
-            low = float(t)
+            low = t
 
     def _first_change(self, low: float, high: float, last: Hashable, stretch: Stretch) -> tuple[float, Hashable]:
         """Bisect for the first time after `low` with another reading than the newest, given that at `high`."""
-        while stretch.between is not None and low < (middle := low + (high - low) / 2) < high:
+        while stretch.between is not None and low < (middle := _middle(low, high)) < high:
             reading = self.reading(stretch.between(middle))
             if reading == self.found[-1][1]:
                 low = middle
@@ -279,10 +313,16 @@ class _Changing(Watcher):
         return high, last
 
 
+def _middle(low: float, high: float) -> float:
+    """Return the middle of two times, or of two steps: of whole numbers beyond 2**53 too."""
+    return (low + high) // 2 if isinstance(low, int) else low + (high - low) / 2
+
+
 def _merged(changes: Changes, m: Array) -> list[tuple[float, tuple[float, float], int]]:
     """Return the merges among changes of clusters: when, which masses, how many clusters are left."""
     merges = []
     for (_, before), (t, after) in pairwise(changes):
+        together = list[tuple[float, float]]()
         old: Labels = np.array(before)
         new: Labels = np.array(after)
         for cluster in range(int(new.max()) + 1):
@@ -290,8 +330,9 @@ def _merged(changes: Changes, m: Array) -> list[tuple[float, tuple[float, float]
             whole = parts.pop()
             while parts:
                 part = parts.pop()
-                merges.append((t, (whole, part), int(new.max()) + 1 + len(parts)))
+                together.append((whole, part))
                 whole += part
+        merges += [(t, sizes, int(new.max()) + len(together) - k) for k, sizes in enumerate(together)]
     return merges
 
 
@@ -310,7 +351,7 @@ def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
         gaps = np.diff(run.times, prepend=run.times[0])
         return [float(max(gaps[np.searchsorted(run.times, t)] - 1, 0)) for t in times]
     rtol = run.motion.rtol  # type: ignore[union-attr]
-    return [
+    errors = [
         max(
             *(SAFETY * abs(t - other[k]) if k < len(other) else np.inf for other in others),
             rtol * t,
@@ -318,3 +359,5 @@ def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
         )
         for k, t in enumerate(times)
     ]
+    whole = run.motion is not None and run.motion.discrete
+    return [0.0 if whole and error < 0.5 else float(error) for error in errors]
