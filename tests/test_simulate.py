@@ -176,25 +176,36 @@ def test_progress_draws_a_bar_in_a_terminal() -> None:
 
 
 def test_progress_shows_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of a notebook is no terminal, but shows what tqdm draws."""
+    import IPython
     import tqdm.auto
 
+    drawn: list[str] = []
+
+    class Shell:
+        kernel = object()
+
     class Bar:
-        n = 0.0
-
         def __init__(self, **options: object) -> None:
-            Bar.options = options  # type: ignore[attr-defined]
+            assert options["total"] == 1.0
 
-        def update(self, by: float) -> None:
-            self.n += by
+        def set_description_str(self, text: str, refresh: bool) -> None:
+            drawn.append(text)
+
+        def set_postfix_str(self, text: str, refresh: bool) -> None:
+            assert "passed" in text
+
+        def refresh(self) -> None:
+            drawn.append("refreshed")
 
         def close(self) -> None:
-            assert self.n == 9
+            drawn.append("closed")
 
-    for module, disable in (("tqdm.notebook", False), ("tqdm.std", None)):
-        Bar.__module__ = module
-        monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
-        af.simulate(X, SOFT, LAYERS, until=9, watch=[af.watch.Progress()])
-        assert Bar.options["disable"] is disable  # type: ignore[attr-defined]
+    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    monkeypatch.setattr(IPython, "get_ipython", Shell)
+    af.simulate(X, SOFT, LAYERS, until=9, watch=[af.watch.Progress()])
+    assert drawn[:2] == ["simulate 0 of 9", "refreshed"]
+    assert drawn[-1] == "closed"
 
 
 def test_import_loads_numpy_only() -> None:

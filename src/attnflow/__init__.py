@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import calls, figures, geometry, measure, tokens, watch
+from attnflow import calls, figures, geometry, measure, progress, tokens, watch
 from attnflow.ensembles import Ensemble, ensemble
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
@@ -44,7 +44,8 @@ __all__ = [
     "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
     "Law", "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
-    "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "search", "simulate", "tokens", "watch",
+    "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search", "simulate",
+    "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]):

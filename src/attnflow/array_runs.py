@@ -13,14 +13,18 @@ import numpy as np
 from attnflow.arrays import holds, library, namespace, precision
 from attnflow.laws import Hearing
 from attnflow.motions import DiscreteMotion
+from attnflow.progress import Task
 from attnflow.watch import RECORD_BYTES, At, Every, Geometric, Record, rule
 
 
-def run_layers(x: Any, hearing: Hearing, motion: DiscreteMotion, until: int, record: Record) -> dict[str, Any]:
+def run_layers(
+    x: Any, hearing: Hearing, motion: DiscreteMotion, until: int, record: Record, work: Task
+) -> dict[str, Any]:
     """Return the recorded times and tokens, why the run ended, and what it says of itself."""
     xp, kept = namespace(x), _Kept(record, until, math.prod(x.shape) * x.dtype.itemsize)
     times, states, stopped = [0], [x], f"reached step {until}, as asked"
     for t in range(until):
+        work.reach(t, part=0.0)
         before, x = x, motion.step(hearing, x, t)
         if not holds(xp.isfinite(x)):
             stopped = f"tokens left the range of {precision(x)} at step {t + 1}; {motion.hint}"

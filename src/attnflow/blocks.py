@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attnflow.progress import tick
+
 # Rows are worked on in blocks of at most this many weights, so that no n-by-n array is ever formed.
 BLOCK = 1 << 22
 
@@ -15,4 +17,6 @@ def row_blocks(m: int, n: int, most: int | None = None) -> Iterator[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
     """
     rows = max(1, (BLOCK if most is None else most) // max(1, n))
-    return (slice(i, i + rows) for i in range(0, max(1, m), rows))
+    for i in range(0, max(1, m), rows):
+        tick()
+        yield slice(i, i + rows)

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -282,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _simulate(given: dict[str, Any]) -> int:
-    from attnflow import config, figures, measure, questions, watch
+    from attnflow import config, figures, measure, questions
     from attnflow.inputs import InputError, number
     from attnflow.simulate import simulate
     from attnflow.storage import opened
@@ -303,8 +302,6 @@ def _simulate(given: dict[str, Any]) -> int:
         if "results" in said and number(arguments["until"], "until", above=0.0) <= said["run"]["until"]:
             raise InputError(f"{store} holds a finished run: choose a later until, or another name")
         arguments["watch"].append(config.Remembered(store, settings.text()))
-    if sys.stderr.isatty() and find_spec("tqdm") is not None:
-        arguments["watch"].append(watch.Progress())
     begin = time.perf_counter()
     run = simulate(**arguments, store=store)
     seconds = time.perf_counter() - begin

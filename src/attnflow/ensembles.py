@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow import progress
 from attnflow.arrays import foreign, library
 from attnflow.describe import parameters
 from attnflow.indices import log_weights
 from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
 from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
 from attnflow.watch import At, Geometric, Record, rule, when
 
 # So many coordinates move together: their stages fit in the cache.
@@ -93,18 +96,54 @@ def ensemble(
     _part(law, np.zeros(1, dtype=np.int64)).check_order(x[0], masses=weights)
     blocks = list(_blocks(law, motion, x, len(times)))
 
-    def moved(block: Block) -> tuple[Array, Array, int]:
+    def moved(block: Block, going: many.Going) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
-        for state, steps in block.path(times, weights):  # noqa: B007
+        for state, steps in block.path(times, weights, going):  # noqa: B007
             rows.append(_rows(state if observe is None else _observed(observe, state), len(state)))
         return np.stack(rows), state.copy(), steps
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(moved, blocks))
+    found = _on_all_cores(moved, blocks, motion)
     order = np.argsort(np.concatenate([block.members for block in blocks]))
     values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
     final = np.concatenate([state for _, state, _ in found])[order]
     return Ensemble(times, values, final, max(steps for *_, steps in found))
+
+
+class _Abandoned(Exception):
+    """Whoever asked does not wait any more."""
+
+
+def _on_all_cores(moved: Callable[..., Any], blocks: list[Block], motion: Motion) -> list[Any]:
+    """Return moved(block, going) of every block; show how far they are, and give up within a moment if interrupted."""
+    done, abandoned, slow = [0.0] * len(blocks), threading.Event(), threading.Event()
+    sizes = [len(block.members) for block in blocks]
+
+    def one(k: int) -> Any:
+        def going(part: float, many_steps: bool) -> None:
+            if abandoned.is_set():
+                raise _Abandoned
+            done[k] = part * sizes[k]
+            if many_steps:
+                slow.set()
+
+        found = moved(blocks[k], going)
+        done[k] = float(sizes[k])
+        return found
+
+    def noted() -> str | None:
+        helps = getattr(motion, "helps", None)
+        return f"some systems take very many short steps; {helps}, or give a looser rtol" if slow.is_set() else None
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        tasks = [pool.submit(one, k) for k in range(len(blocks))]
+        with progress.task("ensemble", sum(sizes)) as work:
+            while wait(tasks, timeout=progress.AGAIN).not_done:
+                work.reach(sum(done), lambda: f"{sum(done):.0f} of {sum(sizes)} systems", notes=noted)
+        return [task.result() for task in tasks]
+    finally:
+        abandoned.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def _systems(tokens: ArrayLike) -> Array:
@@ -191,16 +230,16 @@ class Block:
     law: Law
     motion: Motion
 
-    def path(self, times: NDArray[Any], masses: Array | None) -> Iterator[tuple[Array, int]]:
-        """Yield the states at these times, and how many steps it took."""
-        if (compiled := many.paths(self.start, self.law, self.motion, masses, times)) is not None:
+    def path(self, times: NDArray[Any], masses: Array | None, going: many.Going) -> Iterator[tuple[Array, int]]:
+        """Yield the states at these times, and how many steps it took; `going` hears how far it is, and may stop it."""
+        if (compiled := many.paths(self.start, self.law, self.motion, masses, times, going)) is not None:
             states, steps = compiled
             return ((state, steps) for state in states)
         hearing: Any = ManyHearing(self.law, masses)
         if isinstance(self.motion, ContinuousMotion):
-            return _flow(self.start, hearing, self.motion, times)
+            return _flow(self.start, hearing, self.motion, times, going)
         assert isinstance(self.motion, DiscreteMotion)
-        return _layers(self.start, hearing, self.motion, times)
+        return _layers(self.start, hearing, self.motion, times, going)
 
 
 def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
@@ -265,20 +304,24 @@ class ManyHearing:
 # Motions
 
 
-def _layers(x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any]) -> Iterator[tuple[Array, int]]:
+def _layers(
+    x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any], going: many.Going
+) -> Iterator[tuple[Array, int]]:
     """Yield the states at these steps, and how many steps it took."""
     t = 0
     for end in times.tolist():
         while t < end:
             x = _finite(motion.step(hearing, x, t), t + 1, motion)
             t += 1
+            going(t / times[-1], False)
         yield x, t
 
 
-def _flow(x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any]) -> Iterator[tuple[Array, int]]:
+def _flow(
+    x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any], going: many.Going
+) -> Iterator[tuple[Array, int]]:
     """Yield the states at these times, and how many steps it took."""
     from attnflow.motions.integrate import Together
-    from attnflow.motions.motion import ABSOLUTE
 
     def velocity(t: float, flat: Array) -> Array:
         return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
@@ -291,6 +334,7 @@ def _flow(x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any])
     while k < len(times):
         with np.errstate(over="ignore", invalid="ignore"):
             solver.step()
+        going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.h_abs)
         if solver.status == "failed":
             raise InputError(f"the integrator stopped at t = {solver.t:.6g}: its steps became too small; {motion.hint}")
         reached = motion.retract(_finite(solver.y.reshape(x.shape), solver.t, motion))

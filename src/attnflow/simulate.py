@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow import engines
+from attnflow import engines, progress
 from attnflow.array_runs import run_layers
 from attnflow.arrays import foreign, library
 from attnflow.describe import describe, varying
@@ -21,7 +21,7 @@ from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
 from attnflow.storage import MemoryRecording, Store
 from attnflow.trajectory import Trajectory
-from attnflow.watch import Checkpoint, Record, Recorder, Start, Watcher, rule, when
+from attnflow.watch import Checkpoint, Progress, Record, Recorder, Start, Watcher, rule, when
 
 
 def simulate(
@@ -60,7 +60,7 @@ def simulate(
         `watch.Geometric`. By default every one; each time the recording has grown by 1 GiB the stride doubles. First
         and last state are always kept.
     watch
-        Watchers: `watch.Progress`, `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
+        Watchers: `watch.Converged`, `watch.Clustered`, `watch.When`, `watch.WallClock`...
     store
         A path: the recording streams to a Zarr store there, with checkpoints. If that holds the same run, it goes on
         where that one was interrupted or, with a later `until`, where it ended, and ends bit for bit as if it had done
@@ -86,7 +86,8 @@ def simulate(
             raise InputError(f"tokens of {library(x)} take no watchers, store or engine: leave these out, or {CONVERT}")
         about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record))}
         assert isinstance(motion, DiscreteMotion)
-        ran = run_layers(x, hearing, motion, int(until), record)
+        with progress.task("simulate: step", until) as work:
+            ran = run_layers(x, hearing, motion, int(until), record, work)
         return Trajectory(**ran, law=law, motion=motion, masses=hearing.masses, about=about)
     if store is not None and not all(map(is_dataclass, (law, motion))):
         raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
@@ -103,7 +104,9 @@ def simulate(
     try:
         results = recording.finished
         if results is None:
-            results = _run(x, hearing, motion, until, Recorder(record, recording), watch)
+            at_once = any(isinstance(watcher, Progress) for watcher in watch)
+            with progress.task("simulate", until, at_once=at_once) as work:
+                results = _run(x, hearing, motion, until, Recorder(record, recording), watch, work)
             recording.finish(**results)
     finally:
         recording.close()
@@ -112,7 +115,13 @@ def simulate(
 
 
 def _run(
-    x: Array, hearing: Hearing, motion: Motion, until: float, recorder: Recorder, watch: Sequence[Watcher]
+    x: Array,
+    hearing: Hearing,
+    motion: Motion,
+    until: float,
+    recorder: Recorder,
+    watch: Sequence[Watcher],
+    work: progress.Task,
 ) -> dict[str, Any]:
     """The loop, from the start or from the last checkpoint; return how it ended."""
     t, state, origin, recording = (0 if motion.discrete else 0.0), None, x, recorder.recording
@@ -126,7 +135,13 @@ def _run(
     for watcher in watchers:
         watcher.begin(Start(t, x, until, motion.discrete, origin))
 
+    work.reach(t, part=0.0)
     stepper, stopped = motion.start(hearing, x, t, state), None
+    slow = getattr(stepper, "slow", None)
+
+    def where() -> str:
+        return f"{'step' if motion.discrete else 't ='} {float(t):.4g} of {float(until):.4g}"
+
     while stopped is None:
         if not getattr(stepper, "shortened", False):
             recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
@@ -136,6 +151,7 @@ def _run(
         for watcher in watchers:
             watcher.see(stretch)
         t, x = stretch.after
+        work.reach(t, where, part=0.0, notes=slow)
         stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
     for watcher in watchers:
         watcher.end()

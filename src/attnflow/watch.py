@@ -169,38 +169,13 @@ class WallClock(Watcher):
 
 
 class Progress(Watcher):
-    """A progress bar, in a terminal or a notebook; silent elsewhere.
+    """Show the progress of this run at once, not after two seconds, in a terminal or a notebook; silent elsewhere.
+
+    `attnflow.progress` says how to silence or to show the progress of all long work.
 
     >>> import attnflow as af
     >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9, watch=[Progress()])
     """
-
-    def begin(self, start: Start) -> None:
-        """Draw the bar."""
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            raise InputError("Progress needs tqdm: pip install 'attnflow[progress]'") from None
-        unit = "step" if start.discrete else "t ="
-        shown = "{percentage:3.0f}%|{bar}| " + unit + " {n:.4g} of {total:.4g} [{elapsed}<{remaining}]"
-        # A notebook is not a terminal, but tqdm draws there too; None leaves the choice to tqdm.
-        notebook = any(kind.__module__ == "tqdm.notebook" for kind in tqdm.__mro__)
-        self.bar = tqdm(
-            total=start.until,
-            initial=start.t,
-            disable=False if notebook else None,
-            leave=False,
-            mininterval=0.2,
-            bar_format=shown,
-        )
-
-    def see(self, stretch: Stretch) -> None:
-        """Move the bar."""
-        self.bar.update(float(stretch.after[0]) - self.bar.n)
-
-    def end(self) -> None:
-        """Take the bar away."""
-        self.bar.close()
 
 
 @dataclass

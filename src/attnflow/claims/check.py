@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow import progress
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RTOL, Experiment
@@ -57,15 +58,18 @@ def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0
     claim = get(id)
     if not instance:
         return on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0))
-    return decide(claim, read(claim, instance, seed), law=law, motion=motion)
+    with progress.task(f"check {claim.id}"):
+        return decide(claim, read(claim, instance, seed), law=law, motion=motion)
 
 
 def on_samples(claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0) -> Verdict:
     """Check a claim on its own samples and return the worst verdict: any violation, or how many hold."""
     verdicts = []
-    for k in range(claim.setting.samples):
-        instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
-        verdicts.append(decide(claim, instance, law=law, motion=motion))
+    with progress.task(f"check {claim.id}", claim.setting.samples) as work:
+        for k in range(claim.setting.samples):
+            work.reach(k)
+            instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
+            verdicts.append(decide(claim, instance, law=law, motion=motion))
     return gathered(verdicts)
 
 

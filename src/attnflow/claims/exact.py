@@ -17,6 +17,7 @@ from attnflow.claims.margins import objects
 from attnflow.inputs import InputError, called
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
 from attnflow.motions import Layers, Motion
+from attnflow.progress import tick
 from attnflow.schedules import Schedule
 
 Rationals = NDArray[Any]
@@ -86,6 +87,7 @@ def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals
     states = np.empty((steps + 1, n, d), dtype=object)
     states[0] = tokens
     for t in range(steps):
+        tick()
         rows = neighbours(law, state, whole, t)
         mean, common = _means(state, rows)
         state, whole = _moved(state, mean, common, whole, motion, t)

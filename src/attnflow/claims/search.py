@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow import progress
 from attnflow.claims.check import decide
 from attnflow.claims.claim import Claim, Instance, get
 from attnflow.claims.experiment import RTOL, products
@@ -56,14 +57,15 @@ def search(id: str, seconds: float | None = None, evaluations: int | None = None
     claim = get(id)
     limit = EVALUATIONS if evaluations is None else whole(evaluations, "evaluations", least=1)
     until = None if seconds is None else time.monotonic() + number(seconds, "seconds", above=0.0)
-    return _Attack(claim, limit, until, whole(seed, "seed", least=0)).run()
+    with progress.task(f"search {claim.id}", limit) as work:
+        return _Attack(claim, limit, until, whole(seed, "seed", least=0), work).run()
 
 
 class _Attack:
     """One search: the claim, what is left of its budget, and where its random numbers come from."""
 
-    def __init__(self, claim: Claim, limit: int, until: float | None, seed: int) -> None:
-        self.claim, self.limit, self.until, self.seed = claim, limit, until, seed
+    def __init__(self, claim: Claim, limit: int, until: float | None, seed: int, work: progress.Task) -> None:
+        self.claim, self.limit, self.until, self.seed, self.work = claim, limit, until, seed, work
         self.used = 0
 
     def run(self) -> Witness | None:
@@ -98,6 +100,7 @@ class _Attack:
         """Return the verdict on an instance, at the cost of one evaluation; None if it is refused."""
         if self.used >= self.limit or self._late():
             raise _Spent
+        self.work.reach(self.used, f"{self.used} of {self.limit} evaluations")
         self.used += 1
         return self._decided(instance)
 

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import numpy as np
-from numba.core import event
 from numpy.typing import NDArray
 
-from attnflow.engines import dense, kernels, plane_kernels
+from attnflow.blocks import row_blocks
+from attnflow.engines import compilation, dense, kernels, plane_kernels
 from attnflow.engines.centring import about_centre, centre, size
 from attnflow.engines.lanes import WIDTH
 from attnflow.inputs import Array
 
-PACKAGE = __name__.rpartition(".")[0]
 # Fewer pairs are done by one core before others could be woken.
 PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17
 # Masses this far apart, in natural logarithms, could underflow and yet decide a row: 150 orders of magnitude.
 LIGHTEST = kernels.UNSHIFTED / kernels.LOG2E
 # The compiled loops' word for equal masses.
 ALIKE = np.empty(0)
+# A call of compiled code looks at so many coordinates of pairs at most, seconds of work: between two calls progress is
+# shown, and an interruption heard.
+CALL = 1 << 33
 
-
-class _Announcement(event.Listener):
-    """Say on standard error, once in a process, that kernels are being compiled."""
-
-    said = False
-
-    def on_start(self, event: Any) -> None:
-        if not self.said and event.data["dispatcher"].py_func.__module__.startswith(PACKAGE):
-            print(
-                "attnflow: compiling kernels, once per installation for each kind of sum (some seconds each)",
-                file=sys.stderr,
-            )
-            self.said = True
-
-    def on_end(self, event: Any) -> None:
-        """Do nothing."""
-
-
-event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]
+compilation.announce()
 
 
 def _columns(rows: Array) -> Array:
@@ -83,19 +64,28 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
         if sums is not None:
             return sums
     m, n = len(queries), len(keys)
-    q, k = _columns(queries), _columns(keys)
+    k = _columns(keys)
     v = k if values is keys else _columns(values)
     scaled, largest = _log2_masses(log_masses, k.shape[1])
-    mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
     scratch = np.empty(WIDTH * kernels.TILE)
-    within = kernels.exponent_bound(q, k, gain, scratch) <= kernels.UNSHIFTED
-    if m * n < PARALLEL_PAIRS:
-        kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)
-    else:
-        kernels.softmax_parallel(q, k, v, n, scaled, gain, within, mean, total, top)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        log_total = gain * top[:m] + np.log(total[:m]) + largest
-    return np.ascontiguousarray(mean[:, :m].T), log_total
+    within = kernels.exponent_bound(_columns(queries), k, gain, scratch) <= kernels.UNSHIFTED
+    means, log_totals = [], []
+    for rows in row_blocks(m, n * (len(k) + len(v)), CALL):
+        q = _columns(queries[rows])
+        mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
+        if m * n < PARALLEL_PAIRS:
+            kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)
+        else:
+            kernels.softmax_parallel(q, k, v, n, scaled, gain, within, mean, total, top)
+        count = len(queries[rows])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            log_totals.append(gain * top[:count] + np.log(total[:count]) + largest)
+        means.append(np.ascontiguousarray(mean[:, :count].T))
+    return _joined(means), _joined(log_totals)
+
+
+def _joined(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def softmax_many(
@@ -141,7 +131,11 @@ def top(
     """Return the weighted mean over each row's neighbours, its top score and the first index that attains it."""
     m = len(queries)
     mean, best, leader = np.empty((m, values.shape[1])), np.empty(m), np.empty(m, dtype=np.int64)
-    kernels.top_parallel(queries, np.ascontiguousarray(keys.T), values, weights, slack, relative, mean, best, leader)
+    columns = np.ascontiguousarray(keys.T)
+    for rows in row_blocks(m, keys.size + values.size, CALL):
+        kernels.top_parallel(
+            queries[rows], columns, values, weights, slack[rows], relative, mean[rows], best[rows], leader[rows]
+        )
     return mean, best, leader
 
 
@@ -159,5 +153,7 @@ def top_layers(x: Array, forms: Array, slacks: Array, gammas: Array, weights: Ar
 def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: float) -> Array:
     """Return the weighted mean of the values of the sources within a distance of each query."""
     mean = np.empty((len(queries), values.shape[1]))
-    kernels.ball_parallel(queries, np.ascontiguousarray(keys.T), values, weights, radius, mean)
+    columns = np.ascontiguousarray(keys.T)
+    for rows in row_blocks(len(queries), keys.size + values.size, CALL):
+        kernels.ball_parallel(queries[rows], columns, values, weights, radius, mean[rows])
     return mean

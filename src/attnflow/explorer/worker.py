@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
+from attnflow import progress
 from attnflow.explorer import scratch
 from attnflow.explorer.desk import Answer, Desk, encoded, refused
 from attnflow.inputs import InputError
@@ -85,6 +86,8 @@ def work(channel: socket.socket, role: str, folder: str) -> None:
     The folder is for temporary files, perhaps of half a movie. This process removes it when it ends; whoever kills it
     must do so instead.
     """
+    # What a terminal shows is the server's.
+    progress.show(False)
     if role in WRITERS:
         scratch.make(folder)
     # Ctrl-C in the terminal is for the server, which then closes the channel.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from attnflow import progress
 from attnflow.figures.gallery import Entry, named
 from attnflow.figures.look import look, pyplot
 from attnflow.figures.saving import save
@@ -87,7 +88,9 @@ def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tupl
     A seed is for those that have something random; one figure alone that has not refuses it.
     """
     if len(names) == 1:
-        written = write(named(names[0]), folder, style)
+        with progress.task(f"figure {names[0]}") as work:
+            work.reach(None)
+            written = write(named(names[0]), folder, style)
         if len(written) == 1:
             raise InputError(f"the figure {names[0]} does not move: ask for svg, png or pdf")
         yield names[0], written
@@ -96,12 +99,20 @@ def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tupl
     styles = {name: style if "seed" in named(name).parameters else replace(style, seed=None) for name in names}
     with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         tasks = {pool.submit(_write_named, name, folder, styles[name]): name for name in names}
+        waiting = set(tasks)
         try:
-            for task in as_completed(tasks):
-                yield tasks[task], task.result()
+            while waiting:
+                with progress.task("figures", len(tasks)) as work:
+                    while not (found := wait(waiting, progress.AGAIN, FIRST_COMPLETED)).done:
+                        work.reach(len(tasks) - len(waiting))
+                waiting = found.not_done
+                for task in found.done:
+                    yield tasks[task], task.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _write_named(name: str, folder: Path, style: Style) -> list[str]:
+    # Many processes share one terminal, and the one that waits for them says how far they are.
+    progress.show(False)
     return write(named(name), folder, style)

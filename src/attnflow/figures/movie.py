@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow import measure
+from attnflow import measure, progress
 from attnflow.figures.clock import Clock
 from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
@@ -137,15 +137,18 @@ def _film(ax: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target
     """Draw and write one frame after the other, and the last one `held` times more."""
     norm = _settled(ax, shown, met[-1])
     writer, resolution = _writer(target)
-    with writer.saving(ax.figure, str(target), resolution):
+    frames = len(shown.times) + held
+    with progress.task("movie: frame", frames) as work, writer.saving(ax.figure, str(target), resolution):
         for k in range(len(shown.times) - 1):
+            work.reach(k)
             entitle(ax, shown.clock.says(shown.times[k]))
             moving = _moving(ax, shown, k, met[k], norm)
             writer.grab_frame()
             for artist in moving:
                 artist.remove()
         _ended(ax, shown, met[-1], norm)
-        for _ in range(1 + held):
+        for k in range(1 + held):
+            work.reach(frames - held - 1 + k)
             writer.grab_frame()
 
 

@@ -14,6 +14,7 @@ from attnflow.arrays import foreign, holds, namespace, precision
 from attnflow.engines import Memory
 from attnflow.indices import log_weights, refuse_hidden_order, takes_indices, weight_rows
 from attnflow.inputs import Array, InputError, any_cloud, mass_vector
+from attnflow.progress import tick
 
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")
@@ -293,11 +294,13 @@ class Hearing:
         gain: float = 1.0,
     ) -> Heard:
         """What tokens at x hear at time t."""
+        tick()
         own: dict[str, Any] = {"masses": self.masses, "engine": self.engine, "memory": self.memory}
         return self.law.hear(x, t, sources=sources, values=values, gain=gain, **own)
 
     def pull(self, x: Array, t: float) -> Heard:
         """What tokens at x hear at time t, as seen from where they are: sum_j P_ij (x_j - x_i)."""
+        tick()
         return self.law.pull(x, t, masses=self.masses, engine=self.engine)
 
     def served_by(self, x: Array, t: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow import progress
 from attnflow.blocks import BLOCK, row_blocks
 from attnflow.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
 from attnflow.laws import Law, Softmax, weighs_like
@@ -205,7 +206,12 @@ def _exit_times(start: Array, rule: Rule, radius: float, runs: int, rng: np.rand
         )
     sizes = [len(range(runs)[rows]) for rows in row_blocks(runs, start.size * len(start))]
     most = most_moves(MOST_MOVES, runs, start)
-    times = np.concatenate([race(first, m, HORIZON, rng, _Leaving(start, radius, most))[0] for m in sizes])
+    raced: list[NDArray[Any]] = []
+    with progress.task("exit_times", runs) as work:
+        for m in sizes:
+            leaving = _Leaving(start, radius, most, m, work, sum(map(len, raced)))
+            raced.append(race(first, m, HORIZON, rng, leaving)[0])
+    times = np.concatenate(raced)
     never = int((times == HORIZON).sum())
     if never:
         raise InputError(
@@ -234,12 +240,15 @@ def most_moves(limit: int, runs: int, x: Array) -> int:
 class _Leaving:
     """Say which chains have left; complain of chains that move too often."""
 
-    def __init__(self, start: Array, radius: float, most: int) -> None:
+    def __init__(self, start: Array, radius: float, most: int, left: int, work: progress.Task, before: int) -> None:
         self.start, self.radius, self.most, self.moves = start, radius, most, 0
+        self.left, self.work, self.over = left, work, before
 
     def __call__(self, x: Array, t: NDArray[Any]) -> Flags:
         over = np.asarray((displacements(x, self.start) > self.radius).any(axis=1))
         self.moves += 1
+        self.over += int(over.sum())
+        self.work.reach(self.over, f"{self.over} of {self.work.total:g} chains out, after {self.moves} moves", part=0.0)
         if self.moves == self.most and not over.all():
             raise InputError(
                 f"{int((~over).sum())} chains have moved {self.most} times without an exit: ask for a smaller radius, "
@@ -375,10 +384,12 @@ def exit_rate(
     if callable(B):
         raise InputError("B is a function of time, but chains jump over steps: give a matrix")
     count, seeds = whole(runs, "runs", least=6), np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
-    exits = []
-    for beta, rng in zip(values.tolist(), seeds, strict=True):
-        start, rule, far = exit_problem(x, Softmax(beta=beta, B=B), gamma, radius, token)
-        exits.append(_exit_times(start, rule, far, count, rng))
+    exits: list[ExitTimes] = []
+    with progress.task("exit_rate", len(values)) as work:
+        for beta, rng in zip(values.tolist(), seeds, strict=True):
+            work.reach(len(exits), f"at beta = {beta:g}")
+            start, rule, far = exit_problem(x, Softmax(beta=beta, B=B), gamma, radius, token)
+            exits.append(_exit_times(start, rule, far, count, rng))
     y, noise = np.array([_log_median(found) for found in exits]).T
     half = len(values) // 2
     first, last = slice(0, len(values) - half), slice(half, None)

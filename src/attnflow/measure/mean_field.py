@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow import progress
 from attnflow.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Law
 from attnflow.measure.transport import MOST_PAIRS, quantise
@@ -252,20 +253,43 @@ def mean_field(
         raise InputError("Jumps moves one token at random: the mean-field limit needs Layers or a flow")
     seeds = np.random.SeedSequence(whole(seed, "seed", least=0)).generate_state(1 + len(counts) * repeats)
     first, others = int(seeds[0]), seeds[1:].reshape(len(counts), repeats).tolist()
-    limit = _states(_drawn(sampler, many, first), law, motion, when)
+    with progress.task("mean_field", 1 + 2 * len(counts) * repeats) as work:
+        work.reach(0, f"moving {many} tokens")
+        limit = _states(_drawn(sampler, many, first), law, motion, when)
+        low, high = _brackets(sampler, limit, law, motion, when, counts, others, work)
+    curved = isinstance(motion, SphereLayers) or getattr(motion, "retracts", False)
     d = limit.shape[2]
+    return MeanField(np.array(when), np.array(counts), low, high, limit, max(1, d - 1) if curved else d)
+
+
+def _brackets(
+    sampler: Sampler,
+    limit: Array,
+    law: Law,
+    motion: Motion,
+    when: list[float],
+    counts: list[int],
+    seeds: list[list[int]],
+    work: progress.Task,
+) -> Array:
+    """Return bounds (2, T, S, r) of the distances of small clouds, drawn from these seeds (S, r), to the limit."""
+    d, repeats = limit.shape[2], len(seeds[0])
     if d > 1 and ATOMS * counts[-1] ** 2 > MOST_PAIRS:
         most = math.isqrt(MOST_PAIRS // ATOMS)
         raise InputError(f"the largest size is {counts[-1]}, but plans are exact up to {most} tokens: give fewer")
-    low, high = np.empty((2, len(when), len(counts), repeats))
+    ends = np.empty((2, len(when), len(counts), repeats))
     for s, n in enumerate(counts):
-        clouds = [_states(_drawn(sampler, n, one, d), law, motion, when) for one in others[s]]
+        clouds = []
+        for r, one in enumerate(seeds[s]):
+            work.reach(1 + 2 * repeats * s + r, f"moving {n} tokens, run {r + 1} of {repeats}")
+            clouds.append(_states(_drawn(sampler, n, one, d), law, motion, when))
         for k in range(len(when)):
             few = quantise(limit[k], max(ATOMS * n, LEAST_ATOMS) if d > 1 else 1)
             for r in range(repeats):
-                low[k, s, r], high[k, s, r] = few.bracket(clouds[r][k])
-    curved = isinstance(motion, SphereLayers) or getattr(motion, "retracts", False)
-    return MeanField(np.array(when), np.array(counts), low, high, limit, max(1, d - 1) if curved else d)
+                done = 1 + 2 * repeats * s + repeats + (k * repeats + r) / len(when)
+                work.reach(done, f"distances of {n} tokens at t = {when[k]:g}", part=0.0)
+                ends[:, k, s, r] = few.bracket(clouds[r][k])
+    return ends
 
 
 def _area(x: Array) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow import progress
 from attnflow.blocks import row_blocks
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
@@ -256,20 +257,14 @@ def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
         watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
         watcher.see(Stretch((run.times[0], run.tokens[0]), run.times[1:], run.tokens[1:]))
         return [watcher.found]
-    found = []
-    for start, motion in _variants(run.tokens[0], run.motion):
-        watcher, until = _Changing(reading), run.times.tolist()[-1]
-        simulate(
-            start,
-            run.law,
-            motion,
-            until,
-            masses=run.masses,
-            record=[until],
-            watch=[watcher],
-            engine=run.about["engine"],
-        )
-        found.append(watcher.found)
+    found, variants = list[Changes](), _variants(run.tokens[0], run.motion)
+    with progress.task("merge_times: run", len(variants)) as work:
+        for start, motion in variants:
+            work.reach(len(found), f"{1 + len(found)} of {len(variants)}")
+            watcher, until = _Changing(reading), run.times.tolist()[-1]
+            options: dict[str, Any] = {"masses": run.masses, "engine": run.about["engine"]}
+            simulate(start, run.law, motion, until, record=[until], watch=[watcher], **options)
+            found.append(watcher.found)
     return found
 
 

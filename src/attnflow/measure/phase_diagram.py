@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow import progress
 from attnflow.ensembles import ensemble
 from attnflow.inputs import Array, InputError, number, reals, whole
 from attnflow.laws import Softmax
@@ -94,15 +95,17 @@ def phase_diagram(
     rng, sums = np.random.default_rng(seed), np.zeros((2, len(t), len(b)))
     kept = slice(0, None) if t[0] == 0 else slice(1, None)
     most = max(1, DRAWN // (n * d * len(b)))
-    for first in range(0, systems, most):
-        count = min(most, systems - first)
-        x = rng.standard_normal((count, n, d))
-        x /= np.linalg.norm(x, axis=2, keepdims=True)
-        found = ensemble(
-            np.tile(x, (len(b), 1, 1)), Softmax(beta=np.repeat(b, count)), flow, float(t[-1]), record=t, observe=met
-        )
-        seen = found.values[kept].reshape(len(t), len(b), count)
-        sums += [seen.sum(axis=2), (seen**2).sum(axis=2)]
+    with progress.task("phase_diagram", systems) as work:
+        for first in range(0, systems, most):
+            count = min(most, systems - first)
+            work.reach(first, part=count)
+            x = rng.standard_normal((count, n, d))
+            x /= np.linalg.norm(x, axis=2, keepdims=True)
+            found = ensemble(
+                np.tile(x, (len(b), 1, 1)), Softmax(beta=np.repeat(b, count)), flow, float(t[-1]), record=t, observe=met
+            )
+            seen = found.values[kept].reshape(len(t), len(b), count)
+            sums += [seen.sum(axis=2), (seen**2).sum(axis=2)]
     fraction = sums[0] / systems
     error = np.sqrt(np.maximum(sums[1] / systems - fraction**2, 0.0) / (systems - 1))
     curve = passing(b, n, bar, flow.normalized)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow import progress
 from attnflow.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Hardmax, Softmax
 from attnflow.measure.exits import median_ranks, most_moves
@@ -190,11 +191,14 @@ def phases(
     radius = number(tol, "tol", above=0.0, most=1.0) * size
     goal = _Goal(_hardmax(x, step, SAME * size), radius)
     seeds = np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
-    layers = [[_layers(x, beta, step, goal)] for beta in values.tolist()]
-    samples = [
-        _chain(x, beta, step, goal, count, rng) if count else []
-        for beta, rng in zip(values.tolist(), seeds, strict=True)
-    ]
+    layers, samples = list[list[_Events]](), list[list[_Events]]()
+    with progress.task("phases", 2 * len(values) if count else len(values)) as work:
+        for beta in values.tolist():
+            work.reach(len(layers), f"layers at beta = {beta:g}")
+            layers.append([_layers(x, beta, step, goal)])
+        for beta, rng in zip(values.tolist(), seeds, strict=True):
+            work.reach(len(layers) + len(samples), f"chains at beta = {beta:g}")
+            samples.append(_chain(x, beta, step, goal, count, rng) if count else [])
     median, low, high = (_course(values, samples, rank) for rank in (median_ranks(count) if count else (1, 1, 1)))
     unfinished = np.array([sum(events.last is not None for events in sample) for sample in samples])
     gap = _gap(goal.hardmax.limits, SAME * size)
@@ -405,11 +409,25 @@ def _chain(x: Array, beta: float, gamma: float, goal: _Goal, runs: int, rng: np.
     """Follow many chains (SA_P) together, a move at a time, until nothing more can happen."""
     every = [_Events() for _ in range(runs)]
     rule = Rule(Softmax(beta=beta), gamma)
-    picks, going = Picks(x[None], rule).repeated(runs), list(range(runs))
-    times = [0] * runs
+    picks = Picks(x[None], rule).repeated(runs)
     for events in every:
         events.see(0, *goal.signs([0], x[None])[0])
-    for _ in range(most_moves(MOST_MOVES, runs, x)):
+    most = most_moves(MOST_MOVES, runs, x)
+    with progress.task("", most) as work:
+        going, times = _followed(picks, every, goal, rng, most, work)
+    for k, t in zip(going, times, strict=True):
+        every[k].last = t
+    return every
+
+
+def _followed(
+    picks: Picks, every: list[_Events], goal: _Goal, rng: np.random.Generator, most: int, work: progress.Task
+) -> tuple[list[int], list[int]]:
+    """Follow chains for so many moves; return those that may still do something, and the steps they are at."""
+    going, times = list(range(len(every))), [0] * len(every)
+    for move in range(most):
+        # The chains that still run are as good a measure as the moves that are left.
+        work.reach(max(move, most * (1 - len(going) / len(every))), f"move {move}, {len(going)} chains", part=0.0)
         stays = picks.stays(rng)
         ends = [t + 1 + int(min(stay, HORIZON)) for t, stay in zip(times, stays.tolist(), strict=True)]
         for k, one, t, end in zip(going, picks.x, times, ends, strict=True):
@@ -422,8 +440,6 @@ def _chain(x: Array, beta: float, gamma: float, goal: _Goal, runs: int, rng: np.
             every[k].see(t, *signs)
         left = [j for j, k in enumerate(going) if not every[k].decided]
         if not left:
-            return every
-        picks, going, times = Picks(y[left], rule), [going[j] for j in left], [times[j] for j in left]
-    for k, t in zip(going, times, strict=True):
-        every[k].last = t
-    return every
+            return [], []
+        picks, going, times = Picks(y[left], picks.rule), [going[j] for j in left], [times[j] for j in left]
+    return going, times

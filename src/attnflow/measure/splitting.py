@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow import progress
 from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError, whole
 from attnflow.laws import Law
@@ -97,10 +98,11 @@ def exit_probability(
     exits = _Exits(rule, start, far, horizon)
     if exits.needed(start[None])[0] > horizon:
         return RareEvent(0.0, 0.0, (0.0, 0.0), np.zeros(1))
-    return _rare_event(_log_parts(exits, count, rng))
+    with progress.task("exit_probability") as work:
+        return _rare_event(_log_parts(exits, count, rng, work))
 
 
-def _log_parts(exits: _Exits, count: int, rng: np.random.Generator) -> Array:
+def _log_parts(exits: _Exits, count: int, rng: np.random.Generator, work: progress.Task) -> Array:
     """Follow paths from the start; return the logarithms of what each adds to the value at each stage (stages, b)."""
     paths = _Paths(np.repeat(exits.start[None], count, axis=0), np.full(count, exits.horizon), np.zeros(count))
     alive, log_value = np.arange(count), -math.inf
@@ -108,6 +110,8 @@ def _log_parts(exits: _Exits, count: int, rng: np.random.Generator) -> Array:
     while len(alive) and len(parts) <= MOST_RARE:
         part, following = np.full(count, -math.inf), []
         for rows in row_blocks(len(alive), exits.start.size * len(exits.start)):
+            # Nobody knows how many rare picks it will take.
+            work.reach(None, f"after {len(parts)} rare picks, {len(alive)} paths", part=0.0)
             stage = _Stage(exits, paths[rows], log_value)
             stage.follow(rng)
             with np.errstate(divide="ignore"):
@@ -332,6 +336,7 @@ class _Stage:
         picks = _Chances(x, self.exits)
         self._aim(picks, rng)
         for _ in range(MOST_MOVES):
+            progress.tick()
             with np.errstate(divide="ignore", over="ignore"):
                 stays = np.floor(rng.standard_exponential(len(x)) / picks.quick)
             m = np.minimum(1 + stays, left)

@@ -18,6 +18,7 @@ from attnflow.engines import dense
 from attnflow.geometry.forms import EPS, score_rounding
 from attnflow.inputs import Array
 from attnflow.motions.following import DEGREE, SPAN, Flags, Indices, Piece
+from attnflow.progress import tick
 
 # Products of two series are cut here: 2^k / k! bounds their terms.
 PRODUCT = 25
@@ -121,6 +122,7 @@ class Race:
         a, b = a[apart], b[apart]
         times = np.full(len(a), np.inf)
         for k in range(0, len(a), PAIRS):
+            tick()
             chunk = slice(k, k + PAIRS)
             times[chunk] = self._series_times(rows[a[chunk]], leaders[a[chunk]], columns[b[chunk]])
         return a, b, times

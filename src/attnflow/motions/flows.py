@@ -24,12 +24,14 @@ class ContinuousMotion(Motion):
     """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so.
 
     `rtol` is the relative tolerance of the integrator, 1e-9 unless a motion says another.
-    Where a motion `meets`, tokens that have met, to ten relative tolerances, go on as one mass.
+    Where a motion `meets`, tokens that have met, to ten relative tolerances, go on as one mass. `helps` says what to do
+    where the integrator can only take very many short steps.
     """
 
     discrete = False
     retracts: ClassVar[bool] = False
     meets: ClassVar[bool] = False
+    helps: ClassVar[str] = "end earlier, or use Layers, whose steps have one length"
     rtol: float = 1e-9
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
@@ -83,6 +85,7 @@ class Flow(ContinuousMotion):
     feed_forward: FeedForward | None = None
     rtol: float = 1e-9
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
+    helps: ClassVar[str] = "end earlier, or use Residual(V, dt), whose steps have one length"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
@@ -121,6 +124,10 @@ class RescaledFlow(ContinuousMotion):
     V: Matrix = None
     feed_forward: FeedForward | None = None
     rtol: float = 1e-9
+    helps: ClassVar[str] = (
+        "end earlier, use RescaledLayers(V, dt), whose steps have one length, or, for V = I and scores so large that "
+        "tokens follow their leaders, Hardmax with HardmaxFlow"
+    )
     _growth: float = field(init=False, repr=False)
     _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
 
@@ -195,6 +202,7 @@ class SphereFlow(ContinuousMotion):
     rtol: float = 1e-9
     retracts: ClassVar[bool] = True
     meets: ClassVar[bool] = True
+    helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), whose steps have one length, or leave V out"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))

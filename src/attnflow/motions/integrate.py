@@ -14,7 +14,7 @@ from attnflow.engines import Memory
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing, varies
 from attnflow.motions.meeting import MEETING, Clumps
-from attnflow.motions.motion import ABSOLUTE, Stretch, moved
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stretch, moved
 from attnflow.motions.pace import Pace
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NOISY = 1e-9
 # From so many coordinates on BLAS would use threads.
 MANY = 1 << 13
+# Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
+# accuracy holds back stays well below that.
+STIFF = 3.5
 
 
 def _alone(numbers: int) -> AbstractContextManager[object]:
@@ -223,6 +226,28 @@ class Integration:
             "pace": self.pace.state(),
         }
         return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
+
+    def slow(self) -> str | None:
+        """Say, of a flow that has very many steps before it, why they are short and what helps.
+
+        The product of the step and the rate of decay is measured as in Hairer and Wanner's code DOP853: by two
+        evaluations at the end of a step, the last stage and the step itself.
+        """
+        solver = self.solver
+        if not isinstance(solver, DOP853) or solver.h_previous is None:
+            return None
+        h, left = solver.h_previous, solver.t_bound - solver.t
+        if not left > SLOW_STEPS * h > 0:
+            return None
+        K, last = solver.K, len(solver.B) - 1
+        apart = h * float(np.linalg.norm(K[:-1].T @ solver.B - K[:last].T @ solver.A[last, :last]))
+        product = h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
+        if product >= STIFF:
+            return f"this flow is stiff: a fast decay, not accuracy, keeps its steps short; {self.motion.helps}"
+        return (
+            "this flow takes very short steps, because tokens turn suddenly or at very different speeds; give a looser "
+            f"rtol than {self.motion.rtol:.1g} or a smaller beta, {self.motion.helps}"
+        )
 
     def report(self) -> dict[str, Any]:
         """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""

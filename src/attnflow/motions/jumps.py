@@ -29,6 +29,7 @@ from attnflow.inputs import (
 )
 from attnflow.laws import Heads, Hearing, Law, rows_of, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
+from attnflow.progress import tick
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -223,6 +224,7 @@ def race(
     times, finals = np.full(count, until, kind), np.repeat(picks.x, count, axis=0)
     alive, t, picks = np.arange(count), np.zeros(count, kind), picks.repeated(count)
     while len(alive):
+        tick()
         still = picks.stays(rng)
         going = (still < until - t).astype(bool).nonzero()[0]
         waits = [1 + int(steps) for steps in still[going].tolist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,29 @@ from attnflow.inputs import Array, each_mass, matrix_at, number_at
 from attnflow.laws import Law, Softmax, varies
 from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
 from attnflow.motions.layers import Layers, Residual, SphereLayers
-from attnflow.motions.motion import ABSOLUTE, Motion
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Motion
+
+# A piece of the compiled loop takes so many pairs of tokens, a fraction of a second.
+PIECE = 1 << 26
+# A step of a flow evaluates its velocity so often.
+EVALUATIONS = 12
+
+# Called with the part of the work that is done, and whether very many steps are to come.
+Going = Callable[[float, bool], None]
 
 
 def paths(
-    start: Array, law: Law, motion: Motion, masses: Array | None, times: NDArray[Any]
+    start: Array,
+    law: Law,
+    motion: Motion,
+    masses: Array | None,
+    times: NDArray[Any],
+    going: Going = lambda part, slow: None,
 ) -> tuple[Array, int] | None:
     """Return the states (T, b, n, d) at these times and the largest number of steps, or None.
+
+    After every piece of the work, a fraction of a second, `going` is told which part is done, and whether the steps to
+    come are very many.
 
     None means that there is no such loop for this law and motion, or that a token left the range of float64, or that
     the integrator got stuck: whoever calls then moves the systems by other means, which say what is wrong.
@@ -31,8 +48,10 @@ def paths(
         return None
     from scipy.integrate import DOP853
 
+    from attnflow.engines import compilation
     from attnflow.motions import many_kernels as kernels
 
+    compilation.announce()
     assert isinstance(law, Softmax)
     matrix, centred, sphere = found
     B = matrix_at(law.B, 0, d, "B")
@@ -56,10 +75,39 @@ def paths(
     if isinstance(motion, ContinuousMotion):
         method = kernels.Method(*(np.ascontiguousarray(getattr(DOP853, name)) for name in kernels.Method._fields))
         atol = motion.rtol * ABSOLUTE * np.abs(start).max(axis=(1, 2)).clip(1e-300)
-        kernels.flows(start, gains, rule, method, (motion.rtol, atol), times, states, steps)
+        way, most = kernels.under_way(n, d), max(1, PIECE // (EVALUATIONS * kernels.WIDTH * n * n))
+        given = (start, gains, rule, method, (motion.rtol, atol), times, states, steps)
+        while not kernels.flows(*given, way, most):
+            going((way.done[0] + kernels.WIDTH * way.clock.t.mean() / times[-1]) / b, _slow(way.clock, times[-1]))
     else:
-        kernels.layers(start, gains, rule, times, states)
+        _layers(start, gains, rule, times, states, going)
     return (states, int(steps.max())) if steps.min() >= 0 and np.isfinite(states[-1]).all() else None
+
+
+def _slow(clock: Any, until: float) -> bool:
+    """Say whether one of eight systems has very many steps before it."""
+    return bool(((clock.h > 0) & (until - clock.t > SLOW_STEPS * clock.h)).any())
+
+
+def _layers(start: Array, gains: Array, rule: Any, times: NDArray[Any], states: Array, going: Going) -> None:
+    """Fill the states after these numbers of steps, piece by piece: some systems, and some steps of them."""
+    from attnflow.motions import many_kernels as kernels
+
+    b, n, _ = start.shape
+    until, one = int(times[-1]), kernels.WIDTH * n * n
+    most, together = max(1, PIECE // one), kernels.WIDTH * max(1, PIECE // (one * until))
+    for first in range(0, b, together):
+        part = slice(first, first + together)
+        x, t, k = start[part], 0, 0
+        while k < len(times):
+            end = min(until, t + most)
+            due = int(np.searchsorted(times, end, side="right"))
+            ends = np.unique(np.append(times[k:due], end)) - t
+            reached = np.empty((len(ends), *x.shape))
+            kernels.layers(x, gains[part], rule, ends, reached)
+            states[k:due, part] = reached[: due - k]
+            x, t, k = reached[-1], end, due
+            going(min(1.0, (first + together * t / until) / b), False)
 
 
 def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:

@@ -17,16 +17,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow.engines.kernels import compiled
 from attnflow.engines.lanes import WIDTH, load, maximum, muladd, splat, spread, store
 from attnflow.inputs import Array
-from attnflow.motions.many_sums_kernels import Rule, hear, room_for, take_gains
+from attnflow.motions.many_sums_kernels import Room, Rule, hear, room_for, take_gains
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be", "kernels": "b8f272e7cc2c92e8", "many_sums_kernels": "31cd3b6f4dc1373b"}
 
-__all__ = ["Method", "Rule", "flows", "layers"]
+__all__ = ["WIDTH", "Method", "Rule", "flows", "layers", "under_way"]
 
 STAGES, INNER_STAGES = 12, 16
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR, EXPONENT = 0.9, 0.2, 10.0, -1 / 8
@@ -71,6 +72,16 @@ class Clock(NamedTuple):
     refused: Array
     moved: Array
     due: Array
+
+
+class UnderWay(NamedTuple):
+    """Flows under way: eight systems, the steps they have taken, and how many were done before, and 1 if they began."""
+
+    step: Step
+    clock: Clock
+    room: Room
+    taken: NDArray[np.int64]
+    done: NDArray[np.int64]
 
 
 @compiled
@@ -333,9 +344,9 @@ def _move(step, clock, rule, room):
 
 
 @compiled
-def _flow(step, clock, rule, room, method, rtol, times, states, steps):
-    """Integrate eight systems to the last time; there are states and steps of as many as there are."""
-    x, K, _, y, stage, _ = step
+def _start(step, clock, rule, room, rtol, times, states, steps):
+    """Choose the first steps of eight systems, and record where they are at time 0."""
+    x, K = step.x, step.K
     until = times[-1]
     _velocity(x, rule, room, K[0])
     _first_steps(step, clock, until, rule, room, rtol)
@@ -345,7 +356,19 @@ def _flow(step, clock, rule, room, method, rtol, times, states, steps):
         while clock.due[lane] < len(times) and times[clock.due[lane]] <= 0.0:
             _leave(x, lane, states[clock.due[lane], lane])
             clock.due[lane] += 1
-    while _begin(clock, until, len(times), steps):
+
+
+@compiled
+def _go_on(step, clock, rule, room, method, rtol, times, states, steps, most):
+    """Integrate eight systems, in at most so many steps; return how many are left, -1 if somebody has not arrived.
+
+    There are states and steps of as many systems as there are.
+    """
+    x, K, _, y, stage, _ = step
+    while _begin(clock, times[-1], len(times), steps):
+        if most == 0:
+            return -1
+        most -= 1
         for s in range(1, STAGES):
             _combined(x, clock.h, K, method.A[s], s, stage)
             _velocity(stage, rule, room, K[s])
@@ -355,27 +378,44 @@ def _flow(step, clock, rule, room, method, rtol, times, states, steps):
         _judge(clock, steps)
         _record(step, clock, times, rule, room, method, states)
         _move(step, clock, rule, room)
+    return most
 
 
 @compiled
-def flows(start, gains, rule, method, tolerance, times, states, steps):
-    """Fill the states (T, b, n, d) at the given times, and the number of steps of each system, -1 if it got stuck.
-
-    The tolerance is rtol, and an atol of each system.
-    """
-    b, n, d = start.shape
-    rtol, atol = tolerance
+def under_way(n, d):
+    """Return room for the flows of systems of n tokens: for eight of them, and how many are done or under way."""
     room = room_for(n, d)
     shape = room.place.shape
     clouds = np.zeros((4, *shape))
     step = Step(clouds[0], np.zeros((INNER_STAGES, *shape)), np.zeros((7, *shape)), clouds[1], clouds[2], clouds[3])
     a, truths, whole = np.zeros((8, WIDTH)), np.zeros((2, WIDTH), np.bool_), np.zeros((2, WIDTH), np.int64)
     clock = Clock(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], truths[0], truths[1], whole[0])
-    for first in range(0, b, WIDTH):
+    return UnderWay(step, clock, room, whole[1], np.zeros(2, np.int64))
+
+
+@compiled
+def flows(start, gains, rule, method, tolerance, times, states, steps, way, most):
+    """Fill the states (T, b, n, d) at the given times, and the number of steps of each system, -1 if it got stuck.
+
+    The tolerance is rtol, and an atol of each system. After so many steps of eight systems it returns False, and goes
+    on where it was, as if nothing had happened, when it is called again.
+    """
+    b = start.shape[0]
+    rtol, atol = tolerance
+    step, clock, room, taken, done = way
+    while done[0] < b:
+        first = done[0]
         last = min(first + WIDTH, b)
-        _enter(start, first, step.x)
-        take_gains(gains, first, room)
-        for lane in range(WIDTH):
-            clock.atol[lane] = atol[min(first + lane, b - 1)]
-        _flow(step, clock, rule, room, method, rtol, times, states[:, first:last], whole[1])
-        steps[first:last] = whole[1, : last - first]
+        if done[1] == 0:
+            _enter(start, first, step.x)
+            take_gains(gains, first, room)
+            for lane in range(WIDTH):
+                clock.atol[lane] = atol[min(first + lane, b - 1)]
+            _start(step, clock, rule, room, rtol, times, states[:, first:last], taken)
+            done[1] = 1
+        most = _go_on(step, clock, rule, room, method, rtol, times, states[:, first:last], taken, most)
+        if most < 0:
+            return False
+        steps[first:last] = taken[: last - first]
+        done[0], done[1] = last, 0
+    return True

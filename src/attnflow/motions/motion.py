@@ -22,6 +22,8 @@ STRETCH_PAIRS = 1 << 22
 STRETCH_STEPS = 2048
 # The absolute tolerance of an integrator is this fraction of the relative one, times the size of the cloud.
 ABSOLUTE = 1e-3
+# A flow with more steps to come than this is slow.
+SLOW_STEPS = 1e4
 
 
 @dataclass(frozen=True)
