@@ -190,10 +190,13 @@ def test_every_number_of_a_paper_is_a_link(read: Mapping[Path, Page]) -> None:
     assert linked > 50
 
 
-@pytest.mark.parametrize("page", PAPERS)
+FORMULAS = [*(f"papers/{name}" for name in PAPERS), *(f"claims/{short}" for short in pages.pages()), "models"]
+
+
+@pytest.mark.parametrize("page", FORMULAS)
 def test_formulas_are_drawings_in_the_colour_of_the_text_that_say_what_they_are(page: str, site: Path) -> None:
-    html = (site / "papers" / f"{page}.html").read_text(encoding="utf-8")
-    prose = re.sub(r"(?ms)^```.*?^```$", "", (DOCS / "papers" / f"{page}.md").read_text(encoding="utf-8"))
+    html = (site / f"{page}.html").read_text(encoding="utf-8")
+    prose = re.sub(r"(?ms)^```.*?^```$", "", (DOCS / f"{page}.md").read_text(encoding="utf-8"))
     written = [" ".join(formula.split()) for formula in re.findall(r"(?s)(?<!\$)\${1,2}(?!\$)(.+?)\${1,2}", prose)]
     drawings = re.findall(r'<svg class="formula" role="img" aria-label="([^"]*)".*?<path d="(M[^"]*)"/></svg>', html)
     assert [unescape(said) for said, _ in drawings] == written
@@ -201,3 +204,16 @@ def test_formulas_are_drawings_in_the_colour_of_the_text_that_say_what_they_are(
     assert "$" not in "".join(re.findall(r"(?s)<p>(.*?)</p>", html))
     style = next((site / "_static").glob("site.css")).read_text(encoding="utf-8")
     assert re.search(r"svg\.formula \{[^}]*fill: currentColor", style)
+
+
+def test_formulas_of_docstrings_are_drawings_too(site: Path, read: Mapping[Path, Page]) -> None:
+    for name, formula in {
+        "laws": r"N_i = \{j: s_{ij} \geq M_i - \delta\}",
+        "motions": r"x_i \leftarrow x_i + \gamma (m_i - x_i)",
+        "geometry": r"J(v_i) = \frac{1}{2} \langle B v_i, v_i\rangle",
+    }.items():
+        path = site / "reference" / f"{name}.html"
+        labels = re.findall(r'aria-label="([^"]*)"', path.read_text(encoding="utf-8"))
+        assert formula in [unescape(label) for label in labels]
+    for path, page in read.items():
+        assert ":math:" not in page.words, path.name

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Outlines are computed at this size, in units of a drawing; on the page a formula is so much larger than the text,
 # since its letters are smaller for their size.
 UNITS, LARGER = 100.0, 1.13
+# A line may end after a drawing, also before a full stop, unless this sign without width follows.
+JOINED = "&#8288;"
 LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
 
 
@@ -54,8 +56,8 @@ def _outline(path: Path) -> str:
 
 
 def inline(translator: Any, node: nodes.math) -> None:
-    """Write a formula in a line of text."""
-    translator.body.append(drawn(node.astext()))
+    """Write a formula in a line of text, which does not end between the formula and a sign after it."""
+    translator.body.append(drawn(node.astext()) + JOINED)
     raise nodes.SkipNode
 
 

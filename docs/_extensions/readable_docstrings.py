@@ -1,7 +1,7 @@
 """Docstrings are written for people, with formulas as plain text; here Sphinx learns to read them.
 
-A bar of |x| and the underscore of v_ would be markup of reStructuredText and are escaped; a name in single backticks
-becomes a link if it is public, and code otherwise.
+Formulas are typeset. What else would be markup of reStructuredText, a bar or the underscore of v_, is escaped; a name
+in single backticks becomes a link if it is public, and code otherwise.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attnflow
+from attnflow.claims.typeset import typeset
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+# Sections of a docstring that list names.
+SECTIONS = ("Attributes", "Parameters", "Raises", "Returns", "Yields")
 MODULES = ("claims", "figures", "geometry", "measure", "tokens", "watch")
 
 
@@ -49,11 +52,14 @@ def targets() -> Mapping[str, str]:
 def readable(text: str, names: Mapping[str, str]) -> str:
     r"""Return a docstring as reStructuredText; examples and literal blocks stay as they are.
 
-    >>> print(readable("The norm |v_| of `v`, as in `Hull`.", {"Hull": "attnflow.geometry.Hull"}))
-    The norm \|v\_\| of ``v``, as in :py:obj:`Hull <attnflow.geometry.Hull>`.
+    >>> print(readable("The norm |v_i| of `v`, as in `Hull`.", {"Hull": "attnflow.geometry.Hull"}))
+    The norm :math:`|v_i|` of ``v``, as in :py:obj:`Hull <attnflow.geometry.Hull>`.
+    >>> print(readable("The name v_ is a str|int.", {}))
+    The name v\_ is a str\|int.
     """
     done: list[str] = []
     literal: int | None = None  # the indentation of the text above a literal block
+    named = False  # in a section whose lines without indentation are names
     for block in text.split("\n\n"):
         indent = len(block) - len(block.lstrip())
         if literal is not None and indent > literal:
@@ -61,8 +67,38 @@ def readable(text: str, names: Mapping[str, str]) -> str:
             continue
         prose, example = re.fullmatch(r"(?s)(.*?)((?:^\s*>>> .*)?)", block, re.MULTILINE).groups()  # type: ignore[union-attr]
         literal = indent if prose.rstrip().endswith("::") else None
-        done.append(_marked(prose, names) + example)
+        told, named = _told(prose, names, named)
+        done.append(told + example)
     return "\n\n".join(done)
+
+
+def _told(prose: str, names: Mapping[str, str], named: bool) -> tuple[str, bool]:
+    """Return a paragraph in which headings, and the names of parameters, stay as they are."""
+    done: list[str] = []
+    lines = prose.split("\n")
+    heads = [k for k in range(len(lines) - 1) if re.fullmatch("-{3,}", lines[k + 1])]
+    plain: list[str] = []
+    for k, line in enumerate(lines):
+        if k in heads:
+            named = line.strip() in SECTIONS
+        if k in heads or k - 1 in heads or (named and line and not line[0].isspace()):
+            done += [_typeset("\n".join(plain), names)] if plain else []
+            done.append(_marked(line, names))
+            plain = []
+        else:
+            plain.append(line)
+    return "\n".join([*done, *([_typeset("\n".join(plain), names)] if plain else [])]), named
+
+
+def _typeset(prose: str, names: Mapping[str, str]) -> str:
+    r"""Return prose with its formulas typeset, set off from signs between which Sphinx would not see them.
+
+    >>> print(_typeset("E[x_i | c] of xs", {}))
+    :math:`E`\ [:math:`x_i` \| :math:`c`] of xs
+    """
+    text = typeset(prose, ":math:`{}`".format, lambda part: _marked(part, names))
+    text = re.sub(r"""(?<=[^\s'"(\[{<\-/:])(?=:math:`)""", r"\\ ", text)
+    return re.sub(r"""(:math:`[^`]*`)(?=[^\s'")\]}>\-/:.,;!?\\])""", r"\1\\ ", text)
 
 
 def _marked(prose: str, names: Mapping[str, str]) -> str:

@@ -7,11 +7,13 @@ python -m attnflow.claims.pages FOLDER verdicts.json --only fw/cells fw/voronoi 
 from __future__ import annotations
 
 import json
+import re
 from argparse import ArgumentParser
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from attnflow.claims import typeset as formulas
 from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
@@ -25,6 +27,7 @@ EVALUATIONS, FEWER = 400, 32
 REFUTED, SURVIVES = "refuted", "nothing found"
 # The words that a verdict on a page begins with.
 FOUND = "on its samples"
+UNBROKEN = "\u00a0"  # a space at which no line ends
 
 
 def pages() -> dict[str, list[Claim]]:
@@ -62,15 +65,15 @@ def _told(claim: Claim) -> list[str]:
         "",
         f"*{claim.paper.arxiv}, {claim.where}. Status: {claim.status}.*",
         "",
-        *_wrapped(escaped(claim.statement)),
+        *_wrapped(typeset(claim.statement)),
         "",
     ]
     if claim.note:
         lines += [*_wrapped(escaped(claim.note)), ""]
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
-        lines += ["Hypotheses, each with a margin: " + "; ".join(f"`{name}`" for name in claim.given) + ".", ""]
-    return [*lines, *_wrapped(f"How it is checked: {escaped(claim.how)}"), ""]
+        lines += [*_wrapped(f"Hypotheses, each with a margin: {'; '.join(map(typeset, claim.given))}."), ""]
+    return [*lines, *_wrapped(f"How it is checked: {typeset(claim.how)}"), ""]
 
 
 def _found(claim: Claim, verdict: Verdict, witness: Witness | None) -> list[str]:
@@ -82,7 +85,7 @@ def _found(claim: Claim, verdict: Verdict, witness: Witness | None) -> list[str]
         lines += [f"Repaired as [{claim.repair}](#{_anchor(claim.repair)}).", ""]
     if witness is not None:
         lines += [
-            *_wrapped(f"Counterexample, certified {witness.verdict.certified}: {escaped(witness.verdict.because)}."),
+            *_wrapped(f"Counterexample, certified {witness.verdict.certified}: {typeset(witness.verdict.because)}."),
             "",
         ]
         lines += ["```python", *_replay(witness), "```", ""]
@@ -111,22 +114,39 @@ def _parameters(claim: Claim) -> str:
 def _paragraphs(text: str) -> list[str]:
     """Return a text as wrapped paragraphs; blank lines part them."""
     parts = (" ".join(part.split()) for part in text.strip().split("\n\n"))
-    return "\n\n".join("\n".join(_wrapped(escaped(part))) for part in parts).splitlines()
+    return "\n\n".join("\n".join(_wrapped(typeset(part))) for part in parts).splitlines()
 
 
 def _anchor(id: str) -> str:
     return id.replace("/", "")
 
 
+def typeset(text: str) -> str:
+    r"""Return a text in Markdown, with its formulas between dollar signs.
+
+    >>> print(typeset("P_ij = e^{<x_i, x_j>} / Z_i of `x_0` is *large*"))
+    $P_{ij} = e^{\langle x_i, x_j\rangle} / Z_i$ of `x_0` is \*large\*
+    """
+    return formulas.typeset(text, "${}$".format, escaped)
+
+
 def escaped(text: str) -> str:
-    """Keep Markdown from reading formulas as emphasis or HTML."""
-    for sign in ("\\", "*", "_", "<", "|"):
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("](", "]\\(")
+    r"""Keep Markdown from reading signs as emphasis, formulas or HTML, except in code.
+
+    >>> print(escaped("a_b * `a_b`"))
+    a\_b \* `a_b`
+    """
+    parts = re.split("(`[^`]+`)", text)
+    for sign, said in {"<=": "\u2264", ">=": "\u2265", "!=": "\u2260"}.items():
+        parts[::2] = [part.replace(sign, said) for part in parts[::2]]
+    parts[::2] = [re.sub(r"[\\*_<|$]", r"\\\g<0>", part).replace("](", "]\\(") for part in parts[::2]]
+    return "".join(parts)
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+    """Return lines, broken between words but not inside formulas: a line must not begin with their signs."""
+    whole = re.sub(r"(?<!\\)\$.*?(?<!\\)\$", lambda formula: formula[0].replace(" ", UNBROKEN), text)
+    return [line.replace(UNBROKEN, " ") for line in wrap(whole, 118, break_long_words=False, break_on_hyphens=False)]
 
 
 def row(claim: Claim, verdict: Verdict, witness: Witness | None) -> dict[str, Any]:

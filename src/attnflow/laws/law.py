@@ -114,7 +114,7 @@ class Law:
 
     @property
     def positional(self) -> bool:
-        """Whether the weights depend on the indices of tokens: then `log_weights` takes rows and columns."""
+        """Whether the weights depend on the indices of tokens; `log_weights` then takes rows and columns."""
         return takes_indices(self)
 
     def log_weights(

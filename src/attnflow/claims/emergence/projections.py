@@ -348,8 +348,8 @@ PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dom
 @EMERGENCE.claim(
     "polytope-times-subspace", "Theorem 4", PROVED, PRODUCT,
     """Q^T K = B > 0, R^d = F + G invariant under V, V = lambda I on F with lambda > 0 above the spectral radius of V on
-    G: the distance of z_i = e^{-tV} x_i from (boundary(K) or 0) x G tends to 0 for a polytope K in F, components taken
-    along G. The projection of the hull on F never grows; the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
+    G: for a polytope K in F the component along F of z_i = e^{-tV} x_i, taken along G, tends to the boundary of K or
+    to 0. The projection of the hull on F never grows; the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
     given=PRODUCT_GIVEN,
 )  # fmt: skip
 def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:

@@ -212,7 +212,7 @@ def _balanced(e: Experiment) -> list[Margins]:
 @FW.claim(
     "duality-gap", "Section 3", PROVED, DUALITY,
     """If B >= 0 is symmetric, B^t = beta^t B with beta^t >= 0, gamma^t in (0, 1) and
-    beta^t gamma^{t+1} = beta^{t+1} gamma^t, then for t >= 1
+    beta^t gamma^{t+1} = beta^{t+1} gamma^t, then for t >= 1,
     min_{1 <= s <= t} (max_j <B^s x_i, x_j> - <B^s x_i, x_i>) <=
     (1/t) [max_j 1/2 <B^t x_j^t, x_j^t> / gamma^t - 1/2 <B^1 x_i^1, x_i^1> / gamma^1], and <B x_i, x_i> never
     decreases.""",
