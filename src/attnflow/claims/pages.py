@@ -69,7 +69,7 @@ def _told(claim: Claim) -> list[str]:
         "",
     ]
     if claim.note:
-        lines += [*_wrapped(escaped(claim.note)), ""]
+        lines += [*_wrapped(typeset(claim.note)), ""]
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += [*_wrapped(f"Hypotheses, each with a margin: {'; '.join(map(typeset, claim.given))}."), ""]
