@@ -127,7 +127,8 @@ def typeset(text: str) -> str:
     >>> print(typeset("P_ij = e^{<x_i, x_j>} / Z_i of `x_0` is *large*"))
     $P_{ij} = e^{\langle x_i, x_j\rangle} / Z_i$ of `x_0` is \*large\*
     """
-    return formulas.typeset(text, "${}$".format, escaped)
+    # Without the space X[mu](x) would be a link.
+    return formulas.typeset(text, lambda tex: f"${tex.replace('](', '] (')}$", escaped)
 
 
 def escaped(text: str) -> str:
