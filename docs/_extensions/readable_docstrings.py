@@ -96,7 +96,9 @@ def _typeset(prose: str, names: Mapping[str, str]) -> str:
     >>> print(_typeset("E[x_i | c] of xs", {}))
     :math:`E`\ [:math:`x_i` \| :math:`c`] of xs
     """
-    text = typeset(prose, ":math:`{}`".format, lambda part: _marked(part, names))
+    parts = re.split(r"(\*[A-Z][^*]*\*)", prose)  # titles hold no formulas
+    parts[::2] = [typeset(part, ":math:`{}`".format, lambda part: _marked(part, names)) for part in parts[::2]]
+    text = "".join(parts)
     text = re.sub(r"""(?<=[^\s'"(\[{<\-/:])(?=:math:`)""", r"\\ ", text)
     return re.sub(r"""(:math:`[^`]*`)(?=[^\s'")\]}>\-/:.,;!?\\])""", r"\1\\ ", text)
 

@@ -47,6 +47,7 @@ def on_page(text: str) -> str:
         ('x_1, ..., x_n is "a" or B_*', r'$x_1, \ldots, x_n$ is "a" or $B_{\ast}$'),
         ("J(x) = 1/2 <B x, x> >= -1/2", r"$J(x) = \frac{1}{2} \langle B x, x\rangle \geq {-}1/2$"),
         ("*A mathematical perspective*, A symmetric", "*A mathematical perspective*, $A$ symmetric"),
+        ("a 2-dimensional problem", "a 2-dimensional problem"),
         ("codimension-k/repaired with margin -0.3", "codimension-k/repaired with margin -0.3"),
         ("x0 of `x_0`, '0.25 ** t' and v_", "x0 of `x_0`, '0.25 ** t' and v_"),
         ("x_i + dt m_i for dt > 0", r"$x_i + dt\,m_i$ for $dt > 0$"),

@@ -256,6 +256,8 @@ class _Reader:
     def _article(self, nested: bool) -> bool:
         """Say whether a letter is an English article: a before a word, A where a sentence begins."""
         letter, after, then = self._peek().text, self._peek(1), self._peek(2)
+        if letter == "a" and self.k == self.first and then.kind == "number":
+            return True
         if letter not in ("a", "A") or nested or after.kind != "space" or then.kind != "word":
             return False
         if self.k > self.first and (len(then.text) == 1 or then.text in GREEK):
