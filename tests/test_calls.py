@@ -69,7 +69,7 @@ def test_most_public_names_were_asked() -> None:
         (lambda: af.Jumps(), "Jumps was not given gamma: it takes gamma, literal"),  # type: ignore[call-arg]
         (lambda: af.Jumps(0.5, gamma=0.5), "Jumps was given 'gamma' twice"),  # type: ignore[misc]
         (lambda: af.geometry.hull(X, 1), "hull was given 2 values without names, expected at most 1"),  # type: ignore[call-arg]
-        (lambda: af.simulate(X, af.Softmax(), STEP, 3).plot(colour="red"), "plot has no parameter 'colour'"),
+        (lambda: af.simulate(X, af.Softmax(), STEP, 3).plot(colour="red"), "plot has no parameter 'colour'"),  # type: ignore[call-arg]
         (lambda: af.simulate(X, af.Softmax(), STEP, 3).at(), "at was not given t"),  # type: ignore[call-arg]
     ],
 )

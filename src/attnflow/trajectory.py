@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -300,23 +300,59 @@ class Trajectory:
 
         return pandas.DataFrame(columns(self._variables()))
 
-    def plot(self, **options: Any) -> Any:
-        """Draw the run: see `attnflow.figures.plot`."""
+    def plot(
+        self,
+        ax: Any = None,
+        t: float | None = None,
+        *,
+        cells: bool = False,
+        coords: Sequence[int] | None = None,
+        color: Any = None,
+        title: str | None = None,
+    ) -> Any:
+        """Draw the run in one picture and return its Matplotlib axes; `attnflow.figures.plot` says what is drawn.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default a new figure.
+        t
+            The time shown as the last, by default the end of the run.
+        cells
+            Whether to draw who leads where, in the plane.
+        coords
+            The two or three coordinates to show, counted from 0, as (0, 2).
+        color
+            A colour for all tokens; or one per token, as a list of colours or of whole numbers.
+        title
+            What to write above the picture, by default what happened.
+
+        Examples
+        --------
+        >>> import attnflow as af
+        >>> x0 = af.tokens.gaussian(n=30, d=3, seed=0)
+        >>> run = af.simulate(x0, af.Hardmax(), af.Layers(alpha=0.5), until=50)
+        >>> ax = run.plot(coords=(0, 2), color="tab:green", title="from the side")
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('$x_1$', '$x_3$')
+        >>> import matplotlib.pyplot as plt
+        >>> plt.close(ax.figure)
+        """
         from attnflow.figures import plot
 
-        return plot(self.to_numpy(), **options)
+        return plot(self.to_numpy(), ax, t, cells=cells, coords=coords, color=color, title=title)
 
-    def animate(self, path: str | Path | None = None, **options: Any) -> Any:
-        """Write a movie, MP4 or GIF: see `attnflow.figures.animate`."""
+    def animate(self, path: str | Path | None = None, seconds: float = 6, behind: Any = None) -> Any:
+        """Write a movie of so many seconds, MP4 or GIF, over what `behind` draws: see `attnflow.figures.animate`."""
         from attnflow.figures import animate
 
-        return animate(self.to_numpy(), path, **options)
+        return animate(self.to_numpy(), path, seconds, behind)
 
-    def dashboard(self, **options: Any) -> Any:
+    def dashboard(self) -> Any:
         """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""
         from attnflow.figures import dashboard
 
-        return dashboard(self.to_numpy(), **options)
+        return dashboard(self.to_numpy())
 
 
 def load(path: str | Path) -> Trajectory:

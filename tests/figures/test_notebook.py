@@ -37,6 +37,7 @@ CELLS = {
     "run.plot(); plt.show()": 1,
     "figure, ax = plt.subplots(); run.plot(ax=ax)": 1,
     "run.animate('run.gif', seconds=0.1)": 1,
+    "af.geometry.cells(run.tokens[0]).plot()": 1,
     "plt.plot([1, 2])": 1,
     "run": 0,
 }

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from attnflow.blocks import row_blocks
 from attnflow.explorer.state import State
 from attnflow.figures.groups import close
+from attnflow.figures.leading import leading_form
 from attnflow.geometry import Hull, cells, hull, stationary_points
-from attnflow.geometry.forms import form, score_rounding
+from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.quiescent import closed_sets
 from attnflow.geometry.region import clip
 from attnflow.inputs import Array, InputError, matrix_at, number_at
-from attnflow.laws import HegselmannKrause, Localmax, Softmax
+from attnflow.laws import Localmax, Softmax
 from attnflow.measure import clusters
 from attnflow.motions import Flow, Layers, RescaledFlow, RescaledLayers, Residual, SphereFlow, SphereLayers
 from attnflow.schedules import Schedule
@@ -32,11 +33,7 @@ AROUND = 2.0
 
 
 class Frame:
-    """Tokens x (n, d) at time t, and what several overlays of them share.
-
-    In a moving frame z = E^{-1} x the law compares <B E z_i, E z_j>, E = e^{tV} or a power of I + dt V: that is the
-    form E^T B E of the tokens as they are drawn. Cells do not change when it is multiplied by a positive number.
-    """
+    """Tokens x (n, d) at time t, and what several overlays of them share."""
 
     def __init__(self, x: Array, t: float, state: State) -> None:
         self.x, self.t, self.state = x, t, state
@@ -49,21 +46,7 @@ class Frame:
     @cached_property
     def form(self) -> Array:
         """The matrix whose scores decide who leads whom."""
-        law, d = self.state.law, self.x.shape[1]
-        if isinstance(law, HegselmannKrause):
-            raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
-        B = form(matrix_at(getattr(law, "B", None), self.t, d, "B"), d)
-        if isinstance(law, Softmax):
-            beta = number_at(law.beta, self.t, "beta")
-            if beta == 0:
-                raise InputError("beta is 0, where every token hears all others alike: there is nobody to follow")
-            B = np.sign(beta) * B
-        E = self.state.motion.seen(np.eye(d), self.t).T
-        E = E / np.abs(E).max()
-        B = np.asarray(E.T @ B @ E)
-        if not B.any():
-            raise InputError("B is 0, where every token hears all others alike: there is nobody to follow")
-        return B
+        return leading_form(self.state.law, self.state.motion, self.t, self.x.shape[1])
 
     @cached_property
     def leader(self) -> NDArray[np.int64]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import colours, tone
+from attnflow.figures.look import colours, look, sheet, tone
 from attnflow.figures.polytope import bare
 from attnflow.figures.stage import frame
 from attnflow.geometry import Cells, Hull, Region
-from attnflow.inputs import Array
+from attnflow.inputs import Array, InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # How much of its colour a cell has, at each round of the palette.
 STRENGTHS = (0.42, 0.3, 0.62, 0.2)
@@ -62,10 +65,12 @@ def area(polygon: Array) -> float:
     return 0.5 * abs(float((x * v - u * y).sum()))
 
 
-def draw_cells(ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | None = None) -> Any:
+def draw_cells(
+    ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | None = None, inks: Sequence[str] | None = None
+) -> Any:
     """Draw cells in the plane, or any polygons, with a hue each (gid "cells") and return what was drawn.
 
-    The i-th has the hue of i, or of the i-th of `labels`; those without an inside are left out.
+    The i-th has the hue of i, or of the i-th of `labels`, or the i-th of `inks`; those without an inside are left out.
 
     >>> from attnflow.figures.look import look, sheet
     >>> from attnflow.geometry import cells
@@ -78,15 +83,39 @@ def draw_cells(ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | 
     >>> plt.close("all")
     """
     from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgba
 
     shapes = parts.polygons() if isinstance(parts, Cells) else list(parts)
     fills = tints(range(len(shapes)) if labels is None else labels)
+    if inks is not None:
+        fills = [to_rgba(ink, STRENGTHS[0]) for ink in inks]
     solid = [(shape, fill) for shape, fill in zip(shapes, fills, strict=True) if len(shape) > 2]
     drawn = PolyCollection(
         [shape for shape, _ in solid], facecolors=[fill for _, fill in solid], edgecolors=tone().quiet, linewidths=0.6,
         joinstyle="round", zorder=0.5, gid="cells",
     )  # fmt: skip
     return ax.add_collection(drawn)
+
+
+def plot_cells(parts: Cells, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw the cells of a polygon and return the axes: see `attnflow.geometry.Cells.plot`."""
+    corners = parts.hull.vertices
+    if corners.shape[1] != 2 or parts.hull.dimension < 2:
+        what = f"vertices in dimension {corners.shape[1]}" if corners.shape[1] != 2 else "vertices on a line"
+        raise InputError(f"cells are drawn for polygons in the plane, these are {what}: use region(i)")
+    with look():
+        own = ax is None
+        if ax is None:
+            ax = sheet(4.4, 4.4).add_subplot()
+            make_room(ax, np.concatenate([corners, np.zeros((1, 2))]) if parts.hull.contains([0.0, 0.0]) else corners)
+        draw_cells(ax, parts)
+        draw_hull(ax, parts.hull)
+        if own:
+            draw_origin(ax)
+        draw_vertices(ax, parts.hull, parts.hull.indices)
+        if title is not None:
+            ax.set_title(title)
+    return ax
 
 
 def draw_walls(ax: Any, shapes: Iterable[Array], **style: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.figures.look import colours, figure_of, ramp, tone
+from attnflow.figures.look import figure_of, ramp, tone
 from attnflow.figures.places import places
 from attnflow.figures.scene import CROWD, Scene, edges
 from attnflow.figures.stage import HULL
@@ -31,7 +31,7 @@ PALEST = 0.16
 def starts(ax: Any, shown: Scene) -> None:
     """Draw a hollow dot where each token starts, in the colour of the group it ends with; none for a crowd."""
     if not shown.crowded:
-        style = {"facecolors": tone().paper, "edgecolors": colours(shown.groups.labels), "linewidths": 0.8}
+        style = {"facecolors": tone().paper, "edgecolors": shown.colours, "linewidths": 0.8}
         _signs(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
 
 
@@ -43,7 +43,7 @@ def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
 
     paths = shown.paths[first : last + 1, shown.followed]
     steps, n = len(paths) - 1, paths.shape[1]
-    inks = [tone().ink] * n if shown.crowded else colours(shown.groups.labels[shown.followed])
+    inks = [tone().ink] * n if shown.crowded else shown.colours
     rgba = np.tile(to_rgba_array(inks), (steps, 1))
     rgba[:, 3] = np.repeat(_strengths(paths, shown), n)
     segments = np.stack([paths[:-1], paths[1:]], axis=2).reshape(steps * n, 2, -1)
@@ -61,7 +61,7 @@ def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) ->
         return [draw(ax, shown, k, points), *_rings(ax, shown, k, points)]
     n = shown.paths.shape[1]
     area = np.full(n, _area(n)) if met is None else _grown(n, met)
-    return [_dots(ax, shown.paths[k], s=area, c=colours(shown.groups.labels))]
+    return [_dots(ax, shown.paths[k], s=area, c=shown.colours)]
 
 
 def polytope(ax: Any, shown: Scene) -> None:
@@ -212,8 +212,7 @@ def _strips(ax: Any, shown: Scene, k: int, points: Array) -> Any:
 def _sample(ax: Any, shown: Scene, k: int, points: Array) -> Any:
     """Draw some of the tokens in space, and say how many each of them stands for."""
     step = -(-len(points) // CROWD)
-    faces = colours(shown.groups.labels[::step])
-    return _dots(ax, points[::step], s=7.0, c=faces, label=f"{SAMPLE}{step:,} tokens")
+    return _dots(ax, points[::step], s=7.0, c=shown.colours[::step], label=f"{SAMPLE}{step:,} tokens")
 
 
 def _rings(ax: Any, shown: Scene, k: int, points: Array) -> list[Any]:

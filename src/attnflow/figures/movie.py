@@ -18,7 +18,7 @@ from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
 from attnflow.figures.look import DPI, look, pyplot
 from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
-from attnflow.figures.portrait import entitle, size, title
+from attnflow.figures.portrait import entitle, happened, size
 from attnflow.figures.saving import destination
 from attnflow.figures.scene import Between, Scene, scene
 from attnflow.figures.stage import ground, panel
@@ -154,7 +154,7 @@ def _film(ax: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target
 
 def _ended(ax: Any, shown: Scene, met: NDArray[np.int64] | None, norm: Any) -> None:
     """Draw the last state, and what happened."""
-    entitle(ax, title(shown))
+    entitle(ax, happened(shown))
     polytope(ax, shown)
     _moving(ax, shown, len(shown.times) - 1, met, norm)
     stars(ax, shown)

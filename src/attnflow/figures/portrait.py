@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnflow.figures.look import look, sheet
+import numpy as np
+
+from attnflow.figures.cells import draw_cells
+from attnflow.figures.leading import leading_cells
+from attnflow.figures.look import colours, look, sheet
 from attnflow.figures.marks import dots, key, polytope, scale, stars, starts, trails
-from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.scene import CROWD, Projection, Scene, chosen, history, scene
 from attnflow.figures.stage import ground, panel
-from attnflow.inputs import InputError
+from attnflow.inputs import Array, InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +25,16 @@ if TYPE_CHECKING:
 IN_SPACE = 1.0
 
 
-def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axes:
+def plot(
+    run: Trajectory,
+    ax: Axes | None = None,
+    t: float | None = None,
+    *,
+    cells: bool = False,
+    coords: Sequence[int] | None = None,
+    color: Any = None,
+    title: str | None = None,
+) -> Axes:
     """Draw a run in one picture and return its axes; the figure is ``ax.figure``.
 
     Tokens leave hollow dots where they start and trajectories that are fainter the older they are. Their last places
@@ -29,6 +44,9 @@ def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axe
 
     - Dimension 1: time and space; time is logarithmic from 200 steps, or units of time, on.
     - Dimension 2: the plane. Dimension 3: space. On the sphere, the sphere is drawn.
+    - Dimension 3, in a rescaled motion whose V has a positive, simple and strictly dominant eigenvalue: tokens tend to
+      planes {phi_1* = const}, phi_1* its left eigenvector. One looks along these planes, without perspective, so that
+      each is seen as a line, and a token has the colour of its plane.
     - Higher dimensions: the first two principal components of the recorded tokens, as the axes say.
     - More than 3000 tokens: the density of the last state (in space: some of its tokens), and some of the trajectories.
       A ring around a place with a hundredth of the tokens or more says by its area how many are there.
@@ -41,33 +59,85 @@ def plot(run: Trajectory, ax: Axes | None = None, t: float | None = None) -> Axe
         Where to draw; by default a new figure. For tokens in dimension 3 it has ``projection="3d"``.
     t
         The time shown as the last, by default the end of the run.
+    cells
+        Whether to draw who leads where, in the plane: the cells {x : <Bx, v_j> <= <Bx, v_i> for all j} of the vertices
+        v_i of the last hull, continued to the hull of the start, each in the colour of its vertex.
+    coords
+        The two or three coordinates to show, counted from 0, as (0, 2); by default as above.
+    color
+        A colour for all tokens; or one per token, as a list of colours or as whole numbers, which choose from the
+        colours of all figures. For at most 3000 tokens.
+    title
+        What to write above the picture, by default what happened; "" for nothing.
 
     Examples
     --------
     >>> import attnflow as af
     >>> run = af.simulate(af.tokens.gaussian(n=30, d=2, seed=0), af.Hardmax(), af.Layers(alpha=0.5), until=50)
-    >>> ax = run.plot()
+    >>> ax = run.plot(cells=True)
     >>> ax.get_title()
     '5 clusters, 5 leaders at step 50'
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    if title is not None and not isinstance(title, str):
+        raise InputError(f"title is {title!r}, expected a text: leave it out, or give one")
+    if not isinstance(cells, bool | np.bool_):
+        raise InputError(f"cells is {cells!r}, expected True or False: run.plot(cells=True) draws those of the run")
     with look():
-        shown = scene(run, *history(run, t))
+        times, states = history(run, t)
+        onto = None if coords is None else chosen(coords, states.shape[-1])
+        shown = scene(run, times, states, onto=onto)
+        if color is not None:
+            shown = replace(shown, inks=inks(color, len(run.final)))
         own = ax is None
         if ax is None:
             ax = panel(sheet(*size(shown)), 111, shown)
+        elif not hasattr(ax, "add_collection"):
+            raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave it out, or give some")
         elif (ax.name == "3d") != (shown.dimension == 3):
             wanted, given = ("3-D", "flat") if shown.dimension == 3 else ("flat", "3-D")
             raise InputError(
                 f"ax is {given}, but tokens in dimension {shown.dimension} need {wanted} axes: leave ax out"
             )
         draw(ax, shown)
-        entitle(ax, title(shown))
+        if cells:
+            _lead(ax, run, shown, states[-1], onto)
+        entitle(ax, happened(shown) if title is None else title)
         if own:
             scale(ax.figure)
             key(ax.figure)
     return ax
+
+
+def inks(color: Any, n: int) -> list[str]:
+    """Return the colours of n tokens from what a user gave: one colour, one per token, or a whole number per token.
+
+    >>> inks("red", 2), inks(["red", (0, 0, 1, 0.5)], 2), inks([0, 1], 2)
+    (['#ff0000ff', '#ff0000ff'], ['#ff0000ff', '#0000ff80'], ['#0072B2', '#D55E00'])
+    """
+    from matplotlib.colors import is_color_like, to_hex
+
+    if n > CROWD:
+        raise InputError(f"color is for at most {CROWD} tokens, more are drawn as a density: leave it out")
+    if isinstance(color, str | tuple) and is_color_like(color):
+        return [to_hex(color, keep_alpha=True)] * n
+    each = list(color) if isinstance(color, list | tuple | np.ndarray) else []
+    if len(each) == n and all(isinstance(one, int | np.integer) for one in each):
+        return colours(each)
+    if len(each) != n or not all(is_color_like(one) for one in each):
+        given = f"{len(each)} values" if each else repr(color)
+        raise InputError(f"color is {given}, expected one colour, or a list of {n}, one per token: names or hex codes")
+    return [to_hex(one, keep_alpha=True) for one in each]
+
+
+def _lead(ax: Any, run: Trajectory, shown: Scene, x: Array, onto: Projection | None) -> None:
+    """Draw who leads where at the end of what is shown, each cell in the colour of the vertex that leads there."""
+    shapes, corners = leading_cells(run, x, float(shown.times[-1]), shown.groups)
+    if onto is not None:
+        shapes = [shape @ onto.matrix for shape in shapes]
+    own = None if shown.inks is None else [shown.inks[k] for k in corners]
+    draw_cells(ax, shapes, None if shown.crowded else shown.groups.labels[corners].tolist(), own)
 
 
 def draw(ax: Any, shown: Scene) -> None:
@@ -89,7 +159,7 @@ def size(shown: Scene) -> tuple[float, float]:
     return (6.4 if shown.dimension == 1 else 5.2 + bar, heights.get(shown.dimension, 5.4 + 0.1 * bar))
 
 
-def title(shown: Scene) -> str:
+def happened(shown: Scene) -> str:
     """Return what happened, and when."""
     return f"{shown.groups} at {shown.clock.says(shown.times[-1])}"
 

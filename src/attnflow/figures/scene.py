@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
+from attnflow.figures.look import colours
+from attnflow.figures.planes import levelled, planes
 from attnflow.geometry.hull import hull
 from attnflow.inputs import Array, InputError
 from attnflow.motions import Leaps, SphereFlow, SphereLayers
@@ -39,11 +41,12 @@ SAME_HULL = 0.01
 class Projection:
     """From token space to the picture: y = x A for a matrix A (d, k), and what to call the axes.
 
-    In dimension 1 the picture is the plane of time and space.
+    In dimension 1 the picture is the plane of time and space. `chosen` says that the user has chosen coordinates.
     """
 
     matrix: Array
     names: tuple[str, ...]
+    chosen: bool = False
 
     @property
     def plain(self) -> bool:
@@ -57,6 +60,19 @@ class Projection:
             return points
         clock = np.broadcast_to(times[:, None, None], points.shape)
         return np.concatenate([clock, points], axis=-1)
+
+
+def chosen(coords: Sequence[int], d: int) -> Projection:
+    """Return the projection onto two or three coordinates of R^d, counted from 0.
+
+    >>> chosen((0, 2), 3).matrix.tolist(), chosen((0, 2), 3).names
+    ([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], ('$x_1$', '$x_3$'))
+    """
+    given = list(coords) if isinstance(coords, Sequence | np.ndarray) else []
+    fits = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < d for k in given)
+    if not (fits and len(given) in (2, 3) and len(set(given)) == len(given)):
+        raise InputError(f"coords is {coords!r}, expected two or three different numbers of coordinates, 0 to {d - 1}")
+    return Projection(np.eye(d)[:, given], tuple(f"$x_{{{k + 1}}}$" if k > 8 else f"$x_{k + 1}$" for k in given), True)
 
 
 def projection(states: Sequence[Array]) -> Projection:
@@ -129,9 +145,11 @@ class Scene:
 
     `outline` is the boundary of the convex hull of the start, in the plane as a closed line (m, 2), in space as edges
     (m, 2, 3), and `corners` one token at each vertex of the hull of the end (in the plane, in order) where tokens have
-    gathered elsewhere; `sphere` says that tokens live on the unit sphere; `dimension` is that of the tokens, k that of
-    the picture. `window` (2, k) is what the picture shows, if not what the run needs. Where memory does not hold all
-    tokens at all times, `whole(k)` returns all tokens of the k-th state as points, and `paths` has those followed only.
+    gathered elsewhere; `sphere` says that tokens live on the unit sphere; `dimension` is that of the tokens, or of the
+    coordinates that were chosen, k that of the picture. `inks` are colours of the user's choice. Where tokens tend to
+    parallel planes, `normal` is orthogonal to them. `window` (2, k) is what the picture shows, if not what the run
+    needs. Where memory does not hold all tokens at all times, `whole(k)` returns all tokens of the k-th state as
+    points, and `paths` has those followed only.
     """
 
     times: Array
@@ -143,6 +161,8 @@ class Scene:
     corners: NDArray[np.int64] | None
     sphere: bool
     dimension: int
+    inks: Sequence[str] | None = None
+    normal: Array | None = None
     window: Array | None = None
     whole: Callable[[int], Array] | None = None
     # The tokens in each strip of the line, by the number of the state and the ends of the picture: found once.
@@ -151,6 +171,11 @@ class Scene:
     def state(self, k: int) -> Array:
         """Return all tokens of the k-th state, as points (n, k) of the picture."""
         return self.paths[k] if self.whole is None else self.whole(k)
+
+    @cached_property
+    def colours(self) -> list[str]:
+        """The colour of each token: of the user's choice, or else that of its group."""
+        return colours(self.groups.labels) if self.inks is None else list(self.inks)
 
     @cached_property
     def extent(self) -> Array:
@@ -177,6 +202,7 @@ class Scene:
 def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Projection | None = None) -> Scene:
     """Return the scene of some states of a run, the last of which is the one shown."""
     clock, (n, d) = Clock.of(run), run.final.shape
+    shown = d if onto is None or not onto.chosen else onto.matrix.shape[1]
     if (size := max(float(np.abs(state).max()) for state in states)) > FARTHEST:
         raise InputError(f"tokens are as large as {size:.0e}, too large to draw: give an earlier t, or rescale the run")
     onto = onto or projection(states if isinstance(states, Between) else [states])
@@ -187,18 +213,22 @@ def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Proje
     else:
         paths = np.stack([_points(onto, times, states, k) for k in range(len(times))])
     first, last = paths[[0, -1]] if whole is None else (whole(0), whole(len(times) - 1))
-    sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= d <= 3
+    sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= shown <= 3
+    normal = planes(run) if shown == 3 else None
     found, open_space = groups(run, states[-1], float(times[-1])), not (sphere or d == 1)
+    if normal is not None:
+        found = levelled(found, states[-1] @ normal)
     return Scene(
         times=times,
         paths=paths,
         groups=found,
         clock=clock,
         names=onto.names,
-        outline=(edges if d == 3 else outline)(first) if open_space else None,
-        corners=_gathered_at(first, last, found) if open_space else None,
+        outline=(edges if shown == 3 else outline)(first) if open_space else None,
+        corners=_gathered_at(first, last, found) if open_space and normal is None else None,
         sphere=sphere,
-        dimension=d,
+        dimension=shown,
+        normal=normal if normal is None else onto.matrix.T @ normal,
         whole=whole,
     )
 

@@ -29,6 +29,8 @@ def ground(ax: Any, shown: Scene) -> None:
     frame(ax, shown.extent)
     if shown.dimension == 3:
         _room(ax, empty=shown.sphere)
+        if shown.normal is not None:
+            edge_on(ax, shown.normal)
     if shown.sphere:
         _sphere(ax, shown.dimension)
     if shown.outline is not None:
@@ -78,6 +80,23 @@ def _room(ax: Any, *, empty: bool) -> None:
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color(tone().paper)
         axis.line.set_color(tone().pencil)
+
+
+def edge_on(ax: Any, normal: Array) -> None:
+    """Look along planes {<normal, z> = const}, without perspective: each of them is seen as a line.
+
+    Of the directions in the planes, that of the usual height is taken, on the side where one usually stands; planes
+    that are too flat for it are looked at from as high as they allow.
+    """
+    x, y, z = (float(part) for part in normal)
+    along = float(np.hypot(x, y))
+    up = min(np.radians(ax.elev), float(np.arctan2(along, abs(z))))
+    turn = float(np.arccos(np.clip(-np.tan(up) * z / along, -1.0, 1.0))) if along > 0 else 0.0
+    sides = [np.degrees(np.arctan2(y, x) + sign * turn) for sign in (1, -1)]
+    ax.set_proj_type("ortho")
+    ax.view_init(
+        elev=float(np.degrees(up)), azim=float(min(sides, key=lambda side: abs((side - ax.azim + 180) % 360 - 180)))
+    )
 
 
 def _sphere(ax: Any, d: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -144,6 +145,23 @@ class Cells:
                 "use polygons() in the plane, region(i) anywhere"
             )
         return [self.region(i).hull for i in range(len(self.vertices))]
+
+    def plot(self, ax: Any = None, title: str | None = None) -> Any:
+        """Draw the cells of a polygon, in the plane, and return the axes.
+
+        A cell has a colour, its vertex a ring and the number i that `label` gives to its points; the cross is 0. With
+        `ax` the cells are drawn there, and its limits stay as they are. ``run.plot(cells=True)`` draws those of a run,
+        in the colours of its tokens.
+
+        >>> ax = cells([[1.0, 1.0], [-1.0, 1.0], [0.0, -1.0]]).plot(title="three cells")
+        >>> ax.get_title()
+        'three cells'
+        >>> import matplotlib.pyplot as plt
+        >>> plt.close(ax.figure)
+        """
+        from attnflow.figures.cells import plot_cells
+
+        return plot_cells(self, ax, title)
 
     def _number(self, i: int) -> int:
         return below(i, len(self.vertices), "vertex")

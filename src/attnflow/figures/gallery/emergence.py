@@ -136,7 +136,8 @@ def seen(run: Trajectory, until: float, colouring: Groups) -> Scene:
     names = tuple(f"$z_{k + 1}$" for k in range(d))
     found = scene(run, *history(run, until), onto=Projection(np.eye(d), names))
     # The hull of the end is left to the limit polytope; in space that of the start has many edges, which hide tokens.
-    return replace(found, groups=colouring, corners=None, outline=None if d == 3 else found.outline)
+    # A figure chooses for itself from where it looks at planes.
+    return replace(found, groups=colouring, corners=None, normal=None, outline=None if d == 3 else found.outline)
 
 
 def projected(shown: Scene, matrix: Array, names: tuple[str, ...]) -> Scene:

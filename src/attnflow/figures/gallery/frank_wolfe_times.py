@@ -17,7 +17,7 @@ from attnflow.figures.gallery.frank_wolfe_polygons import directions, uniform_in
 from attnflow.figures.look import colours, log_numbers, sheet, tone
 from attnflow.figures.marks import dots, key, stars, starts, trails
 from attnflow.figures.papers import FRANK_WOLFE
-from attnflow.figures.portrait import title
+from attnflow.figures.portrait import happened
 from attnflow.figures.scene import Scene, history, scene
 from attnflow.geometry import Cells, cells
 from attnflow.inputs import Array
@@ -40,7 +40,7 @@ def straight_lines(seed: int, k: int, n: int, gamma: float, moment: int, until: 
     behind = partial(_cells_behind, parts=parts, labels=shown.groups.labels[:k])
     behind(ax)
     _followers(ax, shown, parts)
-    ax.set_title(title(shown))
+    ax.set_title(happened(shown))
     key(figure)
     goal = parts.vertices[parts.label(run.tokens[0])]
     left = (1 - gamma) ** run.times.astype(float)

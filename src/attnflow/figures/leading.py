@@ -1,0 +1,70 @@
+"""Who leads where: the form whose scores decide it, and the cells of a state of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.figures.cells import cells_within
+from attnflow.figures.groups import Groups
+from attnflow.geometry import Cells, hull
+from attnflow.geometry.forms import form
+from attnflow.inputs import Array, InputError, matrix_at, number_at
+from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.motions import Motion
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+# More cells than these are not told apart.
+MOST_CELLS = 100
+
+
+def leading_form(law: Law, motion: Motion, t: float, d: int) -> Array:
+    """Return the matrix whose scores decide who leads whom among tokens as they are drawn, up to a positive factor.
+
+    That is B, with the sign of beta. In a moving frame z = E^{-1} x, E = e^{tV} or a power of I + dt V, the law
+    compares <B E z_i, E z_j>: the form is E^T B E.
+
+    >>> import attnflow as af
+    >>> leading_form(af.Softmax(beta=-2.0), af.Layers(gamma=0.5), 0, 2)
+    array([[-1.,  0.],
+           [ 0., -1.]])
+    """
+    if isinstance(law, HegselmannKrause):
+        raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
+    if not isinstance(law, Softmax | Hardmax | Localmax):
+        raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
+    B = form(matrix_at(law.B, t, d, "B"), d)
+    if isinstance(law, Softmax):
+        beta = number_at(law.beta, t, "beta")
+        if beta == 0:
+            raise InputError("beta is 0, where every token hears all others alike: there is nobody to follow")
+        B = np.sign(beta) * B
+    E = motion.seen(np.eye(d), t).T
+    E = E / np.abs(E).max()
+    B = np.asarray(E.T @ B @ E)
+    if not B.any():
+        raise InputError("B is 0, where every token hears all others alike: there is nobody to follow")
+    return B
+
+
+def leading_cells(run: Trajectory, x: Array, t: float, found: Groups) -> tuple[list[Array], NDArray[np.int64]]:
+    """Return who leads where at time t, as polygons (m, 2), and the token at the vertex that leads in each.
+
+    Polygons fill the hull of the start and of the state x. Of the tokens that have met, one is taken.
+    """
+    if run.law is None or run.motion is None:
+        raise InputError("this run was loaded without its law or motion, which say who leads where: leave cells out")
+    if x.shape[1] != 2:
+        raise InputError(f"cells are drawn in the plane, these tokens have dimension {x.shape[1]}: leave cells out")
+    some = np.unique(found.labels, return_index=True)[1] if found.gathered else np.arange(len(x))
+    corners = some[hull(x[some]).indices]
+    if len(corners) > MOST_CELLS:
+        raise InputError(
+            f"cells are drawn for at most {MOST_CELLS} vertices, this hull has {len(corners)}: give another t"
+        )
+    parts = Cells(x[corners], leading_form(run.law, run.motion, t, 2))
+    return cells_within(parts, hull(np.concatenate([run.tokens[0], x]))), corners

@@ -1,0 +1,64 @@
+"""Runs whose tokens tend to parallel planes: the normal of these, and which token is on which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnflow import measure
+from attnflow.figures.groups import Groups
+from attnflow.geometry.spectra import classify
+from attnflow.inputs import Array
+from attnflow.measure.configuration import CLOSE
+from attnflow.motions import RescaledFlow, RescaledLayers
+
+if TYPE_CHECKING:
+    from attnflow.trajectory import Trajectory
+
+# Tokens tend to at most three planes; the values at which their groups are looked for may still have others between.
+MOST_LEVELS = 7
+
+
+def planes(run: Trajectory) -> Array | None:
+    """Return the common normal of the hyperplanes to which tokens of a rescaled motion tend, or None without a theorem.
+
+    That is the left eigenvector phi_1*, of length 1, of an eigenvalue of V that is positive, simple and strictly
+    dominant: then each phi_1*(z_i) tends to one of at most three values.
+
+    >>> import attnflow as af
+    >>> flow = af.RescaledFlow(V=np.diag([1.0, 0.5, 0.25]))
+    >>> planes(af.simulate(np.eye(3), af.Softmax(), flow, until=1.0))
+    array([1., 0., 0.])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465), Theorem 3.
+    """
+    V = run.motion.V if isinstance(run.motion, RescaledFlow | RescaledLayers) else None
+    if V is None or callable(V):
+        return None
+    found = classify(V)
+    if "hyperplanes" not in found.applies or found.dominant.left is None:
+        return None
+    phi = found.dominant.left[0]
+    # An eigenvector has no sign of its own, nor a length.
+    normal: Array = phi * np.sign(phi[np.abs(phi).argmax()]) / np.linalg.norm(phi)
+    return normal
+
+
+def levelled(found: Groups, heights: Array) -> Groups:
+    """Return groups whose colours tell the planes apart: tokens of one height (n,), while heights are few.
+
+    >>> one = np.ones(4, dtype=np.int64)
+    >>> levelled(Groups(np.arange(4), one), np.array([0.0, 2.0, 2.001, 2.0])).labels
+    array([1, 0, 0, 0])
+    """
+    spread = float(np.ptp(heights))
+    levels = measure.clusters(heights[:, None], CLOSE * spread)
+    if levels.count > MOST_LEVELS:
+        return found
+    rank = np.argsort(np.argsort(-levels.sizes, kind="stable"), kind="stable")
+    return replace(found, labels=rank[levels.labels])
