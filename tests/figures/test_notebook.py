@@ -74,6 +74,8 @@ def test_every_call_shows_one_picture_and_changes_no_setting(
 
 @pytest.fixture
 def run() -> Iterator[Trajectory]:
+    """A small run; no figure is open before or after."""
+    plt.close("all")
     yield af.simulate([[1.0], [0.0]], af.Hardmax(), af.Layers(gamma=0.5), until=2)
     plt.close("all")
 
