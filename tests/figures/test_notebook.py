@@ -46,8 +46,10 @@ SOME = tuple(CELLS)[:4]
 
 def pictures(cell: Any) -> int:
     """The number of pictures and movies below a cell that raised no error and no warning."""
-    assert all(output.output_type in ("display_data", "execute_result") for output in cell.outputs), cell
-    shown = [output.data for output in cell.outputs]
+    said = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+    # On a busy machine progress is told.
+    assert "Warning" not in said, said
+    shown = [output.data for output in cell.outputs if output.output_type != "stream"]
     return sum("image/png" in data or "data:image/gif" in data.get("text/html", "") for data in shown)
 
 
@@ -68,7 +70,7 @@ def test_every_call_shows_one_picture_and_changes_no_setting(
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
     found = {cell.source: pictures(cell) for cell in notebook.cells}
     (last,) = [cell.outputs for cell in notebook.cells if cell.source == cells[-1]]
-    assert cells[-1] != "run" or "<table" in last[0].data["text/html"]
+    assert cells[-1] != "run" or "<table" in last[-1].data["text/html"]
     assert [found[source] for source in cells] == [CELLS[source] for source in cells]
 
 
