@@ -17,6 +17,7 @@ import shutil
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -267,7 +268,10 @@ def _screen() -> Screen:
     """Return tqdm's bar where there is one, and a plain line elsewhere."""
     if _terminal() or _notebook():
         try:
-            from tqdm.auto import tqdm
+            with warnings.catch_warnings():
+                # A notebook without widgets has tqdm's bar of text, and no warning about that.
+                warnings.simplefilter("ignore")
+                from tqdm.auto import tqdm
         except ImportError:
             return Plain()
         return Bar(tqdm)
