@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnflow import calls, figures, geometry, measure, progress, tokens, watch
-from attnflow.ensembles import Ensemble, ensemble
+from attnflow.ensemble_results import Ensemble
+from attnflow.ensembles import ensemble
 from attnflow.inputs import InputError
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow import progress
 from attnflow.arrays import foreign, library
-from attnflow.describe import parameters
+from attnflow.ensemble_results import Ensemble, each_its_own
 from attnflow.indices import log_weights
 from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
 from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of, weighs_like
@@ -28,28 +28,6 @@ TOGETHER = 1 << 15
 RECORDED = 1 << 21
 
 Observe = Callable[[Array], ArrayLike]
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """What `ensemble` returns.
-
-    Attributes
-    ----------
-    times
-        The recorded times (T,).
-    values
-        What was observed, (T, b, ...): the tokens (T, b, n, d) themselves if nothing else was asked for.
-    final
-        The last states (b, n, d).
-    steps
-        How many steps the systems took, the largest number of any.
-    """
-
-    times: NDArray[Any]
-    values: Array = field(repr=False)
-    final: Array = field(repr=False)
-    steps: int
 
 
 def ensemble(
@@ -106,7 +84,8 @@ def ensemble(
     order = np.argsort(np.concatenate([block.members for block in blocks]))
     values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
     final = np.concatenate([state for _, state, _ in found])[order]
-    return Ensemble(times, values, final, max(steps for *_, steps in found))
+    most = max(steps for *_, steps in found)
+    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None)
 
 
 class _Abandoned(Exception):
@@ -193,12 +172,11 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
     """Return groups of systems that differ in nothing but the beta of softmax, with their law and motion."""
     arrays: list[tuple[str, str, Array]] = []
     for which, part in (("law", law), ("motion", motion)):
-        for name, value in parameters(part).items():
-            if isinstance(value, np.ndarray) and value.ndim == 1:
-                if len(value) != b:
-                    raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
-                if not (name == "beta" and weighs_like(part, Softmax)):
-                    arrays.append((which, name, value))
+        for name, value in each_its_own(part).items():
+            if len(value) != b:
+                raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
+            if not (name == "beta" and weighs_like(part, Softmax)):
+                arrays.append((which, name, value))
     if not arrays:
         yield np.arange(b), law, motion
         return

@@ -395,6 +395,8 @@ def _read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None
     from attnflow.files import arrays_of
 
     arrays, about = arrays_of(path)
+    if "ensemble" in about:
+        raise InputError(f"{path} holds an ensemble, not a run: read it by attnflow.Ensemble.load")
     if not {"time", "tokens"} <= set(arrays):
         raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
     return about, arrays["time"], arrays["tokens"], arrays.get("masses")

@@ -9,10 +9,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.ensemble_results import Ensemble
 from attnflow.indices import weight_rows
 from attnflow.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Heads, Law
-from attnflow.measure.over_time import OverTime, State, measured, stacked
+from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.trajectory import Trajectory
 
 
@@ -30,11 +31,12 @@ class Leaders:
 
 
 @overload
-def leaders(law: Law | None, x: Trajectory) -> OverTime[Leaders]: ...
+def leaders(law: Law | None, x: Trajectory | Ensemble) -> OverTime[Leaders]: ...
 @overload
 def leaders(law: Law, x: ArrayLike, t: float = 0, masses: ArrayLike | None = None) -> Leaders: ...
+@each_system
 def leaders(
-    law: Law | None, x: ArrayLike | Trajectory, t: float = 0, masses: ArrayLike | None = None
+    law: Law | None, x: ArrayLike | Trajectory | Ensemble, t: float = 0, masses: ArrayLike | None = None
 ) -> Leaders | OverTime[Leaders]:
     """Return who leads: argmax_j P_ij for each token, the distinct leaders, and how much each token is heard.
 
@@ -64,14 +66,15 @@ def _leaders(law: Law, state: State) -> Leaders:
 
 
 @overload
-def influence(law: Law | None, x: Trajectory, *, threshold: float = 1e-4) -> OverTime[NDArray[np.int64]]: ...
+def influence(law: Law | None, x: Trajectory | Ensemble, *, threshold: float = 1e-4) -> OverTime[NDArray[np.int64]]: ...
 @overload
 def influence(
     law: Law, x: ArrayLike, t: float = 0, threshold: float = 1e-4, masses: ArrayLike | None = None
 ) -> NDArray[np.int64]: ...
+@each_system
 def influence(
     law: Law | None,
-    x: ArrayLike | Trajectory,
+    x: ArrayLike | Trajectory | Ensemble,
     t: float = 0,
     threshold: float = 1e-4,
     masses: ArrayLike | None = None,
@@ -103,7 +106,10 @@ def _influence(law: Law, state: State, threshold: float) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def entropy(law: Law | None, x: ArrayLike | Trajectory, t: float = 0, masses: ArrayLike | None = None) -> Array:
+@each_system
+def entropy(
+    law: Law | None, x: ArrayLike | Trajectory | Ensemble, t: float = 0, masses: ArrayLike | None = None
+) -> Array:
     """Return the entropy of attention of each token, H_i = -sum_j P_ij log P_ij: (n,), or (T, n) for a run.
 
     It lies between 0 (token i hears one token) and log n (it hears all alike); e^{H_i} is the number of tokens it
@@ -149,10 +155,11 @@ class Rank:
 
 
 @overload
-def rank(P: Trajectory, tol: float = 1e-8) -> OverTime[Rank]: ...
+def rank(P: Trajectory | Ensemble, tol: float = 1e-8) -> OverTime[Rank]: ...
 @overload
 def rank(P: ArrayLike, tol: float = 1e-8) -> Rank: ...
-def rank(P: ArrayLike | Trajectory, tol: float = 1e-8) -> Rank | OverTime[Rank]:
+@each_system
+def rank(P: ArrayLike | Trajectory | Ensemble, tol: float = 1e-8) -> Rank | OverTime[Rank]:
     """Return the number of singular values of P above tol times the largest.
 
     Of a run, the rank of its attention matrix: `value` is (T,), `singular_values` is (T, n), and item k holds the rank

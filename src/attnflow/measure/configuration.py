@@ -8,9 +8,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.ensemble_results import Ensemble
 from attnflow.geometry.linkage import single_linkage
 from attnflow.inputs import Array, InputError, cloud, number
-from attnflow.measure.over_time import OverTime, State, measured, stacked
+from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.trajectory import Trajectory
 
 # Tokens closer than this part of the cloud's extent are one dot in a picture, and one cluster unless told otherwise.
@@ -32,10 +33,11 @@ class Clusters:
 
 
 @overload
-def clusters(x: Trajectory, tol: float) -> OverTime[Clusters]: ...
+def clusters(x: Trajectory | Ensemble, tol: float) -> OverTime[Clusters]: ...
 @overload
 def clusters(x: ArrayLike, tol: float) -> Clusters: ...
-def clusters(x: ArrayLike | Trajectory, tol: float) -> Clusters | OverTime[Clusters]:
+@each_system
+def clusters(x: ArrayLike | Trajectory | Ensemble, tol: float) -> Clusters | OverTime[Clusters]:
     """Return the clusters of a configuration: tokens joined by chains of steps of length at most tol.
 
     Labels count from 0 in the order of first appearance. Of a run, `labels` is (T, n), `count` is (T,), and item k
@@ -70,7 +72,8 @@ def extent(start: Array, x: Array) -> float:
     return float(np.linalg.norm(np.ptp(np.concatenate([start, x]), axis=0)))
 
 
-def distance_to_limits(x: ArrayLike | Trajectory, limits: Any) -> Array:
+@each_system
+def distance_to_limits(x: ArrayLike | Trajectory | Ensemble, limits: Any) -> Array:
     """Return how far each token is from a finite set of limits, min_m |x_i - limits_m|: (n,), or (T, n) for a run.
 
     `limits` is an array (m, d), or an object that has one as `points`, such as `geometry.stationary_points(...)`.

@@ -9,18 +9,20 @@ from numpy.typing import ArrayLike
 
 from attnflow.blocks import row_blocks
 from attnflow.engines.dense import squared_distances
+from attnflow.ensemble_results import Ensemble
 from attnflow.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.laws import Softmax
-from attnflow.measure.over_time import State, measured, stacked
+from attnflow.measure.over_time import State, each_system, measured, stacked
 from attnflow.trajectory import Trajectory
 
 
 @overload
-def energy(x: Trajectory, beta: float = 1.0, B: Matrix = None) -> Array: ...
+def energy(x: Trajectory | Ensemble, beta: float = 1.0, B: Matrix = None) -> Array: ...
 @overload
 def energy(x: ArrayLike, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None) -> float: ...
+@each_system
 def energy(
-    x: ArrayLike | Trajectory, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None
+    x: ArrayLike | Trajectory | Ensemble, beta: float = 1.0, B: Matrix = None, masses: ArrayLike | None = None
 ) -> float | Array:
     """Return the interaction energy E = (2 beta n^2)^{-1} sum_ij e^{beta <B x_i, x_j>}, n the total mass.
 
@@ -53,10 +55,11 @@ def _energy(state: State, law: Softmax, beta: float) -> float:
 
 
 @overload
-def pair_energy(x: Trajectory, eps: float) -> Array: ...
+def pair_energy(x: Trajectory | Ensemble, eps: float) -> Array: ...
 @overload
 def pair_energy(x: ArrayLike, eps: float, masses: ArrayLike | None = None) -> float: ...
-def pair_energy(x: ArrayLike | Trajectory, eps: float, masses: ArrayLike | None = None) -> float | Array:
+@each_system
+def pair_energy(x: ArrayLike | Trajectory | Ensemble, eps: float, masses: ArrayLike | None = None) -> float | Array:
     """Return the energy of bounded confidence, sum_ij w_i w_j min(|x_i - x_j|^2, eps^2) over ordered pairs.
 
     Under `HegselmannKrause(eps)` and `Layers(gamma=1)` it drops by at least 4 sum_i |x_i^{t+1} - x_i^t|^2 per step. Of

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.blocks import row_blocks
+from attnflow.ensemble_results import Ensemble
 from attnflow.inputs import Array
-from attnflow.measure.over_time import measured, stacked
+from attnflow.measure.over_time import each_system, measured, stacked
 from attnflow.trajectory import Trajectory
 
 # Pairs of so few tokens are all compared.
@@ -23,10 +24,11 @@ ROUNDING = 1e-12
 
 
 @overload
-def diameter(x: Trajectory) -> Array: ...
+def diameter(x: Trajectory | Ensemble) -> Array: ...
 @overload
 def diameter(x: ArrayLike) -> float: ...
-def diameter(x: ArrayLike | Trajectory) -> float | Array:
+@each_system
+def diameter(x: ArrayLike | Trajectory | Ensemble) -> float | Array:
     """Return max_ij |x_i - x_j|; of a run, at each recorded time, (T,), of the tokens as they were recorded.
 
     >>> diameter([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.ensemble_results import Ensemble
 from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
+from attnflow.laws import Law
 from attnflow.trajectory import Trajectory
 
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class State(NamedTuple):
@@ -34,7 +38,7 @@ class OverTime(Generic[R]):
     (array([2, 2, 2, 1]), array([1, 1]))
     """
 
-    def __init__(self, results: Sequence[R]) -> None:
+    def __init__(self, results: Iterable[R]) -> None:
         self._results = list(results)
 
     def __len__(self) -> int:
@@ -64,6 +68,49 @@ class OverTime(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} times: from {self[0]!r} to {self[-1]!r}>" if self._results else "<no times>"
+
+
+class OverSystems(OverTime[R]):
+    """A measurement of the b systems of an ensemble at one time; attributes are stacked with a leading axis b."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} systems: from {self[0]!r} to {self[-1]!r}>"
+
+
+def each_system(measurement: F) -> F:
+    """Let a measurement that takes a run take an ensemble too: of all its systems, with leading axes (T, b).
+
+    A law among the arguments may have parameters (b,), of which each system has its own.
+
+    >>> import attnflow as af
+    >>> x0 = np.array([[[0.0], [1.0]], [[0.0], [4.0]]])
+    >>> found = af.ensemble(x0, af.Softmax(), af.Layers(gamma=0.5), until=3, record=[1])
+    >>> af.measure.diameter(found).round(3)
+    array([[1.   , 4.   ],
+           [0.616, 3.   ],
+           [0.173, 0.801]])
+    >>> af.measure.clusters(found, tol=0.5)[-1].count
+    array([1, 2])
+    """
+
+    @wraps(measurement)
+    def of(*args: Any, **options: Any) -> Any:
+        given = next((value for value in (*args, *options.values()) if isinstance(value, Ensemble)), None)
+        if given is None:
+            return measurement(*args, **options)
+
+        def own(value: Any, k: int) -> Any:
+            return given[k] if value is given else given.part(value, k) if isinstance(value, Law) else value
+
+        found = [
+            measurement(*(own(value, k) for value in args), **{name: own(value, k) for name, value in options.items()})
+            for k in range(len(given))
+        ]
+        if isinstance(found[0], np.ndarray):
+            return np.stack(found, axis=1)
+        return OverTime([OverSystems(system[k] for system in found) for k in range(len(given.times))])
+
+    return of  # type: ignore[return-value]
 
 
 def measured(
