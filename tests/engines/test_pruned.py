@@ -172,7 +172,7 @@ def test_on_a_circle_few_more_pairs_are_summed_than_are_heard(looked_at: list[in
 @pytest.mark.parametrize("engine", [pruned, fast])
 @pytest.mark.parametrize("own_queries", [False, True])
 def test_a_memory_changes_nothing_but_the_order(engine: Any, own_queries: bool) -> None:
-    rng, n, gain = np.random.default_rng(0), 6000, 2e3
+    rng, n, gain = np.random.default_rng(0), 3000, 2e3
     x = rng.standard_normal((n, 2))
     q = rng.standard_normal((n - 7, 2)) if own_queries else x
     memory = Memory()

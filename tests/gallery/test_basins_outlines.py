@@ -50,7 +50,7 @@ def test_each_point_is_in_the_basin_of_its_end(panel: Any) -> None:
     (rings,) = [mark for mark in panel.collections if mark.get_gid() == "vertices"]
     vertices = np.asarray(rings.get_offsets())
     basins = filled(panel)
-    points = np.random.default_rng(0).dirichlet(np.ones(len(vertices)), 3000) @ vertices
+    points = np.random.default_rng(0).dirichlet(np.ones(len(vertices)), 1200) @ vertices
     ends = (settled(vertices, points) @ vertices.T).argmax(axis=1)
     inside = {hue: np.sum([one.contains_points(points) for one in parts], axis=0) for hue, parts in basins.items()}
     # Rings go around the hull from vertex 1 on, as numbers and colours do.

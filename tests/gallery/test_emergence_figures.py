@@ -274,7 +274,7 @@ def test_attention_on_the_line_is_boolean() -> None:
 
 
 def test_vertices_are_counted_as_scipy_counts_them() -> None:
-    sizes, starts = (6, 12), 3
+    sizes, starts = (6, 12), 2
     with look():
         shows = vertices(seed=1, sizes=sizes, dimensions=(2, 3), starts=starts).shows
     for d in (2, 3):

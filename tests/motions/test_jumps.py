@@ -76,7 +76,7 @@ def final(x: Array, law: af.Law, motion: af.Jumps, until: int, seed: int, **opti
 @pytest.mark.parametrize("law", [SOFT, af.Softmax(beta=-2.0), af.HegselmannKrause(eps=1.2), af.Localmax(delta=0.4)])
 def test_one_step_has_the_law_of_all_choices(law: af.Law, gamma: float, literal: bool) -> None:
     motion = af.Jumps(gamma, literal)
-    counts = Counter(key(final(X, law, motion, 1, seed)) for seed in range(1500))
+    counts = Counter(key(final(X, law, motion, 1, seed)) for seed in range(700))
     assert agrees(counts, one_step(X, law, gamma))
 
 
@@ -91,7 +91,7 @@ def test_chains_have_the_law_of_all_choices() -> None:
 @pytest.mark.parametrize("literal", [False, True])
 def test_the_mean_of_one_step_is_a_layer(literal: bool) -> None:
     x = af.tokens.gaussian(n=6, d=3, seed=0)
-    law, runs = af.Softmax(beta=1.0), 3000
+    law, runs = af.Softmax(beta=1.0), 1200
     layer = af.simulate(x, law, af.Layers(gamma=0.4), until=1).final
     steps = np.array([final(x, law, af.Jumps(0.4, literal), 1, seed) for seed in range(runs)])
     error = steps.std(axis=0, ddof=1) / math.sqrt(runs)
@@ -130,7 +130,7 @@ def test_two_steps_have_the_law_of_all_choices() -> None:
 def test_literal_and_effective_steps_agree_in_law(measure: Callable[[Array], float]) -> None:
     law = af.Softmax(beta=4.0)
     samples = [
-        [measure(final(X, law, af.Jumps(0.25, literal), 40, 2 * seed + literal)) for seed in range(500)]
+        [measure(final(X, law, af.Jumps(0.25, literal), 40, 2 * seed + literal)) for seed in range(300)]
         for literal in (False, True)
     ]
     assert stats.ks_2samp(*np.round(samples, 9)).pvalue > LEVEL
