@@ -53,7 +53,6 @@ def reference_merges(angles: Array, beta: float, until: float) -> list[float]:
 
 FIVE = {
     4.0: [0.0, 0.7, 2.1, 3.0, 4.4],
-    6.0: [0.3, 1.2, 2.4, 3.9, 5.1],
     8.0: [0.0, 1.0, 2.1, 3.0, 4.6],
 }
 
