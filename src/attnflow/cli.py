@@ -205,6 +205,7 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the samples and of random claims")
     for flag, text in CLAIM_FLAGS.items():
         check.add_argument(f"--{flag}", metavar="X", help=text)
+    check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
     check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
 
 
@@ -332,9 +333,9 @@ def _simulate(given: dict[str, Any]) -> int:
 
 def _check(given: dict[str, Any]) -> int:
     from attnflow.claims import report
-    from attnflow.claims.check import decide
+    from attnflow.claims.check import allowed, decide
     from attnflow.claims.instances import read
-    from attnflow.inputs import whole
+    from attnflow.inputs import InputError, whole
 
     if given["claim"] == "list":
         print(report.listed(report.selected("all")))
@@ -342,10 +343,13 @@ def _check(given: dict[str, Any]) -> int:
     claims = report.selected(given["claim"])
     whole(given["seed"], "seed", least=0)
     instance = report.parameters(claims, _instance(given))
+    if given["exact"] and not instance:
+        raise InputError("--exact is about one run: give its tokens and steps")
     rows = []
     if instance:
         begin = time.perf_counter()
-        verdict = decide(claims[0], read(claims[0], instance, given["seed"]))
+        most = allowed(claims[0], given["exact"])
+        verdict = decide(claims[0], read(claims[0], instance, given["seed"]), most=most)
         rows.append(report.Checked(claims[0], verdict, time.perf_counter() - begin))
         print(rows[0].told)
     else:

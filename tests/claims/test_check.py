@@ -192,6 +192,8 @@ def test_ties_of_floats_are_settled_in_fractions() -> None:
     many = np.random.default_rng(0).standard_normal((700, 2))
     many[:2], many[2] = [[10.1, 10.3], [10.3, 10.1]], [0.2, 0.2]
     verdict = af.check("fw/duality-gap", tokens=many, steps=5)
+    assert (verdict.outcome, verdict.decided_to, verdict.certified) == ("holds", 1, "exact")
+    verdict = decide(get("fw/duality-gap"), read(get("fw/duality-gap"), {"tokens": many, "steps": 5}), most=9e5)
     assert (verdict.outcome, verdict.where, verdict.certified) == ("undecided", (0, 2), "float")
     assert "the choice of leaders" in verdict.because
 

@@ -9,7 +9,7 @@ import pytest
 import attnflow as af
 from attnflow.claims.check import decide
 from attnflow.claims.emergence.codimension import left_space
-from attnflow.claims.emergence.limits import attention
+from attnflow.claims.emergence.limits import attention, frame_of, settled
 from attnflow.claims.emergence.settling import Discounted, Frame, final, leaders, rows
 from attnflow.claims.emergence.symmetry import Group
 from attnflow.claims.experiment import Experiment
@@ -40,7 +40,8 @@ def test_the_symmetric_triple_refutes_the_rank() -> None:
 def test_the_middle_row_of_the_triple() -> None:
     claim = af.claims.get("emergence/polytope/rank")
     instance = read(claim, TRIPLE)
-    P = attention(Experiment(instance, *claim.setting.model(instance)))
+    e = Experiment(instance, *claim.setting.model(instance))
+    P = attention(e, settled(e, frame_of(e)))
     assert np.allclose(P, [[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 1.0]], atol=1e-12)
 
 

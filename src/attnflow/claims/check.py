@@ -13,10 +13,11 @@ import numpy as np
 from attnflow import progress
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
-from attnflow.claims.experiment import RTOL, Experiment
+from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS
 from attnflow.claims.instances import read
-from attnflow.claims.margins import Margins, unknown
+from attnflow.claims.margins import Margins, Undecided, unknown
+from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, affordable_steps, capped, within_rounding
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.inputs import InputError, whole
 from attnflow.laws import Law
@@ -25,6 +26,8 @@ from attnflow.motions import Motion
 # An exact replay is taken at once up to so many products, and up to the second number where floats leave doubt.
 EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
+# How often an undecided run is shortened to see what can be decided.
+SHORTENED = 6
 
 # What becomes of a hypothesis that does not hold; the words for the others are those of verdicts.
 FAILS = "fails"
@@ -32,7 +35,9 @@ FAILS = "fails"
 Changed = Law | Motion | Callable[[Any], Any] | None
 
 
-def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0, **instance: Any) -> Verdict:
+def check(
+    id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0, exact: bool = False, **instance: Any
+) -> Verdict:
     """Check a claim on an instance, or on its own samples if none is given.
 
     Parameters
@@ -44,6 +49,8 @@ def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0
         own into another. A claim that holds for the model of its paper is expected to fail for a wrong one.
     seed
         Of the samples, and of the draws of a probabilistic claim.
+    exact
+        Replay the whole run in fractions, however long that takes; otherwise only runs that take seconds are.
     **instance
         The parameters of the claim, named as in its paper: tokens, B, V, beta, gamma, alpha, delta, steps, until...
         Numbers may be functions of time, or formulas in t such as "2 / (t + 2)".
@@ -56,20 +63,30 @@ def check(id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0
     ('violated', 'exact')
     """
     claim = get(id)
+    most = allowed(claim, exact)
     if not instance:
-        return on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0))
+        return on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0), most=most)
     with progress.task(f"check {claim.id}"):
-        return decide(claim, read(claim, instance, seed), law=law, motion=motion)
+        return decide(claim, read(claim, instance, seed), law=law, motion=motion, most=most)
 
 
-def on_samples(claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0) -> Verdict:
+def allowed(claim: Claim, exact: bool) -> float:
+    """Return how many products an exact replay may take: no bound where it was asked for."""
+    if exact and "exact" not in claim.setting.arithmetics:
+        raise InputError(f"exact=True was given, but {claim.id} has no replay in fractions: leave it out")
+    return inf if exact else EXACT_AT_MOST
+
+
+def on_samples(
+    claim: Claim, *, law: Changed = None, motion: Changed = None, seed: int = 0, most: float = EXACT_AT_MOST
+) -> Verdict:
     """Check a claim on its own samples and return the worst verdict: any violation, or how many hold."""
     verdicts = []
     with progress.task(f"check {claim.id}", claim.setting.samples) as work:
         for k in range(claim.setting.samples):
             work.reach(k)
             instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
-            verdicts.append(decide(claim, instance, law=law, motion=motion))
+            verdicts.append(decide(claim, instance, law=law, motion=motion, most=most))
     return gathered(verdicts)
 
 
@@ -90,13 +107,19 @@ def gathered(verdicts: list[Verdict]) -> Verdict:
 
 
 def decide(
-    claim: Claim, instance: dict[str, Any], *, law: Changed = None, motion: Changed = None, rtol: float = RTOL
+    claim: Claim,
+    instance: dict[str, Any],
+    *,
+    law: Changed = None,
+    motion: Changed = None,
+    rtol: float = RTOL,
+    most: float = EXACT_AT_MOST,
 ) -> Verdict:
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
     with _in_range(claim):
         own_law, own_motion = claim.setting.model(instance)
         model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
-        return _decided(claim, Experiment(instance, *model, rtol=rtol))[0]
+        return _decided(claim, Experiment(instance, *model, rtol=rtol), most)[0]
 
 
 def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, dict[str, str]]:
@@ -151,20 +174,83 @@ def _symmetrised(e: Experiment) -> Experiment:
 
 
 def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdict, Experiment]:
-    """Return the verdict in fractions where that is cheap, in floats, and where these leave doubt in a rigorous one."""
+    """Return the verdict in fractions where that is cheap, in floats, and where these leave doubt in a rigorous one.
+
+    A longer run never loses what a shorter one decides: where the whole run cannot be decided, its first steps are.
+    """
     ways = claim.setting.arithmetics
     rational = "exact" in ways and exact.replayable(e.law, e.motion)
-    if rational and e.work <= EXACT_AT_ONCE:
-        return judge(claim, _exactly(e)), _exactly(e)
-    verdict = judge(claim, e)
+    if rational and (e.work <= EXACT_AT_ONCE or most == inf):
+        return judge(claim, _exactly(e), most), _exactly(e)
+    if rational:
+        early, first = _first_steps(claim, e, min(EXACT_AT_ONCE, most))
+        if early is not None and early.outcome in (VIOLATED, NOT_MET):
+            return replace(early, instance=e.instance), first
+    verdict = judge(claim, e, most)
     if verdict.outcome in (VIOLATED, UNDECIDED):
         if rational and e.work <= most:
-            return judge(claim, _exactly(e)), _exactly(e)
+            return judge(claim, _exactly(e), most), _exactly(e)
+        if rational:
+            return _with_first_steps(claim, e, verdict, most)
         if "ball" in ways and balls.replayable(e.law, e.motion) and e.work <= BALL_AT_MOST:
             with balls.precision():
-                rigorous = judge(claim, e.using("ball"))
-            return verdict if rigorous.outcome == UNDECIDED else rigorous, e
-    return verdict, e
+                rigorous = judge(claim, e.using("ball"), most)
+            verdict = verdict if rigorous.outcome == UNDECIDED else rigorous
+    return _shorter(claim, e, verdict, most), e
+
+
+def _first_steps(claim: Claim, e: Experiment, most: float) -> tuple[Verdict | None, Experiment]:
+    """Return the verdict, in fractions, on as many steps as take at most so many products; None if that is none."""
+    steps = affordable_steps(e.shape, most)
+    if steps < 1 or "steps" not in e.instance:
+        return None, e
+    first = e.shortened(min(steps, int(e.horizon))).using("exact")
+    return judge(claim, first, most), first
+
+
+def _with_first_steps(claim: Claim, e: Experiment, verdict: Verdict, most: float) -> tuple[Verdict, Experiment]:
+    """Return what floats say of the whole run, or fractions of its first steps: whichever decides."""
+    proved, first = _first_steps(claim, e, most)
+    if proved is None:
+        return _shorter(claim, e, verdict, most), e
+    if proved.outcome in (VIOLATED, NOT_MET):
+        return replace(proved, instance=e.instance), first
+    beyond = replace(capped(e, most), remedy="give exact=True, or fewer tokens")
+    if verdict.outcome == VIOLATED:
+        assert verdict.where is not None
+        if proved.outcome == UNDECIDED or verdict.where[0] >= first.horizon:
+            return verdict, e
+        return _known_to(proved, e, first.horizon, beyond), first  # rounding made the failure
+    further = _shorter(claim, e, verdict, most)
+    if proved.outcome == HOLDS and (further.decided_to or 0) <= first.horizon:
+        return _known_to(proved, e, first.horizon, beyond), first
+    if proved.undecided is not None and further.outcome == UNDECIDED:
+        why = replace(beyond, cause=f"{proved.undecided.cause}, and {beyond.cause}")
+        because = proved.because.replace(str(proved.undecided), str(why))
+        return replace(proved, because=because, undecided=why, instance=e.instance), e
+    return further, e
+
+
+def _shorter(claim: Claim, e: Experiment, verdict: Verdict, most: float) -> Verdict:
+    """Return the verdict on a shorter run where the whole one is undecided for being too long, else the one given."""
+    found = verdict
+    for _ in range(SHORTENED):
+        if found.outcome != UNDECIDED or found.undecided is None or found.undecided.shorter is None:
+            break
+        horizon = found.undecided.shorter
+        found = judge(claim, e.shortened(horizon), most)
+        if found.outcome != UNDECIDED:
+            assert verdict.undecided is not None
+            return _known_to(found, e, horizon, verdict.undecided)
+    return verdict
+
+
+def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -> Verdict:
+    """Return a verdict on a shorter run as one on the whole run, which says how far it is known and why no further."""
+    run = f"the first {int(horizon)} of {int(e.horizon)} steps" if e.motion.discrete else f"times up to {horizon:.6g}"
+    rest = f"later {why.cause}" if why.shorter is not None else f"{why.cause}; to look at the rest, {why.remedy}"
+    because = f"{verdict.because}; this is known from {run}: {rest}"
+    return replace(verdict, because=because, instance=e.instance, decided_to=horizon)
 
 
 def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
@@ -177,7 +263,7 @@ def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
     return chosen
 
 
-def judge(claim: Claim, e: Experiment) -> Verdict:
+def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
     """Return the verdict in the arithmetic of an experiment."""
     end, broken, doubtful = inf, None, None
     for name, hypothesis in claim.given.items():
@@ -189,10 +275,10 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
                 if time < end or (time == end and sure and doubtful):
                     end, doubtful = time, not sure
                     detail = "" if margins.what == name else f" ({margins.what})"
-                    broken = (name + detail, time, token, margins.at(mask))
+                    broken = (name + detail, time, token, margins.at(mask), margins.undecided)
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
-        end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0)
+        end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0, None)
     # Where the start itself is out of the question the conclusion may have no meaning.
     conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)] if end > 0 else []
     fail = [m for m in conclusions if m.failed.any()]
@@ -200,19 +286,48 @@ def judge(claim: Claim, e: Experiment) -> Verdict:
         first = min(fail, key=lambda m: m.first(m.failed)[0])
         return _verdict(claim, e, VIOLATED, min(m.worst for m in fail), first.first(first.failed), first)
     if broken is not None:
-        name, time, token, margin = broken
-        words = "is within rounding of failing" if doubtful else "fails"
-        because = f"{name} {words} at {_moment(e, time, token)}"
-        outcome = UNDECIDED if doubtful else NOT_MET
-        return Verdict(outcome, margin, (time, token), _certified(e, None), because, claim.id, e.instance)
+        name, time, token, margin, why = broken
+        moment = _moment(e, time, token)
+        if not doubtful:
+            because = f"{name} fails at {moment}"
+            return Verdict(NOT_MET, margin, (time, token), _certified(e, None), because, claim.id, e.instance)
+        words = "is within rounding of failing" if why is None else "is undecided"
+        why = why or _rounding(claim, e, time, most)
+        return _undecided(claim, e, f"{name} {words} at {moment}", margin, (time, token), why)
     unsure = [m for m in conclusions if not m.held.all()]
-    if unsure or not any(m.values.size for m in conclusions):
-        first = unsure[0] if unsure else conclusions[0]
-        where = first.first(~first.held) if unsure else None
-        return _verdict(claim, e, UNDECIDED, first.worst, where, first)
+    if unsure:
+        first = min(unsure, key=lambda m: m.first(~m.held)[0])
+        where = first.first(~first.held)
+        because = f"{first.what} is undecided at {_moment(e, *where)} with margin {first.worst:.3g}{_known(first)}"
+        why = first.undecided or _rounding(claim, e, where[0], most)
+        return _undecided(claim, e, because, first.worst, where, why)
+    if not any(m.values.size for m in conclusions):
+        what = conclusions[0].what if conclusions else "the conclusion"
+        return _undecided(claim, e, f"{what} is undecided", 0.0, None, NOTHING_SEEN)
     closest = min(conclusions, key=lambda m: m.worst)
     level = min((m.level for m in conclusions if m.level is not None), default=None)
     return _verdict(claim, e, HOLDS, closest.worst, None, replace(closest, level=level))
+
+
+def _rounding(claim: Claim, e: Experiment, time: float, most: float) -> Undecided:
+    """Return that rounding leaves a time undecided, with the longest run that does not come to it."""
+    rational = "exact" in claim.setting.arithmetics and exact.replayable(e.law, e.motion)
+    why = within_rounding(e, rational, most)
+    if ("steps" if e.motion.discrete else "until") not in e.instance:
+        return why
+    if e.motion.discrete:
+        shorter: float = time if time < e.horizon else time - 1
+    else:
+        shorter = time - e.horizon / RECORDS
+    return replace(why, shorter=shorter if shorter > 0 else None)
+
+
+def _undecided(
+    claim: Claim, e: Experiment, because: str, margin: float, where: tuple[Any, int | None] | None, why: Undecided
+) -> Verdict:
+    """Return the one kind of undecided verdict there is: with its cause and its remedy."""
+    certified = _certified(e, None)
+    return Verdict(UNDECIDED, margin, where, certified, f"{because}: {why}", claim.id, e.instance, undecided=why)
 
 
 def hypotheses(claim: Claim, e: Experiment) -> dict[str, str]:
@@ -245,7 +360,7 @@ def _margins(statement: Statement, e: Experiment) -> list[Margins]:
         return found
     again = _listed(statement(_tighter(e)))
     if [m.values.shape for m in found] != [m.values.shape for m in again]:  # nothing to take an error from
-        return [unknown(m.what, m.times[-1] if len(m.times) else 0) for m in found]
+        return [unknown(m.what, DIFFERENT_RUNS, m.times[-1] if len(m.times) else 0) for m in found]
     return [one.blurred(other) for one, other in zip(found, again, strict=True)]
 
 
@@ -272,18 +387,20 @@ def _listed(found: Any) -> list[Margins]:
 def _verdict(
     claim: Claim, e: Experiment, outcome: str, margin: float, where: tuple[Any, int | None] | None, m: Margins
 ) -> Verdict:
-    words = {HOLDS: "holds", VIOLATED: "fails", UNDECIDED: "is undecided"}[outcome]
+    words = {HOLDS: "holds", VIOLATED: "fails"}[outcome]
     because = f"{m.what} {words}"
     if where is not None:
         because += f" at {_moment(e, *where)}"
-    because += f" with margin {margin:.3g}"
-    if 0 < m.rounding < 1:
-        because += f", known up to {m.rounding:.1g}"
+    because += f" with margin {margin:.3g}{_known(m)}"
     if m.level is not None:
         because += f" at confidence level {m.level:g}"
     if outcome == VIOLATED and claim.repair is not None and (reason := _what_broke(claim, e)):
         because += f"; {reason}"
     return Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
+
+
+def _known(m: Margins) -> str:
+    return f", known up to {m.rounding:.1g}" if 0 < m.rounding < 1 else ""
 
 
 def _what_broke(claim: Claim, e: Experiment) -> str:

@@ -164,6 +164,10 @@ class Experiment:
         instance = {**self.instance, **changed}
         return Experiment(instance, self.law, self.motion, self.arithmetic, self.rtol, asymmetry=self.asymmetry)
 
+    def shortened(self, horizon: float) -> Experiment:
+        """Return the same experiment with fewer steps, or less time."""
+        return self.given(steps=int(horizon)) if self.motion.discrete else self.given(until=float(horizon))
+
     def tighter(self) -> Experiment:
         """Return the same experiment at a tenth of the tolerance."""
         rtol = self.rtol / 10

@@ -15,7 +15,8 @@ from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
-from attnflow.claims.margins import Margins, Numbers, largest, once, per_token, smallest, unknown
+from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, per_token, smallest, unknown
+from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled
 from attnflow.geometry.forms import score_rounding
@@ -178,7 +179,7 @@ def leaders_persist(e: Experiment) -> list[Margins]:
 def ends_in_S(e: Experiment, end: Settled | None) -> Margins:
     """Return by how much the limits belong to S(K): |x|_A^2 - max_{y in K} <x, y>_A over R^2, never positive."""
     if end is None:
-        return unknown("every token converges to a point of S(K)", len(e.states) - 1)
+        return unknown("every token converges to a point of S(K)", unsettled(e), len(e.states) - 1)
     s = scores(e, end.limits)
     values = (np.diagonal(s) - largest(s, axis=1)) / largest_norm(e)
     return per_token("|x|_A^2 = max_K <x, y>_A at the limit x", values, time=len(e.states) - 1)
@@ -218,7 +219,7 @@ def vertices_in_finite_time(e: Experiment) -> list[Margins]:
     """The vertices of the hull of the limits, proved exactly, against the tokens of the last layer."""
     end, last = settled(e), len(e.states) - 1
     if end is None:
-        return [unknown("every vertex of the limit is occupied", last)]
+        return [unknown("every vertex of the limit is occupied", unsettled(e), last)]
     return [_occupied(e, end, i, last) for i in _corners(end)]
 
 
@@ -227,7 +228,8 @@ def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
     there = (end.limits == end.limits[i]).all(axis=1)
     away = quadratic(e.form(), e.states[-1] - end.limits[i])[there].min() / largest_norm(e)
     if away > 0 and not end.never[there].all():
-        return unknown("a vertex of the limit is occupied", last)
+        later = Undecided(f"no token sits there after {last} steps, though one may arrive later", "give more steps")
+        return unknown("a vertex of the limit is occupied", later, last)
     return once("a vertex of the limit is occupied", -away, time=last)
 
 
@@ -245,7 +247,7 @@ def leaders_are_vertices(e: Experiment) -> list[Margins]:
     first = Margins("a leader is a vertex", found, np.arange(len(found)), hull_rounding(e), strict=True)
     end, last = settled(e), len(e.states) - 1
     if end is None:
-        return [first, unknown("every vertex of the limit owns its cell", last)]
+        return [first, unknown("every vertex of the limit owns its cell", unsettled(e), last)]
     corners = _corners(end)
     owns = leads(e, end.limits[corners])
     strict = Margins("a vertex of the limit owns its cell", owns[None], np.array([last]), strict=True)
@@ -282,7 +284,8 @@ def follower_rate(e: Experiment) -> list[Margins]:
         off[k] = _only(follows, np.abs(after - before / (1 + alpha)).max(axis=1), 0)
         left[k] = _only(follows, np.abs(after).max(axis=1))
     if not any_follower:
-        return [unknown("some token follows a leader")]
+        none = Undecided(f"no token follows a leader within {shape[0]} steps", "give more steps, or other tokens")
+        return [unknown("some token follows a leader", none)]
     times = np.arange(shape[0])
     return [
         Margins("z_i^{k+1} - v = (z_i^k - v)/(1 + alpha)", -off, times, 8 * e.eps),

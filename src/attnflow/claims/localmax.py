@@ -23,7 +23,8 @@ from attnflow.claims.claim import DERIVED, FALSE, OPEN, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import ends_in_S, gains, largest_norm, rounding, scores
 from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
-from attnflow.claims.margins import Margins, Numbers, largest, once, stacked, unknown
+from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, stacked, unknown
+from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
 from attnflow.inputs import number, number_at, one_of
@@ -143,6 +144,12 @@ VANISHING = Setting(
 )  # fmt: skip
 
 
+NO_FORMULA = Undecided(
+    "no finite number of values of delta tells whether their sum is finite",
+    "give delta as a formula c * r ** t such as '0.1 * 0.25 ** t'",
+)
+
+
 def _summable(e: Experiment) -> Margins:
     """A constant is 0, or delta(t) = c r^t with r below 1; of other functions no finite number of values tells."""
     what = "sum delta(t) < infinity"
@@ -150,7 +157,9 @@ def _summable(e: Experiment) -> Margins:
         constant = "a number is a constant delta, for one that vanishes give a formula such as '0.1 * 0.25 ** t'"
         return once(f"{what}: {constant}; this", -e.delta)
     terms = geometric(e.delta)
-    return unknown(what) if terms is None else once(what, 1 - terms.ratio if terms.first else 1.0, strict=True)
+    if terms is None:
+        return unknown(what, NO_FORMULA)
+    return once(what, 1 - terms.ratio if terms.first else 1.0, strict=True)
 
 
 def _constant_step(e: Experiment) -> Margins:
@@ -225,7 +234,8 @@ def no_finite_time(e: Experiment) -> list[Margins]:
                 off[t, i], left[t, i] = miss[i][row].max(), np.abs(after[i][row]).max(axis=1).min()
         pairs += int(alike.sum())
     if pairs == 0:
-        return [unknown("two tokens have the same neighbours")]
+        none = Undecided(f"no two distinct tokens do within {shape[0]} steps", "give more steps, or a larger delta")
+        return [unknown("two tokens have the same neighbours", none)]
     times = np.arange(shape[0])
     return [
         Margins("z_i^+ - z_j^+ = (1 - gamma)(z_i - z_j)", -off, times, 32 * e.shape[1] * e.eps),
@@ -258,7 +268,8 @@ def cluster_gap(e: Experiment) -> Margins:
         if gaps:
             found[t] = min(gaps) / largest_norm(e)
     if not found:
-        return unknown("there are two closed groups")
+        none = Undecided(f"all tokens hear of each other in {len(e.states) - 1} steps", "give a smaller delta")
+        return unknown("there are two closed groups", none)
     what = "|p - q|_A^2 > 2 delta"
     return Margins(what, stacked(list(found.values())), np.array(list(found)), 4 * rounding(e), strict=True)
 
@@ -349,14 +360,20 @@ def _shown(e: Experiment) -> Margins:
     if e.shows == OUTSIDE:
         end = settled(e)
         return (
-            unknown(e.shows, len(e.states) - 1)
+            unknown(e.shows, unsettled(e), len(e.states) - 1)
             if end is None
             else once(e.shows, -ends_in_S(e, end).values.min(), strict=True)
         )
     found = orbit(e, np.size(e.deltas))
     if found is None:
-        return unknown(e.shows)
+        return unknown(e.shows, _no_orbit(e))
     return once(e.shows, quadratic(e.form(), found - found[0]).max() / largest_norm(e), strict=True)
+
+
+def _no_orbit(e: Experiment) -> Undecided:
+    if not e.exact:
+        return unsettled(e)
+    return Undecided(f"no periodic orbit is found from {len(e.states) - 1} steps", "give more steps")
 
 
 def _leader_moves(e: Experiment) -> Margins:
@@ -418,7 +435,7 @@ def constant_converges(e: Experiment) -> Margins:
     if e.exact and back.any():
         since = e.states[int(back.argmax()) :]
         return once(what, -quadratic(e.form(), since - since[0]).max() / largest_norm(e), time=last)
-    return unknown(what, last) if settled(e) is None else once(what, 1.0, time=last)
+    return unknown(what, unsettled(e), last) if settled(e) is None else once(what, 1.0, time=last)
 
 
 def _confidence(given: dict[str, Any]) -> tuple[HegselmannKrause, Layers]:

@@ -15,6 +15,24 @@ Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (ba
 
 
 @dataclass(frozen=True)
+class Undecided:
+    """Why a statement is undecided, and what to change so that it may be decided: two parts of one sentence.
+
+    `shorter` is a horizon, steps or time, at which it may be decided, where the run is too long rather than too short.
+
+    >>> str(Undecided("the run is too short", "give more steps"))
+    'the run is too short; to decide it, give more steps'
+    """
+
+    cause: str
+    remedy: str
+    shorter: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.cause}; to decide it, {self.remedy}"
+
+
+@dataclass(frozen=True)
 class Margins:
     """Dimensionless margins of one statement: positive is slack, negative is failure.
 
@@ -22,7 +40,7 @@ class Margins:
     bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on; a `strict` one
     holds beyond tol only, and what lies within tol is undecided. `what` is the statement in words, for sentences;
     `level` is the confidence of margins that come from random draws; `exact` says that no rounding is in their signs,
-    though they are floats.
+    though they are floats. `undecided` is why entries are undecided; None where it is because of rounding.
     """
 
     what: str
@@ -32,6 +50,7 @@ class Margins:
     strict: bool = False
     level: float | None = None
     exact: bool = False
+    undecided: Undecided | None = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.values) not in (1, 2) or len(self.values) != len(self.times):
@@ -100,14 +119,14 @@ def once(what: str, value: Any, tol: Any = 0.0, *, time: float = 0, strict: bool
     return Margins(what, stacked([value]), np.array([time]), tol, strict)
 
 
-def unknown(what: str, time: float = 0) -> Margins:
-    """Return the margin of a statement that the run does not decide.
+def unknown(what: str, why: Undecided, time: float = 0) -> Margins:
+    """Return the margin of a statement that the run does not decide, for a reason that is not rounding.
 
-    >>> margins = unknown("every token converges")
+    >>> margins = unknown("every token converges", Undecided("the run is too short", "give more steps"))
     >>> margins.held, margins.failed
     (array([False]), array([False]))
     """
-    return once(what, 0.0, 1.0, time=time, strict=True)
+    return replace(once(what, 0.0, 1.0, time=time, strict=True), undecided=why)
 
 
 def per_token(what: str, values: ArrayLike, tol: Any = 0.0, *, time: float = 0, strict: bool = False) -> Margins:

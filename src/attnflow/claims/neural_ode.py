@@ -10,7 +10,7 @@ import numpy as np
 
 from attnflow.claims.claim import FALSE, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins, once, per_token, unknown
+from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, cloud, pick
 from attnflow.geometry.forms import EPS
 from attnflow.inputs import Array, InputError
@@ -115,11 +115,16 @@ def _steered(given: dict[str, Any]) -> tuple[Softmax, Steering]:
     return Softmax(), Steering(steering(x, y) if possible else ())
 
 
+NO_CONSTRUCTION = Undecided(
+    "the construction needs distinct points, distinct targets and dimension 2 or more", "give such points and targets"
+)
+
+
 def _reached(e: Experiment) -> Margins:
     """Run the shears and compare with the targets, up to the rounding that their slopes may amplify."""
     y = _targets(e.instance)
     if not _steered(e.instance)[1].shears:
-        return unknown("some neural ODE takes every point to its target")
+        return unknown("some neural ODE takes every point to its target", NO_CONSTRUCTION)
     run = e.evolve(e.tokens, 2 * len(y))
     size = max(float(np.abs(run.tokens).max()), 1e-300)
     slopes = [float(np.abs(s.w).max()) for s in steering(e.tokens, y)]

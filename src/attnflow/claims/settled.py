@@ -51,27 +51,28 @@ def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
 
 def settled(e: Experiment) -> Settled | None:
     """Return the limits of all tokens, proved from the last state of an exact run; None where no argument closes."""
-    gamma, B = _constant_step(e.motion), getattr(e.law, "B", None)
+    gamma, B = constant_step(e.motion), getattr(e.law, "B", None)
     if not e.exact or gamma is None or gamma == 1 or callable(B):
         return None
     x, t = e.states[-1], len(e.states) - 1
     form = exact.rational(np.eye(x.shape[1])) if B is None else exact.rational(B)
     rows = heard(e, x, t)
-    if (tail := _tail(e.law, t)) is not None:
-        delta, ratio = tail
+    if (known := tail(e.law, t)) is not None:
+        delta, ratio = known
         return _straight(x, rows, form, _allowance(e.law, delta, x, form)) if ratio <= 1 - gamma else None
     if isinstance(e.law, Localmax) and not callable(e.law.delta):
         return _unchanging(e.law, x, rows, form, gamma)
     return None
 
 
-def _constant_step(motion: Motion) -> Fraction | None:
+def constant_step(motion: Motion) -> Fraction | None:
+    """Return the step size gamma of layers with a constant one, else None."""
     if not isinstance(motion, Layers) or motion.V is not None or callable(motion.gamma) or callable(motion.alpha):
         return None
     return exact.step_size(motion, 0)
 
 
-def _tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
+def tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     """Return (delta, ratio) with delta(t + s) <= delta ratio^s, where such a bound is known."""
     if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not callable(law.delta) and law.delta == 0):
         return Fraction(0), Fraction(0)
@@ -187,7 +188,7 @@ def orbit(e: Experiment, period: int) -> Rationals | None:
     It is the fixed point of the last whole period, solved over the rationals from its neighbourhoods, and verified by
     a replay from the solution; None if the replay does not come back.
     """
-    turns, gamma = (len(e.states) - 1) // period, _constant_step(e.motion)
+    turns, gamma = (len(e.states) - 1) // period, constant_step(e.motion)
     if not e.exact or turns == 0 or gamma is None or gamma == 1:
         return None
     start = (turns - 1) * period

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnflow.cards import card
+from attnflow.claims.margins import Undecided
 
 HOLDS, VIOLATED, NOT_MET, UNDECIDED = ("holds", "violated", "hypotheses not met", "undecided")
 
@@ -19,7 +20,9 @@ class Verdict:
     slack; `where` is the (step or time, token or None) of the first failure, or of nothing; `certified` is how:
     "exact" in rational arithmetic, "ball" in rigorous interval arithmetic, "statistical" with its level in `because`,
     "float" with the error from a rerun at a tighter tolerance; `because` is one sentence. `instance` replays it with
-    `check(claim, **instance)`, and `tried` counts the instances behind the verdict.
+    `check(claim, **instance)`, and `tried` counts the instances behind the verdict. `undecided` holds the cause and the
+    remedy that `because` of an undecided verdict ends with. `decided_to` is None, or the step or time up to which the
+    verdict is known where the later ones are undecided.
     """
 
     outcome: str
@@ -31,6 +34,8 @@ class Verdict:
     instance: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: int = 1
     level: float | None = None
+    undecided: Undecided | None = field(default=None, repr=False)
+    decided_to: float | None = None
 
     def _repr_html_(self) -> str:
         step, token = self.where or (None, None)

@@ -123,7 +123,7 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
         return _undecided(claim, f"{claim.id} cannot be checked here ({type(error).__name__}: {said})")
     outcome, because = verdict.outcome, verdict.because
     key, kind = ("steps", "step") if state.motion.discrete else ("until", "time")
-    looked = e.instance.get(key, state.until)
+    looked = e.instance.get(key, state.until) if verdict.decided_to is None else verdict.decided_to
     if outcome == HOLDS and looked < state.until:
         # What is on the screen goes on, and may end otherwise.
         outcome = UNDECIDED

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, Setting, Statement
-from attnflow.claims.emergence.limits import GIVEN, asymmetric, settled
+from attnflow.claims.emergence.limits import GIVEN, asymmetric, look_back, settled
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.emergence.projections import DOMINANT, LONG, PARAMETERS, discounted, dominant, simple
 from attnflow.claims.emergence.settling import Frame, remaining
 from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_of, symmetric_cloud
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import quadratic
-from attnflow.claims.margins import Margins, once
+from attnflow.claims.margins import Margins, Undecided, once, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick
 from attnflow.inputs import Array
 
@@ -176,26 +176,35 @@ def coordinates(e: Experiment, neutral: bool, moments: Sequence[int]) -> tuple[A
     return z, np.asarray(np.linalg.eigvals(C).real, dtype=np.float64)
 
 
+NO_GROWTH = Undecided(
+    "limits are known only where the eigenvalue of largest modulus is real and positive", "give another V"
+)
+
+
 def _subspaces(e: Experiment, neutral: bool) -> Margins:
     """Return 3 minus the number of different limits of L z, undecided if tokens may still move or come together."""
     what, T = "at most three parallel subspaces", float(e.times[-1])
-    unknown = once(what, 0.0, inf, time=T, strict=True)
     V = np.asarray(e.V, dtype=np.float64)
     lam = float(np.linalg.eigvals(V).real.max())
     if lam <= 0 or lam < (1 - 1e-9) * float(np.abs(np.linalg.eigvals(V)).max()):
-        return unknown
-    end, j = settled(e, Frame(e.form(), V, lam, group_of(e)))
+        return unknown(what, NO_GROWTH, T)
+    found, j = settled(e, Frame(e.form(), V, lam, group_of(e))), max(look_back(e, lam), 0)
     (first, before, now), rates = coordinates(e, neutral, (0, j, -1))
     slowest = float(rates[rates > ROUNDING * lam].min(initial=inf))
-    if end is None or slowest * T < LONG or not np.isfinite(slowest):
-        return unknown
+    if isinstance(found, Undecided):
+        return unknown(what, found, T)
+    if not np.isfinite(slowest):
+        return unknown(what, NO_GROWTH, T)
+    if slowest * T < LONG:
+        needed = Undecided("the slowest coordinate has not settled", f"give an until of at least {LONG / slowest:.4g}")
+        return unknown(what, needed, T)
     unit = float(np.ptp(first, axis=0).max()) or 1.0
     left = remaining(now, before, slowest * (T - float(e.times[j]))) / unit
     apart = np.linalg.norm(now[:, None] - now[None], axis=2) / unit
     doubt = left[:, None] + left[None] + 1e-6
     least, most = _count(apart - doubt > TWO), _count(apart + doubt > ONE)
     if least <= 3 < most:
-        return unknown
+        return unknown(what, Undecided("some limits may still come together", "give a longer until"), T)
     return once(what, (3 - (least if least > 3 else most)) / e.shape[0], time=T)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from math import inf
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.emergence.settling import (
+    LAST,
     WINDOW,
     Final,
     Frame,
@@ -32,7 +32,7 @@ from attnflow.claims.emergence.symmetry import (
 )
 from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
-from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.stationary import stationary_points
@@ -45,6 +45,8 @@ from attnflow.simulate import simulate
 NEAR, ON = 3e-3, 1e-3
 # Starts are moved by this part of their size to see whether their limits are stable.
 NUDGE = 1e-8
+# Long runs are looked at after so many units of 1 / lambda: tokens there are as far from their leaders as the nudge.
+LOOKS = (-np.log(NUDGE), 24.0, LAST)
 # Beyond this many units of 1 / lambda scores, e^{2 lambda t}, leave float64.
 LONGEST = 150.0
 # A rank is certain when no singular value lies between these parts of the largest.
@@ -92,31 +94,70 @@ def frame_of(e: Experiment) -> Frame:
     return Frame(e.form(), np.eye(e.shape[1]), 1.0, group_of(e))
 
 
-def look_back(e: Experiment, growth: float) -> int:
-    """Return the number of the state a window of 3 / lambda before the last."""
-    return int(np.searchsorted(e.times, e.times[-1] - WINDOW / growth, side="right")) - 1
+def look_back(e: Experiment, growth: float, last: int = -1) -> int:
+    """Return the number of the state a window of 3 / lambda before the last, or before another."""
+    return int(np.searchsorted(e.times, e.times[last] - WINDOW / growth, side="right")) - 1
 
 
-def in_time(e: Experiment, growth: float) -> bool:
-    """Say whether the run reached its horizon, and scores there are within the range of float64."""
-    return bool(e.times[-1] >= e.horizon and growth * e.horizon <= LONGEST)
+TOO_SHORT = Undecided("the run is too short to tell where tokens end", "give a longer until")
+NOT_FINAL = Undecided("some tokens may still change whom they listen to", "give a longer until")
+BORDER = Undecided(
+    "from a start moved by 1e-8 of its size tokens end elsewhere: it lies on the border between two limits",
+    "move the tokens, or give the symmetry that keeps them there",
+)
 
 
-def settled(e: Experiment, frame: Frame) -> tuple[Final | None, int]:
-    """Return what is final at the horizon and was so already a window before, else None; and the earlier state."""
-    k = look_back(e, frame.growth)
-    if k < 0 or not in_time(e, frame.growth):
-        return None, max(k, 0)
-    now, before = (final(e.states[j], frame, float(e.times[j])) for j in (-1, k))
-    same = now is not None and before is not None and (now.heard == before.heard).all()
-    if now is None or not same:
-        return None, k
-    stable = all((leaders(y, frame) == now.heard).all() for y in nudged(e))
-    return (now if stable else None), k
+def out_of_time(e: Experiment, growth: float) -> Undecided | None:
+    """Return why the end of the run says nothing, if it does: it was not reached, or scores left float64 before it."""
+    if growth * e.horizon > LONGEST:
+        longest = LONGEST / growth
+        return Undecided("scores leave the range of float64", f"give an until of at most {longest:.4g}", longest)
+    if e.times[-1] < e.horizon:
+        reached = float(e.times[-1])
+        why = f"the integrator crawled at t = {reached:.6g}, where scores tie up to rounding"
+        return Undecided(why, "give an until before that, or tokens farther from the tie", reached)
+    return None
 
 
-def nudged(e: Experiment) -> list[Array]:
-    """Return the states at the horizon from starts moved a little, to and fro.
+@dataclass(frozen=True)
+class Settled:
+    """Leaders that are final at the state number `now`, and were so already at the earlier one `before`."""
+
+    end: Final
+    before: int
+    now: int
+
+
+def settled(e: Experiment, frame: Frame) -> Settled | Undecided:
+    """Return the leaders if they are final at some look and were so already a window before, or why that is unknown.
+
+    What is final stays so: the first of these looks that tells is enough, whatever later ones make of tokens that
+    have come closer than rounding tells apart.
+    """
+    if (late := out_of_time(e, frame.growth)) is not None:
+        return late
+    early = [int(np.searchsorted(e.times, look / frame.growth, side="right")) - 1 for look in LOOKS]
+    found: Settled | Undecided = TOO_SHORT
+    for j in sorted({*early, len(e.times) - 1}):
+        found = _settled_at(e, frame, j)
+        if isinstance(found, Settled):
+            break
+    return found
+
+
+def _settled_at(e: Experiment, frame: Frame, j: int) -> Settled | Undecided:
+    k = look_back(e, frame.growth, j)
+    if k < 0:
+        return TOO_SHORT
+    now, before = (final(e.states[i], frame, float(e.times[i])) for i in (j, k))
+    if now is None or before is None or not (now.heard == before.heard).all():
+        return NOT_FINAL
+    stable = all((leaders(y, frame) == now.heard).all() for y in nudged(e, float(e.times[j])))
+    return Settled(now, k, j) if stable else BORDER
+
+
+def nudged(e: Experiment, until: float | None = None) -> list[Array]:
+    """Return the states at the horizon, or before it, from starts moved a little, to and fro.
 
     A token on the border between two limits goes where rounding sends it, always to the same side: only another start
     shows that the run means nothing. The start is moved by an affine map, so that tokens at one point stay together
@@ -124,15 +165,16 @@ def nudged(e: Experiment) -> list[Array]:
     """
     if e.rtol < RTOL:
         return []
-    known = vars(e).get("_nudged")
+    until = float(e.horizon if until is None else until)
+    known = vars(e).get("_nudged", {}).get(until)
     if known is None:
         d = e.shape[1]
         drawn = np.random.default_rng(1).uniform(-NUDGE, NUDGE, (d + 1, d))
         moved = float(np.abs(e.tokens).max()) * drawn[0] + e.tokens @ drawn[1:]
         loose = replace(e.motion, rtol=NUDGE / 10)  # type: ignore[type-var]
-        ends = [e.horizon]
-        runs = [simulate(e.tokens + sign * moved, e.law, loose, e.horizon, record=ends) for sign in (1, -1)]
-        known = vars(e)["_nudged"] = [run.final for run in runs]
+        runs = [simulate(e.tokens + sign * moved, e.law, loose, until, record=[until]) for sign in (1, -1)]
+        known = [run.final for run in runs]
+        vars(e).setdefault("_nudged", {})[until] = known
     return list(known)
 
 
@@ -189,17 +231,20 @@ def polytope(e: Experiment) -> Iterator[Margins]:
 
 def _in_S(e: Experiment) -> Margins:
     """Return how clearly each token is at a point of S, undecided as long as its leaders may change."""
-    end, k = settled(e, frame_of(e))
+    found = settled(e, frame_of(e))
     what, time = "every token ends in S", float(e.times[-1])
-    if end is None:
-        return per_token(what, np.zeros(e.shape[0]), inf, time=time, strict=True)
-    now, before = e.states[-1], e.states[k]
-    vertices = corners(end.limit)
+    if isinstance(found, Undecided):
+        return unknown(what, found, time)
+    now, before = e.states[found.now], e.states[found.before]
+    vertices = corners(found.end.limit)
     # Where all tokens end at one point their distances are measured by those at the start.
     unit = (diameter(now) if len(vertices) > 1 else diameter(e.tokens)) or 1.0
     S = stationary_points(vertices, e.form()).points
-    left = remaining(now, before, float(e.times[-1] - e.times[k]))
+    left = remaining(now, before, float(e.times[found.now] - e.times[found.before]))
     return per_token(what, NEAR - nearest_of(S, now) / unit, left / unit + 1e-9, time=time, strict=True)
+
+
+NO_RANK = Undecided("singular values of the attention matrix leave its rank in doubt", "give a longer until")
 
 
 def _rank(P: Array) -> tuple[int, bool]:
@@ -209,10 +254,11 @@ def _rank(P: Array) -> tuple[int, bool]:
     return high, low == high
 
 
-def attention(e: Experiment) -> Array:
-    """Return the attention matrix at the horizon, without what rounding did to ties."""
-    seen = e.motion.seen(e.states[-1], float(e.times[-1]))
-    return group_of(e).averaged_weights(e.law.weights(seen, float(e.times[-1])))
+def attention(e: Experiment, found: Settled | Undecided) -> Array:
+    """Return the attention matrix where leaders are final, or at the horizon, without what rounding did to ties."""
+    j = -1 if isinstance(found, Undecided) else found.now
+    seen = e.motion.seen(e.states[j], float(e.times[j]))
+    return group_of(e).averaged_weights(e.law.weights(seen, float(e.times[j])))
 
 
 @EMERGENCE.claim(
@@ -225,11 +271,11 @@ def polytope_rank(e: Experiment) -> Margins:
     """The singular values of the attention matrix at the horizon against the vertices, once the leaders are final;
     symmetric configurations in reduced coordinates."""
     what, time = "rank P* <= m", float(e.times[-1])
-    end, _ = settled(e, frame_of(e))
-    rank, sure = _rank(attention(e))
-    if end is None or not sure:
-        return once(what, 0.0, inf, time=time, strict=True)
-    return once(what, (len(corners(end.limit)) - rank) / e.shape[0], time=time)
+    found = settled(e, frame_of(e))
+    rank, sure = _rank(attention(e, found))
+    if isinstance(found, Undecided) or not sure:
+        return unknown(what, found if isinstance(found, Undecided) else NO_RANK, time)
+    return once(what, (len(corners(found.end.limit)) - rank) / e.shape[0], time=time)
 
 
 def asymmetric(e: Experiment) -> Margins:
@@ -247,17 +293,17 @@ def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
     """Evidence from starts without symmetry: the rank at the horizon, the leaders and the vertices, once the leaders
     are final."""
     time, n = float(e.times[-1]), e.shape[0]
-    end, _ = settled(e, frame_of(e))
-    P = attention(e)
+    found = settled(e, frame_of(e))
+    P = attention(e, found)
     rank, sure = _rank(P)
-    if end is None or not sure:
-        yield once("rank P* = number of leaders", 0.0, inf, time=time, strict=True)
-        yield once("number of leaders <= m", 0.0, inf, time=time, strict=True)
+    if isinstance(found, Undecided) or not sure:
+        for what in ("rank P* = number of leaders", "number of leaders <= m"):
+            yield unknown(what, found if isinstance(found, Undecided) else NO_RANK, time)
         return
     # Tokens at one point lead together.
-    led = representatives(e.states[-1][P.argmax(axis=1)], 1e-9 * (diameter(e.states[0]) or 1.0))
+    led = representatives(e.states[found.now][P.argmax(axis=1)], 1e-9 * (diameter(e.states[0]) or 1.0))
     yield once("rank P* = number of leaders", -abs(rank - len(led)) / n, time=time)
-    yield once("number of leaders <= m", (len(corners(end.limit)) - len(led)) / n, time=time)
+    yield once("number of leaders <= m", (len(corners(found.end.limit)) - len(led)) / n, time=time)
 
 
 def _pair_model(given: dict[str, Any]) -> tuple[Softmax, Rescaled]:
@@ -291,7 +337,7 @@ def polytope_pair(e: Experiment) -> Margins:
     is at least z_2(T) (1 - e^{-2 v^2} / (2 v^2 tanh v^2)). A pair that is still collapsing is undecided."""
     what, T = "z_2 tends to 0", float(e.times[-1])
     if e.shape != (2, 2):
-        return per_token(what, np.zeros(e.shape[0]), inf, time=T)
+        return unknown(what, Undecided("the claim is about two tokens in the plane", "give such tokens"), T)
     z = np.abs(e.states[-1][:, 1])
     # Between 1e-70 and 1e70 no fourth power leaves the range of float64.
     v = np.clip(np.exp(min(T, 300.0)) * z, 1e-70, 1e70)
@@ -299,4 +345,6 @@ def polytope_pair(e: Experiment) -> Margins:
     first = np.abs(e.states[-1][:, 0] - 1)
     value = -np.maximum(kept * z, first) / max(1.0, float(np.abs(e.tokens).max()))
     # Nothing at a finite time shows that the rest vanishes.
-    return per_token(what, value, np.where((kept > 0) & (z > 1e-9), 1e-9, np.maximum(z, 1e-9)), time=T, strict=True)
+    still = Undecided("the pair may still collapse, which no finite time shows", "give a longer until")
+    pair = per_token(what, value, np.where((kept > 0) & (z > 1e-9), 1e-9, np.maximum(z, 1e-9)), time=T, strict=True)
+    return replace(pair, undecided=still)

@@ -21,7 +21,7 @@ from attnflow.claims.claim import FALSE, OPEN, PROVED, Instance, Setting, Statem
 from attnflow.claims.emergence.flows import MONOTONE, pairwise_distinct, threshold, value_matrix
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import RECORDS, Experiment
-from attnflow.claims.margins import Margins, once, per_token
+from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, distinct, log_uniform, pick
 from attnflow.geometry.forms import EPS
 from attnflow.indices import log_weights
@@ -325,6 +325,12 @@ def _slope(shot: Shot | None, path: Path) -> Margins:
     return once(what, value, 1e-9, time=float(path.times[last] * path.unit), strict=True)
 
 
+NO_SHOT = Undecided(
+    "no start within 1e-9 of the tokens is found from which an extreme token stays bounded",
+    "move the tokens so that the lowest or the highest of them hardly moves",
+)
+
+
 def _extreme_bounded(e: Experiment) -> list[Margins]:
     """Within 1e-9 of the tokens lies a start whose lowest or highest token stays bounded."""
     if not _defined(e):
@@ -347,11 +353,12 @@ def bounded_extreme(e: Experiment) -> list[Margins]:
     path, shot = _path(e), _shot(e)
     whats = "1 - P_leader is of order log(X^2) / X^2", "X grows like e^t"
     if shot is None:
-        return [once(what, 0.0, 1e-9, strict=True) for what in whats]
+        return [unknown(what, NO_SHOT) for what in whats]
     X = shot.largest()[:, : shot.last + 1]
     late = X.min(axis=0) >= math.e
     if late.sum() < 2:
-        return [once(what, 0.0, 1e-9, strict=True) for what in whats]
+        early = Undecided("the other tokens have not grown far enough", "give a longer until")
+        return [unknown(what, early) for what in whats]
     X, s = X[:, late], path.times[: shot.last + 1][late]
     order = np.log(X**2 / np.log(X**2)) - shot.doubts()[:, : shot.last + 1][:, late]
     growth = np.log(X) - s - (np.log(X) - s)[:, :1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,17 @@ import numpy as np
 from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.limits import (
+    BORDER,
     NEAR,
+    NOT_FINAL,
     ON,
     SYMMETRY,
     corners,
     diameter,
-    in_time,
     look_back,
     nearest_of,
     nudged,
+    out_of_time,
     shrinking,
 )
 from attnflow.claims.emergence.paper import EMERGENCE
@@ -37,7 +38,7 @@ from attnflow.claims.emergence.symmetry import (
 )
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
-from attnflow.claims.margins import Margins, Numbers, once, per_token
+from attnflow.claims.margins import Margins, Numbers, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.spectra import Dominant, classify
@@ -247,36 +248,39 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
     return Q, expm(60.0 * (Q - np.eye(n))) @ w
 
 
-def limits_along(e: Experiment, F: Along) -> tuple[Array, Array] | None:
-    """Return lim w and a bound, per token, of what is left of the motion along F; None if that is not yet decided."""
+NO_SPACE = Undecided("the eigenvalue of largest modulus is not real with all its eigenvectors", "give another V")
+
+
+def limits_along(e: Experiment, F: Along | None) -> tuple[Array, Array] | Undecided:
+    """Return lim w and a bound, per token, of what is left of the motion along F; why if that is not yet decided."""
+    if F is None:
+        return NO_SPACE
     T, w = float(e.times[-1]), e.states @ F.left.T
-    if min(F.growth, F.growth - F.rho) * T < LONG or not in_time(e, F.growth):
-        return None
+    if (late := out_of_time(e, F.growth)) is not None:
+        return late
+    if (slowest := min(F.growth, F.growth - F.rho)) * T < LONG:
+        return Undecided("the run is too short for the gap of the spectrum", f"give until={LONG / slowest:.4g} or more")
     unit = diameter(w[0]) or 1.0
     if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
         return np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1]))
     k = max(look_back(e, F.growth), 0)
     now, before = _limit(e, F, -1, unit), _limit(e, F, k, unit)
     if now is None or before is None:
-        return None
+        return NOT_FINAL
     # Leaders within one cluster may change: what counts is that both looks promise the same limit.
     if np.abs(now[1] - before[1]).max() > 2 * ON * unit:
-        return None
+        return NOT_FINAL
     if any(np.abs(y @ F.left.T - w[-1]).max() > ON * unit for y in nudged(e)):
-        return None
+        return BORDER
     return now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k])))
-
-
-def _undecided(e: Experiment, what: str) -> Margins:
-    return per_token(what, np.zeros(e.shape[0]), inf, time=float(e.times[-1]), strict=True)
 
 
 def _in_set(e: Experiment, what: str) -> Margins:
     """Return how clearly every token is, along F, at one of the possible limits of the polytope K in F."""
     F = along(e)
-    found = None if F is None else limits_along(e, F)
-    if F is None or found is None:
-        return _undecided(e, what)
+    found = limits_along(e, F)
+    if F is None or isinstance(found, Undecided):
+        return unknown(what, found if isinstance(found, Undecided) else NO_SPACE, float(e.times[-1]))
     limit, left = found
     w = e.states[-1] @ F.left.T
     unit = diameter(e.tokens @ F.left.T) or 1.0
@@ -338,8 +342,11 @@ def hyperplanes(e: Experiment) -> Iterator[Margins]:
     if start.min() > 0 or start.max() < 0:
         unit, found = float(np.ptp(start)) or 1.0, limits_along(e, F)
         width = float(np.ptp(e.states[-1] @ F.left[0])) / unit
-        tol = inf if found is None else 2 * float(found[1].max()) / unit
-        yield once("one hyperplane", NEAR - width, tol, time=float(e.times[-1]), strict=True)
+        what, T = "one hyperplane", float(e.times[-1])
+        if isinstance(found, Undecided):
+            yield unknown(what, found, T)
+        else:
+            yield once(what, NEAR - width, 2 * float(found[1].max()) / unit, time=T, strict=True)
 
 
 PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
@@ -357,7 +364,7 @@ def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
     projected token from the stationary points of K for B on F. Undecided before (lambda - rho) t = 12."""
     F = along(e)
     if F is None:
-        yield _undecided(e, "the tokens end on the boundary of K or at 0")
+        yield unknown("the tokens end on the boundary of K or at 0", NO_SPACE, float(e.times[-1]))
         return
     yield shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
     yield _in_set(e, "the tokens end on the boundary of K or at 0")
@@ -372,9 +379,9 @@ def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
 def projected(e: Experiment) -> Margins:
     """Once the leaders along F are final, |pi A w|^2 of every token against its products with the vertices."""
     what, F = "|pi A w|^2 = max_j <pi A w, pi A v_j>", along(e)
-    found = None if F is None else limits_along(e, F)
-    if F is None or found is None:
-        return _undecided(e, what)
+    found = limits_along(e, F)
+    if F is None or isinstance(found, Undecided):
+        return unknown(what, found if isinstance(found, Undecided) else NO_SPACE, float(e.times[-1]))
     limit, left = found
     unit = diameter(e.tokens @ F.left.T) or 1.0
     values, vectors = np.linalg.eigh((e.form() + e.form().T) / 2)

@@ -14,7 +14,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.cone import Cone, chain_model, cone_of, is_cone, log_sum, many_chains, random_simplex
 from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import depths
-from attnflow.claims.margins import Margins, once, per_token, unknown
+from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.statistics import at_least
 from attnflow.geometry.forms import EPS
@@ -154,12 +154,16 @@ def first_phase(e: Experiment) -> Margins:
     straight, allowed = math.exp(phase.log_straight(e.law, T, gamma)), e.beta**-0.125
     what = f"at T_1 = {T} tokens are within C tau (they need C = {needed:.3g}) with probability 1 - beta^(-1/8)"
     if abs(needed - e.C) <= 1e-9 * needed:
-        return unknown(what)
+        border = Undecided("the constant that tokens need is C up to rounding", "give a slightly different C")
+        return unknown(what, border)
     if needed > e.C:
         decided, value = straight > allowed, allowed - straight
     else:
         decided, value = straight >= 1 - allowed, straight - (1 - allowed)
-    return once(what, value if decided else 0.0, 1e-9 if decided else 1.0, strict=True)
+    if not decided:
+        rare = Undecided(f"straight lines have probability {straight:.3g}, too little to tell", "give a larger beta")
+        return unknown(what, rare)
+    return once(what, value, 1e-9, strict=True)
 
 
 @FW.claim(

@@ -13,7 +13,7 @@ from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment, close_calls
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import step_in_unit_interval
-from attnflow.claims.margins import Margins, Numbers, once, unknown
+from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
 from attnflow.geometry.forms import EPS, form
 from attnflow.geometry.generic import genericity
@@ -110,10 +110,10 @@ def _generic(e: Experiment) -> Margins:
     if report.generic:
         return once("generic polytope", 1.0, strict=True)
     worst = min(report.broken, key=lambda b: (not b.decided, b.margin))
-    return Margins(
-        worst.because, np.array([-1.0 if worst.decided else 0.0]), np.zeros(1, dtype=int),
-        0.0 if worst.decided else 0.5, strict=True,
-    )  # fmt: skip
+    if worst.decided:
+        return once(worst.because, -1.0, strict=True)
+    tie = "this holds or fails by no more than the rounding of the tokens"
+    return unknown(worst.because, Undecided(tie, "move that token or vertex away from the tie"))
 
 
 def _targets(e: Experiment) -> Numbers:
@@ -141,13 +141,19 @@ def straight_lines(e: Experiment) -> Margins:
     return Margins("x_i^t = v + Pi_t (x_i^0 - v)", -errors, e.times, 4 * (e.times + 2) * e.eps)
 
 
+NO_LIMIT = Undecided(
+    "of a function, or of such a formula, finitely many values say nothing of the others",
+    "give gamma as a number or as a quotient of polynomials such as '1 / (t + 2)'",
+)
+
+
 def _always_in_unit_interval(e: Experiment) -> Margins:
     """Return the margin of 0 < gamma^t < 1 for every t, also beyond the run; unknown where no formula tells."""
     what = "0 < gamma^t < 1 for ever"
     if not callable(e.gamma):
         return once(what, min(e.gamma, 1 - e.gamma), strict=True)
     always = e.gamma.always_between(Fraction(0), Fraction(1)) if isinstance(e.gamma, Schedule) else None
-    return unknown(what, e.times[-1]) if always is None else once(what, 1.0 if always else -1.0)
+    return unknown(what, NO_LIMIT, e.times[-1]) if always is None else once(what, 1.0 if always else -1.0)
 
 
 @FW.claim(
@@ -174,7 +180,7 @@ def exponential_rate(e: Experiment) -> Margins:
     gamma = getattr(e.motion, "gamma", None)
     limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
     if limit is None:
-        return unknown(f"{what}, for a schedule whose limit is not known,", end)
+        return unknown(what, NO_LIMIT, end)
     return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), time=end, strict=True)
 
 

@@ -10,7 +10,7 @@ from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import depths
-from attnflow.claims.margins import Margins, once, smallest, stacked, unknown
+from attnflow.claims.margins import Margins, Undecided, once, smallest, stacked, unknown
 from attnflow.claims.samplers import Rng, around_origin, cloud, log_uniform, pick
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
@@ -118,7 +118,8 @@ def collapse_to_origin(e: Experiment) -> list[Margins]:
     """
     values = [_origin_margin(e, x) for x in e.states]
     end = "tokens tend to 0, by symmetry,"
-    limit = once(end, 1.0, time=e.times[-1]) if _symmetric(e) else unknown(end, e.times[-1])
+    still = Undecided("0 is in all hulls of the run, and only symmetry would tell where it ends", "give more steps")
+    limit = once(end, 1.0, time=e.times[-1]) if _symmetric(e) else unknown(end, still, e.times[-1])
     return [Margins("0 in K^t", stacked(values), e.times, 1e-12 * (e.eps > 0)), limit]
 
 

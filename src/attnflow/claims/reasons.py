@@ -1,0 +1,95 @@
+"""Reasons why a verdict is undecided that several claims share: rounding, the cap of exact replays, short runs."""
+
+from __future__ import annotations
+
+from math import floor, sqrt
+from typing import TYPE_CHECKING
+
+from attnflow.claims import exact
+from attnflow.claims.margins import Undecided
+
+if TYPE_CHECKING:
+    from attnflow.claims.experiment import Experiment
+
+DIFFERENT_RUNS = Undecided(
+    "the run and its repetition at a tighter tolerance do not agree on what they show",
+    "give a shorter until, or tokens farther from where two limits part",
+)
+
+
+def affordable_steps(shape: tuple[int, int], most: float) -> int:
+    """Return how many steps of such tokens take at most so many products in fractions: n^2 d s (1 + s / 64) of them.
+
+    >>> affordable_steps((100, 2), 2e6)
+    53
+    """
+    n, d = shape
+    return floor(32 * (sqrt(1 + most / (16 * n * n * d)) - 1))
+
+
+def capped(e: Experiment, most: float) -> Undecided:
+    """Return that an exact replay would decide, but takes longer than is tried unasked."""
+    n, d = e.shape
+    steps = affordable_steps(e.shape, most)
+    fewer = f"at most {steps} steps, fewer tokens" if steps else "fewer tokens"
+    return Undecided(
+        f"an exact replay of {int(e.horizon)} steps of {n} tokens in dimension {d} takes longer than is tried unasked",
+        f"give {fewer}, or exact=True",
+    )
+
+
+def within_rounding(e: Experiment, rational: bool, most: float) -> Undecided:
+    """Return that rounding, or the error of an integration, is as large as the margin."""
+    if e.asymmetry > 0 and e.exact:
+        return Undecided("the rounding of B is as large", "give a symmetric B, or one that is farther from singular")
+    if e.arithmetic == "ball":
+        return Undecided("the balls around the states are as wide as the margin", "give fewer steps")
+    if not e.motion.discrete:
+        return Undecided(
+            "the error of the integration, from a rerun at a tighter tolerance, is as large",
+            "give another until, or tokens farther from the border between two outcomes",
+        )
+    if rational and e.work > most:
+        return capped(e, most)
+    return Undecided(
+        "rounding is as large, and there is no replay in fractions", "give fewer steps, or tokens farther from the tie"
+    )
+
+
+NOTHING_SEEN = Undecided("the run shows nothing that the claim speaks of", "give more steps, or a longer until")
+
+
+def unsettled(e: Experiment) -> Undecided:
+    """Return why limits of layers, which are proved in fractions, are not known."""
+    from attnflow.claims.settled import constant_step, tail
+
+    steps = len(e.states) - 1
+    if not exact.replayable(e.law, e.motion):
+        return Undecided(
+            "limits are proved in fractions, and this model has no replay in them",
+            "give numbers or quotients of polynomials for the parameters, and another threshold than 'normalized'",
+        )
+    if not e.exact:
+        return Undecided(
+            f"limits are proved in fractions, and {steps} steps of {e.shape[0]} tokens take longer than is tried",
+            "give fewer steps, fewer tokens, or exact=True",
+        )
+    gamma = constant_step(e.motion)
+    if gamma is None or gamma == 1:
+        return Undecided("limits are proved for a constant step below 1 only", "give one number below 1 for the step")
+    delta = getattr(e.law, "delta", 0)
+    found = tail(e.law, steps)
+    if callable(delta) and found is None:
+        return Undecided(
+            "nothing is known of delta beyond the run",
+            "give delta as a number, or as a formula such as '0.1 * 0.25 ** t'",
+        )
+    if found is not None and found[1] > 1 - gamma:
+        return Undecided(
+            f"delta vanishes like {float(found[1]):g}^t, which is slower than followers arrive, {float(1 - gamma):g}^t",
+            "give a delta that vanishes faster, or a smaller step",
+        )
+    return Undecided(
+        f"after {steps} steps it is not proved that every token keeps listening to whom it listens to",
+        "give more steps",
+    )

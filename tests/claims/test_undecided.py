@@ -1,0 +1,185 @@
+"""Undecided verdicts say why and what to change, and longer runs never lose what shorter ones decided."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.claims import Claim, Experiment, Margins, check, get, reasons
+from attnflow.claims.check import decide
+from attnflow.claims.instances import read
+from attnflow.claims.verdict import Verdict
+from attnflow.cli import main
+
+CLAIMS = af.claims.all()
+WITH_STEPS = [c.id for c in CLAIMS if "steps" in c.setting.parameters and c.setting.arithmetics == ("exact",)]
+CLOUD = af.tokens.gaussian(n=40, d=2, seed=0)
+
+
+def sampled(claim: Claim, k: int, **changed: Any) -> dict[str, Any]:
+    drawn = claim.setting.sample(np.random.default_rng([0, k]), k)
+    return read(
+        claim, {**drawn, **{name: value for name, value in changed.items() if name in claim.setting.parameters}}
+    )
+
+
+def assert_explained(verdict: Verdict) -> None:
+    assert verdict.undecided is not None, verdict.because
+    assert verdict.undecided.cause
+    assert verdict.undecided.remedy
+    assert f"{verdict.undecided.cause}; to decide it, {verdict.undecided.remedy}" in verdict.because
+
+
+# Cause and remedy
+
+
+@pytest.mark.parametrize("id", [c.id for c in CLAIMS if {"steps", "until"} & set(c.setting.parameters)])
+def test_undecided_verdicts_have_a_cause_and_a_remedy(id: str) -> None:
+    """Runs so short that claims about limits say nothing yet."""
+    claim = get(id)
+    for k in range(2):
+        verdict = decide(claim, sampled(claim, k, steps=2, until=0.05))
+        if verdict.outcome == "undecided":
+            assert_explained(verdict)
+
+
+SHORT: list[tuple[str, dict[str, Any], str, str]] = [
+    ("hardmax/limits", {"tokens": CLOUD, "steps": 1}, "after 1 steps it is not proved", "give more steps"),
+    ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": "0.9 ** t"}, "slower than followers arrive", "faster"),
+    ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": lambda t: 0.25**t}, "no finite number of values", "formula"),
+    ("localmax/constant-converges", {"tokens": CLOUD, "threshold": "normalized"}, "no replay", "another threshold"),
+    ("localmax/cluster-gap", {"tokens": CLOUD[:3], "delta": 1e3}, "all tokens hear", "give a smaller delta"),
+    ("fw/exponential-rate", {"tokens": [[1.0], [-1.0], [0.5]], "gamma": "1 / sqrt(t + 2)"}, "finitely", "quotient"),
+    ("fw/collapse-to-origin", {"tokens": [[1.0], [-0.99]], "steps": 3}, "0 is in all hulls", "give more steps"),
+    ("emergence/polytope", {"tokens": CLOUD[:5], "until": 0.5}, "too short", "give a longer until"),
+    ("emergence/polytope", {"tokens": CLOUD[:4], "until": 4.0}, "may still change", "give a longer until"),
+    ("sphere/staircase", {"tokens": af.tokens.sphere(4, 2), "until": 1e-3}, "shows nothing", "a longer until"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("id", "given", "cause", "remedy"), SHORT)
+def test_causes_and_remedies(id: str, given: dict[str, Any], cause: str, remedy: str) -> None:
+    verdict = af.check(id, **given)
+    assert verdict.outcome == "undecided", verdict.because
+    assert_explained(verdict)
+    assert verdict.undecided is not None
+    assert cause in verdict.undecided.cause
+    assert remedy in verdict.undecided.remedy
+
+
+def test_a_start_on_the_border_between_two_limits_says_so() -> None:
+    on_the_border = [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.3], [0.0, -0.3]]
+    verdict = af.check("emergence/polytope", tokens=on_the_border, B=np.diag([4.0, 1.0]))
+    assert verdict.outcome == "undecided"
+    assert_explained(verdict)
+
+
+def test_the_remedy_helps() -> None:
+    assert af.check("hardmax/limits", tokens=CLOUD, steps=1).outcome == "undecided"
+    assert af.check("hardmax/limits", tokens=CLOUD, steps=30).outcome == "holds"
+    assert af.check("localmax/vanishing", tokens=CLOUD[:5], delta="0.25 ** t").outcome == "holds"
+    assert af.check("emergence/polytope", tokens=CLOUD[:4], until=14.0).outcome == "holds"
+
+
+def test_undecided_verdicts_are_made_in_one_place() -> None:
+    folder = Path(check.__code__.co_filename).parent
+    made = [p.name for p in folder.rglob("*.py") for _ in re.findall(r"Verdict\(\s*UNDECIDED", p.read_text())]
+    assert made == ["check.py", "check.py"]  # `_undecided`, and `examine`, whose sentence is that of an InputError
+
+
+# Longer runs
+
+
+def test_the_exact_replay_of_a_long_run_stops_but_what_it_decided_stays() -> None:
+    tokens = af.tokens.gaussian(n=100, d=2, seed=0)
+    short, long = (af.check("hardmax/limits", tokens=tokens, steps=steps) for steps in (20, 60))
+    assert (short.outcome, short.certified, short.decided_to) == ("holds", "exact", None)
+    assert (long.outcome, long.certified, long.decided_to) == ("holds", "exact", 54)
+    assert "this is known from the first 54 of 60 steps: an exact replay of 60 steps of 100 tokens" in long.because
+    assert long.because.endswith("to look at the rest, give exact=True, or fewer tokens")
+    assert long.instance["steps"] == 60
+
+
+def test_exact_replays_are_taken_in_full_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    claim = get("hardmax/limits")
+    instance = read(claim, {"tokens": CLOUD, "steps": 40})
+    capped = decide(claim, instance, most=1e5)
+    assert capped.decided_to == reasons.affordable_steps((40, 2), 1e5) < 40
+    assert af.check("hardmax/limits", tokens=CLOUD, steps=40, exact=True).decided_to is None
+    with pytest.raises(af.InputError, match="but fw/ode has no replay in fractions: leave it out"):
+        af.check("fw/ode", tokens=CLOUD, exact=True)
+    assert main(["check", "hardmax/first-leaders", "--exact", "--tokens", "[[1], [-1], [0.5]]"]) == 0
+    assert "exact" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("steps", [1, 7, 53, 54, 400])
+def test_affordable_steps_are_the_most_that_cost_so_much(steps: int) -> None:
+    from attnflow.claims.experiment import products
+
+    most = products((30, 3), steps)
+    assert reasons.affordable_steps((30, 3), most * (1 + 1e-12)) == steps
+    assert reasons.affordable_steps((30, 3), most * (1 - 1e-9)) == steps - 1
+
+
+DECIDED = ("holds", "violated")
+
+
+@pytest.mark.parametrize("id", WITH_STEPS)
+def test_a_longer_run_keeps_what_a_shorter_one_decided(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exact replays of 5 steps at most, and runs around and beyond that."""
+    monkeypatch.setattr(sys.modules["attnflow.claims.check"], "EXACT_AT_ONCE", 0.0)
+    claim = get(id)
+    for k in range(3):
+        instance = sampled(claim, k)
+        n, d = instance["tokens"].shape
+        seen: list[Verdict] = []
+        for steps in (2, 5, 8, 16):
+            seen.append(decide(claim, {**instance, "steps": steps}, most=n * n * d * 5 * (1 + 5 / 64)))
+            if seen[-1].outcome == "undecided":
+                assert_explained(seen[-1])
+        outcomes = [v.outcome for v in seen]
+        for before, after in pairwise(seen):
+            if before.outcome in DECIDED:
+                assert after.outcome != "undecided", (outcomes, after.because)
+            if before.outcome == "violated":
+                assert after.outcome == "violated", outcomes
+                assert before.where is not None
+                if before.where[0] < before.instance["steps"]:  # else it is about the limit, and stands at the end
+                    assert after.where == before.where
+
+
+def test_a_tie_that_floats_cannot_decide_leaves_what_came_before() -> None:
+    """1 / sqrt(t + 2) has no fractions, and the leaders of step 3 are beyond rounding: steps 0 to 2 stand."""
+    claim = get("fw/hull-shrinks/repaired")
+
+    def late(e: Experiment) -> Margins:
+        values = np.ones(int(e.horizon))
+        values[3:4] = 1e-9
+        return Margins("h", values, np.arange(len(values)), 1e-6, strict=True)
+
+    doubtful = Claim("test/claim", claim.paper, "", "proved", claim.setting, "", claim.conclusion, {"h": late})
+    given = {"tokens": [[1.0, 0.0], [-1.0, 0.5], [0.0, -1.0]], "gamma": "1 / sqrt(t + 2)"}
+    short, long = (decide(doubtful, read(claim, {**given, "steps": steps})) for steps in (3, 6))
+    assert (short.outcome, short.decided_to) == ("holds", None)
+    assert (long.outcome, long.decided_to) == ("holds", 3)
+    assert "known from the first 3 of 6 steps" in long.because
+
+
+@pytest.mark.parametrize(
+    ("id", "given", "longer"),
+    [
+        ("emergence/polytope", {"tokens": CLOUD[:4]}, (14.0, 40.0, 200.0)),
+        ("emergence/hyperplanes", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.3])}, (24.0, 80.0, 400.0)),
+        ("emergence/codimension-k/b", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.9])}, (16.0, 32.0, 300.0)),
+    ],
+)
+def test_flows_keep_what_shorter_ones_decided(id: str, given: dict[str, Any], longer: tuple[float, ...]) -> None:
+    outcomes = [af.check(id, **given, until=until).outcome for until in longer]
+    assert outcomes == ["holds"] * len(longer)
