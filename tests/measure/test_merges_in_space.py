@@ -107,6 +107,19 @@ def test_leaps_merge_and_climb_when_the_integral_says(beta: float) -> None:
     assert merge.error < 2e-3 * expected
 
 
+def test_a_merge_within_a_leap_is_a_whole_step() -> None:
+    """Tokens 1 and -1 are joined at a distance of 1.96 while they still drift, in the middle of a leap."""
+    expected = wait(30.0, 0.1, 0.98)
+    leaps = af.Leaps(gamma=0.1, rtol=1e-6)
+    run = af.simulate([[1.0], [-1.0]], af.Softmax(beta=30.0), leaps, until=round(1.1 * expected))
+    (merge,) = af.measure.merge_times(run, threshold=1.96)
+    assert isinstance(merge.time, int)
+    assert merge.time not in run.times
+    assert abs(merge.time - expected) <= merge.error
+    x = run.at([merge.time - 10**20, merge.time + 10**20])[:, :, 0]
+    assert x[0, 0] - x[0, 1] > 1.96 > x[1, 0] - x[1, 1]
+
+
 def test_leaps_and_layers_merge_alike_in_the_plane() -> None:
     x0, law = af.tokens.gaussian(n=8, d=2, seed=4), af.Softmax(beta=2.5)
     exact = af.measure.merge_times(af.simulate(x0, law, af.Layers(gamma=0.1), until=2000))
