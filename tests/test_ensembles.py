@@ -252,5 +252,17 @@ def test_foreign_systems_and_observers_that_fail() -> None:
         af.ensemble(jnp.ones((2, 3, 2)), af.Softmax(), af.Layers(gamma=0.1), until=2)
     with pytest.raises(af.InputError, match="observe failed on systems of shape"):
         af.ensemble(np.ones((2, 3, 2)), af.Softmax(), af.Layers(gamma=0.1), until=2, observe=af.measure.diameter)
-    found = af.ensemble(np.ones((2, 3, 2)), af.Softmax(beta=[1.0, 2.0]), af.Layers(gamma=0.1), until=2)  # type: ignore[arg-type]
-    assert found.final.shape == (2, 3, 2)
+
+
+def test_an_array_has_a_number_for_each_system_and_a_list_one_for_each_layer() -> None:
+    x = np.stack([af.tokens.gaussian(n=5, d=2, seed=s) for s in range(2)])
+    layers, numbers = af.Layers(gamma=0.5), [1.0, 3.0]
+    systems = af.ensemble(x, af.Softmax(beta=np.array(numbers)), layers, until=2)
+    over_layers = af.ensemble(x, af.Softmax(beta=numbers), layers, until=2)
+    for k in range(2):
+        own = af.simulate(x[k], af.Softmax(beta=numbers[k]), layers, until=2)
+        np.testing.assert_allclose(systems.final[k], own.final, atol=1e-14)
+        shared = af.simulate(x[k], af.Softmax(beta=lambda t: numbers[t]), layers, until=2)
+        np.testing.assert_allclose(over_layers.final[k], shared.final, atol=1e-14)
+    with pytest.raises(af.InputError, match="beta is given for 2 layers, but the run has 3"):
+        af.ensemble(x, af.Softmax(beta=numbers), layers, until=3)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ MOTIONS: dict[str, type[Motion]] = {
 }
 # Parameters that a string turns into a function of time, and those that are matrices.
 SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")
-MATRICES = ("B", "V", "W")
+MATRICES = ("B", "V", "W", "Q", "K", "b")
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
 TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 
@@ -162,9 +163,9 @@ class Config:
     def _built(self, kind: type[Any], table: dict[str, Any], where: str) -> Any:
         given = {k: v for k, v in table.items() if k != "name"}
         where = f"{where} {table.get('name', '')}".strip()
-        parameters = [field for field in fields(kind) if field.init]
-        _known(given, [field.name for field in parameters], where)
-        lacking = [field.name for field in parameters if field.default is MISSING and field.name not in given]
+        parameters = inspect.signature(kind).parameters
+        _known(given, parameters, where)
+        lacking = [name for name, one in parameters.items() if one.default is one.empty and name not in given]
         if lacking:
             raise InputError(f"{where} does not say {', '.join(lacking)}: add it")
         return kind(**{k: self._parameter(k, v) for k, v in given.items()})
@@ -195,7 +196,8 @@ class Config:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an empty file is refused below, as an empty cloud
                 table = np.loadtxt(path, delimiter=",", ndmin=2)
-            return table.ravel() if what == "masses" else table
+            # One row is one vector, several are one for each layer.
+            return table.ravel() if what == "masses" or (what == "b" and len(table) == 1) else table
         except (ValueError, OSError, EOFError):
             expected = "a .csv file of numbers separated by commas, without a header, or a .npy file"
             raise InputError(f"{value} cannot be read as numbers for {what}: give {expected}") from None

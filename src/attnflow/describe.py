@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import platform
 from collections.abc import Iterator
 from dataclasses import Field, fields, is_dataclass
@@ -12,13 +14,16 @@ import numpy as np
 
 from attnflow import laws, motions
 from attnflow.arrays import foreign, library, plain
-from attnflow.inputs import InputError, called
+from attnflow.inputs import InputError, OverLayers, called
 from attnflow.laws import Law
 from attnflow.motions import FeedForward, Motion
 from attnflow.schedules import Schedule
 
 FUNCTION = "function of time"
 SCHEDULE = "schedule"
+LAYERS = "over layers"
+# Weights of more numbers than these are told by their digest: a store is no place for a trained model.
+MOST_NUMBERS = 1 << 20
 
 
 def describe(value: Any) -> Any:
@@ -26,12 +31,14 @@ def describe(value: Any) -> Any:
 
     >>> import attnflow as af
     >>> describe(af.Softmax(beta=9.0))
-    {'name': 'Softmax', 'beta': 9.0, 'B': None}
+    {'name': 'Softmax', 'beta': 9.0, 'B': None, 'b': None}
     """
     if isinstance(value, Law | Motion | FeedForward):
         return {"name": type(value).__name__, **{k: describe(v) for k, v in parameters(value).items()}}
     if isinstance(value, Schedule):
         return {SCHEDULE: value.text}
+    if isinstance(value, OverLayers):
+        return {LAYERS: _each_layer(value)}
     if callable(value):
         return {FUNCTION: getattr(value, "__name__", type(value).__name__)}
     if isinstance(value, np.ndarray | np.generic) or foreign(value):
@@ -44,6 +51,16 @@ def describe(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [describe(v) for v in value]
     return value
+
+
+def _each_layer(sequence: OverLayers) -> Any:
+    size = sum(math.prod(np.shape(one)) for one in sequence.values)
+    if size <= MOST_NUMBERS:
+        return [describe(one) for one in sequence.values]
+    digest = hashlib.sha256()
+    for one in sequence.values:
+        digest.update(np.ascontiguousarray(plain(one)).tobytes())
+    return {"layers": len(sequence), "numbers": size, "sha256": digest.hexdigest()}
 
 
 def brief(part: Law | Motion) -> str:
@@ -80,11 +97,17 @@ def rebuild(data: Any) -> Any:
 
 def _rebuilt(data: Any) -> Any:
     if isinstance(data, list):
-        return [_rebuilt(item) for item in data]
+        # A list of numbers would be a sequence over layers.
+        flat = data and all(isinstance(item, int | float) for item in data)
+        return np.array(data) if flat else [_rebuilt(item) for item in data]
     if not isinstance(data, dict):
         return data
     if SCHEDULE in data:
         return Schedule(data[SCHEDULE])
+    if LAYERS in data:
+        if not isinstance(data[LAYERS], list):
+            raise ValueError("only the digest of these weights was stored")
+        return [np.asarray(one) if isinstance(one, list) else one for one in data[LAYERS]]
     name = data["name"]
     known = {**vars(laws), **vars(motions)}
     return known[name](**{k: _rebuilt(v) for k, v in data.items() if k != "name"})
@@ -111,8 +134,37 @@ def _functions(value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _functions(part)
-    elif callable(value):
+    elif callable(value) and not isinstance(value, OverLayers):
         yield value
+
+
+def check_layers(law: Law, motion: Motion, until: float) -> None:
+    """Refuse sequences over layers in continuous time, and those that end before the run.
+
+    >>> import attnflow as af
+    >>> check_layers(af.Softmax(beta=[1.0, 2.0]), af.Layers(gamma=0.5), 3)
+    Traceback (most recent call last):
+    ...
+    attnflow.inputs.InputError: beta is given for 2 layers, but the run has 3: give until=2 at most, or more values
+    """
+    for sequence in (*_sequences(law), *_sequences(motion)):
+        if not motion.discrete:
+            raise InputError(
+                f"{sequence.name} is given layer by layer, but {type(motion).__name__} moves in continuous time: give "
+                "one value, or a function of time"
+            )
+        sequence.check_length(int(until))
+
+
+def _sequences(value: Any) -> Iterator[OverLayers]:
+    if isinstance(value, OverLayers):
+        yield value
+    elif isinstance(value, Law | Motion | FeedForward):
+        for part in parameters(value).values():
+            yield from _sequences(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _sequences(part)
 
 
 def parameters(value: Any) -> dict[str, Any]:

@@ -196,5 +196,6 @@ def each_its_own(part: Any) -> dict[str, Array]:
     >>> each_its_own(af.Softmax(beta=np.array([1.0, 2.0])))
     {'beta': array([1., 2.])}
     """
-    known = parameters(part).items()
-    return {name: value for name, value in known if isinstance(value, np.ndarray) and value.ndim == 1}
+    # The bias b of a law or a motion is a vector itself, the same for all systems.
+    known = {name: value for name, value in parameters(part).items() if name != "b"}
+    return {name: value for name, value in known.items() if isinstance(value, np.ndarray) and value.ndim == 1}

@@ -14,9 +14,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow import progress
 from attnflow.arrays import foreign, library
+from attnflow.describe import check_layers
 from attnflow.ensemble_results import Ensemble, each_its_own
 from attnflow.indices import log_weights
-from attnflow.inputs import CONVERT, Array, InputError, cloud, mass_vector, matrix_at, number, number_at, reals
+from attnflow.inputs import (
+    CONVERT,
+    Array,
+    InputError,
+    cloud,
+    mass_vector,
+    matrix_at,
+    number,
+    number_at,
+    reals,
+    vector_at,
+)
 from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
@@ -42,7 +54,8 @@ def ensemble(
 ) -> Ensemble:
     """Let many small systems, tokens (b, n, d), move independently, block by block, on all cores.
 
-    Parameters of the law and of the motion may be arrays (b,), one number for each system: ``Softmax(beta=betas)``.
+    Parameters of the law and of the motion may be NumPy arrays (b,), one number for each system:
+    ``Softmax(beta=betas)``; a list has one number for each layer instead, the same in all systems.
     Masses (n,) are the same in all. Under softmax whose parameters do not depend on time, all happens in one compiled
     loop, and flows take steps of their own in each system; otherwise some systems, about 2^15 coordinates, share their
     steps, which keep the error of every single one within the tolerance, not only their mean.
@@ -71,6 +84,7 @@ def ensemble(
         raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
+    check_layers(law, motion, float(times[-1]))
     _part(law, np.zeros(1, dtype=np.int64)).check_order(x[0], masses=weights)
     blocks = list(_blocks(law, motion, x, len(times)))
 
@@ -260,9 +274,11 @@ class ManyHearing:
 
         assert isinstance(self.law, Softmax)
         beta: Any = self.law.beta
-        B = matrix_at(self.law.B, t, x.shape[2], "B")
+        B, b = matrix_at(self.law.B, t, x.shape[2], "B"), vector_at(self.law.b, t, x.shape[2], "b")
         betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
         queries = x if B is None else x @ B.T
+        if b is not None:
+            queries = queries + b / np.sqrt(gain)
         if (betas < 0).any():
             queries = np.sign(betas)[:, None, None] * queries
         log_masses = None if self.masses is None else np.log(self.masses)

@@ -6,7 +6,7 @@ Every refusal is an `InputError`: one sentence that says what was given, what wa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.arrays import cast, foreign, holds, is_real, library, namespace, plain, precision
 
 Array: TypeAlias = NDArray[np.float64]
-Scalar: TypeAlias = float | Callable[[float], float] | NDArray[Any]
+Scalar: TypeAlias = float | Sequence[float] | Callable[[float], float] | NDArray[Any]
 Matrix: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
+Vector: TypeAlias = ArrayLike | Callable[[float], ArrayLike] | None
 
 MASS_RATIO = 1e140
 SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
@@ -195,9 +196,94 @@ def called(function: Callable[[float], Any], t: float, name: str) -> Any:
         ) from error
 
 
-def constant_matrix(matrix: Matrix, name: str) -> Matrix:
-    """Check a matrix parameter when it is a value; leave None and functions of time as they are."""
-    return matrix if matrix is None or callable(matrix) else _any_square(matrix, name)
+class OverLayers:
+    """A parameter with a value of its own in each layer: a function of the step t = 0, 1, ..., L - 1.
+
+    After the last layer, at t = L, where a run of L layers ends and is measured, the value is that of the last one.
+
+    >>> beta = OverLayers([1.0, 4.0], "beta")
+    >>> beta(0), beta(1), beta(2)
+    (1.0, 4.0, 4.0)
+    """
+
+    def __init__(self, values: Iterable[Any], name: str) -> None:
+        self.values, self.name = tuple(values), name
+        if not self.values:
+            raise InputError(f"{name} is an empty sequence, expected a value for each layer")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __call__(self, t: float) -> Any:
+        """Return the value in the step from x^t to x^{t+1}."""
+        k = int(t)
+        if k != t or k < 0:
+            raise InputError(
+                f"{self.name} is given layer by layer, but was asked for at t = {float(t):g}: give a whole number, "
+                "or one value, or a function of time"
+            )
+        self.check_length(k)
+        return self.values[min(k, len(self) - 1)]
+
+    def check_length(self, steps: int) -> None:
+        """Refuse more steps than there are layers."""
+        if steps > len(self):
+            raise InputError(
+                f"{self.name} is given for {len(self)} layers, but the run has {steps:.10g}: give until={len(self)} at "
+                "most, or more values"
+            )
+
+    def __repr__(self) -> str:
+        return f"<{self.name} over {len(self)} layers>"
+
+
+def constant_matrix(matrix: Matrix, name: str) -> Any:
+    """Check a matrix parameter that is a value, or a sequence of values over layers; leave None and functions."""
+    return constant(matrix, name, 2, _any_square)
+
+
+def constant_vector(vector: Vector, name: str) -> Any:
+    """Check a vector parameter that is a value, or a sequence of values over layers; leave None and functions."""
+    return constant(vector, name, 1, _any_vector)
+
+
+def constant(value: Any, name: str, axes: int, checked: Callable[[Any, str], Any]) -> Any:
+    """Check a value with so many axes; one axis more, or a list of such values, is a sequence over layers."""
+    if value is None or callable(value):
+        return value
+    if _axes(value) != axes + 1:
+        return checked(value, name)
+    found = [checked(one, f"{name} of layer {k}") for k, one in enumerate(value)]
+    for k, one in enumerate(found):
+        if tuple(one.shape) != tuple(found[0].shape):
+            raise InputError(
+                f"{name} of layer {k} has shape {tuple(one.shape)}, that of layer 0 {tuple(found[0].shape)}: "
+                "give all layers the same dimension"
+            )
+    return OverLayers(found, name)
+
+
+def _axes(value: Any) -> int:
+    """Return how many axes a value has, those of a list by its first item."""
+    if isinstance(value, list | tuple):
+        return 1 + (_axes(value[0]) if value else 0)
+    return len(value.shape) if hasattr(value, "shape") else 0
+
+
+def _any_vector(vector: Any, name: str) -> Any:
+    """Check a vector; one of another library stays as it is, so that it can be differentiated."""
+    if foreign(vector) and is_real(vector) and len(vector.shape) == 1:
+        return known_to_be_finite(vector, name)
+    v = reals(vector, f"{name} is", "d numbers")
+    if v.ndim != 1 or v.size == 0:
+        raise InputError(f"{name} has shape {v.shape}, expected a vector (d,): give d numbers")
+    return _finite_entries(v, name)
+
+
+def known_to_be_finite(value: Any, name: str) -> Any:
+    if not holds(namespace(value).isfinite(value)):
+        raise InputError(f"{name} holds a value that is not finite: give finite entries")
+    return value
 
 
 def _any_square(matrix: Any, name: str) -> Any:
@@ -206,9 +292,25 @@ def _any_square(matrix: Any, name: str) -> Any:
         return square(matrix, name)
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise InputError(f"{name} has shape {tuple(matrix.shape)}, expected a square matrix (d, d)")
-    if not holds(namespace(matrix).isfinite(matrix)):
-        raise InputError(f"{name} holds a value that is not finite: give finite entries")
-    return matrix
+    return known_to_be_finite(matrix, name)
+
+
+def vector_at(vector: Vector, t: float, d: int, name: str, like: Any = None) -> Array | None:
+    """Value at time t of a parameter that passed `constant_vector`, for tokens (like these) in dimension d."""
+    if vector is None:
+        return None
+    if callable(vector):
+        vector = _any_vector(called(vector, t, name), f"{name}({t:g})")
+    v: Array = follow(vector, like, name) if foreign(like) or foreign(vector) else np.asarray(vector, dtype=np.float64)
+    if v.shape[0] != d:
+        raise InputError(f"{name} holds {v.shape[0]} numbers, but the tokens have dimension {d}: give {d}")
+    return v
+
+
+def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
+    """Values at several times, stacked: one vector per time, one for all if it is constant, none for 0."""
+    values = [vector_at(vector, t, d, name) for t in (times if callable(vector) else times[:1])]
+    return np.array([value for value in values if value is not None]).reshape(-1, d)
 
 
 def matrix_at(matrix: Matrix, t: float, d: int, name: str, like: Any = None) -> Array | None:
@@ -289,7 +391,10 @@ def number_at(parameter: Scalar, t: float, name: str, like: Any = None, **bounds
 
 def _one_number(parameter: Any, name: str) -> float:
     if isinstance(parameter, np.ndarray):
-        raise InputError(f"{name} holds {len(parameter)} numbers, one for each system: give one, or use ensemble")
+        raise InputError(
+            f"{name} is an array of {len(parameter)} numbers, one for each system: use ensemble, or give one number, "
+            "or a list for one in each layer"
+        )
     return float(parameter)
 
 
@@ -301,14 +406,15 @@ def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> A
 
 
 def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
-    """Check a parameter when it is a value, or an array of values for the systems of an ensemble.
+    """Check a parameter that is a value, or values: a list has one for each layer, an array one for each system.
 
-    A function of time is checked whenever it is called.
+    Systems are those of an ensemble. A function of time is checked whenever it is called.
     """
     if callable(parameter):
         return parameter
-    if isinstance(parameter, list | tuple):
-        parameter = np.array(parameter)
+    if isinstance(parameter, list | tuple) or (foreign(parameter) and len(parameter.shape) == 1):
+        values = [_any_number(value, f"{name} of layer {k}", **bounds) for k, value in enumerate(parameter)]
+        return OverLayers(values, name)
     if isinstance(parameter, np.ndarray) and parameter.ndim == 1 and parameter.size:
         return np.array([number(value, f"an entry of {name}", **bounds) for value in parameter.tolist()])
     return _any_number(parameter, name, **bounds)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attnflow import engines, progress
 from attnflow.array_runs import run_layers
 from attnflow.arrays import foreign, library
-from attnflow.describe import describe, varying
+from attnflow.describe import check_layers, describe, varying
 from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
@@ -180,6 +180,7 @@ def _checked(
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    check_layers(law, motion, end)
     x = motion.prepare(x, hearing)
     law.check_order(x, masses=hearing.masses)
     # A float would round whole numbers beyond 2**53.

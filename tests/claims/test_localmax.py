@@ -268,6 +268,6 @@ def test_bad_input() -> None:
     with pytest.raises(af.InputError, match=r"has no parameter 'ratio' any more: .* give delta='0.1 \* 0.25 \*\* t'"):
         af.check("localmax/vanishing", tokens=LINE, ratio=0.5)
     with pytest.raises(af.InputError, match=r"delta has shape \(2,\), but a claim is about one system"):
-        af.check("localmax/hull", tokens=LINE, delta=[0.1, 0.05])
+        af.check("localmax/hull", tokens=LINE, delta=np.array([0.1, 0.05]))
     with pytest.raises(af.InputError, match="delta is -1, expected a finite number at least 0"):
         af.check("localmax/norms", tokens=LINE, delta=-1.0)

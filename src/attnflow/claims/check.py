@@ -260,6 +260,8 @@ def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
     chosen = given(own) if callable(given) and not isinstance(given, kind) else given
     if not isinstance(chosen, kind):
         raise InputError(f"{name} is {chosen!r}, expected a {name} or a function that returns one")
+    if name == "law" and getattr(chosen, "b", None) is not None:
+        raise InputError("claims are about scores <B x_i, x_j>, but the law has a bias b: leave b out")
     return chosen
 
 

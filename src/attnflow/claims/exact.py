@@ -63,6 +63,7 @@ def replayable(law: Law, motion: Motion) -> bool:
         type(law) is Localmax and law.threshold in ("additive", "relative")
     )
     parameters = [*vars(law).values(), *vars(motion).values()]
+    rational_law = rational_law and getattr(law, "b", None) is None
     return rational_law and type(motion) is Layers and not any(map(_rounds, parameters))
 
 

@@ -226,10 +226,11 @@ def _of_law(state: State, parameters: Any) -> Offer:
     if not callable(law.beta) and {"beta", "B"} - set(parameters):
         # One of the two carries both: e^{beta <Bx, y>} is e^{<(beta B)x, y>}.
         B = np.eye(state.tokens.shape[1]) if law.B is None else np.asarray(law.B)
+        beta = number_at(law.beta, 0, "beta")
         if "beta" not in parameters:
-            offer["B"] = law.B if law.beta == 1 else law.beta * B
+            offer["B"] = law.B if beta == 1 else beta * B
         elif (B[0, 0] * np.eye(len(B)) == B).all():
-            offer["beta"] = law.beta * float(B[0, 0])
+            offer["beta"] = beta * float(B[0, 0])
     return offer
 
 

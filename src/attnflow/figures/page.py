@@ -19,7 +19,7 @@ from attnflow.figures.places import places
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
-from attnflow.inputs import Array, InputError
+from attnflow.inputs import Array, InputError, number_at
 from attnflow.laws import Heads, Softmax, weighs_like
 from attnflow.measure.configuration import CLOSE
 
@@ -112,10 +112,10 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
-    if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.beta == 0:
-        raise InputError("defined for softmax with a constant $\\beta\\neq0$")
+    if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.b is not None or law.beta == 0:
+        raise InputError("defined for softmax with a constant $\\beta\\neq0$, without $b$")
     _at_most(PAIRS, x, "energies")
-    return measure.energy(heard(run, x, t), float(law.beta), law.B, run.masses)
+    return measure.energy(heard(run, x, t), number_at(law.beta, 0, "beta"), law.B, run.masses)
 
 
 MEASURED = (

@@ -120,7 +120,7 @@ def _sinks(arcs: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 def _certificate(law: Any, x: Array, members: NDArray[np.int64], t: float) -> Certificate | None:
     """Try the members and their centroid as centre, and keep the one with the largest margin."""
-    if not hasattr(law, "slack") or positional(law):
+    if not hasattr(law, "slack") or positional(law) or getattr(law, "b", None) is not None:
         return None
     B = form(law.B(t) if callable(law.B) else law.B, x.shape[1])
     if not positive_definite(B):

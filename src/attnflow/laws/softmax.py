@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +18,18 @@ from attnflow.inputs import (
     Array,
     Matrix,
     Scalar,
-    constant_matrix,
+    Vector,
     constant_number,
+    constant_vector,
     matrices_at,
     matrix_at,
     number_at,
     numbers_at,
+    vector_at,
+    vectors_at,
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
+from attnflow.query_key import constant_form
 
 # Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
 # this part of the cloud's size or less.
@@ -35,14 +40,23 @@ CROWD = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Softmax(Law):
-    """Softmax attention: P_ij = w_j e^{beta <B x_i, x_j>} / sum_k w_k e^{beta <B x_i, x_k>}.
+    """Softmax attention: P_ij = w_j e^{beta s_ij} / sum_k w_k e^{beta s_ik}, s_ij = <B x_i + b, x_j>.
 
     Parameters
     ----------
     beta
-        Inverse temperature: any real number, or a function of time. No beta is too large for the sums.
+        Inverse temperature: any real number, a function of time, or a list of numbers, one for each layer. No beta is
+        too large for the sums. (A NumPy array has one number for each system of an `ensemble`.)
     B
-        Any real matrix, symmetric or not (`B = K.T @ Q`), a function of time, or None for the identity.
+        Any real matrix, symmetric or not, a function of time, a sequence over layers (a list of matrices, or an array
+        (L, d, d)), or None for the identity.
+    b
+        A vector (d,) that is added to B x_i, so that scores are <B x_i + b, x_j>; a function of time, a sequence over
+        layers, or None for 0. Of the biases of a trained layer, scores <Q x_i + b_Q, K x_j + b_K>, it is
+        b = K.T @ b_Q; the bias of the keys adds the same to all scores of a token, and changes nothing.
+    Q, K
+        Matrices (k, d) in place of B: B = K.T @ Q, with scores <Q x_i, K x_j>; as B, functions of time or sequences
+        over layers.
 
     Examples
     --------
@@ -67,10 +81,14 @@ class Softmax(Law):
 
     beta: Scalar = 1.0
     B: Matrix = None
+    b: Vector = None
+    Q: InitVar[Matrix] = None
+    K: InitVar[Matrix] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
-        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     def form(self, t: float, x: Array) -> tuple[Array | None, float]:
         """Return (F, g) with beta B = g F and g >= 0, for tokens x; None for F stands for the identity.
@@ -85,6 +103,18 @@ class Softmax(Law):
         matrix = sign(beta) * (identity(d, like=x) if matrix is None else matrix)
         return matrix, sign(beta) * beta
 
+    def queries(self, x: Array, t: float, outer_gain: float = 1.0) -> tuple[Array, float]:
+        """Return (q, g) with beta <B x_i + b, x_j> = g <q_i, x_j> and g >= 0; x itself if that is so.
+
+        Tokens that are to be multiplied by the root of an outer gain are given without it.
+        """
+        matrix, gain = self.form(t, x)
+        b = vector_at(self.b, t, x.shape[-1], "b", like=x)
+        if b is None:
+            return x if matrix is None else x @ matrix.T, gain
+        towards = sign(number_at(self.beta, t, "beta", like=x)) / math.sqrt(outer_gain)
+        return (x if matrix is None else x @ matrix.T) + towards * b, gain
+
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""
         return engines.choose(engine, "softmax", n, n, d)
@@ -96,17 +126,16 @@ class Softmax(Law):
         name = self.uses(engine, *places.shape)
         if name not in ("fast", "separable", "pruned"):
             return name
-        matrix, gain = self.form(t, x)
+        queries, gain = self.queries(places, t)
         chosen: Any = engines.engine(name, "softmax", len(places), len(places), x.shape[1])
-        served: str = chosen.name(*from_centre(places if matrix is None else places @ matrix.T, places, gain)[:2], gain)
+        served: str = chosen.name(*from_centre(queries, places, gain)[:2], gain)
         return served
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:
-        """Return log P_ij = beta <B x_i, x_j> + log w_j - log sum_k w_k e^{beta <B x_i, x_k>}."""
-        matrix, gain = self.form(t, x)
-        queries = x if matrix is None else x @ matrix.T
+        """Return log P_ij = beta s_ij + log w_j - log sum_k w_k e^{beta s_ik}, s_ij = <B x_i + b, x_j>."""
+        queries, gain = self.queries(x, t)
         return dense.log_softmax(queries, x if sources is None else sources, _log(masses), gain)[0]
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
@@ -121,8 +150,7 @@ class Softmax(Law):
             heard = self.listen(few if x is places else x, t, added)
             assert heard.log_total is not None
             return Heard(heard.mean[label], heard.log_total[label]) if x is places else heard
-        matrix, gain = self.form(t, x)
-        queries = x if matrix is None else x @ matrix.T
+        queries, gain = self.queries(x, t, outer_gain)
         name = engines.choose(engine, "softmax", len(x), len(places), x.shape[1])
         remembered = (memory,) if name in engines.REMEMBERS else ()
         sums = engines.module(name).softmax
@@ -144,8 +172,7 @@ class Softmax(Law):
 
     def _accurate_pull(self, x: Array, sources: Array, t: float, masses: Array | None) -> Heard:
         n, d = sources.shape
-        matrix, gain = self.form(t, x)
-        queries, log_masses = x if matrix is None else x @ matrix.T, _log(masses)
+        (queries, gain), log_masses = self.queries(x, t), _log(masses)
         blocks = [dense.pull(queries[rows], x[rows], sources, log_masses, gain) for rows in row_blocks(len(x), n * d)]
         return Heard(*blocks[0]) if len(blocks) == 1 else Heard(*map(np.concatenate, zip(*blocks, strict=True)))
 
@@ -159,10 +186,11 @@ class Softmax(Law):
         from attnflow.engines import fused
 
         betas, forms = numbers_at(self.beta, times, "beta"), matrices_at(self.B, times, d, "B")
+        biases = vectors_at(self.b, times, d, "b")
         if (betas < 0).any():
             signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])
-            forms = signs[:, None, None] * (forms if len(forms) else np.eye(d))
-        return fused.softmax_layers(x, forms, np.empty((0, d)), np.abs(betas), gammas, _log(masses))
+            forms, biases = signs[:, None, None] * (forms if len(forms) else np.eye(d)), signs[:, None] * biases
+        return fused.softmax_layers(x, forms, biases, np.abs(betas), gammas, _log(masses))
 
 
 def _bodies(places: Array, queries: int, engine: str) -> Copies | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from types import ModuleType
 from typing import ClassVar, NamedTuple
 
@@ -19,15 +19,18 @@ from attnflow.inputs import (
     InputError,
     Matrix,
     Scalar,
-    constant_matrix,
+    Vector,
     constant_number,
+    constant_vector,
     each_mass,
     matrices_at,
     matrix_at,
     number_at,
     one_of,
+    vector_at,
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources, weighs_like
+from attnflow.query_key import constant_form
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -75,12 +78,13 @@ def _candidates(engine: ModuleType, queries: Array, places: Array) -> NDArray[np
 
 
 class TopScores(Law):
-    """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i, x_j>."""
+    """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i + b, x_j>."""
 
     continuous: ClassVar[bool] = False
     stacks: ClassVar[bool] = True
     kind: ClassVar[str] = "near"
     B: Matrix
+    b: Vector
 
     @property
     def counting(self) -> str:
@@ -96,10 +100,12 @@ class TopScores(Law):
         """How far below the top score a token still listens."""
         return Slack()
 
-    def queries(self, x: Array, t: float) -> Array:
-        """Return B(t) x_i."""
-        matrix = matrix_at(self.B, t, x.shape[-1], "B", like=x)
-        return x if matrix is None else dense.scores(x, matrix)
+    def queries(self, x: Array, t: float, gain: float = 1.0) -> Array:
+        """Return B(t) x_i + b(t), for tokens still to be multiplied by the root of a gain."""
+        d = x.shape[-1]
+        matrix, b = matrix_at(self.B, t, d, "B", like=x), vector_at(self.b, t, d, "b", like=x)
+        turned = x if matrix is None else dense.scores(x, matrix)
+        return turned if b is None else turned + b / math.sqrt(gain)
 
     def counts(self, sources: Array, masses: Array | None) -> Array:
         """How much each source counts: its mass, or one per distinct point."""
@@ -128,7 +134,7 @@ class TopScores(Law):
         """Average the values of the sources over the neighbourhood of each query."""
         if foreign(x):
             return super().listen(x, t, sources)
-        queries = self.queries(x, t)
+        queries = self.queries(x, t, sources.gain)
         room, relative = self.slack(t).at(queries, sources.gain)
         engine = engines.engine(sources.engine, self.kind, len(x), len(sources.places), x.shape[1])
         kept = slice(None) if self.counting in ("tokens", "first") else _candidates(engine, queries, sources.places)
@@ -166,7 +172,7 @@ class TopScores(Law):
     ) -> Array | None:
         """Return the states after each averaging step, from the fused engine for few tokens."""
         n, d = x.shape
-        if self.counting == "error" or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
+        if self.b is not None or self.counting == "error" or n > COMPILED_TOKENS or self.uses(engine, n, d) != "fused":
             return None
         from attnflow.engines import fused
 
@@ -184,7 +190,7 @@ class TopScores(Law):
 
 @dataclass(frozen=True, eq=False)
 class Hardmax(TopScores):
-    """Hardmax attention: uniform weights on the sources that maximise <B x_i, x_j>.
+    """Hardmax attention: uniform weights on the sources that maximise <B x_i + b, x_j>.
 
     A tie is exact equality of computed scores. Several sources may tie:
 
@@ -193,6 +199,7 @@ class Hardmax(TopScores):
     - ``ties="first"``: the token of lowest index alone;
     - ``ties="error"``: a tie between distinct points is refused with its token and time.
 
+    B, b, Q and K are those of `Softmax`: values, functions of time or sequences over layers, B = K.T @ Q.
     With `B = -B_*` the leader of a token is the linear minimisation oracle of Frank-Wolfe for 1/2 <B_* x, x>.
 
     Examples
@@ -213,9 +220,13 @@ class Hardmax(TopScores):
 
     B: Matrix = None
     ties: str = "tokens"
+    b: Vector = None
+    Q: InitVar[Matrix] = None
+    K: InitVar[Matrix] = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+    def __post_init__(self, Q: Matrix, K: Matrix) -> None:
+        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        object.__setattr__(self, "b", constant_vector(self.b, "b"))
         one_of(self.ties, TIES, "ties")
 
     @property
@@ -228,8 +239,10 @@ class Hardmax(TopScores):
 class Localmax(TopScores):
     """Localmax attention: uniform weights on the sources whose score is within delta of the top score M_i.
 
+    Scores are s_ij = <B x_i + b, x_j>, with B, b, Q and K as in `Softmax`.
+
     N_i = {j : s_ij >= M_i - delta} with ``threshold="additive"``; the bound is M_i - delta |M_i| with
-    ``"relative"`` (that is (1 - delta) M_i where scores are positive) and M_i - delta |B x_i| with
+    ``"relative"`` (that is (1 - delta) M_i where scores are positive) and M_i - delta |B x_i + b| with
     ``"normalized"``. delta = 0 is hardmax; a delta beyond the spread of the scores is the uniform average.
 
     The published abstract fixes this much: uniform weights over a neighbourhood of hardmax relaxed by an alignment
@@ -250,10 +263,14 @@ class Localmax(TopScores):
     delta: Scalar = 0.0
     B: Matrix = None
     threshold: str = "additive"
+    b: Vector = None
+    Q: InitVar[Matrix] = None
+    K: InitVar[Matrix] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))
-        object.__setattr__(self, "B", constant_matrix(self.B, "B"))
+        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        object.__setattr__(self, "b", constant_vector(self.b, "b"))
         one_of(self.threshold, THRESHOLDS, "threshold")
 
     def slack(self, t: float) -> Slack:

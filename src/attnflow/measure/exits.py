@@ -280,10 +280,9 @@ def _gap(start: Array, rule: Rule, radius: float) -> float | None:
 
 
 def _scores(x: Array, rule: Rule) -> Array:
-    """Return s_ij = <B x_i, x_j>, with the sign of beta."""
+    """Return s_ij = <B x_i + b, x_j>, with the sign of beta."""
     assert isinstance(rule.law, Softmax)
-    matrix, _ = rule.law.form(0, x)
-    return (x if matrix is None else x @ matrix.T) @ x.T
+    return rule.law.queries(x, 0)[0] @ x.T
 
 
 def _tied(x: Array, rule: Rule) -> float:

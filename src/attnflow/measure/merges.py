@@ -14,7 +14,7 @@ from attnflow import progress
 from attnflow.blocks import row_blocks
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
-from attnflow.inputs import Array, InputError, each_mass, number, shares
+from attnflow.inputs import Array, InputError, each_mass, number, number_at, shares
 from attnflow.laws import Softmax, weighs_like
 from attnflow.measure.configuration import CLOSE, extent
 from attnflow.measure.over_time import OverTime
@@ -210,9 +210,9 @@ def _half_way(a: float, b: float, whole: bool) -> float:
 
 def _softmax(run: Trajectory) -> tuple[Softmax, float]:
     law = run.law
-    if not weighs_like(law, Softmax) or law.B is not None or callable(law.beta):
+    if not weighs_like(law, Softmax) or not law.B is law.b is None or callable(law.beta):
         raise InputError("this run has no staircase, which needs Softmax with a constant beta and without B: use that")
-    return law, float(law.beta)
+    return law, number_at(law.beta, 0, "beta")
 
 
 def _on_sphere(run: Trajectory) -> bool:

@@ -69,6 +69,8 @@ class HardmaxFlow(Motion):
             raise InputError(
                 "HardmaxFlow needs a constant B, but B is a function of time: use Layers with a small gamma"
             )
+        if law.b is not None:
+            raise InputError("HardmaxFlow follows scores <B x_i, x_j>, but b was given: leave b out, or use Layers")
         if hearing.engine not in ("auto", "dense"):
             raise InputError(f"HardmaxFlow compares scores itself, without engine {hearing.engine!r}: leave engine out")
         matrix_at(law.B, 0, x.shape[1], "B")

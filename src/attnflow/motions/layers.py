@@ -14,12 +14,15 @@ from attnflow.inputs import (
     InputError,
     Matrix,
     Scalar,
+    Vector,
     constant_matrix,
     constant_number,
+    constant_vector,
     matrix_at,
     number_at,
     numbers_at,
     square,
+    vector_at,
 )
 from attnflow.laws import Heads, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
@@ -36,7 +39,8 @@ class Layers(DiscreteMotion):
     - ``alpha`` > 0, for gamma = alpha / (1 + alpha), as in the hardmax transformer;
     - ``V``, for the matrix step P = (I + V)^{-1} V of the renormalised model; I + V must be invertible.
 
-    Each is a value or a function of the step t = 0, 1, 2...
+    Each is a value, a function of the step t = 0, 1, 2..., or a sequence with a value for each layer: a list of
+    numbers, a list of matrices or an array (L, d, d).
 
     Examples
     --------
@@ -127,8 +131,10 @@ def _renormalised(V: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Residual(DiscreteMotion):
-    """Residual layers, as in a transformer: x_i <- x_i + dt V m_i; with a feed-forward layer, x_i + dt W sigma(V m_i).
+    """Residual layers, as in a transformer: x_i <- x_i + dt (V m_i + b), or x_i + dt W sigma(V m_i + b).
 
+    The second is that with a feed-forward layer. The bias b, 0 by default, is that of the values: V m_i + b is
+    sum_j P_ij (V x_j + b). Each of V, dt and b is a value, a function of the step, or a sequence over layers.
     With `Heads` as the law, m_i is already sum_h V_h sum_j P^h_ij x_j, and V, usually left out, multiplies that sum.
 
     Examples
@@ -150,16 +156,21 @@ class Residual(DiscreteMotion):
     V: Matrix = None
     dt: Scalar = 1.0
     feed_forward: FeedForward | None = None
+    b: Vector = None
     hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
         object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
         check(self.feed_forward)
+        object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
-        """Return x + dt V m."""
-        move = apply(matrix_at(self.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
+        """Return x + dt (V m + b)."""
+        d = x.shape[-1]
+        move = apply(matrix_at(self.V, t, d, "V", like=x), hearing(x, t).mean)
+        b = vector_at(self.b, t, d, "b", like=x)
+        move = move if b is None else move + b
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
         return x + number_at(self.dt, t, "dt", like=x, above=0.0) * move
@@ -193,9 +204,10 @@ class RescaledLayers(DiscreteMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
-        if callable(self.dt):
+        dt = self.dt if callable(self.dt) else constant_number(plain(self.dt), "dt", above=0.0)
+        if callable(dt):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
-        object.__setattr__(self, "dt", constant_number(plain(self.dt), "dt", above=0.0))
+        object.__setattr__(self, "dt", dt)
         V = np.eye(1) if self.V is None else np.asarray(self.V)
         R = np.eye(len(V)) + self.dt * V
         if np.linalg.matrix_rank(R) < len(R):
@@ -231,7 +243,9 @@ class RescaledLayers(DiscreteMotion):
 
 @dataclass(frozen=True, eq=False)
 class SphereLayers(DiscreteMotion):
-    """Layers on the sphere, step then renormalise: x_i <- (x_i + dt V m_i) / |x_i + dt V m_i|.
+    """Layers on the sphere, step then renormalise: x_i <- y_i / |y_i|, y_i = x_i + dt (V m_i + b).
+
+    V, dt and b are those of `Residual`.
 
     Examples
     --------
@@ -251,19 +265,23 @@ class SphereLayers(DiscreteMotion):
 
     V: Matrix = None
     dt: Scalar = 1.0
+    b: Vector = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
         object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
+        object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse tokens that are not on the unit sphere."""
         return on_sphere(x)
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
-        """Return (x + dt V m) / |x + dt V m|."""
-        dt = number_at(self.dt, t, "dt", like=x, above=0.0)
-        y = x + dt * apply(matrix_at(self.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
+        """Return y / |y| for y = x + dt (V m + b)."""
+        dt, d = number_at(self.dt, t, "dt", like=x, above=0.0), x.shape[-1]
+        b = vector_at(self.b, t, d, "b", like=x)
+        move = apply(matrix_at(self.V, t, d, "V", like=x), hearing(x, t).mean)
+        y = x + dt * (move if b is None else move + b)
         norms = lengths(y)
         if not holds(norms != 0):
             raise InputError(

@@ -43,7 +43,11 @@ def paths(
     """
     b, n, d = start.shape
     # A subclass may hear or move otherwise.
-    found = _step_matrix(motion, d) if type(law) is Softmax and not varies(law) and not varies(motion) else None
+    found = (
+        _step_matrix(motion, d)
+        if type(law) is Softmax and law.b is None and not varies(law) and not varies(motion)
+        else None
+    )
     if found is None:
         return None
     from scipy.integrate import DOP853
@@ -120,6 +124,8 @@ def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
         return None
     assert isinstance(motion, Residual | SphereLayers | Flow | SphereFlow)
     if isinstance(motion, Residual | Flow) and motion.feed_forward is not None:
+        return None
+    if isinstance(motion, Residual | SphereLayers) and motion.b is not None:
         return None
     V = matrix_at(motion.V, 0, d, "V")
     V = np.eye(d) if V is None else V
