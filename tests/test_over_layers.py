@@ -288,7 +288,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "dimension": (lambda: af.Softmax(b=[1.0, 2.0]).attend(X), "b holds 2 numbers, but the tokens have dimension 3"),
     "no vector": (lambda: af.Softmax(b=[[[1.0]]]), "b has shape"),
     "claim": (
-        lambda: af.check("fw/own-cell", tokens=X, steps=5, law=af.Hardmax(b=b[0])),
+        lambda: af.check("fw/own-cell", tokens=X, law=af.Hardmax(b=b[0])),
         "claims are about scores <B x_i, x_j>, but the law has a bias",
     ),
     "array": (lambda: af.Softmax(beta=np.ones(3)).attend(X), "array of 3 numbers, one for each system: use ensemble"),
