@@ -131,6 +131,8 @@ def test_a_run_far_away_does_not_depend_on_how_it_is_cut() -> None:
     x, law, motion = X[2][:20] + 1e6, af.Softmax(beta=4e-6), af.Layers(gamma=0.25)
     whole = af.simulate(x, law, motion, until=40)
     assert af.simulate(x, law, motion, until=7).final.tobytes() == whole.tokens[7].tobytes()
+    # A state between two recorded ones is computed again from the first of them.
+    assert af.simulate(x, law, motion, until=40, record=[5, 40]).at(7).tobytes() == whole.tokens[7].tobytes()
 
 
 def test_systems_of_an_ensemble_have_centres_of_their_own() -> None:

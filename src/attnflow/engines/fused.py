@@ -108,20 +108,12 @@ def softmax_layers(
     """States after each of the steps x_i <- x_i + gamma (sum_j P_ij x_j - x_i), scores <F x_i + b, x_j>.
 
     `gains` and `gammas` have one entry per step, `forms` one matrix F per step, or one for all, or none for I; `biases`
-    one vector b per step, or one for all, or none for 0. A cloud far from the origin is seen from its centre c: then
-    x_i = c + y_i and the scores are <F y_i + F c + b, y_j>.
+    one vector b per step, or one for all, or none for 0.
     """
     states = np.empty((len(gammas), *x.shape))
-    with np.errstate(over="ignore", invalid="ignore"):
-        c = centre(x, gains.max() * (size(forms).max() if len(forms) else 1.0) * size(x))[0]
-        moved = c.any()
-        if moved:
-            images = forms @ c if len(forms) else c[None]
-            biases = images + biases if len(biases) else images
-    columns = _columns(x - c if moved else x)
+    columns = _columns(x)
     scaled, _ = _log2_masses(log_masses, columns.shape[1])
-    seen_from = c if moved else np.empty(0)
-    kernels.softmax_layers(columns, seen_from, forms, biases, gains, gammas, scaled, states)
+    kernels.softmax_layers(columns, forms, biases, gains, gammas, scaled, states)
     return states
 
 

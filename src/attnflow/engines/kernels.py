@@ -17,12 +17,13 @@ import numba
 import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
+from attnflow.engines.centring import HARMLESS, NEAR
 from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}
 
-LOG2E = math.log2(math.e)
+LOG2E, EPS = math.log2(math.e), 2.0**-52
 TILE = 64
 ROWS_PER_TASK = 64
 # Binary exponents up to this size need no shift by the row maximum: with masses no lighter than 2^-500 of the largest
@@ -159,14 +160,14 @@ def softmax_many(queries, keys, values, log2_masses, gains, mean, total, top):
 
 
 @compiled
-def softmax_layers(x, centre, forms, biases, gains, gammas, log2_masses, states):
-    """Fill the states; tokens x (d, n) are seen from the centre, which is empty for 0."""
+def softmax_layers(x, forms, biases, gains, gammas, log2_masses, states):
     steps, n, d = states.shape
     padded = x.shape[1]
     queries, mean = x, np.empty((d, padded))
     total, top, scratch = np.empty(padded), np.empty(padded), np.empty(WIDTH * TILE)
     if len(forms) or len(biases):
         queries = np.empty((d, padded))
+    centre, seen = np.empty(d), np.zeros((d, padded))
     heavy = log2_masses.min() >= -UNSHIFTED
     within, calm = False, False
     for s in range(steps):
@@ -177,28 +178,48 @@ def softmax_layers(x, centre, forms, biases, gains, gammas, log2_masses, states)
                 queries[:] = x
             for k in range(d):
                 queries[k] += biases[min(s, len(biases) - 1), k]
-        if not (calm and gains[s] <= gains[s - 1]):
-            bound = exponent_bound(queries, x, gains[s], scratch)
-            within = bound <= UNSHIFTED and heavy
-            # The hull of the tokens never grows, so under one form a bound with room to spare holds from now on.
-            calm = len(forms) <= 1 and len(biases) <= 1 and bound <= UNSHIFTED / 2
-        softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
-        _average(x, mean, gammas[s])
+        if is_far(x, n, queries, gains[s], centre):
+            for k in range(d):
+                seen[k, :n] = x[k, :n] - centre[k]
+            unshifted, calm = exponent_bound(queries, seen, gains[s], scratch) <= UNSHIFTED and heavy, False
+            softmax_rows(
+                queries, seen, seen, n, log2_masses, gains[s], unshifted, (0, padded), mean, total, top, scratch
+            )
+            for k in range(d):
+                for i in range(n):
+                    there = centre[k] + mean[k, i]
+                    x[k, i] = there if gammas[s] == 1.0 else x[k, i] + gammas[s] * (mean[k, i] - seen[k, i])
+        else:
+            if not (calm and gains[s] <= gains[s - 1]):
+                bound = exponent_bound(queries, x, gains[s], scratch)
+                within = bound <= UNSHIFTED and heavy
+                # The hull of the tokens never grows, so under one form a bound with room to spare holds from now on.
+                calm = len(forms) <= 1 and len(biases) <= 1 and bound <= UNSHIFTED / 2
+            softmax_rows(queries, x, x, n, log2_masses, gains[s], within, (0, padded), mean, total, top, scratch)
+            _average(x, mean, gammas[s])
         for i in range(n):
             for k in range(d):
                 states[s, i, k] = x[k, i]
-        if len(centre):
-            _recorded(states[s], centre, x)
 
 
 @compiled
-def _recorded(state, centre, x):
-    """Add the centre to the state, and let x be that, as seen from the centre: tokens are what is recorded."""
-    n, d = state.shape
-    for i in range(n):
-        for k in range(d):
-            state[i, k] += centre[k]
-            x[k, i] = state[i, k] - centre[k]
+def is_far(x, n, queries, gain, centre):
+    """Say whether n tokens (d, n) are far from the origin, as `centring.centre` does, and fill their centre if so."""
+    d = len(x)
+    gap, first, last = 0.0, 0.0, 0.0
+    for k in range(d):
+        gap = max(gap, abs(x[k, 0] - x[k, n - 1]))
+        first, last = max(first, abs(x[k, 0])), max(last, abs(x[k, n - 1]))
+    if min(first, last) <= (NEAR - 1) * gap:
+        return False
+    distance, extent, reach = 0.0, 0.0, 0.0
+    for k in range(d):
+        low, high = x[k, :n].min(), x[k, :n].max()
+        centre[k] = low + (high - low) / 2
+        distance, extent = max(distance, abs(centre[k])), max(extent, high - low)
+        reach = max(reach, gain * np.abs(queries[k, :n]).max())
+    lost = EPS * distance * (1 + reach * extent)
+    return distance > NEAR * extent and lost > HARMLESS * extent
 
 
 @compiled

@@ -18,7 +18,7 @@ from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, sp
 from attnflow.engines.vertices_kernels import _part
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"kernels": "b8f272e7cc2c92e8", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
+COPIES = {"kernels": "090034de0e3b736a", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
 
 LEAF = 16
 # Queries are taken in hand by so many at a time.
