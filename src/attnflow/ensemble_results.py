@@ -162,7 +162,7 @@ class Ensemble:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.save(f"{folder}/found.npz")
         ...     af.Ensemble.load(f"{folder}/found.npz").law
-        Softmax(beta=array([1., 2., 3.]), B=None)
+        Softmax(beta=array([1., 2., 3.]), B=None, b=None)
         """
         target = location(path, "path")
         if target.suffix not in files.FILES:
