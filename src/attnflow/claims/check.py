@@ -85,7 +85,7 @@ def on_samples(
     with progress.task(f"check {claim.id}", claim.setting.samples) as work:
         for k in range(claim.setting.samples):
             work.reach(k)
-            instance = read(claim, claim.setting.sample(np.random.default_rng([seed, k]), k), seed)
+            instance = read(claim, claim.setting.drawn(seed, k), seed)
             verdicts.append(decide(claim, instance, law=law, motion=motion, most=most))
     return gathered(verdicts)
 

@@ -12,6 +12,7 @@ import numpy as np
 from attnflow.cards import card
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins
+from attnflow.claims.samplers import KINDS, ROUNDS, SCALES, rescaled
 from attnflow.inputs import InputError, one_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -33,7 +34,9 @@ class Setting:
     and the motion; `sample(rng, k)` draws the k-th instance: consecutive k go through the kinds (generic, lattice,
     symmetric, nearly degenerate, far from the origin, small and large scales), so that a few k see them all.
     `arithmetics` are those beyond floats that the statements are written for: "exact", "ball". `varying` names the
-    matrices that may be functions of time; the statements are about constant ones otherwise. `former` are names of
+    matrices that may be functions of time; the statements are about constant ones otherwise. `lengths` are the
+    parameters that are multiplied when an instance is drawn at another scale, by a power of two between `scales`; a
+    model that lives at one scale, such as the sphere, has none. `former` are names of
     parameters that are no longer used, each with a sentence that says what to give instead.
     """
 
@@ -43,7 +46,19 @@ class Setting:
     arithmetics: tuple[str, ...] = ()
     samples: int = 16
     varying: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ("tokens",)
+    scales: tuple[int, int] = SCALES
     former: Mapping[str, str] = field(default_factory=dict)
+
+    def drawn(self, seed: int, k: int) -> Instance:
+        """Return the k-th instance of a seed; of three rounds through the kinds the third is at any scale."""
+        instance = self.sample(np.random.default_rng([seed, k]), k)
+        if k // len(KINDS) % ROUNDS < ROUNDS - 1:
+            return instance
+        low, high = self.scales
+        # From numbers of its own, so that the draws of other samples do not depend on it.
+        exponent = int(np.random.default_rng([seed, k, 1]).integers(low, high, endpoint=True))
+        return rescaled(instance, self.lengths, exponent)
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ def _alternating(rng: Rng) -> dict[str, Any]:
 
 EXHIBITS = Setting(
     {"tokens": ..., "B": None, "gamma": 0.5, "deltas": (0.05,), "shows": LEADER, "steps": 20},
-    _exhibit_model, _exhibit_sample, arithmetics=("exact",), samples=9,
+    _exhibit_model, _exhibit_sample, arithmetics=("exact",), samples=9, lengths=(),
 )  # fmt: skip
 
 
@@ -449,7 +449,11 @@ def _confidence_sample(rng: Rng, k: int) -> dict[str, Any]:
 
 
 CONFIDENCE = Setting(
-    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20}, _confidence, _confidence_sample, arithmetics=("exact",)
+    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20},
+    _confidence,
+    _confidence_sample,
+    arithmetics=("exact",),
+    lengths=("tokens", "eps"),
 )
 
 

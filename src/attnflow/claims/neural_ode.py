@@ -154,7 +154,8 @@ def _separate(rng: Rng, k: int) -> dict[str, Any]:
 
 
 _PARAMETERS = {"tokens": ..., "targets": ...}
-FREE, SEPARATE = Setting(_PARAMETERS, _steered, _free), Setting(_PARAMETERS, _steered, _separate)
+FREE = Setting(_PARAMETERS, _steered, _free, lengths=("tokens", "targets"))
+SEPARATE = Setting(_PARAMETERS, _steered, _separate, lengths=("tokens", "targets"))
 
 
 @CONTROL.claim(

@@ -1,7 +1,8 @@
 """Clouds, forms and step sizes that samplers draw from: every kind that has once hidden a counterexample.
 
 Ties have measure zero except on lattices; symmetric clouds verify what asymmetric ones refute; a bound that is not
-invariant under scaling fails at some scale only. The k-th draw is of the k-th kind, so that a few draws see them all.
+invariant under scaling fails at some scale only. The k-th draw is of the k-th kind, so that a few draws see them all;
+of three rounds through the kinds the third is at any scale.
 """
 
 from __future__ import annotations
@@ -59,6 +60,25 @@ def cloud(rng: Rng, k: int, n: int | None = None, d: int | None = None) -> Array
         case "copies":
             return x[rng.integers(n, size=n)]
     return x
+
+
+# Of three rounds through the kinds one is drawn at any scale: a power of two, which keeps ties and symmetries.
+ROUNDS, SCALES = 3, (-10, 10)
+
+
+def rescaled(instance: dict[str, Any], lengths: Sequence[str], exponent: int) -> dict[str, Any]:
+    """Return an instance whose lengths, arrays or numbers, are multiplied by a power of two.
+
+    >>> rescaled({"tokens": np.array([[3.0]]), "eps": 0.5, "steps": 9}, ("tokens", "eps"), -1)
+    {'tokens': array([[1.5]]), 'eps': 0.25, 'steps': 9}
+    """
+    return instance | {
+        name: np.asarray(instance[name], dtype=np.float64) * 2.0**exponent
+        if np.ndim(instance[name])
+        else instance[name] * 2.0**exponent
+        for name in lengths
+        if instance.get(name) is not None
+    }
 
 
 def around_origin(rng: Rng, k: int, n: int | None = None, d: int | None = None) -> Array:

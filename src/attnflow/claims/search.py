@@ -93,8 +93,7 @@ class _Attack:
         return None
 
     def _sample(self, k: int) -> Instance:
-        drawn = self.claim.setting.sample(np.random.default_rng([self.seed, k]), k)
-        return read(self.claim, drawn, self.seed)
+        return read(self.claim, self.claim.setting.drawn(self.seed, k), self.seed)
 
     def _verdict(self, instance: Instance) -> Verdict | None:
         """Return the verdict on an instance, at the cost of one evaluation; None if it is refused."""

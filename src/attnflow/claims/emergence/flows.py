@@ -73,7 +73,9 @@ def _any_flow(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": any_form(rng, k // 2, x.shape[1]), "V": V, "until": until}
 
 
-FLOW = Setting({"tokens": ..., "B": None, "V": None, "until": 2.0}, _flow, _any_flow, samples=10, varying=("B",))
+FLOW = Setting(
+    {"tokens": ..., "B": None, "V": None, "until": 2.0}, _flow, _any_flow, samples=10, varying=("B",), scales=(-10, 0)
+)
 
 
 @EMERGENCE.claim(
@@ -181,10 +183,12 @@ def _repelled(given: dict[str, Any]) -> tuple[Softmax, Flow]:
 def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
     x = cloud(rng, k, d=pick(rng, (1, 2, 3)))
     size = float(np.abs(x).max()) or 1.0
-    return {"tokens": x * min(1.0, 3.0 / size), "until": pick(rng, (300.0, 600.0, 1000.0))}
+    # Larger ones slide between leaders, in tiny steps, before they come near 0.
+    most = log_uniform(rng, 0.01, 30.0) / size if k % 2 else min(1.0, 3.0 / size)
+    return {"tokens": x * most, "until": pick(rng, (300.0, 600.0, 1000.0))}
 
 
-NEGATIVE = Setting({"tokens": ..., "until": 1000.0}, _repelled, _any_cloud, samples=8)
+NEGATIVE = Setting({"tokens": ..., "until": 1000.0}, _repelled, _any_cloud, samples=8, scales=(-10, 1))
 
 
 def threshold(n: int) -> float:

@@ -315,7 +315,7 @@ def _pair(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": np.array([[1.0, eps], [1.0, -eps]]), "until": float(rng.integers(8, 14))}
 
 
-PAIR = Setting({"tokens": ..., "until": 12.0}, _pair_model, _pair)
+PAIR = Setting({"tokens": ..., "until": 12.0}, _pair_model, _pair, lengths=())
 
 
 def _mirrored(e: Experiment) -> Margins:

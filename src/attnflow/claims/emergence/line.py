@@ -167,8 +167,8 @@ def _line_or_bounded(rng: Rng, k: int) -> Instance:
 
 PARAMETERS = {"tokens": ..., "B": None, "V": None, "until": LAST}
 LINE = Setting(PARAMETERS, _line, _any_line, samples=12)
-SHOOTING = Setting(PARAMETERS, _line, _line_or_bounded, samples=4)
-BOUNDED = Setting({**PARAMETERS, "C": 4.0}, _line, _kept_bounded, samples=3)
+SHOOTING = Setting(PARAMETERS, _line, _line_or_bounded, samples=4, lengths=())
+BOUNDED = Setting({**PARAMETERS, "C": 4.0}, _line, _kept_bounded, samples=3, lengths=())
 ON_THE_LINE: dict[str, Statement] = {"d = 1, B > 0, V > 0": _on_the_line, "distinct tokens": pairwise_distinct}
 
 

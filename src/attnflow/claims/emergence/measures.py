@@ -50,7 +50,14 @@ def _two_clouds(rng: Rng, k: int) -> Instance:
     return {"tokens": x, "others": x + near * rng.standard_normal((n, d)), "B": B, "V": V, "until": 0.1}
 
 
-PAIR = Setting({"tokens": ..., "others": ..., "B": None, "V": None, "until": 0.1}, _pair, _two_clouds)
+PAIRED = ("tokens", "others")
+PAIR = Setting(
+    {"tokens": ..., "others": ..., "B": None, "V": None, "until": 0.1},
+    _pair,
+    _two_clouds,
+    lengths=PAIRED,
+    scales=(-10, 1),
+)
 
 
 def transport(x: Array, y: Array, power: int) -> float:

@@ -181,9 +181,9 @@ def _close_groups(bound: Bound) -> Callable[[Rng, int], dict[str, Any]]:
 
 
 META = {"vertices": ..., "tokens": None, "beta": 12.0, "gamma": 0.04, "eps": 0.15, "steps": 100, "runs": 300, "seed": 0}
-METASTABLE = Setting(META, chain_model, _any_scale, samples=8)
-METASTABLE_PLAIN = Setting(META, chain_model, _close_groups(_plain_bound), samples=6)
-METASTABLE_STAGED = Setting(META, chain_model, _close_groups(_staged_bound), samples=6)
+METASTABLE = Setting(META, chain_model, _any_scale, samples=8, lengths=())
+METASTABLE_PLAIN = Setting(META, chain_model, _close_groups(_plain_bound), samples=6, lengths=())
+METASTABLE_STAGED = Setting(META, chain_model, _close_groups(_staged_bound), samples=6, lengths=())
 
 
 @FW.claim(

@@ -47,8 +47,8 @@ def _drawn_starts(rng: Rng, k: int) -> dict[str, Any]:
 
 
 STARTS = {"vertices": ..., "tokens": ..., "beta": 1e6, "gamma": 0.1}
-PHASE = Setting({**STARTS, "C": 10.0}, chain_model, _starts, samples=12)
-PHASE_DRAWN = Setting({**STARTS, "runs": 60, "seed": 0}, chain_model, _drawn_starts, samples=6)
+PHASE = Setting({**STARTS, "C": 10.0}, chain_model, _starts, samples=12, lengths=())
+PHASE_DRAWN = Setting({**STARTS, "runs": 60, "seed": 0}, chain_model, _drawn_starts, samples=6, lengths=())
 
 
 def _in_start_set(e: Experiment) -> Margins:

@@ -116,7 +116,7 @@ def _generic(rng: Rng, k: int) -> dict[str, Any]:
 
 
 _COLLAPSE = {"tokens": ..., "beta": 1.0, "normalized": True, "until": 100.0}
-COLLAPSE = Setting(_COLLAPSE, sphere_model, _generic, samples=8)
+COLLAPSE = Setting(_COLLAPSE, sphere_model, _generic, samples=8, lengths=())
 
 
 @SPHERE.claim(
@@ -157,7 +157,7 @@ def _symmetric(rng: Rng, k: int) -> dict[str, Any]:
     }
 
 
-EVERY_START = Setting(_COLLAPSE, sphere_model, _symmetric, samples=8)
+EVERY_START = Setting(_COLLAPSE, sphere_model, _symmetric, samples=8, lengths=())
 
 
 @SPHERE.claim(
@@ -190,7 +190,9 @@ def _frame(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "normalized": normalized, "until": until}
 
 
-ORTHOGONAL = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _frame, samples=12)
+ORTHOGONAL = Setting(
+    {"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _frame, samples=12, lengths=()
+)
 
 
 @SPHERE.claim(

@@ -46,7 +46,9 @@ def _energetic(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": on_sphere(rng, k), "beta": beta, "until": until, "normalized": normalized}
 
 
-ENERGY = Setting({"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _energetic, samples=12)
+ENERGY = Setting(
+    {"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _energetic, samples=12, lengths=()
+)
 
 
 def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
@@ -123,6 +125,7 @@ HEMISPHERE = Setting(
     sphere_model,
     _hemispherical,
     samples=8,
+    lengths=(),
 )
 
 
@@ -199,6 +202,7 @@ HEMISPHERE_LAYERS = Setting(
     {"tokens": ..., "B": None, "beta": 1.0, "P": None, "dt": 1.0, "steps": 50, "w": None},
     _layers,
     _hemispherical_layers,
+    lengths=(),
 )
 
 

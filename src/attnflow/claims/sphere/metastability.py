@@ -89,6 +89,7 @@ CAPS = Setting(
     sphere_model,
     _in_caps,
     samples=12,
+    lengths=(),
 )
 
 
@@ -133,7 +134,9 @@ def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e8 * (1.0 if normalized else exp(-beta))}
 
 
-CIRCLE = Setting({"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, sphere_model, _on_circle, samples=3)
+CIRCLE = Setting(
+    {"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, sphere_model, _on_circle, samples=3, lengths=()
+)
 # A plateau is a time between merges that lasts at least this factor, and its height is told to this part of 1.
 PLATEAU, HEIGHT = 100.0, 0.05
 # When the first clusters have formed, in the clock of SA.
