@@ -185,7 +185,7 @@ def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
     size = float(np.abs(x).max()) or 1.0
     # Larger ones slide between leaders, in tiny steps, before they come near 0.
     most = log_uniform(rng, 0.01, 30.0) / size if k % 2 else min(1.0, 3.0 / size)
-    return {"tokens": x * most, "until": pick(rng, (300.0, 600.0, 1000.0))}
+    return {"tokens": x * most, "until": pick(rng, (100.0, 200.0, 400.0))}
 
 
 NEGATIVE = Setting({"tokens": ..., "until": 1000.0}, _repelled, _any_cloud, samples=8, scales=(-10, 1))
