@@ -339,7 +339,8 @@ def test_collisions_at_any_scale(scale: float) -> None:
 
 def test_what_overflows_decides_nothing() -> None:
     verdict = af.check("emergence/negative-identity", tokens=[[1e10], [-1.0]], until=1.0)
-    assert verdict.outcome != "violated"
+    assert verdict.outcome == "undecided"
+    assert "give a shorter until or smaller tokens" in verdict.because
     assert not math.isnan(verdict.margin)
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins
+from attnflow.claims.margins import Margins, Undecided
 from attnflow.geometry.forms import EPS
 from attnflow.inputs import Array, InputError
 from attnflow.motions import Stretch
@@ -23,6 +23,10 @@ COARSE, FINE, HALVINGS = 5, 8, 24
 PART, LEAST = 1e-10, 1e-12
 # An integral that is not known to this part of its unit decides nothing.
 KNOWN = 1e-3
+ROUNDED = Undecided(
+    f"rounding, of times or of large tokens, leaves the integral known to less than {KNOWN:g}",
+    "give a shorter until or smaller tokens",
+)
 
 
 @dataclass
@@ -90,10 +94,11 @@ class Balance(Watcher):
     def margins(self, what: str, rounding: Array | float, unit: Array | float = 1.0) -> list[Margins]:
         """Return the margins of gain = integral on each interval, in a unit, as long as that is known well enough."""
         tol, when = (self.doubt + rounding) / unit, self.ends[:-1]
+        known = f"{what}, is known to {KNOWN:g}: this"
         return [
             Margins(what, -np.abs(self.gain - self.integral) / unit, when, tol),
             # Never negative: not to know is no failure.
-            Margins(f"{what}, is known to {KNOWN:g}: this", np.clip(KNOWN - tol, 0.0, KNOWN), when, EPS, strict=True),
+            Margins(known, np.clip(KNOWN - tol, 0.0, KNOWN), when, EPS, strict=True, undecided=ROUNDED),
         ]
 
 
