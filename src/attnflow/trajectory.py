@@ -366,7 +366,7 @@ def load(path: str | Path) -> Trajectory:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run.save(f"{folder}/run.zarr")
     ...     load(f"{folder}/run.zarr").law
-    Softmax(beta=1.0, B=None)
+    Softmax(beta=1.0, B=None, b=None)
     """
     from attnflow.describe import rebuild
 

@@ -59,7 +59,7 @@ class State:
     >>> state = read({"tokens": [[1.0], [0.0]], "law": {"name": "softmax", "beta": "inf"},
     ...               "motion": {"name": "layers", "gamma": 0.5}, "until": 1000})
     >>> state.law, state.motion, state.record
-    (Hardmax(B=None, ties='tokens'), Layers(gamma=0.5, alpha=None, V=None), Every(k=2))
+    (Hardmax(B=None, ties='tokens', b=None), Layers(gamma=0.5, alpha=None, V=None), Every(k=2))
     """
 
     data: dict[str, Any]
