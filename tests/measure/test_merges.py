@@ -204,17 +204,19 @@ def test_layers_have_a_staircase_too() -> None:
     assert stairs.plateaux[1].height == pytest.approx(1.0)
 
 
-def test_no_error_is_smaller_than_the_tolerance() -> None:
+def test_errors_are_those_of_the_time_not_of_the_tolerance() -> None:
+    """A time that the solver knows far better than its tolerance has an error that says so."""
     run = af.simulate(on_circle(0.0, 0.5), af.Softmax(beta=1.0), af.SphereFlow(rtol=1e-3), until=20.0)
     (merge,) = af.measure.merge_times(run)
-    assert merge.error >= 1e-3 * merge.time
+    true = abs(merge.time - two_tokens(1.0, 0.5, ANGLE))
+    assert true <= merge.error <= 10 * true < 1e-3 * merge.time
 
 
 def test_where_rounding_decides_the_error_says_so() -> None:
     """A triangle rests for ever; rounding makes it merge, at times that mean nothing."""
     run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=4.0), af.SphereFlow(), until=1e10)
     merges = af.measure.merge_times(run)
-    assert (merges.error > 0.3 * merges.time).all()
+    assert (merges.error > 0.1 * merges.time).all()
 
 
 def test_usa_climbs_in_its_own_clock() -> None:

@@ -14,11 +14,10 @@ from attnflow import progress
 from attnflow.blocks import BLOCK, row_blocks
 from attnflow.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
 from attnflow.laws import Law, Softmax, weighs_like
+from attnflow.measure.confidence import LEVEL
 from attnflow.measure.farthest import diameter
 from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
 
-# Confidence of the intervals.
-LEVEL = 0.95
 # A chain that has moved more often than this is not followed any further.
 MOST_MOVES = 20_000
 # Where float64 ends: no exit is waited for beyond.

@@ -24,13 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow import progress
 from attnflow.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Law
+from attnflow.measure.confidence import pooled_freedom, student
 from attnflow.measure.transport import MOST_PAIRS, quantise
 from attnflow.motions import Jumps, Motion, SphereLayers
 from attnflow.simulate import simulate
 
 # The cells of the reference for each token that is compared with it, and the least number of them.
 ATOMS, LEAST_ATOMS = 4, 1024
-CONFIDENCE = 0.95
 
 Sampler = Callable[..., ArrayLike]
 
@@ -69,7 +69,8 @@ class SizeRate:
     ----------
     exponent, error
         The slope of log W_2 against log n, by least squares over all sizes, and the half-width of its interval: 95 per
-        cent confidence for the noise of sampling, plus what the brackets leave open.
+        cent confidence for the noise of sampling, by Student's t with Welch's degrees of freedom, plus what the
+        brackets leave open.
     predicted
         The slope of the predicted rate, by the same fit; in d = 2 it is locally -1/2 + 1/(2 log n).
     gap
@@ -181,10 +182,10 @@ class MeanField:
 
     def _line(self, values: Array, noise: Array, half: Array) -> tuple[float, float]:
         """Return the slope of values (S,) against log n, and its error: from their standard errors and half-widths."""
-        from scipy.stats import t as student
-
-        c, freedom = _slope_weights(np.log(self.sizes)), len(self.sizes) * (self.low.shape[2] - 1)
-        spread = float(student.ppf((1 + CONFIDENCE) / 2, freedom)) * float(np.linalg.norm(c * noise))
+        c = _slope_weights(np.log(self.sizes))
+        # The noise differs from size to size, and the ends weigh more than the middle.
+        freedom = pooled_freedom((c * noise) ** 2, self.low.shape[2] - 1)
+        spread = student(freedom) * float(np.linalg.norm(c * noise))
         return float(c @ values), spread + float(np.abs(c) @ half)
 
     def __str__(self) -> str:

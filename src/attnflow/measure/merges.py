@@ -25,8 +25,12 @@ from attnflow.trajectory import Trajectory
 from attnflow.watch import Start, Watcher
 
 EPS = float(np.finfo(np.float64).eps)
-# The error of a time is this many times what it changes when the run is repeated at other tolerances.
+# The error of a time is this many times what it changes when the run is repeated at tighter tolerances.
 SAFETY = 2.0
+# A start is known up to so many roundings.
+ROUNDINGS = 64
+# Runs are repeated at tolerances so many times smaller, or larger, and once more.
+FACTOR = 10.0
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,17 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
     first state. `sizes` are the masses of the two that merge, and `left` the number of clusters afterwards. What is
     joined at the start has not merged; clusters that part again may merge again.
 
-    A flow, or a run of `Leaps`, is repeated three times, and each merge located on the solver's dense output: with the
-    tolerance it had; with a tenth of it, from a start moved by one tolerance, which tells how much the time depends on
-    what is not known; and with a hundredth of it. (Where the solver can do no better it is ten and a hundred times.)
-    The distance at which tokens that have met become one mass changes likewise. The error is twice the largest change
-    of the time, and at least rtol t and the spacing of float64 at t; it is infinite if the merge does not happen in all
-    three. An error as large as a tenth of its time says that rounding decides: a symmetric configuration would not
-    merge at all.
+    A flow, or a run of `Leaps`, is repeated three times, and each merge located on the solver's dense output: at t with
+    the tolerance it had, at t' with a tenth of it, from a start moved by 64 roundings, and at t'' with a hundredth of
+    it. The distance at which tokens that have met become one mass changes likewise. As |t - t''| is the error of t but
+    for that of t'', which is about a tenth of |t' - t''| or less,
+
+        error = 2 (|t - t''| + |t' - t''|),
+
+    at least the spacing of float64 at t; it is about twice the true error. Where the solver can do no better than the
+    tolerance of the run, t' and t'' are those of ten and a hundred times it, and the error is the larger of |t - t'|
+    and |t - t''| / 10. It is infinite if the merge does not happen in all three. An error as large as a tenth of its
+    time says that rounding decides: a symmetric configuration would not merge at all.
 
     Of motions in layers the times are steps, as recorded, and the error is how much earlier it may have been: 0 where
     every step was recorded. Errors of leaps below half a step are 0.
@@ -270,13 +278,17 @@ def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
 
 def _variants(x: Array, motion: Any) -> list[tuple[Array, Motion]]:
     """Return start and motion as they are, and twice at other tolerances: tighter ones if the solver knows any."""
-    factor = 0.1 if motion.rtol * 0.01 >= TIGHTEST else 10.0
+    factor = 1 / FACTOR if _improves(motion) else FACTOR
     others = [replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2)]
     aside = np.random.default_rng(0).standard_normal(x.shape)
-    aside *= motion.rtol / np.linalg.norm(aside, axis=1, keepdims=True)
-    on_sphere = getattr(motion, "retracts", False)
-    moved = motion.retract(x + aside) if on_sphere else x + extent(x, x) * aside
+    aside *= ROUNDINGS * EPS * np.abs(x).max() / np.linalg.norm(aside, axis=1, keepdims=True)
+    moved = motion.retract(x + aside) if getattr(motion, "retracts", False) else x + aside
     return [(x, motion), (moved, others[0]), (x, others[1])]
+
+
+def _improves(motion: Any) -> bool:
+    """Say whether the solver can repeat a run at a hundredth of its tolerance."""
+    return bool(motion.rtol / FACTOR**2 >= TIGHTEST)
 
 
 class _Changing(Watcher):
@@ -345,14 +357,18 @@ def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
     if not others:
         gaps = np.diff(run.times, prepend=run.times[0])
         return [float(max(gaps[np.searchsorted(run.times, t)] - 1, 0)) for t in times]
-    rtol = run.motion.rtol  # type: ignore[union-attr]
-    errors = [
-        max(
-            *(SAFETY * abs(t - other[k]) if k < len(other) else np.inf for other in others),
-            rtol * t,
-            4 * EPS * t,
-        )
-        for k, t in enumerate(times)
-    ]
+    one, two = ([*other, *[np.inf] * (len(times) - len(other))] for other in others)
+    errors = [max(_error(t, one[k], two[k], _improves(run.motion)), 4 * EPS * t) for k, t in enumerate(times)]
     whole = run.motion is not None and run.motion.discrete
     return [0.0 if whole and error < 0.5 else float(error) for error in errors]
+
+
+def _error(t: float, one: float, two: float, improves: bool) -> float:
+    """Return the error of a time t, given those at a tenth and a hundredth of its tolerance, or at ten and a hundred.
+
+    >>> _error(1.0, 1.001, 1.0012, True), _error(1.0, 1.001, 1.02, False), _error(1.0, np.inf, 1.0, True)
+    (0.0028, 0.002, inf)
+    """
+    if not (np.isfinite(one) and np.isfinite(two)):
+        return float(np.inf)
+    return SAFETY * (abs(t - two) + abs(one - two)) if improves else max(abs(t - one), abs(t - two) / FACTOR)

@@ -11,6 +11,7 @@ from attnflow import progress
 from attnflow.ensembles import ensemble
 from attnflow.inputs import Array, InputError, number, reals, whole
 from attnflow.laws import Softmax
+from attnflow.measure.confidence import share_interval
 from attnflow.motions import SphereFlow
 
 # Random systems, whose number may be large, are drawn and moved so many coordinates at a time.
@@ -28,7 +29,8 @@ class PhaseDiagram:
     fraction
         The fraction of ordered pairs i != j with <x_i, x_j> above the threshold, mean over the systems, (T, k).
     error
-        The standard error of that mean, (T, k).
+        The standard error of that mean, (T, k). Of few systems, and of fractions near 0 or 1, twice it is too little:
+        see `interval`.
     curve
         For each beta the time when n tokens that start orthogonal, in dimension d >= n, pass the threshold all at once.
         On the circle it is no more than a guide: clusters persist far beyond it.
@@ -46,6 +48,19 @@ class PhaseDiagram:
     systems: int
     threshold: float
     normalized: bool = True
+
+    @property
+    def interval(self) -> tuple[Array, Array]:
+        """The ends, (T, k) each, of intervals that hold the expected fraction with 95 per cent confidence.
+
+        They are Korn and Graubard's: Clopper and Pearson's for as many independent pairs as would have this error.
+
+        >>> found = phase_diagram([1.0], times=[0.0, 1.0], n=8, systems=20)
+        >>> low, high = found.interval  # at the start the expected fraction is arccos(.999) / pi = .0142
+        >>> bool(low[0, 0] < 0.0142 < high[0, 0])
+        True
+        """
+        return share_interval(self.fraction, self.error, self.systems)
 
 
 def phase_diagram(

@@ -12,7 +12,8 @@ from attnflow import progress
 from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError, whole
 from attnflow.laws import Law
-from attnflow.measure.exits import LEVEL, displacements, exit_problem, leads_beyond
+from attnflow.measure.confidence import mean_interval
+from attnflow.measure.exits import displacements, exit_problem, leads_beyond
 from attnflow.measure.farthest import diameter
 from attnflow.motions.jumps import Flags, Integers, Rule, each_picked, hazard, movers
 from attnflow.motions.motion import towards
@@ -37,8 +38,9 @@ MOST_MOVES, MOST_RARE = 20_000, 64
 class RareEvent:
     """A small probability.
 
-    `error` is the standard error of `value`; `interval` should hold the probability with 95 per cent confidence, and
-    `stages` are the parts of the value due to exits after 0, 1, 2, ... rare picks.
+    `error` is the standard error of `value`; `interval` should hold the probability with 95 per cent confidence, and is
+    longer above the value than below where the estimates are skewed, as they mostly are; `stages` are the parts of the
+    value due to exits after 0, 1, 2, ... rare picks.
     """
 
     value: float
@@ -72,10 +74,11 @@ def exit_probability(
 
     The paths form 20 groups that know nothing of each other but the value so far, below a part of which a weight is
     negligible; their number is rounded up to a multiple of 20. The value is the mean of the 20 estimates, at most 1,
-    `error` their standard deviation divided by sqrt(20), and `interval` that of Student's t with 19 degrees of freedom,
-    cut at 0 and 1. If few groups found most of the value, as for exits that need more than about five rare picks, or
-    many cheap ones that are all lucky, the interval is too optimistic: give more runs until it no longer matters. No
-    pick moves a token by more than gamma diam, so the value is exactly 0 for fewer than radius / (gamma diam) steps.
+    `error` their standard deviation divided by sqrt(20), and `interval` that of Student's t with 19 degrees of freedom
+    after Hall's transformation, which removes their skewness, cut at 0 and 1. If few groups found most of the value, as
+    for exits that need more than about five rare picks, or many cheap ones that are all lucky, the interval is too
+    optimistic: give more runs until it no longer matters. No pick moves a token by more than gamma diam, so the value
+    is exactly 0 for fewer than radius / (gamma diam) steps.
 
     Examples
     --------
@@ -169,8 +172,6 @@ def _roulette(log_weight: Array, least: Array | float, rng: np.random.Generator)
 
 def _rare_event(log_parts: Array) -> RareEvent:
     """Return the mean over the paths of the sums over the stages, given their logarithms, with its error."""
-    from scipy.special import stdtrit
-
     top = float(log_parts.max())
     if top == -math.inf:
         raise InputError(
@@ -186,8 +187,8 @@ def _rare_event(log_parts: Array) -> RareEvent:
     groups = parts.sum(axis=0).reshape(GROUPS, -1).mean(axis=1)
     value = min(float(groups.mean()) * scale, 1.0)
     error = float(groups.std(ddof=1)) / math.sqrt(GROUPS) * scale
-    width = float(stdtrit(GROUPS - 1, (1 + LEVEL) / 2)) * error
-    return RareEvent(value, error, (max(0.0, value - width), min(1.0, value + width)), parts.mean(axis=1) * scale)
+    low, high = mean_interval(groups)
+    return RareEvent(value, error, (max(0.0, low * scale), min(1.0, high * scale)), parts.mean(axis=1) * scale)
 
 
 @dataclass(frozen=True)
