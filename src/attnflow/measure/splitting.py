@@ -187,8 +187,9 @@ def _rare_event(log_parts: Array) -> RareEvent:
     groups = parts.sum(axis=0).reshape(GROUPS, -1).mean(axis=1)
     value = min(float(groups.mean()) * scale, 1.0)
     error = float(groups.std(ddof=1)) / math.sqrt(GROUPS) * scale
-    low, high = mean_interval(groups)
-    return RareEvent(value, error, (max(0.0, low * scale), min(1.0, high * scale)), parts.mean(axis=1) * scale)
+    # Where the mean is cut at 1, so is its interval, with the same lengths below and above.
+    below, above = (abs(end - float(groups.mean())) * scale for end in mean_interval(groups))
+    return RareEvent(value, error, (max(0.0, value - below), min(1.0, value + above)), parts.mean(axis=1) * scale)
 
 
 @dataclass(frozen=True)
