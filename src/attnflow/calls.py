@@ -36,6 +36,8 @@ def fitting(function: Callable[P, R], name: str, method: bool = False) -> Callab
     def called(*args: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*args, **keywords)
+        except MemoryError:
+            raise InputError(f"{name} needs more memory than there is: ask for less at once") from None
         except TypeError:
             try:
                 signature.bind(*args, **keywords)

@@ -222,10 +222,10 @@ def read(path: Path) -> Config:
     try:
         with path.open("rb") as file:
             return Config(tomllib.load(file), path.parent)
-    except OSError:
-        raise InputError(f"{path} cannot be read: give the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
+    except (OSError, ValueError):
+        raise InputError(f"{str(path)!r} cannot be read: give the path of a TOML file") from None
 
 
 def _known(table: dict[str, Any], keys: Iterable[str], where: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,10 @@ CONVERT = "convert them with numpy.asarray"
 
 class InputError(ValueError):
     """What was given cannot be used; the message says what was expected and what to do."""
+
+    def __init__(self, sentence: str = "") -> None:
+        # Arrays that are shown in it would break it into lines.
+        super().__init__(" ".join(sentence.split()) if "\n" in sentence else sentence)
 
 
 def reals(value: Any, what: str, wanted: str) -> Array:
@@ -432,15 +437,14 @@ def _any_number(
 
 def location(path: Any, name: str) -> Path:
     """Check that a path is one."""
-    try:
-        return Path(path)
-    except TypeError:
-        raise InputError(f"{name} is {path!r}, expected a path such as 'run.zarr'") from None
+    if not isinstance(path, str | PathLike) or "\0" in str(path):
+        raise InputError(f"{name} is {path!r}, expected a path such as 'run.zarr'")
+    return Path(path)
 
 
 def one_of(value: str, names: Iterable[str], what: str) -> str:
     """Check that a name is one of those known."""
     known = tuple(names)
-    if value in known:
+    if isinstance(value, str) and value in known:
         return value
     raise InputError(f"{what} is {value!r}, expected one of {', '.join(known)}")

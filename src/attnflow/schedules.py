@@ -49,6 +49,8 @@ class Schedule:
     """
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise InputError(f"the formula is {text!r}, expected text such as '2 / (t + 2)'")
         self.text = text
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body

@@ -6,9 +6,20 @@ import numpy as np
 
 from attnflow.inputs import Array, InputError, number, whole
 
+# Arrays of NumPy have up to 64, and one is needed for the coordinates.
+MOST_AXES = 63
+# No memory holds so many numbers, nor does NumPy count so far.
+MOST_NUMBERS = 2**60
+
 
 def _draw(n: int, d: int, seed: int) -> tuple[np.random.Generator, tuple[int, int]]:
-    return np.random.default_rng(whole(seed, "seed", least=0)), (whole(n, "n", least=1), whole(d, "d", least=1))
+    return np.random.default_rng(whole(seed, "seed", least=0)), _fits(whole(n, "n", least=1), whole(d, "d", least=1))
+
+
+def _fits(n: int, d: int) -> tuple[int, int]:
+    if n * d > MOST_NUMBERS:
+        raise InputError(f"n is {n:.3g} and d is {d:.3g}, which no memory holds: ask for fewer tokens")
+    return n, d
 
 
 def gaussian(n: int, d: int, seed: int = 0) -> Array:
@@ -53,7 +64,7 @@ def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
            [-1.,  0.],
            [-0., -1.]])
     """
-    turns = angle + 2 * np.pi * np.arange(whole(k, "k", least=1)) / k
+    turns = number(angle, "angle") + 2 * np.pi * np.arange(whole(k, "k", least=1)) / k
     return number(radius, "radius", above=0.0) * np.column_stack([np.cos(turns), np.sin(turns)])
 
 
@@ -66,8 +77,12 @@ def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
            [ 1., -1.],
            [ 1.,  1.]])
     """
-    axis = np.linspace(number(low, "low"), number(high, "high"), whole(k, "k", least=1))
-    return np.stack(np.meshgrid(*[axis] * whole(d, "d", least=1), indexing="ij"), axis=-1).reshape(-1, d)
+    per_axis, dimension = whole(k, "k", least=1), whole(d, "d", least=1)
+    if dimension > MOST_AXES:
+        raise InputError(f"d is {dimension}, but a grid has at most {MOST_AXES} axes: give a smaller d")
+    _fits(per_axis**dimension, dimension)
+    axis = np.linspace(number(low, "low"), number(high, "high"), per_axis)
+    return np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
 
 
 def orthogonal(n: int, d: int | None = None) -> Array:
@@ -77,7 +92,8 @@ def orthogonal(n: int, d: int | None = None) -> Array:
     array([[1., 0., 0.],
            [0., 1., 0.]])
     """
-    dimension = whole(n if d is None else d, "d", least=1)
-    if dimension < n:
-        raise InputError(f"{n} orthogonal tokens do not fit in dimension {dimension}: give d >= n")
-    return np.eye(whole(n, "n", least=1), dimension)
+    count = whole(n, "n", least=1)
+    dimension = count if d is None else whole(d, "d", least=1)
+    if dimension < count:
+        raise InputError(f"{count} orthogonal tokens do not fit in dimension {dimension}: give d >= n")
+    return np.eye(*_fits(count, dimension))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnflow.arrays import foreign, library
 from attnflow.cards import card
-from attnflow.inputs import Array, InputError, location, reals
+from attnflow.inputs import Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
 
@@ -192,7 +192,9 @@ class Trajectory:
         """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
         if self.motion is None:
             raise InputError("this run was loaded without its motion: what its law sees is not known")
-        return self.motion.seen(self.tokens[k], self.times.item(k))
+        if not number(k, "k", least=-len(self), most=len(self) - 1).is_integer():
+            raise InputError(f"k is {k:g}, expected the whole number of a recorded state")
+        return self.motion.seen(self.tokens[int(k)], self.times.item(int(k)))
 
     def to_numpy(self) -> Trajectory:
         """Return the run with NumPy arrays in float64, without derivatives; a run that has them is returned as it is.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.geometry.linkage import single_linkage
-from attnflow.inputs import Array, InputError, number, whole
+from attnflow.inputs import Array, InputError, number, reals, whole
 from attnflow.motions import Stretch
 
 # A recording of every step goes over to every second step, then every fourth, each time it has grown by this.
@@ -109,6 +109,10 @@ class When(Watcher):
 
     predicate: Callable[[Any, Array], bool]
     why: str = "the predicate became true"
+
+    def __post_init__(self) -> None:
+        if not callable(self.predicate):
+            raise InputError(f"predicate is {self.predicate!r}, expected a function of t and x that says when to stop")
 
     def begin(self, start: Start) -> None:
         """Learn how to speak of time."""
@@ -294,7 +298,7 @@ def rule(record: Record) -> Rule | None:
     if isinstance(record, int | float | np.number):
         return Every(whole(record, "record", least=1))
     try:
-        times = np.asarray(record, dtype=np.float64)
+        times = reals(record, "record is", "a list of times")
         if times.ndim != 1:
             raise ValueError
         return At(tuple(times.tolist()))

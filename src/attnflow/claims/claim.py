@@ -179,7 +179,7 @@ def get(id: str) -> Claim:
     >>> af.claims.get("fw/cluster-rate").status
     'false as printed'
     """
-    if id not in REGISTER:
+    if not isinstance(id, str) or id not in REGISTER:
         near = get_close_matches(str(id), REGISTER, n=3, cutoff=0.0)
         raise InputError(f"there is no claim {id!r}: choose for example {', '.join(near)}, or list claims.all()")
     return REGISTER[id]

@@ -84,6 +84,8 @@ def plot(
         raise InputError(f"title is {title!r}, expected a text: leave it out, or give one")
     if not isinstance(cells, bool | np.bool_):
         raise InputError(f"cells is {cells!r}, expected True or False: run.plot(cells=True) draws those of the run")
+    if ax is not None and not hasattr(ax, "add_artist"):
+        raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave ax out for a new figure")
     with look():
         times, states = history(run, t)
         onto = None if coords is None else chosen(coords, states.shape[-1])

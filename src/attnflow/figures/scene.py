@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
-from attnflow.figures.look import colours
+from attnflow.figures.look import colours, found_by
 from attnflow.figures.planes import levelled, planes
 from attnflow.geometry.hull import hull
 from attnflow.inputs import Array, InputError
 from attnflow.motions import Leaps, SphereFlow, SphereLayers
-
-if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+from attnflow.trajectory import Trajectory
 
 # A picture holds about this many segments of trajectories: more are not seen, and only make its file heavy.
 SEGMENTS = 12_000
@@ -258,6 +256,7 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
     Tokens move fast, then slowly: equal distances draw smooth trajectories from few states. On the line, where pictures
     show time, a chain rests between its moves, and what `Leaps` leap over is filled in.
     """
+    found_by("simulate", run, Trajectory)
     times, states = run.times.astype(np.float64), run.tokens
     if t is not None:
         shown = run.at(t)

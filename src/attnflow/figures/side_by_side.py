@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import look, sheet
+from attnflow.figures.look import found_by, look, sheet
 from attnflow.figures.marks import key, scale
 from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Scene, history, projection, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import InputError
+from attnflow.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from attnflow.trajectory import Trajectory
 
 COLUMNS = 3
 
@@ -77,8 +76,10 @@ def _share_scale(ax: Any) -> None:
 
 
 def _check(runs: Mapping[str, Trajectory]) -> None:
-    if not runs or not isinstance(runs, Mapping):
+    if not isinstance(runs, Mapping) or not runs:
         raise InputError("no runs were given: give a dictionary such as {'softmax': run}")
+    for run in runs.values():
+        found_by("simulate", run, Trajectory)
     dimensions = {run.tokens.shape[-1] for run in runs.values()}
     if len(dimensions) > 1:
         raise InputError(f"the runs have tokens in dimensions {sorted(dimensions)}: compare runs of one cloud")

@@ -37,8 +37,8 @@ class Heads(Law):
     V: Sequence[Matrix] | None = None
 
     def __post_init__(self) -> None:
-        laws = tuple(self.laws)
-        matrices = (None,) * len(laws) if self.V is None else tuple(self.V)
+        laws = _listed(self.laws)
+        matrices = (None,) * len(laws) if self.V is None else _listed(self.V)
         if not laws or not all(isinstance(law, Law) for law in laws):
             raise InputError("heads need at least one law, each a law such as Softmax(beta=1.0)")
         if any(isinstance(law, Heads) for law in laws):
@@ -101,3 +101,11 @@ class Heads(Law):
 
     def __repr__(self) -> str:
         return f"Heads({', '.join(map(repr, self.laws))})"
+
+
+def _listed(values: Any) -> tuple[Any, ...]:
+    """Return what can be listed; nothing, which is refused, of what cannot."""
+    try:
+        return tuple(values)
+    except TypeError:
+        return ()

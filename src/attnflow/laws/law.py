@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnflow.arrays import foreign, holds, namespace, precision
 from attnflow.engines import Memory
 from attnflow.indices import log_weights, refuse_hidden_order, takes_indices, weight_rows
-from attnflow.inputs import Array, InputError, any_cloud, mass_vector
+from attnflow.inputs import Array, InputError, any_cloud, mass_vector, number
 from attnflow.progress import tick
 
 # An array of torch, JAX or CuPy.
@@ -166,7 +166,7 @@ class Law:
         NumPy in, NumPy out, in float64; an array of torch, JAX or CuPy comes back as one, as in `attend`.
         """
         tokens = any_cloud(x, self)
-        w = mass_vector(masses, len(tokens), like=tokens)
+        w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
             return _finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
 
@@ -182,7 +182,7 @@ class Law:
         law; that takes the dense formula, in blocks of rows.
         """
         tokens = any_cloud(x, self)
-        w = mass_vector(masses, len(tokens), like=tokens)
+        w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
             return _finite(self.hear(tokens, t, masses=w).mean, tokens)
 
@@ -239,6 +239,11 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
                 "its sum"
             )
     return P
+
+
+def moment(t: Any) -> Any:
+    """Check a time; whole numbers stay whole."""
+    return t if type(t) is int or foreign(t) else number(t, "t")
 
 
 def _finite(result: Array, tokens: Array) -> Array:

@@ -153,7 +153,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     ----------
     Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
     """
-    if getattr(run.motion, "V", None) is not None:
+    if getattr(getattr(run, "motion", None), "V", None) is not None:
         raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
     merges, F = merge_times(run, threshold), _energy(run)
     heights = _heights(run, merges, threshold)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.arrays import holds, identity, namespace, plain
+from attnflow.arrays import holds, identity, namespace
 from attnflow.inputs import (
     Array,
     InputError,
@@ -19,6 +19,7 @@ from attnflow.inputs import (
     constant_number,
     constant_vector,
     matrix_at,
+    number,
     number_at,
     numbers_at,
     square,
@@ -204,10 +205,10 @@ class RescaledLayers(DiscreteMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
-        dt = self.dt if callable(self.dt) else constant_number(plain(self.dt), "dt", above=0.0)
+        dt = self.dt if callable(self.dt) else constant_number(self.dt, "dt", above=0.0)
         if callable(dt):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
-        object.__setattr__(self, "dt", dt)
+        object.__setattr__(self, "dt", number(dt, "dt", above=0.0))
         V = np.eye(1) if self.V is None else np.asarray(self.V)
         R = np.eye(len(V)) + self.dt * V
         if np.linalg.matrix_rank(R) < len(R):

@@ -1,0 +1,272 @@
+"""Random calls of the public functions, with good and bad arguments: a result without NaN, or one sentence."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+
+# 200 calls in `make test`, 2,000 in `make test-all`.
+CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "40"))
+TOGETHER = 50
+
+
+class Draw(np.random.Generator):
+    """A generator with the number and the dimension of the tokens of one call, so that most arguments fit together."""
+
+    def __init__(self, *seed: int) -> None:
+        super().__init__(np.random.PCG64(seed))
+        self.n, self.d = int(self.integers(1, 8)), int(self.integers(1, 4))
+
+
+LAWS = [af.Softmax, af.Hardmax, af.Localmax, af.HegselmannKrause, af.Heads]
+MOTIONS: list[Any] = [
+    af.Layers, af.Residual, af.RescaledLayers, af.SphereLayers, af.Flow, af.RescaledFlow, af.SphereFlow,
+    af.HardmaxFlow, af.Jumps, af.Leaps,
+]  # fmt: skip
+WATCHERS = [af.watch.Converged, af.watch.Clustered, af.watch.When, af.watch.WallClock, af.watch.Checkpoint]
+CLOUDS = [getattr(af.tokens, name) for name in ("gaussian", "uniform", "sphere", "polygon", "grid", "orthogonal")]
+GEOMETRY = [
+    af.geometry.hull, af.geometry.cells, af.geometry.stationary_points, af.geometry.genericity, af.geometry.classify,
+    af.geometry.quiescent_sets,
+]  # fmt: skip
+MEASURES = [
+    af.measure.clusters, af.measure.diameter, af.measure.energy, af.measure.pair_energy, af.measure.entropy,
+    af.measure.influence, af.measure.leaders, af.measure.rank, af.measure.distance_to_limits, af.measure.summary,
+    af.measure.contraction_rate, af.measure.power_law, af.measure.merge_times, af.measure.staircase,
+    af.measure.exit_times, af.measure.exit_probability, af.measure.exit_rate, af.measure.phases,
+    af.measure.wasserstein, af.measure.quantise, af.measure.sampling_rate,
+]  # fmt: skip
+
+# What somebody may give by mistake.
+BAD: list[Any] = [
+    None, True, "word", "", b"x", np.nan, np.inf, -np.inf, -1, 0, 0.5, 1e308, -1e-308, 10**400, 10**15, 1j, [], [[]],
+    (), {}, {1}, object(), np.nan * np.ones((3, 2)), np.empty((0, 2)), np.empty((2, 0)), np.zeros((2, 2, 2)),
+    np.zeros((3, 2)), 1e200 * np.ones((2, 2)), 1e-200 * np.eye(2), [1.0, 2.0], [[1.0, 2.0], [3.0]], [["a"]],
+    np.array([[1j]]), np.eye(2, dtype=bool), np.array("x"), np.datetime64("2020-01-01"), 7, [0.1, -0.1],
+    af.Softmax, af.Softmax(), af.Layers(gamma=0.5), lambda: 0, lambda t: "word", lambda t: np.nan, lambda t: t - 1,
+    np.ones((2, 3)), [np.nan], float("1e-320"), "[[1, 2]]", Path("nowhere.zarr"), slice(None), range(3), iter([1.0]),
+]  # fmt: skip
+
+
+def cloud(draw: Draw) -> Any:
+    n = draw.n
+    x = [af.tokens.gaussian, af.tokens.sphere][draw.integers(2)](n=n, d=draw.d, seed=int(draw.integers(9)))
+    if draw.random() < 0.2:
+        x = x[draw.integers(0, n, n)]
+    if draw.random() < 0.2:
+        x = x * 10 ** draw.uniform(-6, 6)
+    if draw.random() < 0.1:
+        x = np.round(x)
+    return x.tolist() if draw.random() < 0.2 else x
+
+
+def matrix(draw: Draw) -> Any:
+    d = draw.d
+    return [None, np.eye(d), draw.normal(size=(d, d)), -np.eye(d), np.zeros((d, d))][draw.integers(5)]
+
+
+def number(low: float, high: float) -> Callable[[Draw], Any]:
+    return lambda draw: float(10 ** draw.uniform(low, high))
+
+
+def whole(low: int, high: int) -> Callable[[Draw], Any]:
+    return lambda draw: int(draw.integers(low, high))
+
+
+def one_of(*values: Any) -> Callable[[Draw], Any]:
+    return lambda draw: values[draw.integers(len(values))]
+
+
+def made(kinds: list[Any]) -> Callable[[Draw], Any]:
+    """Return how to make one of these laws, motions or watchers, mostly with arguments that make sense."""
+    return lambda draw: call(kinds[draw.integers(len(kinds))], draw, 0.02)
+
+
+def several(draw: Draw) -> Any:
+    return np.sort(10 ** draw.uniform(-1, 1.5, size=int(draw.integers(1, 5))))
+
+
+def run(draw: Draw) -> Any:
+    motion = [af.Layers(gamma=0.3), af.RescaledFlow(), af.Jumps(gamma=0.3)][draw.integers(3)]
+    if draw.random() < 0.3:
+        x = af.tokens.sphere(n=5, d=2, seed=int(draw.integers(9)))
+        return af.simulate(x, af.Softmax(beta=2.0), af.SphereFlow(), until=20.0)
+    return af.simulate(af.tokens.gaussian(n=5, d=2, seed=1), af.Softmax(beta=2.0), motion, until=6, seed=1)
+
+
+# Values that make sense, by the name of the parameter.
+GOOD: dict[str, Callable[[Draw], Any]] = {
+    **dict.fromkeys(("tokens", "x", "y", "vertices", "limits", "points", "values", "distances"), cloud),
+    **dict.fromkeys(("B", "V", "W"), matrix),
+    "law": made(LAWS), "laws": lambda draw: [call(af.Softmax, draw, 0.02)], "motion": made(MOTIONS), "run": run,
+    "until": lambda draw: [int(draw.integers(1, 30)), float(draw.uniform(0.01, 3))][draw.integers(2)],
+    "masses": lambda draw: draw.uniform(0.1, 3, size=draw.n),
+    "seed": whole(0, 99), "record": one_of(None, 2, [0, 1], af.watch.Geometric(), [0.5]),
+    "watch": lambda draw: [call(WATCHERS[draw.integers(len(WATCHERS))], draw, 0.02)],
+    "engine": one_of("auto", "precise", "dense", "fused", "blocked", "fast", "separable", "pruned", "vertices"),
+    "beta": lambda draw: [10 ** draw.uniform(-2, 2), 0.0, -1.0, lambda t: 1 + t][draw.integers(4)],
+    "delta": number(-3, 1), "eps": number(-2, 1), "threshold": one_of("additive", "relative", "normalized", 0.99),
+    "ties": one_of("tokens", "points", "first", "error"), "dt": number(-2, 0), "rtol": number(-9, -3),
+    "gamma": lambda draw: [float(draw.uniform(0.01, 1)), lambda t: 1 / (t + 2)][draw.integers(2)],
+    "alpha": number(-2, 1), "feed_forward": one_of(None, af.FeedForward(activation="tanh")),
+    "normalized": one_of(True, False), "literal": one_of(True, False), "tol": number(-8, 0), "t": whole(0, 5),
+    "n": whole(1, 9), "d": whole(1, 4), "k": whole(1, 6), "low": number(-2, 0), "high": number(0, 1),
+    "radius": number(-2, 1), "angle": number(-1, 1), "at_most": whole(1, 4), "seconds": number(-3, 0),
+    "predicate": one_of(lambda t, x: t > 3), "why": one_of("so it is"), "betas": several, "times": several,
+    "runs": whole(2, 12), "steps": whole(1, 60), "token": one_of(None, 0), "P": lambda draw: np.eye(3), "to": cloud,
+    "window": one_of(None, (0.0, 2.0)), "scale": one_of(None, 1.0), "power": one_of(None, 1.0, 2.0),
+    "atoms": whole(1, 5), "gap": one_of(True, False), "other_masses": one_of(None),
+    "observe": one_of(None, lambda x: x.mean(axis=(1, 2))),
+}  # fmt: skip
+
+
+def call(function: Any, draw: Draw, wrong: float = 0.15) -> Any:
+    """Call a function with random arguments, each of them wrong with some probability; some are left out."""
+    return function(**arguments(function, draw, wrong))
+
+
+def arguments(function: Any, draw: Draw, wrong: float) -> dict[str, Any]:
+    given = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        optional = parameter.default is not parameter.empty
+        needed = function is af.Layers and name == "gamma"
+        if optional and not needed and draw.random() < (0.9 if name in ("store", "alpha", "V") else 0.5):
+            continue
+        if name == "store":
+            continue
+        bad = draw.random() < wrong or name not in GOOD
+        if not optional and draw.random() < wrong / 10:
+            continue
+        given[name] = BAD[draw.integers(len(BAD))] if bad else GOOD[name](draw)
+    if draw.random() < wrong / 10:
+        given["nonsense"] = 1
+    return given
+
+
+def simulated(draw: Draw) -> Any:
+    """A run, and something that is asked of it."""
+    return asked(af.simulate(**fitting(af.simulate, draw)), draw)
+
+
+def fitting(function: Any, draw: Draw) -> dict[str, Any]:
+    """Return arguments of simulate or ensemble; mostly law, motion, tokens and until suit each other."""
+    given = arguments(function, draw, 0.03)
+    if draw.random() < 0.8:
+        kind = MOTIONS[draw.integers(len(MOTIONS))]
+        given["motion"], given["law"] = call(kind, draw, 0.0), call(af.Softmax, draw, 0.0)
+        if kind is af.HardmaxFlow or draw.random() < 0.3:
+            given["law"] = call([af.Hardmax, af.Localmax][int(kind is not af.HardmaxFlow)], draw, 0.0)
+        if kind in (af.SphereFlow, af.SphereLayers):
+            given["tokens"] = af.tokens.sphere(draw.n, draw.d, seed=1)
+        given["until"] = (
+            int(draw.integers(1, 40)) if kind.discrete or draw.random() < 0.5 else float(draw.uniform(0, 3))
+        )
+        if draw.random() < 0.8:
+            given.pop("engine", None)
+    return given
+
+
+def asked(found: af.Trajectory, draw: Draw) -> Any:
+    options: list[Callable[[], Any]] = [
+        lambda: found,
+        lambda: found.at(BAD[draw.integers(len(BAD))] if draw.random() < 0.5 else draw.uniform(0, 3)),
+        lambda: found.seen(int(draw.integers(-2, 3))),
+        lambda: found.to_pandas().to_numpy(),
+        lambda: found.save(BAD[draw.integers(len(BAD))]),
+        lambda: np.asarray(found),
+        lambda: af.measure.summary(found),
+    ]
+    return options[draw.integers(len(options))]()
+
+
+def attended(draw: Draw) -> Any:
+    law = made(LAWS)(draw)
+    return call([law.weights, law.attend][draw.integers(2)], draw)
+
+
+def together(draw: Draw) -> Any:
+    given = fitting(af.ensemble, draw)
+    if draw.random() < 0.9:
+        b = int(draw.integers(1, 5))
+        given["tokens"] = np.stack([af.tokens.sphere(n=draw.n, d=draw.d, seed=k) for k in range(b)])
+    return af.ensemble(**given)
+
+
+def constructed(draw: Draw) -> Any:
+    kinds = [*LAWS, *MOTIONS, *WATCHERS, af.Schedule, af.FeedForward, af.watch.Geometric]
+    return call(kinds[draw.integers(len(kinds))], draw, 0.4)
+
+
+def checked(draw: Draw) -> Any:
+    claims = ["fw/own-cell", "hardmax/limits", "emergence/negative-identity", "localmax/vanishing", "fw/cluster-rate"]
+    name = claims[draw.integers(len(claims))]
+    given = {"tokens": cloud(draw), "steps": int(draw.integers(1, 20))} if draw.random() < 0.5 else {}
+    if draw.random() < 0.6:
+        given[["tokens", "B", "steps", "delta", "alpha", "until"][draw.integers(6)]] = BAD[draw.integers(len(BAD))]
+    return af.check(name if draw.random() < 0.9 else BAD[draw.integers(len(BAD))], **(given or {"tokens": cloud(draw)}))
+
+
+def from_a_list(functions: list[Any]) -> Callable[[Draw], Any]:
+    return lambda draw: call(functions[draw.integers(len(functions))], draw)
+
+
+def drawn(draw: Draw) -> Any:
+    figures = [af.figures.plot, af.figures.compare, af.figures.save, af.figures.phases, af.figures.staircase]
+    return call(figures[draw.integers(len(figures))], draw, 0.5) and None
+
+
+KINDS: list[tuple[float, Callable[[Draw], Any]]] = [
+    (0.3, simulated), (0.14, attended), (0.08, together), (0.1, constructed), (0.05, from_a_list(CLOUDS)),
+    (0.12, from_a_list(GEOMETRY)), (0.16, from_a_list(MEASURES)), (0.04, checked), (0.01, drawn),
+]  # fmt: skip
+
+
+def numbers(value: Any, depth: int = 0) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield all numbers that a result holds."""
+    if isinstance(value, float | complex | np.floating):
+        yield np.asarray(value)
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind in "fc":
+            yield value
+    elif isinstance(value, af.Trajectory):
+        yield from numbers([value.times, value.tokens, value.report], depth)
+    elif depth < 4 and is_dataclass(value) and not isinstance(value, type):
+        yield from numbers([getattr(value, f.name) for f in fields(value)], depth + 1)
+    elif depth < 4 and isinstance(value, Mapping):
+        yield from numbers(list(value.values()), depth + 1)
+    elif depth < 4 and isinstance(value, list | tuple):
+        for part in value:
+            yield from numbers(part, depth + 1)
+
+
+def once(k: int, seed: int = 17) -> str:
+    """Make the k-th call; return what was wrong with it, or nothing."""
+    draw = Draw(seed, k)
+    chances = np.array([chance for chance, _ in KINDS])
+    kind = KINDS[int(draw.choice(len(KINDS), p=chances / chances.sum()))][1]
+    try:
+        found = kind(draw)
+    except af.InputError as error:
+        sentence = str(error)
+        return f"call {k}: {len(sentence)} characters are no sentence: {sentence}" if "\n" in sentence else ""
+    except Exception as error:
+        return f"call {k}: {type(error).__name__}: {error}"
+    if any(np.isnan(array).any() for array in numbers(found)):
+        return f"call {k}: NaN in {found!r}"[:300]
+    return ""
+
+
+@pytest.mark.parametrize("first", range(0, CALLS, TOGETHER))
+def test_random_calls(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = [told for k in range(first, first + TOGETHER) if (told := once(k))]
+    assert not wrong, "\n".join(wrong)
