@@ -37,7 +37,7 @@ def fitting(function: Callable[P, R], name: str, method: bool = False) -> Callab
         try:
             return function(*args, **keywords)
         except MemoryError:
-            raise InputError(f"{name} needs more memory than there is: ask for less at once") from None
+            raise InputError(f"not enough memory for {name}: ask for fewer tokens or records") from None
         except TypeError:
             try:
                 signature.bind(*args, **keywords)
