@@ -221,11 +221,12 @@ def read(path: Path) -> Config:
     """Read a configuration from a TOML file; files it names are relative to its folder."""
     try:
         with path.open("rb") as file:
-            return Config(tomllib.load(file), path.parent)
+            data = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     except (OSError, ValueError):
         raise InputError(f"{str(path)!r} cannot be read: give the path of a TOML file") from None
+    return Config(data, path.parent)
 
 
 def _known(table: dict[str, Any], keys: Iterable[str], where: str) -> None:
