@@ -421,7 +421,11 @@ REFUSED: dict[str, tuple[Callable[[Library, Any], Any], str]] = {
     "small B": (lambda lib, x: af.Softmax(B=lib.array(B[:2, :2])).attend(x), "give a 3 by 3 matrix"),
     "nan in B": (lambda lib, x: af.Softmax(B=lib.array(B / 0)), "B holds a value that is not finite"),
     "nan beta": (lambda lib, x: af.Softmax(beta=lib.array(np.nan)), "beta is nan"),
-    "vector beta": (lambda lib, x: af.Softmax(beta=lib.array([1.0, 2.0])), r"beta is an array of shape \(2,\)"),
+    "matrix beta": (lambda lib, x: af.Softmax(beta=lib.array([[1.0, 2.0]])), r"beta is an array of shape \(1, 2\)"),
+    "beta of two layers": (
+        lambda lib, x: af.simulate(x, af.Softmax(beta=lib.array([1.0, 2.0])), LAYERS, 3),
+        "beta is given for 2 layers, but the run has 3",
+    ),
     "gamma": (lambda lib, x: af.Layers(gamma=lib.array(1.5)), "gamma is 1.5, expected a finite number above 0"),
     "gamma in time": (
         lambda lib, x: af.simulate(x, SOFT, af.Layers(gamma=lambda t: lib.array(0.0)), 2),
