@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -74,6 +75,31 @@ def test_what_is_not_known_decides_nothing() -> None:
     assert not equality.failed.any()
     assert not known.held.any()
     assert not known.failed.any()
+
+
+@pytest.mark.parametrize("centre", [0.3, 1.7, 2.1234567, 8.0])
+@pytest.mark.parametrize("width", [0.3, 0.1, 0.05])
+def test_the_error_of_the_quadrature_is_in_the_margin(
+    centre: float, width: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two halvings at most a sharp rise is not resolved, and the margin says how far it is not."""
+    monkeypatch.setattr(sys.modules[Balance.__module__], "HALVINGS", 2)
+    found = followed(
+        lambda t: np.arctan((t - centre) / width),
+        lambda t: 1 / width / (1 + ((t - centre) / width) ** 2),
+        STEPS,
+        ENDS,
+    )
+    off = np.abs(found.integral - found.gain)
+    assert off.max() > 1e-12
+    assert (off <= found.doubt + 1e-14).all()
+    assert not found.margins("", 1e-14)[0].failed.any()
+
+
+def test_a_rate_that_jumps_is_known_up_to_the_last_halving() -> None:
+    found = followed(lambda t: np.abs(t - 2.1234567), lambda t: np.sign(t - 2.1234567), STEPS, ENDS)
+    assert (np.abs(found.integral - found.gain) <= found.doubt + 1e-14).all()
+    assert 1e-9 < found.doubt.max() < 1e-5
 
 
 def test_steps_shorter_than_the_rounding_of_time() -> None:
