@@ -202,7 +202,7 @@ def test_a_stiff_flow_says_so_and_what_helps() -> None:
     assert stiff(SOFT, af.SphereFlow(), until=20.0) == []
 
 
-COUNT, TOGETHER = 2000 if "ATTNFLOW_EXAMPLES" in os.environ else 20, 20
+COUNT, TOGETHER = 2000 if "ATTNFLOW_EXAMPLES" in os.environ else 10, 10
 # Pairs of tokens, times the dimension, that are heard between two looks at the clock: less than a second of work; and
 # how much of a run is looked at.
 QUIET, ENOUGH = 1 << 22, 1 << 21

@@ -104,7 +104,7 @@ def test_fractions_of_the_phase_diagram(systems: int, n: int, threshold: float, 
 
 def test_times_of_merges() -> None:
     """Two tokens on the circle: bars hold the true error, an integral, and are a few times as large."""
-    rng, count = np.random.default_rng(3), 400 if LARGE else 12
+    rng, count = np.random.default_rng(3), 400 if LARGE else 8
     ratios = []
     for _ in range(count):
         beta, angle, rtol = rng.uniform(2, 30), rng.uniform(0.3, 2.5), 10 ** rng.uniform(-10, -4)
