@@ -139,7 +139,10 @@ def test_vanishing_is_hardmax_in_the_end() -> None:
     assert af.check("localmax/vanishing", tokens=TRIANGLE, gamma="1 / (t + 2)").outcome == "hypotheses not met"
 
 
-@pytest.mark.parametrize("delta", [0.25, "0.25 * 0.5 ** t", lambda t: 0.25 / (1 + t) ** 2])
+LISTED = [0.5, 0.3, 0.2, 0.1, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("delta", [0.25, "0.25 * 0.5 ** t", lambda t: 0.25 / (1 + t) ** 2, LISTED])
 def test_delta_of_a_claim_is_that_of_localmax(delta: Any) -> None:
     """Whatever the claim, its run is that of Localmax with this delta: a number is a constant."""
     x = np.array([[1.0, 1.0], [1.0, -0.875], [0.5, 0.0], [-0.3, 0.4]])
@@ -149,6 +152,10 @@ def test_delta_of_a_claim_is_that_of_localmax(delta: Any) -> None:
         wanted = Schedule(delta) if isinstance(delta, str) else delta
         plain = af.simulate(x, af.Localmax(delta=wanted), af.Layers(gamma=0.5), until=6)
         np.testing.assert_array_equal(Experiment(given, *claim.setting.model(given)).states, plain.tokens)
+    with pytest.raises(af.InputError, match="delta is given for 6 layers, but the run has 7"):
+        af.check("localmax/hull", tokens=x, delta=LISTED, steps=7)
+    with pytest.raises(af.InputError, match="B is given layer by layer, but localmax/hull is about a constant B"):
+        af.check("localmax/hull", tokens=x, B=[np.eye(2), 2 * np.eye(2)], steps=2)
     constant = af.check("localmax/vanishing", tokens=x, delta=0.25)
     assert constant.outcome == "hypotheses not met"
     assert "give a formula such as '0.1 * 0.25 ** t'" in constant.because
@@ -267,7 +274,7 @@ def test_bad_input() -> None:
         af.check("localmax/leaders-move", tokens=LINE, deltas=[0.5, -1.0])
     with pytest.raises(af.InputError, match=r"has no parameter 'ratio' any more: .* give delta='0.1 \* 0.25 \*\* t'"):
         af.check("localmax/vanishing", tokens=LINE, ratio=0.5)
-    with pytest.raises(af.InputError, match=r"delta has shape \(2,\), but a claim is about one system"):
+    with pytest.raises(af.InputError, match=r"delta is an array, .* but a claim is about one"):
         af.check("localmax/hull", tokens=LINE, delta=np.array([0.1, 0.05]))
     with pytest.raises(af.InputError, match="delta is -1, expected a finite number at least 0"):
         af.check("localmax/norms", tokens=LINE, delta=-1.0)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow import progress
 from attnflow.claims import Claim, Experiment, Margins, get
 from attnflow.claims.margins import once
 from attnflow.claims.shrink import shrink
@@ -124,6 +125,9 @@ def test_witnesses_are_plain_data() -> None:
 # What counts as a violation.
 
 
+SILENT = progress.Task("search", 1.0, None)
+
+
 def claimed(conclusion: Any) -> Any:
     """Return an attack on a claim about two tokens of the line."""
     model = get("fw/hull-shrinks/repaired")
@@ -133,7 +137,7 @@ def claimed(conclusion: Any) -> Any:
 
     setting = type(model.setting)(model.setting.parameters, model.setting.model, sample)
     claim = Claim("test/claim", model.paper, "", "false as printed", setting, "", conclusion)
-    return attack._Attack(claim, 200, None, 0)
+    return attack._Attack(claim, 200, None, 0, SILENT)
 
 
 def test_a_violation_must_survive_a_longer_horizon() -> None:
@@ -153,7 +157,7 @@ def test_a_violation_must_survive_a_tighter_tolerance() -> None:
 
 def test_statistical_violations_must_survive_fresh_seeds() -> None:
     claim = get("fw/metastable")
-    unlucky = attack._Attack(claim, 10, None, 0)
+    unlucky = attack._Attack(claim, 10, None, 0, SILENT)
     verdict = Verdict("violated", -0.1, (0, None), "statistical", "")
     good = {"vertices": af.tokens.polygon(3), "runs": 20}
     assert not unlucky._survives(attack.read(claim, good), verdict)
@@ -166,7 +170,7 @@ def test_fresh_seeds_are_fresh() -> None:
         lambda e: Margins("x", np.array([-1.0 if e.seed == 0 else 1.0]), np.zeros(1), level=0.99),
     )  # fmt: skip
     instance = attack.read(claim, {"k": 3}, 0)
-    unlucky = attack._Attack(claim, 10, None, 0)
+    unlucky = attack._Attack(claim, 10, None, 0, SILENT)
     verdict = attack.decide(claim, instance)
     assert (verdict.outcome, verdict.certified) == ("violated", "statistical")
     assert not unlucky._survives(instance, verdict)
@@ -174,7 +178,7 @@ def test_fresh_seeds_are_fresh() -> None:
 
 def test_a_universal_constant_must_grow() -> None:
     claim = get("fw/first-phase")
-    search = attack._Attack(claim, 10, None, 0)
+    search = attack._Attack(claim, 10, None, 0, SILENT)
     instance = search._sample(0)
     assert search._grows(instance)
     assert not search._grows({**instance, "C": 1e6})

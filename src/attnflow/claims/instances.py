@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import Claim
-from attnflow.inputs import InputError, cloud, constant_matrix, constant_number, matrix_at, number, whole
+from attnflow.inputs import InputError, OverLayers, cloud, constant_matrix, constant_number, matrix_at, number, whole
 from attnflow.schedules import Schedule
 
 
@@ -27,9 +27,12 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
     for name, value in values.items():
         if value is ... or (value is None and parameters[name] is ...):
             raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
-        if name in ("B", "V") and callable(value) and name not in claim.setting.varying:
-            raise InputError(f"{name} is a function of time, but {claim.id} is about a constant {name}: give a matrix")
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
+        if name in ("B", "V") and callable(values[name]) and name not in claim.setting.varying:
+            varies = "is given layer by layer" if isinstance(values[name], OverLayers) else "is a function of time"
+            raise InputError(f"{name} {varies}, but {claim.id} is about a constant {name}: give a matrix")
+        if isinstance(values[name], OverLayers) and "steps" in parameters:
+            values[name].check_length(instance.get("steps", parameters["steps"]))
     _fit(values)
     return values
 
@@ -83,10 +86,10 @@ def _scalar(value: Any, name: str) -> Any:
     if isinstance(value, str):
         schedule = Schedule(value)
         return schedule(0) if schedule.constant else schedule
-    if isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+    if isinstance(value, np.ndarray) and value.ndim:
         raise InputError(
-            f"{name} has shape {np.shape(value)}, but a claim is about one system: give a number, a function of time, "
-            "or a formula in t"
+            f"{name} is an array, one number for each system, but a claim is about one system: give a number, a list "
+            "with one for each step, a function of time, or a formula in t"
         )
     return None if value is None else constant_number(value, name)
 
