@@ -70,7 +70,7 @@ def test_leaps_have_a_name(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ("--merges 0.999", "expected one on the sphere"),
+        ("--merges 0.999", "expected layers, leaps or an integrated flow"),
         ("--runs 10", "add exits or phases"),
         ("--within 10", "add exits"),
         ("--phases 0.05", "phases were asked for without betas"),
