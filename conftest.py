@@ -23,6 +23,8 @@ from urllib.request import urlopen
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
+from attnflow.claims.claim import REGISTER
+
 os.environ.setdefault("MPLBACKEND", "Agg")
 ROOT = Path(__file__).parent
 
@@ -88,12 +90,16 @@ def _visit(arguments: str, environment: dict[str, str]) -> None:
 
 def _enter(namespace: dict[str, Any]) -> None:
     namespace["_before"], namespace["_folder"] = Path.cwd(), tempfile.TemporaryDirectory()
+    namespace["_claims"] = dict(REGISTER)
     os.chdir(namespace["_folder"].name)
 
 
 def _leave(namespace: dict[str, Any]) -> None:
     os.chdir(namespace["_before"])
     namespace["_folder"].cleanup()
+    # A page may register a claim of its own, which is none of the library's.
+    REGISTER.clear()
+    REGISTER.update(namespace["_claims"])
 
 
 pytest_collect_file = Sybil(
