@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -294,5 +295,75 @@ def test_the_switch_is_stronger_than_all_else(monkeypatch: pytest.MonkeyPatch) -
         progress.show(True)
         monkeypatch.setenv("ATTNFLOW_PROGRESS", "off")
         assert progress.visible()
+    finally:
+        progress.show(None)
+
+
+class Lost:
+    """A standard error that fails from some call on, as a terminal does that is closed."""
+
+    def __init__(self, error: Exception, after: int, terminal: bool) -> None:
+        self.error, self.after, self.terminal = error, after, terminal
+        self.calls = 0
+
+    def write(self, text: str) -> int:
+        """Fail, or forget the text."""
+        self.calls += 1
+        if self.calls > self.after:
+            raise self.error
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def isatty(self) -> bool:
+        """Say whether it claims to be a terminal."""
+        return self.terminal
+
+
+def closed_file(folder: Path) -> Any:
+    file = (folder / "closed").open("w")
+    file.close()
+    return file
+
+
+@pytest.mark.parametrize("tqdm", [True, False])
+@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), BrokenPipeError(32, "Broken pipe"), ValueError()])
+def test_no_result_depends_on_a_screen_that_is_lost(
+    error: Exception, after: int, tqdm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "AGAIN", 0.0)
+    monkeypatch.setattr(progress.Bar, "again", 0.0)
+    lost = Lost(error, after, terminal=True)
+    if not tqdm:
+        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with monkeypatch.context() as here:
+        here.setattr("sys.stderr", lost)
+        with progress.shown(progress._screen(), Ticking(), after=0.0) as reporter, progress.task("work", 9) as work:
+            for k in range(9):
+                work.reach(k, notes=partial("sentence {}".format, k))
+                progress.note("said by hand")
+            assert reporter.lost
+            calls = lost.calls
+            work.reach(9, notes=lambda: "one more")
+            assert lost.calls == calls  # it is not tried again
+    assert lost.calls > after
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_run_ends_well_where_standard_error_is_closed(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = LONG["simulate: layers"](tmp_path)
+    progress.show(True)
+    try:
+        for lost in (closed_file(tmp_path), Lost(BrokenPipeError(32, "Broken pipe"), 1, terminal), None):
+            with monkeypatch.context() as here:
+                here.setattr("sys.stderr", lost)
+                progress.note("a sentence")
+                moving = af.Layers(gamma=0.1)
+                found = af.simulate(CIRCLE, SOFT, moving, until=30_000, record=[30_000], watch=[af.watch.Progress()])
+            assert np.array_equal(found.tokens, expected)
     finally:
         progress.show(None)

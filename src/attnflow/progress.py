@@ -3,7 +3,8 @@
 Long functions open a `task` and say how far they have come; loops and sums inside them `tick`. After two seconds one
 line on standard error shows all of it, and goes away when the work is done. Where standard error is neither a terminal
 nor that of a notebook nothing is shown. ``progress.show(False)``, or ``ATTNFLOW_PROGRESS=off`` in the environment,
-silences it; ``show(True)``, or ``ATTNFLOW_PROGRESS=on``, asks for it anywhere. No result depends on it.
+silences it; ``show(True)``, or ``ATTNFLOW_PROGRESS=on``, asks for it anywhere. No result depends on it: where standard
+error can no longer be written, as when its terminal was closed, the work goes on in silence.
 
 >>> with task("example", total=3) as work:
 ...     for k in range(3):
@@ -97,6 +98,7 @@ class Reporter:
         self.past: list[tuple[float, float]] = []
         self.said: set[str] = set()
         self.drawn = False
+        self.lost = False
 
     def begin(self, task: Task, at_once: bool) -> None:
         """Begin a task, inside those that have begun before."""
@@ -111,7 +113,7 @@ class Reporter:
         """End a task, and those inside it that were left by an exception."""
         del self.tasks[self.tasks.index(task) :]
         if not self.tasks and self.drawn:
-            self.screen.clear()
+            _written(self.screen.clear)
 
     def tick(self) -> None:
         """Draw the line if it is time to."""
@@ -124,14 +126,19 @@ class Reporter:
         for task in self.tasks:
             if (sentence := task.noted()) is not None and sentence not in self.said:
                 self.said.add(sentence)
-                self.screen.note(sentence)
+                self.note(sentence)
         spent = f"{duration(passed)} passed"
         if fraction is not None:
             self.past.append((now, fraction))
             left = self._left(now, fraction)
             spent += "" if left is None else f", {duration(left)} left"
         self.drawn = True
-        self.screen.line(", ".join(task.described() for task in self.tasks), fraction, spent)
+        what = ", ".join(task.described() for task in self.tasks)
+        self.lost = self.lost or not _written(self.screen.line, what, fraction, spent)
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence that stays to the screen, unless that was lost."""
+        self.lost = self.lost or not _written(self.screen.note, sentence)
 
     def _fraction(self) -> float | None:
         """Return which part of all work is done, None if the outermost task does not know."""
@@ -153,6 +160,15 @@ class Reporter:
         if fraction > where:
             return (1 - fraction) * (now - when) / (fraction - where)
         return (1 - fraction) * (now - self.begun) / fraction if fraction > 0 else None
+
+
+def _written(write: Callable[..., object], *what: object) -> bool:
+    """Write to the screen; say whether it is still there: a terminal, a pipe or a file may be closed at any time."""
+    try:
+        write(*what)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def duration(seconds: float) -> str:
@@ -201,7 +217,7 @@ def visible() -> bool:
 def _terminal() -> bool:
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # it is closed
+    except (OSError, ValueError):  # it is closed
         return False
 
 
@@ -256,9 +272,9 @@ def note(sentence: str) -> None:
     """Say a sentence on standard error, beside the line if there is one."""
     reporter: Reporter | None = getattr(_here, "reporter", None)
     if reporter is not None and reporter.drawn:
-        reporter.screen.note(sentence)
-    elif sys.stderr is not None:
-        print(f"attnflow: {sentence}", file=sys.stderr, flush=True)
+        reporter.note(sentence)
+    else:
+        _written(Plain().note, sentence)
 
 
 # Screens
