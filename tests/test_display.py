@@ -66,6 +66,14 @@ def test_a_chain_beyond_64_bits() -> None:
     assert shown(run)[1]["recorded"].endswith("steps 0 to 1e+25")
 
 
+def test_what_a_motion_keeps_for_itself_is_not_shown() -> None:
+    x = af.tokens.gaussian(n=3, d=2, seed=0)
+    for motion in (af.RescaledFlow(), af.RescaledLayers(), af.RescaledFlow(V=[[1.0, 0.0], [0.0, 0.5]])):
+        html = af.simulate(x, af.Softmax(), motion, until=1)._repr_html_()
+        assert type(motion).__name__ in html
+        assert not re.search(r"\b_\w+", html.split("</style>")[-1]), html
+
+
 def test_a_verdict_and_a_claim_are_shown_as_they_are_written() -> None:
     verdict = af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700)
     head, rows = shown(verdict)

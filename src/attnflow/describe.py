@@ -69,12 +69,15 @@ def brief(part: Law | Motion) -> str:
     >>> import attnflow as af
     >>> brief(af.Softmax(beta=9.0, B=[[1.0]])), brief(af.Hardmax(ties="first")), brief(af.Layers(gamma=np.cos))
     ('Softmax(beta=9, B)', "Hardmax(ties='first')", 'Layers(gamma)')
+    >>> brief(af.RescaledFlow()), brief(af.RescaledLayers(dt=0.5))
+    ('RescaledFlow', 'RescaledLayers(dt=0.5)')
     """
     if isinstance(part, laws.Heads):
         return f"{len(part.laws)} head{'' if len(part.laws) == 1 else 's'}"
     said = []
     known: tuple[Field[Any], ...] = fields(part) if is_dataclass(part) else ()
-    for field in known:
+    # What a part works out from its parameters, or keeps for itself, nobody has given.
+    for field in (field for field in known if field.init and field.repr):
         value = getattr(part, field.name)
         plain = isinstance(value, bool | int | float | str)
         if not (value is field.default or (plain and value == field.default)):
