@@ -134,11 +134,40 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path) -> None:
     with refused("compare record"):
         af.simulate(x, law, motion, 60, store=path, record=2)
     af.simulate(x, law, motion, 50).save(tmp_path / "saved.zarr")
-    with refused("was written by save"):
+    with refused("has no checkpoint to go on from .it was written by save, or by an earlier version.: give another"):
         af.simulate(x, law, motion, 60, store=tmp_path / "saved.zarr")
     af.simulate(x, law, af.Layers(gamma=lambda t: 0.5), 2500, store=tmp_path / "f.zarr")
     with refused("a function of time differs"):
         af.simulate(x, law, af.Layers(gamma=lambda t: 0.5 if t == 0 else 0.4), 2600, store=tmp_path / "f.zarr")
+
+
+def forget_new_parameters(path: Path) -> None:
+    """Let a store speak of its run as the first version did, which knew no `b`."""
+    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    about = group.attrs["attnflow"]
+    run = about["run"]
+    for part in (run["law"], *run["law"].get("laws", []), run["motion"]):
+        assert part.pop("b", None) is None
+    group.attrs["attnflow"] = about
+
+
+@pytest.mark.parametrize("law", [SOFT, af.Heads([af.Softmax(), SOFT], V=[None, np.eye(2)])])
+def test_stores_of_earlier_versions_are_read_resumed_and_extended(
+    tmp_path: Path, law: af.Law, dies: Callable[[int], Watcher]
+) -> None:
+    path, motion, often = tmp_path / "run.zarr", af.Residual(dt=0.01), af.watch.Checkpoint(seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        af.simulate(CLOUD, law, motion, 3000, store=path, watch=[often, dies(1)])
+    forget_new_parameters(path)
+    whole = af.simulate(CLOUD, law, motion, 3000)
+    for _ in ("resumed", "read back"):
+        run = af.simulate(CLOUD, law, motion, 3000, store=path)
+        assert run.tokens.tobytes() == whole.tokens.tobytes()
+        forget_new_parameters(path)
+    run = af.simulate(CLOUD, law, motion, 3100, store=path)
+    assert run.tokens.tobytes() == af.simulate(CLOUD, law, motion, 3100).tokens.tobytes()
+    with refused("compare law"):
+        af.simulate(CLOUD, af.Softmax(beta=2.0, B=SOFT.B, b=[1.0, 0.0]), motion, 3200, store=path)
 
 
 WRITER = """

@@ -175,8 +175,8 @@ class Store:
     def _of(cls, path: Path, about: dict[str, Any]) -> Store:
         """Open the store of this very run, which may end earlier."""
         store = cls(path, opened(path, "r+"))
-        theirs, ours = store.about["run"], json.loads(json.dumps(about))
-        different = [name for name in ours if name != "until" and theirs.get(name) != ours[name]]
+        theirs, ours = _given(store.about["run"]), _given(json.loads(json.dumps(about)))
+        different = [name for name in about if name != "until" and theirs.get(name) != ours.get(name)]
         if different:
             raise InputError(f"{path} holds another run (compare {different[0]}): choose another store")
         if theirs["until"] > ours["until"]:
@@ -190,7 +190,8 @@ class Store:
         """Let the run end later; it goes on from its checkpoint, from before it had to do with its end."""
         if self.finished is not None and not (self.path / CHECKPOINT).exists():
             raise InputError(
-                f"{self.path} was written by save, without the numbers that a run goes on from: give another store"
+                f"{self.path} has no checkpoint to go on from (it was written by save, or by an earlier version): give "
+                "another store"
             )
         self.annotate(results=None, run={**self.about["run"], "until": until})
 
@@ -316,6 +317,15 @@ def _remove(building: Path, path: Path) -> None:
     """Remove a store that was being built, which is not yet at its path."""
     if building != path.parent:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _given(description: Any) -> Any:
+    """Return the entries of a description that are not None: earlier versions knew fewer parameters."""
+    if isinstance(description, list):
+        return [_given(part) for part in description]
+    if isinstance(description, dict):
+        return {name: _given(part) for name, part in description.items() if part is not None}
+    return description
 
 
 def _umask() -> int:
