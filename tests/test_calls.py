@@ -6,6 +6,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -147,7 +148,9 @@ MOTIONS = [STEP, af.Flow(), af.RescaledFlow(), af.Jumps(gamma=0.5), af.Jumps(gam
 def everyone(law: af.Law) -> list[Callable[[], Any]]:
     """All ways in which the rows of a law are used."""
     runs = [lambda m=m: af.simulate(X, law, m, until=3, seed=0) for m in MOTIONS]
-    return [*runs, lambda: law.weights(X), lambda: law.attend(X), lambda: af.ensemble(X[None], law, STEP, until=3)]
+    measures = (af.measure.entropy, af.measure.leaders, af.measure.influence, af.geometry.quiescent_sets)
+    asked = [law.weights, law.attend, *(partial(measure, law) for measure in measures)]
+    return [*runs, *(partial(ask, X) for ask in asked), lambda: af.ensemble(X[None], law, STEP, until=3)]
 
 
 @pytest.mark.parametrize("returned", [np.zeros(6), np.zeros((2, 2)), np.zeros((6, 1)), None, 0.0])

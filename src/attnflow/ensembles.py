@@ -16,7 +16,7 @@ from attnflow import progress
 from attnflow.arrays import foreign, library
 from attnflow.describe import check_layers
 from attnflow.ensemble_results import Ensemble, each_its_own
-from attnflow.indices import log_weights
+from attnflow.indices import log_weights, rows_of
 from attnflow.inputs import (
     CONVERT,
     Array,
@@ -29,7 +29,7 @@ from attnflow.inputs import (
     reals,
     vector_at,
 )
-from attnflow.laws import Heard, Hearing, Law, Softmax, rows_of, weighs_like
+from attnflow.laws import Heard, Hearing, Law, Softmax, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
 from attnflow.watch import At, Geometric, Record, rule, when

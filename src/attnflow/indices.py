@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.arrays import holds, namespace, place
+from attnflow.arrays import foreign, holds, namespace, place
 from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError
 
@@ -25,6 +25,8 @@ NAMES = ("rows", "columns")
 # The order of tokens is turned round for so many queries and sources; means further apart than this part of the
 # cloud's extent are different.
 LOOKED_AT, HEARD, DIFFERENT = 16, 2048, 1e-6
+# Rows of weights sum to one up to this, also where a law computes them in single precision.
+ROW_SUM = 1e-5
 
 
 def takes_indices(law: Any) -> bool:
@@ -90,6 +92,36 @@ def weight_rows(
     every = _first(x)
     for rows in blocks:
         yield rows, log_weights(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
+
+
+def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
+    """Return P from log P, refusing what a law of one's own may return by mistake: other shapes, other sums of rows.
+
+    >>> import attnflow as af
+    >>> x = np.zeros((2, 1))
+    >>> rows_of(af.Law(), np.log([[0.5, 0.5], [0.25, 0.5]]), x, x)
+    Traceback (most recent call last):
+    ...
+    attnflow.inputs.InputError: a row of the weights of Law sums to 0.75, expected 1: subtract the logarithm of its sum
+    """
+    name, m, n = type(law).__name__, x.shape[-2], sources.shape[-2]
+    shape = tuple(np.shape(log_weights))
+    if shape[-2:] != (m, n):
+        raise InputError(
+            f"log_weights of {name} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} "
+            f"queries, with log P_ij for each of {n} sources"
+        )
+    P: Array = namespace(x).exp(log_weights)
+    if not foreign(P):
+        sums = P.sum(axis=-1)
+        # Where scores leave the range of float64 these are no numbers, which is told in other words.
+        wrong = abs(sums - 1) > ROW_SUM
+        if wrong.any():
+            raise InputError(
+                f"a row of the weights of {name} sums to {sums[wrong][0]:.6g}, expected 1: subtract the logarithm of "
+                "its sum"
+            )
+    return P
 
 
 def refuse_hidden_order(

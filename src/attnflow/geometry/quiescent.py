@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.geometry.forms import form, positive_definite, score_rounding
-from attnflow.indices import positional, weight_rows
+from attnflow.indices import positional, rows_of, weight_rows
 from attnflow.inputs import Array, InputError, cloud, number
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
@@ -95,6 +95,8 @@ def _influence(law: Listening, x: Array, t: float) -> NDArray[np.int64]:
     arcs, count = [], 0
     for rows, log_p in weight_rows(law, x, t, sources=x):
         first = rows.start
+        with np.errstate(over="ignore"):
+            rows_of(law, log_p, x[rows], x)
         heard = np.isfinite(log_p)
         i, j = np.nonzero(heard.any(axis=0) if heard.ndim == 3 else heard)
         arcs.append(np.stack([i + first, j])[:, i + first != j])

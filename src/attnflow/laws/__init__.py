@@ -2,11 +2,11 @@
 
 from attnflow.laws.heads import Heads
 from attnflow.laws.hegselmann_krause import HegselmannKrause
-from attnflow.laws.law import Heard, Hearing, Law, Sources, rows_of, varies, weighs_like
+from attnflow.laws.law import Heard, Hearing, Law, Sources, varies, weighs_like
 from attnflow.laws.softmax import Softmax
 from attnflow.laws.top_scores import Hardmax, Localmax, TieError
 
 __all__ = [
     "Hardmax", "Heads", "Heard", "Hearing", "HegselmannKrause", "Law", "Localmax", "Softmax", "Sources", "TieError",
-    "rows_of", "varies", "weighs_like",
+    "varies", "weighs_like",
 ]  # fmt: skip

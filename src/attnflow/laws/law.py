@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnflow.arrays import foreign, holds, namespace, precision
 from attnflow.engines import Memory
-from attnflow.indices import log_weights, refuse_hidden_order, takes_indices, weight_rows
+from attnflow.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
 from attnflow.inputs import Array, InputError, any_cloud, mass_vector, number
 from attnflow.progress import tick
 
@@ -21,9 +21,6 @@ Foreign = TypeVar("Foreign")
 
 # Blocks of weights in other libraries: below 32 MiB the heap of glibc, which torch uses, falls to pieces.
 ARRAY_BYTES = 1 << 26
-
-# Rows of weights sum to one up to this, also where a law computes them in single precision.
-ROW_SUM = 1e-5
 
 # A class of laws.
 Kind = TypeVar("Kind", bound="Law")
@@ -210,35 +207,6 @@ class Law:
     def served_by(self, x: Array, t: float, engine: str) -> str:
         """Return the name of the engine that serves tokens at x at time t, where that depends on where they are."""
         return self.uses(engine, *x.shape)
-
-
-def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
-    """Return P from log P, refusing what a law of one's own may return by mistake: other shapes, other sums of rows.
-
-    >>> x = np.zeros((2, 1))
-    >>> rows_of(Law(), np.log([[0.5, 0.5], [0.25, 0.5]]), x, x)
-    Traceback (most recent call last):
-    ...
-    attnflow.inputs.InputError: a row of the weights of Law sums to 0.75, expected 1: subtract the logarithm of its sum
-    """
-    name, m, n = type(law).__name__, x.shape[-2], sources.shape[-2]
-    shape = tuple(np.shape(log_weights))
-    if shape[-2:] != (m, n):
-        raise InputError(
-            f"log_weights of {name} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} "
-            f"queries, with log P_ij for each of {n} sources"
-        )
-    P: Array = namespace(x).exp(log_weights)
-    if not foreign(P):
-        sums = P.sum(axis=-1)
-        # Where scores leave the range of float64 these are no numbers, which is told in other words.
-        wrong = abs(sums - 1) > ROW_SUM
-        if wrong.any():
-            raise InputError(
-                f"a row of the weights of {name} sums to {sums[wrong][0]:.6g}, expected 1: subtract the logarithm of "
-                "its sum"
-            )
-    return P
 
 
 def moment(t: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.ensemble_results import Ensemble
-from attnflow.indices import weight_rows
+from attnflow.indices import rows_of, weight_rows
 from attnflow.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Heads, Law
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
@@ -197,14 +197,15 @@ def _one_law(law: Any, what: str) -> Law:
 
 
 def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
-    """Yield log P_ij in blocks of rows."""
+    """Yield log P_ij in blocks of rows, refusing rows that do not sum to one."""
     x = state.x
     blocks = weight_rows(law, x, state.t, sources=x, masses=state.masses)
     while True:
         with np.errstate(over="ignore", invalid="ignore"):
             block = next(blocks, None)
-        if block is None:
-            return
+            if block is None:
+                return
+            rows_of(law, block[1], x[block[0]], x)
         if np.isnan(block[1]).any():
             raise InputError(
                 f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.blocks import row_blocks
-from attnflow.indices import log_weights
+from attnflow.indices import log_weights, rows_of
 from attnflow.inputs import (
     Array,
     InputError,
@@ -27,7 +27,7 @@ from attnflow.inputs import (
     number_at,
     whole,
 )
-from attnflow.laws import Heads, Hearing, Law, rows_of, varies
+from attnflow.laws import Heads, Hearing, Law, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
 from attnflow.progress import tick
 
