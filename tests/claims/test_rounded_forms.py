@@ -88,6 +88,16 @@ def test_a_form_that_is_not_symmetric_is_not_taken_for_one(id: str, off: float) 
     verdict = af.check(id, **instance(id, skew, PLANE))
     assert verdict.outcome == "hypotheses not met"
     assert SAID not in verdict.because
+    assert f"; B is not symmetric: it differs from its transpose by {off:.1g} of its largest entry" in verdict.because
+
+
+@pytest.mark.parametrize(("B", "named"), [([[1.0, 0.5], [0.0, 1.0]], True), ([[1.0, 0.0], [0.0, -1.0]], False)])
+def test_a_verdict_names_the_lost_symmetry_where_that_is_the_reason(B: list[list[float]], named: bool) -> None:
+    """The first form has a definite symmetric part, the second is symmetric and indefinite."""
+    verdict = af.check("hardmax/limits", tokens=PLANE, B=np.array(B))
+    assert verdict.outcome == "hypotheses not met"
+    assert ("by 0.5 of its largest entry, give (B + B.T)/2 if that is rounding" in verdict.because) is named
+    assert ("not symmetric" in verdict.because) is named
 
 
 def test_definiteness_below_the_asymmetry_is_undecided_in_fractions_too() -> None:

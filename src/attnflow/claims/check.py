@@ -14,7 +14,7 @@ from attnflow import progress
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
-from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS
+from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, symmetry_lost
 from attnflow.claims.instances import read
 from attnflow.claims.margins import Margins, Undecided, unknown
 from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, affordable_steps, capped, within_rounding
@@ -267,7 +267,7 @@ def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
 
 def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
     """Return the verdict in the arithmetic of an experiment."""
-    end, broken, doubtful = inf, None, None
+    end, broken, doubtful, asymmetric = inf, None, None, None
     for name, hypothesis in claim.given.items():
         for margins in _margins(hypothesis, e):
             for mask, sure in ((margins.failed, True), (~margins.failed & ~margins.held, False)):
@@ -278,6 +278,7 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
                     end, doubtful = time, not sure
                     detail = "" if margins.what == name else f" ({margins.what})"
                     broken = (name + detail, time, token, margins.at(mask), margins.undecided)
+                    asymmetric = symmetry_lost(hypothesis, e, time)
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
         end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0, None)
@@ -291,7 +292,7 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
         name, time, token, margin, why = broken
         moment = _moment(e, time, token)
         if not doubtful:
-            because = f"{name} fails at {moment}"
+            because = f"{name} fails at {moment}" + (f"; {asymmetric}" if asymmetric else "")
             return Verdict(NOT_MET, margin, (time, token), _certified(e, None), because, claim.id, e.instance)
         words = "is within rounding of failing" if why is None else "is undecided"
         why = why or _rounding(claim, e, time, most)

@@ -13,7 +13,7 @@ from attnflow.claims import exact
 from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, once, stacked
-from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, symmetric_part
+from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, not_symmetric, symmetric_part
 from attnflow.geometry.hull import Hull
 from attnflow.inputs import Array, InputError
 
@@ -37,6 +37,11 @@ def of_symmetric_forms(hypothesis: S) -> S:
     """Mark a hypothesis that asks for a symmetric B: one that is so up to rounding is judged by its symmetric part."""
     OF_SYMMETRIC_FORMS.add(hypothesis)
     return hypothesis
+
+
+def symmetry_lost(hypothesis: Statement, e: Experiment, t: float) -> str | None:
+    """Return that B at time t is not symmetric, if the hypothesis asks for that: its sign is then not the reason."""
+    return not_symmetric(e.form(int(t)).astype(float)) if hypothesis in OF_SYMMETRIC_FORMS else None
 
 
 def semidefinite_margin(e: Experiment, matrix: Numbers) -> tuple[Any, float]:

@@ -45,6 +45,18 @@ def symmetric(B: Array) -> bool:
     return asymmetry(B) <= PRODUCT_ROUNDING
 
 
+def not_symmetric(B: Array) -> str | None:
+    """Return in words by how much a matrix is not symmetric, and what to give instead; None if it is symmetric.
+
+    >>> print(not_symmetric(np.array([[1.0, 0.5], [0.0, 1.0]])))
+    B is not symmetric: it differs from its transpose by 0.5 of its largest entry, give (B + B.T)/2 if that is rounding
+    """
+    if symmetric(B):
+        return None
+    part = f"{asymmetry(B):.1g} of its largest entry"
+    return f"B is not symmetric: it differs from its transpose by {part}, give (B + B.T)/2 if that is rounding"
+
+
 def symmetric_part(B: Array) -> Array:
     """Return (B + B^T) / 2."""
     return (B + B.T) / 2
