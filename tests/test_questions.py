@@ -92,6 +92,16 @@ def test_bad_questions_get_one_sentence(more: str, sentence: str, capsys: pytest
     assert sentence in refused(CHAIN, capsys, *more.split())
 
 
+@pytest.mark.parametrize("asked", ["--phases 0.05", "--exits 0.1"])
+def test_betas_need_scores_without_a_bias(asked: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run.toml"
+    run.write_text(
+        'until = 100\n[tokens]\ncloud = "polygon"\nk = 3\n[law]\nname = "softmax"\nbeta = 4\nb = [1.0, 0.0]\n'
+        '[motion]\nname = "jumps"\ngamma = 0.1\n'
+    )
+    assert "without a bias, but b was given" in refused(f"simulate {run} {asked}", capsys, "--betas", "[1, 2, 3]")
+
+
 def test_betas_need_softmax(capsys: pytest.CaptureFixture[str]) -> None:
     hard = CHAIN.replace("softmax --beta 4", "hardmax")
     assert "use softmax" in refused(f"{hard} --exits 0.1", capsys, "--betas", "[1, 2, 3]")

@@ -83,6 +83,7 @@ def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) ->
         found.lines.append(f"{'':<10}95 percent interval {low:.4g} to {high:.4g}")
         return
     if "betas" in asked:
+        _without_bias(run, "exits for a sequence of betas")
         rate = measure.exit_rate(x, asked["betas"], gamma, radius, B=_softmax(run).B, **options)
         rows = zip(rate.betas.tolist(), rate.exits, strict=True)
         found.lines += [f"{'exit':<10}beta {beta:g}: {exits}" for beta, exits in rows]
@@ -96,6 +97,7 @@ def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) ->
 def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
     if _softmax(run).B is not None or run.masses is not None:
         raise InputError("phases compare softmax with hardmax for B = I and tokens of mass one: leave out B and masses")
+    _without_bias(run, "phases")
     result = measure.phases(
         run.tokens[0], asked["betas"], _step_size(run), tol=asked["phases"], runs=asked.get("runs", 100), seed=seed
     )
@@ -107,6 +109,11 @@ def _softmax(run: Trajectory) -> Softmax:
     if not weighs_like(run.law, Softmax):
         raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use softmax")
     return run.law
+
+
+def _without_bias(run: Trajectory, what: str) -> None:
+    if _softmax(run).b is not None:
+        raise InputError(f"{what} are those of scores <Bx, y> without a bias, but b was given: leave it out")
 
 
 def _step_size(run: Trajectory) -> float:

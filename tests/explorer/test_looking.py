@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -283,3 +284,12 @@ def test_limits_are_refused_where_tokens_end_elsewhere() -> None:
         assert ("limits" in look(state.tokens, 0, state, ["limits"])) == shown
     fleeing = read({**given, "law": {"name": "softmax", "beta": -4.0}})
     assert "beta is negative" in look(fleeing.tokens, 0, fleeing, ["limits"])["why"]["limits"]
+
+
+def test_a_bias_is_not_overlooked() -> None:
+    """Cells, leaders and limits are those of scores without a bias; the attention matrix knows it."""
+    state = replace(shown(), law=af.Hardmax(b=[3.0, 2.0]))
+    found = at(state, "cells", "leaders", "limits", "attention")
+    assert set(found["why"]) == {"cells", "leaders", "limits"}
+    assert all("the law has a bias b" in sentence for sentence in found["why"].values())
+    assert np.argmax(found["attention"]["rows"], axis=1).tolist() == [0] * 5

@@ -150,6 +150,10 @@ class TestCells:
             (af.Softmax(beta=-4.0, B=ROTATED), af.Layers(gamma=0.2), 2),
             (af.Softmax(), af.RescaledFlow(V=ROTATED), 1.5),
             (af.Hardmax(), af.RescaledLayers(V=ROTATED, dt=0.5), 4),
+            (af.Hardmax(b=[0.8, -0.5]), af.Layers(alpha=0.5), 3),
+            (af.Softmax(beta=-4.0, B=ROTATED, b=[0.8, -0.5]), af.Layers(gamma=0.2), 2),
+            (af.Softmax(b=[2.0, -1.0]), af.RescaledFlow(V=ROTATED), 1.5),
+            (af.Hardmax(B=np.zeros((2, 2)), b=lambda t: [np.cos(t), np.sin(t)]), af.Layers(alpha=0.5), 3),
         ],
     )
     def test_are_where_a_token_would_follow_their_vertex(self, law: Any, motion: Any, until: float) -> None:

@@ -39,8 +39,10 @@ def tints(labels: Iterable[int]) -> list[tuple[float, float, float, float]]:
     return [to_rgba(hue, STRENGTHS[turn]) for hue, turn in zip(colours(numbers), rounds, strict=True)]
 
 
-def cells_within(parts: Cells, within: Hull) -> list[Array]:
+def cells_within(parts: Cells, within: Hull, bias: Array | None = None) -> list[Array]:
     """Return the corners of {x in W : <Bx, v_j> <= <Bx, v_i> for all j}, W another polygon than the hull of the v_i.
+
+    With a bias b the scores are <Bx + b, v_j>.
 
     >>> from attnflow.geometry import cells, hull
     >>> window = hull([[2.0, 2.0], [-2.0, 2.0], [-2.0, -2.0], [2.0, -2.0]])
@@ -51,8 +53,8 @@ def cells_within(parts: Cells, within: Hull) -> list[Array]:
            [ 2., -2.]])
     """
     v = parts.vertices
-    level = np.zeros(len(v))
-    return [Region.cut(within, (v - v[i]) @ parts.B, level).vertices for i in range(len(v))]
+    b = np.zeros(2) if bias is None else bias
+    return [Region.cut(within, (v - v[i]) @ parts.B, (v[i] - v) @ b).vertices for i in range(len(v))]
 
 
 def area(polygon: Array) -> float:

@@ -1,4 +1,4 @@
-"""Who leads where: the form whose scores decide it, and the cells of a state of a run."""
+"""Who leads where: the form and the bias whose scores decide it, and the cells of a state of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnflow.figures.cells import cells_within
 from attnflow.figures.groups import Groups
 from attnflow.geometry import Cells, hull
 from attnflow.geometry.forms import form
-from attnflow.inputs import Array, InputError, matrix_at, number_at
+from attnflow.inputs import Array, InputError, matrix_at, number_at, vector_at
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import Motion
 
@@ -22,32 +22,48 @@ if TYPE_CHECKING:
 MOST_CELLS = 100
 
 
-def leading_form(law: Law, motion: Motion, t: float, d: int) -> Array:
-    """Return the matrix whose scores decide who leads whom among tokens as they are drawn, up to a positive factor.
+def leading_query(law: Law, motion: Motion, t: float, d: int) -> tuple[Array, Array]:
+    """Return the form B and the bias b whose scores <Bx + b, y> decide who leads whom among tokens as they are drawn.
 
-    That is B, with the sign of beta. In a moving frame z = E^{-1} x, E = e^{tV} or a power of I + dt V, the law
-    compares <B E z_i, E z_j>: the form is E^T B E.
+    That is up to a positive factor, and with the sign of beta. In a moving frame z = E^{-1} x, E = e^{tV} or a power of
+    I + dt V, the law compares <B E z_i + b, E z_j>: the form is E^T B E, the bias E^T b.
+
+    >>> import attnflow as af
+    >>> leading_query(af.Softmax(beta=-2.0, b=[3.0, 0.0]), af.Layers(gamma=0.5), 0, 2)
+    (array([[-1.,  0.],
+           [ 0., -1.]]), array([-3.,  0.]))
+    """
+    if isinstance(law, HegselmannKrause):
+        raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
+    if not isinstance(law, Softmax | Hardmax | Localmax):
+        raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
+    B, b = form(matrix_at(law.B, t, d, "B"), d), vector_at(law.b, t, d, "b")
+    b = np.zeros(d) if b is None else b
+    if isinstance(law, Softmax):
+        beta = number_at(law.beta, t, "beta")
+        if beta == 0:
+            raise InputError("beta is 0, where every token hears all others alike: there is nobody to follow")
+        B, b = np.sign(beta) * B, np.sign(beta) * b
+    E = motion.seen(np.eye(d), t).T
+    size = np.abs(E).max()
+    E = E / size
+    B, b = np.asarray(E.T @ B @ E), np.asarray(E.T @ b) / size
+    if not B.any() and not b.any():
+        raise InputError("B is 0, where every token hears all others alike: there is nobody to follow")
+    return B, b + 0.0
+
+
+def leading_form(law: Law, motion: Motion, t: float, d: int) -> Array:
+    """Return the form of `leading_query` for a law without a bias; one that has a bias is refused.
 
     >>> import attnflow as af
     >>> leading_form(af.Softmax(beta=-2.0), af.Layers(gamma=0.5), 0, 2)
     array([[-1.,  0.],
            [ 0., -1.]])
     """
-    if isinstance(law, HegselmannKrause):
-        raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
-    if not isinstance(law, Softmax | Hardmax | Localmax):
-        raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
-    B = form(matrix_at(law.B, t, d, "B"), d)
-    if isinstance(law, Softmax):
-        beta = number_at(law.beta, t, "beta")
-        if beta == 0:
-            raise InputError("beta is 0, where every token hears all others alike: there is nobody to follow")
-        B = np.sign(beta) * B
-    E = motion.seen(np.eye(d), t).T
-    E = E / np.abs(E).max()
-    B = np.asarray(E.T @ B @ E)
-    if not B.any():
-        raise InputError("B is 0, where every token hears all others alike: there is nobody to follow")
+    B, b = leading_query(law, motion, t, d)
+    if b.any():
+        raise InputError("the law has a bias b, but this is shown for scores <Bx, y> without one: leave b out")
     return B
 
 
@@ -66,5 +82,5 @@ def leading_cells(run: Trajectory, x: Array, t: float, found: Groups) -> tuple[l
         raise InputError(
             f"cells are drawn for at most {MOST_CELLS} vertices, this hull has {len(corners)}: give another t"
         )
-    parts = Cells(x[corners], leading_form(run.law, run.motion, t, 2))
-    return cells_within(parts, hull(np.concatenate([run.tokens[0], x]))), corners
+    B, b = leading_query(run.law, run.motion, t, 2)
+    return cells_within(Cells(x[corners], B), hull(np.concatenate([run.tokens[0], x])), b), corners
