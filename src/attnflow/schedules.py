@@ -32,7 +32,7 @@ MOST_DEGREE = 64
 
 
 class Geometric(NamedTuple):
-    """The sequence first ratio^t."""
+    """The sequence first * ratio^t."""
 
     first: Fraction
     ratio: Fraction
@@ -133,7 +133,7 @@ class Schedule:
         return self.rational or self.geometric() is not None
 
     def geometric(self) -> Geometric | None:
-        """Return first and ratio of a formula for the sequence first ratio^t, t = 0, 1, 2...; None for any other.
+        """Return first term c and ratio r of a formula for the sequence c r^t, t = 0, 1, 2...; None for any other.
 
         >>> Schedule("3 / 4 ** t").geometric(), Schedule("1 / (t + 2)").geometric()
         (Geometric(first=Fraction(3, 1), ratio=Fraction(1, 4)), None)

@@ -66,7 +66,7 @@ def simulate(
         where that one was interrupted or, with a later `until`, where it ended, and ends bit for bit as if it had done
         all at once; if there is nothing left to do, it is read back. One run at a time writes to a store.
     engine
-        "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds n-by-n arrays, "fused";
+        "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds arrays (n, n), "fused";
         for softmax "blocked", "fast", "separable", "pruned"; for hardmax in up to three dimensions "vertices".
 
     Examples

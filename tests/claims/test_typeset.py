@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.mathtext import MathTextParser
@@ -12,6 +17,20 @@ from attnflow.claims import pages
 from attnflow.claims.typeset import typeset
 
 DRAWN = MathTextParser("path")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _extension(name: str) -> Any:
+    """The documentation is no package: a file of it is loaded by its path."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_extensions" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+READABLE = _extension("readable_docstrings")
 
 
 def on_page(text: str) -> str:
@@ -53,6 +72,9 @@ def on_page(text: str) -> str:
         ("x_i + dt m_i for dt > 0", r"$x_i + dt\,m_i$ for $dt > 0$"),
         ("beta^(-1/8) and x <- x + 1", r"$\beta^{-1/8}$ and $x \leftarrow x + 1$"),
         ("a bracket (x_i without end", "a bracket ($x_i$ without end"),
+        ("a `law`, L'Ecuyer and e^{tP}", "a `law`, L'Ecuyer and $e^{tP}$"),
+        ("in (1, inf), log sum_k w_k", r"in $(1, \infty)$, $\log \sum_k\,w_k$"),
+        ("K = conv{v_1 .. v_k}, e^{int C}", r"$K = \mathrm{conv}\{v_1, \ldots, v_k\}$, $e^{\int\,C}$"),
     ],
 )
 def test_what_belongs_to_a_formula(text: str, page: str) -> None:
@@ -108,3 +130,83 @@ def test_lines_of_a_page_end_between_formulas() -> None:
         for claim in claims:
             for line in pages.section(claim, af.claims.Verdict("undecided", 0.0, None, "float", ""), None).split("\n"):
                 assert line.count("$") % 2 == 0, line
+
+
+# What a reader of a page would take for another formula than the one that was meant, or for none: first in formulas.
+INSIDE = {
+    "the name of a logarithm as its base": r"\\log_\{\\mathrm",
+    "infinity as an infimum": r"\\inf(?![a-z_])",
+    "the letter of an item as a factor": r"^\([a-z]\) ",
+    "a remark in brackets as a factor": r"[A-Za-z] \([^()]*=",
+    "bars that could be paired in two ways": r"\|\|",
+}
+# In what lies between them, of which only single letters are kept.
+BETWEEN = {
+    "an article as a letter": r"\$a\$ (?!(?:and|of|is|are|or)\b)(?:\w\w|`)|\$A\$ `",
+    "a person's name as a letter": r"\$[A-Z]\$(?:\\ )?'[A-Z]",
+    "a product of arrays": r"@",
+    "half of an inner product": r"<[A-Za-z$]",
+    "a power": r"\^",
+    "a sum": r"\$ (?:sum|prod) (?:of )?\$",
+}
+
+
+def mistakes(page: str) -> list[str]:
+    """Return what is wrong with the formulas of a paragraph; code and words in quotes stand for themselves."""
+    plain = re.sub(r":py:obj:`[^`]*`|``.+?``|`[^`$]+`|\"[^\"]*\"", "`code`", page, flags=re.DOTALL)
+    formulas = re.findall(r"\$([^$]*)\$", plain)
+    between = re.sub(r"\$([^$]*)\$", lambda tex: tex[0] if len(tex[1]) == 1 else "$$", plain)
+    return [name for name, sign in INSIDE.items() if any(re.search(sign, tex) for tex in formulas)] + [
+        name for name, sign in BETWEEN.items() if re.search(sign, between)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        ("Return $a$ ``pandas.DataFrame``", ["an article as a letter"]),
+        ("$L$'Ecuyer, 2007", ["a person's name as a letter"]),
+        (r"$e^{t \log_{\mathrm{stay}}}$", ["the name of a logarithm as its base"]),
+        (r"no interval but $(1, \inf)$", ["infinity as an infimum"]),
+        ("$(a) v$ lists", ["the letter of an item as a factor"]),
+        ("every $K (B = K^T Q)$", ["a remark in brackets as a factor"]),
+        (r"$||B||x||\max_j|v_j|$", ["bars that could be paired in two ways"]),
+        (r"$B = K$.\ $T$ @ $Q$", ["a product of arrays"]),
+        (r"<Bv, $z> \leq |v|^2$", ["half of an inner product"]),
+        ("like e^{gap $\\beta$}", ["a power"]),
+        (r"$\liminf (1/t)$ sum $-\log(1 - \gamma^s) > 0$", ["a sum"]),
+        (r"$A$ symmetric, $\inf_x f(x)$, $x > y$, $a$ and $b$, $P(T > t) = e^{-t}$", []),
+    ],
+)
+def test_mistakes_are_found(page: str, wrong: list[str]) -> None:
+    assert mistakes(page) == wrong
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """All docstrings of the reference, by the names of what they describe."""
+    for module in (af, *(getattr(af, name) for name in READABLE.MODULES)):
+        for name in READABLE.public(module):
+            thing = getattr(module, name)
+            yield f"{module.__name__}.{name}", inspect.getdoc(thing) or ""
+            members = vars(thing).items() if inspect.isclass(thing) else ()
+            for member, value in members:
+                if not member.startswith("_") and (callable(value) or hasattr(value, "__get__")):
+                    yield f"{module.__name__}.{name}.{member}", inspect.getdoc(value) or ""
+
+
+def test_formulas_of_the_reference_say_what_was_meant() -> None:
+    found = dict(docstrings())
+    assert len(found) > 300
+    for name, text in found.items():
+        prose = re.sub(r"(?m)^ *>>> (?:.+\n?)*", "", text)  # examples, with what they print
+        prose = re.sub(r"::\n\n(?: .*\n|\n)+", "\n\n", prose)
+        page = re.sub(":math:`([^`]*)`", r"$\1$", READABLE.readable(prose, READABLE.targets()))
+        for paragraph in page.split("\n\n"):
+            assert mistakes(paragraph) == [], (name, paragraph)
+
+
+def test_formulas_on_the_pages_of_claims_say_what_was_meant() -> None:
+    for path in sorted((DOCS / "claims").glob("*.md")):
+        page = re.sub(r"(?s)```.*?```", "", path.read_text())
+        for paragraph in page.split("\n\n"):
+            assert mistakes(paragraph) == [], (path.name, paragraph)

@@ -20,12 +20,12 @@ GREEK = {
 # Operators that take limits below; after some of them a formula needs a little room.
 LARGE = {"sum": "\\sum", "prod": "\\prod", "int": "\\int"}
 # English words too, so that they are operators only before a bracket, a bar or a limit.
-NAMED = {name: f"\\mathrm{{{name}}}" for name in ("mean", "argmax", "diam", "Proj", "rank")} | {
+NAMED = {name: f"\\mathrm{{{name}}}" for name in ("mean", "argmax", "diam", "Proj", "rank", "conv", "aff")} | {
     name: f"\\{name}" for name in ("max", "min", "log", "exp", "cos", "tanh", "liminf", "sup", "inf", "det")
 }
 OTHERS = {
     "Ax": "Ax", "Av": "Av", "Bx": "Bx", "Rr": "Rr", "tV": "tV", "dt": "dt", "dmu": "d\\mu", "xbar": "\\bar{x}",
-    "ij": "ij", "ik": "ik", "jk": "jk", "Vx": "Vx", "Qx": "Qx", "Kx": "Kx",
+    "ij": "ij", "ik": "ik", "jk": "jk", "Vx": "Vx", "Qx": "Qx", "Kx": "Kx", "tP": "tP",
 }  # fmt: skip
 # Names in brackets, and of a system before the letter of its kind.
 NAMES = {"low", "high", "SA"}
@@ -221,6 +221,9 @@ class _Reader:
         if word in NAMES and (self._compared() or nested if word != "SA" else after.text == "_"):
             self.k += 1
             return self._scripted(f"\\mathrm{{{word}}}", mark=True)
+        if word == "inf" and after.text in CLOSED:
+            self.k += 1
+            return self._scripted("\\infty", mark=True)
         if word in NAMED and (nested or after.text in ("(", "_", "{", "[") or self._operand()):
             self.k += 1
             # The page draws room after functions that it knows.
@@ -235,7 +238,8 @@ class _Reader:
             if word == "c" and self._peek().text == "0":
                 self.k += 1
                 return self._scripted("c_0", mark=True)
-            if self._peek().kind == "number":  # a name in a program, such as x0
+            name = self._peek().text == "'" and len(self._peek(1).text) > 1 and self._peek(1).text[0].isupper()
+            if name or self._peek().kind == "number":  # L'Ecuyer, or a name in a program, such as x0
                 raise _NoFormula
             return self._scripted(word, mark=True)
         raise _NoFormula
@@ -245,12 +249,12 @@ class _Reader:
         return self.k > self.first or (self._peek(1).kind == "space" and self._peek(2).text in BEGIN)
 
     def _operand(self) -> bool:
-        """Say whether a letter or an inner product follows, as after log in log n."""
+        """Say whether a letter, an inner product or a sum follows, as after log in log n."""
         after = self._peek(2)
         if self._peek(1).kind != "space" or self._peek().text in ("mean", "rank", "inf"):
             return self._peek().text == "mean" and after.text == "|"
         return (after.kind == "word" and (len(after.text) == 1 or after.text in GREEK) and after.text != "a") or (
-            after.text in ("(", "<", "|")
+            after.text in ("(", "<", "|") or (after.text in LARGE and self._peek(3).text == "_")
         )
 
     def _article(self, nested: bool) -> bool:
@@ -258,7 +262,7 @@ class _Reader:
         letter, after, then = self._peek().text, self._peek(1), self._peek(2)
         if letter == "a" and self.k == self.first and then.kind == "number":
             return True
-        if letter not in ("a", "A") or nested or after.kind != "space" or then.kind != "word":
+        if letter not in ("a", "A") or nested or after.kind != "space" or then.kind not in ("word", "code"):
             return False
         if self.k > self.first and (len(then.text) == 1 or then.text in GREEK):
             return False
@@ -363,7 +367,7 @@ class _Reader:
 
 def nested_sign(sign: Sign) -> bool:
     """Say whether a sign may follow an integral without limits."""
-    return sign.text in ("e", "f", "y")
+    return sign.text in ("e", "f", "y", "C")
 
 
 def _related(done: str, sign: str, gap: bool) -> str:

@@ -45,7 +45,7 @@ def plot(
     - Dimension 1: time and space; time is logarithmic from 200 steps, or units of time, on.
     - Dimension 2: the plane. Dimension 3: space. On the sphere, the sphere is drawn.
     - Dimension 3, in a rescaled motion whose V has a positive, simple and strictly dominant eigenvalue: tokens tend to
-      planes {phi_1* = const}, phi_1* its left eigenvector. One looks along these planes, without perspective, so that
+      planes {phi_1* = c}, phi_1* its left eigenvector. One looks along these planes, without perspective, so that
       each is seen as a line, and a token has the colour of its plane.
     - Higher dimensions: the first two principal components of the recorded tokens, as the axes say.
     - More than 3000 tokens: the density of the last state (in space: some of its tokens), and some of the trajectories.

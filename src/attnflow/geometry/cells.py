@@ -62,7 +62,9 @@ class Cells:
         return self._lead(rows, self._scores)
 
     def ambiguous(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """Say where rounding could decide the label: the gap is at most 8 (d + 2) eps | |B| |x| | max_j |v_j|.
+        """Say where rounding could decide the label: the gap is at most 8 (d + 2) eps |y| max_j |v_j|.
+
+        Here y_k = sum_l |B_kl| |x_l|.
 
         >>> cells([[0.1, 0.3], [0.3, 0.1], [-1.0, -1.0]]).ambiguous([[0.7, 0.7], [0.7, 0.6]])
         array([ True, False])
@@ -274,7 +276,7 @@ class Cells:
 
 
 def cells(vertices: ArrayLike, B: ArrayLike | None = None) -> Cells:
-    """Return the cells of a polytope: C_i = {x in K : <Bx, v_j> <= <Bx, v_i> for all j}, K = conv{v_1, ..., v_k}.
+    """Return the cells of a polytope: C_i = {x in K : <Bx, v_j> <= <Bx, v_i> for all j}, K = conv{v_1 .. v_k}.
 
     A token in C_i follows v_i under hardmax attention. Labels and gaps of points, exact polygons and polyhedra,
     inequalities in any dimension, strict dominance cones and their erosions, ownership, comparison with B-Voronoi

@@ -51,9 +51,11 @@ class Genericity:
 def genericity(tokens: ArrayLike, vertices: ArrayLike | None = None, B: ArrayLike | None = None) -> Genericity:
     """Say whether (B, v, X) is a generic polytope, and if not which vertex or token breaks which condition.
 
-    (a) v lists the extreme points of conv X; (b) every vertex strictly owns its cell, <B v_j, v_i> < <B v_j, v_j> for
-    all i != j; (c) every token lies in exactly one cell. By default v lists
-    the extreme points in the order of the tokens.
+    There are three conditions:
+
+    - "a": the points v are the extreme points of conv X, by default in the order of the tokens;
+    - "b": every vertex strictly owns its cell, <B v_j, v_i> < <B v_j, v_j> for all i != j;
+    - "c": every token lies in exactly one cell.
 
     >>> report = genericity([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.5, 0.0]])
     >>> report.generic, [failure.because for failure in report.broken]

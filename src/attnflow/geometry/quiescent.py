@@ -29,7 +29,7 @@ class Listening(Protocol):
 class Certificate:
     """A geometric reason why a set of tokens is quiescent, for localmax or hardmax with B symmetric positive definite.
 
-    All members are within B-distance `radius` r of `centre` v, and <Bv, z> <= |v|^2 - mu for all other tokens z. The
+    All members are within B-distance `radius` r of `centre` v, and <B v, z> <= |v|^2 - mu for all other tokens z. The
     set is quiescent if `margin` = mu - delta - 3 r R is positive, R the largest B-norm of a token; what rounding could
     do to it has been taken off. `contracts` says that all members hear each other, 2 r R <= delta; if the certificate
     holds too, the group shrinks to its centroid by exactly 1 - gamma per layer.

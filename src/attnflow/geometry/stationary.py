@@ -34,7 +34,7 @@ class StationaryPoints:
         than rounding.
     margins : (m,)
         How clearly: for each point the smallest slack <Bx, x - v> over the vertices v off its face, divided by the
-        largest <Bv, v>; 0 where it is rounding, as when another face ties.
+        largest <B v, v>; 0 where it is rounding, as when another face ties.
     """
 
     points: Array
@@ -49,7 +49,7 @@ class StationaryPoints:
 def stationary_points(vertices: ArrayLike, B: ArrayLike | None = None) -> StationaryPoints:
     """Return the finite set S = {x in K : |Ax|^2 = max_j <Ax, Av_j>}, A = B^{1/2}, B symmetric positive definite.
 
-    These are the KKT points of maximising |Ax|^2 over K = conv{v_1, ..., v_k}, and the only possible limits of
+    These are the KKT points of maximising |Ax|^2 over K = conv{v_1 .. v_k}, and the only possible limits of
     hardmax tokens and of the rescaled flow with V = I. Each face has at most one, the A-orthogonal projection of 0
     onto its affine hull: it belongs to S if it lies in the face and no vertex is higher in its own direction. So only
     subsets of one simplex of the boundary need be tried; 0 belongs to S if it lies in K.

@@ -64,7 +64,7 @@ class Law:
     For developers. A law is a frozen dataclass that writes
 
     ``log_weights(x, t, *, sources, masses) -> (m, n)``
-        the definition: log P_ij for queries x (m, d), sources (n, d) (default x) with masses (n,) (default 1).
+        the definition: log P_ij for queries `x` (m, d), sources (n, d) (default x) with masses (n,) (default 1).
 
     Everything else then works, in blocks of rows. Each row depends on its query alone, not on where that stands among
     the others. A law whose weights depend on who is asking, as with masks and positions, takes two more keywords,
@@ -172,7 +172,7 @@ class Law:
     @overload
     def attend(self, x: Foreign, t: float = 0, masses: Any = None) -> Foreign: ...
     def attend(self, x: Any, t: float = 0, masses: Any = None) -> Any:
-        """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an n-by-n array.
+        """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an array (n, n).
 
         NumPy in, NumPy out, in float64. An array of torch, JAX or CuPy comes back as one, on its device and in its
         precision, and can be differentiated where its library can, in the tokens, the masses and the parameters of the

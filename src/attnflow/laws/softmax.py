@@ -53,9 +53,9 @@ class Softmax(Law):
     b
         A vector (d,) that is added to B x_i, so that scores are <B x_i + b, x_j>; a function of time, a sequence over
         layers, or None for 0. Of the biases of a trained layer, scores <Q x_i + b_Q, K x_j + b_K>, it is
-        b = K.T @ b_Q; the bias of the keys adds the same to all scores of a token, and changes nothing.
+        b = K^T b_Q; the bias of the keys adds the same to all scores of a token, and changes nothing.
     Q, K
-        Matrices (k, d) in place of B: B = K.T @ Q, with scores <Q x_i, K x_j>; as B, functions of time or sequences
+        Matrices (k, d) in place of B: B = K^T Q, with scores <Q x_i, K x_j>; as B, functions of time or sequences
         over layers.
 
     Examples

@@ -199,7 +199,7 @@ class Hardmax(TopScores):
     - ``ties="first"``: the token of lowest index alone;
     - ``ties="error"``: a tie between distinct points is refused with its token and time.
 
-    B, b, Q and K are those of `Softmax`: values, functions of time or sequences over layers, B = K.T @ Q.
+    B, b, Q and K are those of `Softmax`: values, functions of time or sequences over layers, B = K^T Q.
     With `B = -B_*` the leader of a token is the linear minimisation oracle of Frank-Wolfe for 1/2 <B_* x, x>.
 
     Examples

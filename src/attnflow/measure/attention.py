@@ -163,7 +163,7 @@ def rank(P: ArrayLike | Trajectory | Ensemble, tol: float = 1e-8) -> Rank | Over
     """Return the number of singular values of P above tol times the largest.
 
     Of a run, the rank of its attention matrix: `value` is (T,), `singular_values` is (T, n), and item k holds the rank
-    at time k. Each time costs the singular values of an n-by-n matrix.
+    at time k. Each time costs the singular values of a matrix (n, n).
 
     >>> rank([[0.5, 0.5], [0.5, 0.5]]).value
     1

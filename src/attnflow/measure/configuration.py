@@ -74,7 +74,7 @@ def extent(start: Array, x: Array) -> float:
 
 @each_system
 def distance_to_limits(x: ArrayLike | Trajectory | Ensemble, limits: Any) -> Array:
-    """Return how far each token is from a finite set of limits, min_m |x_i - limits_m|: (n,), or (T, n) for a run.
+    """Return how far each token is from a finite set of limits y_m, min_m |x_i - y_m|: (n,), or (T, n) for a run.
 
     `limits` is an array (m, d), or an object that has one as `points`, such as `geometry.stationary_points(...)`.
 

@@ -32,7 +32,9 @@ MOST_CONFIGURATIONS = 512
 
 @dataclass(frozen=True)
 class GeometricLaw:
-    """The law of a time T = 1, 2, 3... with P(T > t) = e^{t log_stay}: at each step it happens with one same chance.
+    """The law of a time T = 1, 2, 3... with P(T > t) = e^{-c t}, where -c is `log_stay`.
+
+    At each step it happens with the same chance, 1 - e^{-c}.
 
     >>> law = GeometricLaw(log_stay=-1e-30)
     >>> f"{law.median:.6g}", round(law.chance(10**30), 6)
@@ -43,7 +45,7 @@ class GeometricLaw:
 
     @property
     def mean(self) -> float:
-        """1 / (1 - e^{log_stay})."""
+        """1 / (1 - e^{-c}), where -c is `log_stay`."""
         return -1 / math.expm1(self.log_stay)
 
     @property
@@ -53,7 +55,7 @@ class GeometricLaw:
 
     @property
     def log_median(self) -> float:
-        """The logarithm of the real t at which e^{t log_stay} = 1/2: a smooth function of log_stay."""
+        """The logarithm of the real t at which P(T > t) = 1/2 by the formula: a smooth function of `log_stay`."""
         return math.log(math.log(2)) - math.log(-self.log_stay) if self.log_stay > -math.inf else -math.inf
 
     def quantile(self, q: float) -> int:
@@ -135,15 +137,15 @@ def exit_times(
 ) -> ExitTimes:
     """Sample the first step at which some token has moved more than `radius` from where it started.
 
-    T = min {t : |x_i^t - x_i^0| > radius for some i} in the chain x_i <- x_i + gamma (x_j - x_i) with probability
-    P_ij. The move from x^s to x^{s+1} is seen at step s + 1. With ``token=i`` only token i moves, and the others are
-    held.
+    T = min{t : |x_i^t - x_i^0| > r for some i}, r the `radius`, in the chain x_i <- x_i + gamma (x_j - x_i) with
+    probability P_ij. The move from x^s to x^{s+1} is seen at step s + 1. With ``token=i`` only token i moves, and
+    the others are held.
 
     A chain goes from one move to the next, however long it waits, but not through more than 20000 moves (fewer if there
     are many tokens and runs): where groups of tokens contract again and again before some token leaves, ask for
     `exit_probability`.
 
-    At low temperature the exit needs a time of the order of e^{gap beta}. A pick (i, j) costs
+    At low temperature the exit needs a time of the order of e^{g beta}, g the `gap`. A pick (i, j) costs
     c_ij = max_k <B x_i, x_k> - <B x_i, x_j>, and as beta grows the chain follows the cheapest picks that move a token,
     each after a time of the order of e^{c_ij beta}. So `gap` is the largest of the costs along that path. If one pick
     is enough it is min c_ij over the picks that lead out. It is None where picks that cost the same lead to exits that
@@ -328,7 +330,7 @@ def _with(x: Array, tokens: list[int], places: Array) -> Array:
 
 @dataclass(frozen=True)
 class ExitRate:
-    """How the median exit time grows with beta, like e^{slope beta}.
+    """How the median exit time grows with beta, like e^{s beta}, s the `slope`.
 
     `error` is the half-width of an interval that should hold the limit of the slope with 95 per cent confidence;
     `gap` is that limit by theory, None where it is not known.
@@ -356,8 +358,8 @@ def exit_rate(
     """Return the slope of the log median of `exit_times` against beta, with its error: the gap, as beta grows.
 
     For the regular k-gon in the unit circle it tends to 1 - cos(2 pi/k). At least three betas are needed, positive and
-    increasing. Where the law of an exit is exactly geometric, its median -log 2 / log_stay is taken, and those of the
-    samples elsewhere.
+    increasing. Where the law of an exit is exactly geometric, its median ``-log(2) / log_stay`` is taken, and those of
+    the samples elsewhere.
 
     The betas are cut into two halves, which share the middle one if their number is odd, and each is fitted by a line,
     with weights from the confidence intervals of the medians. The slope b_2 is that of the second half. Its error adds

@@ -141,7 +141,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
 
     On the sphere the exponent is beta (<x_i, x_j> - 1), and F grows in time. At large beta it rests at
     sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a merge of masses a and b adds
-    2ab/n^2. Errors, and the threshold, are those of `merge_times`. The first plateau begins when the run does.
+    2 a b / n^2. Errors, and the threshold, are those of `merge_times`. The first plateau begins when the run does.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)

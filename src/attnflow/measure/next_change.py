@@ -61,8 +61,9 @@ class NextChange:
 def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
     """Predict when a token is next farther than tol times the extent of the cloud from where the run left it.
 
-    Softmax tokens that rest drift on, by steps of the order of e^{-beta gap}; they move again after a time of the order
-    of e^{beta gap}, which no run sees unless it looks for it. Under softmax with constant parameters,
+    Softmax tokens that rest drift on, by steps of the order of e^{-beta g}, g a gap between scores; they move
+    again after a time of the order of e^{beta g}, which no run sees unless it looks for it. Under softmax with constant
+    parameters,
 
     - layers go on by `Leaps`, and flows on the sphere by themselves (layers there by the flow, which is as slow):
       the prediction is theirs, tokens within 1e-6 of the extent taken for one mass;

@@ -144,7 +144,7 @@ def phases(
     """Compare hardmax with softmax layers (SA_beta) and with the Markov chain (SA_P), from one start and with B = I.
 
     Under hardmax tokens run straight to vertices v and rest. At finite beta they do so for a while, stay near them for
-    a time that grows like e^{beta gap}, gap = min <v, v> - <v, w>, and collapse to one point in the end. The result
+    a time that grows like e^{beta g}, g = min <v, v> - <v, w>, and collapse to one point in the end. The result
     holds, for each beta, the first step at which some token is farther than tol times the diameter of the cloud from
     its hardmax trajectory; at which all are so near to their limits (T_1); at which one has left again (T_2); and at
     which all are so near to each other. Print it for a table.

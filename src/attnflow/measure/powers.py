@@ -36,10 +36,10 @@ def power_law(
 
     Record at geometric times (`watch.Geometric`): every decade then counts alike. The exponent p is the slope of log
     value against log t, and its error is that of `contraction_rate`: noise, rounding, and a bound on the drift still to
-    come. For the constant give the `power` that theory says: c(t) = value t^{-power} is read at three times a decade
-    apart (or less, if the window is short), the last being the end, and Aitken's formula removes a correction like
-    t^{-k}; the error is the whole of what it removed, plus what noise does. Without `power` the constant is that of the
-    exponent found, and its error holds that of the exponent.
+    come. For the constant give the `power` that theory says: ``c(t) = value / t**power`` is read at three times a
+    decade apart (or less, if the window is short), the last being the end, and Aitken's formula removes a correction
+    like t^{-k}; the error is the whole of what it removed, plus what noise does. Without `power` the constant is that
+    of the exponent found, and its error holds that of the exponent.
 
     >>> t = np.geomspace(1, 1e4, 81)
     >>> law = power_law(t, 3 / t * (1 + 0.5 / t), power=-1)

@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Rate:
-    """An exponential rate: distances behave like e^{value t}, and contract where it is negative.
+    """An exponential rate: distances behave like e^{r t}, r the `value`, and contract where it is negative.
 
     `error` is the half-width of an interval that should hold the limit of the rate with 95 per cent confidence;
     `window` is the first and the last time used, and `points` how many times were used.

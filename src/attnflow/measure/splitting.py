@@ -52,7 +52,7 @@ class RareEvent:
 def exit_probability(
     x: ArrayLike, law: Law, gamma: float, radius: float, steps: int, runs: int = 1000, seed: int = 0
 ) -> RareEvent:
-    """Estimate P(T <= steps), T the first step at which some token has moved more than `radius`, however small.
+    """Estimate ``P(T <= steps)``, T the first step at which some token has moved more than `radius`, however small.
 
     Of the picks of a configuration that change a token but do not lead out, the least likely are called rare: as many
     as have probabilities that add up to less than 1/(2 steps). The others are cheap. Each of `runs` independent paths

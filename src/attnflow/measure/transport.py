@@ -147,7 +147,7 @@ class Quantisation:
     error: float
 
     def bracket(self, x: ArrayLike, *, masses: ArrayLike | None = None) -> tuple[float, float]:
-        """Return bounds, low <= W_2 <= high, of the distance between a cloud x (m, d) and all the tokens.
+        """Return bounds, low <= W_2 <= high, of the distance between a cloud `x` (m, d) and all the tokens.
 
         Both come from the exact distance W_Q of x to the centres, of shares w. From above: let y be a random token of
         the cell of c, independent of x given c. Then E[y - c | x, c] = 0, so E|x - y|^2 = E|x - c|^2 + q^2, hence
@@ -193,11 +193,11 @@ def _least_reduced(x: Array, f: Array, y: Array) -> float:
 
 
 def quantise(tokens: ArrayLike, atoms: int) -> Quantisation:
-    """Sum up tokens (n, d) by at most so many atoms: centres of mass of cells, cut where most is to be gained.
+    """Sum up tokens (n, d) by at most `atoms` atoms: centres of mass of cells, cut where most is to be gained.
 
     The cell with the largest sum of |y - c|^2 is cut at its mean, across the axis along which it varies most, until
     there are enough; cells of one place are not cut. The error q is that of the cells found, computed from all tokens,
-    and behaves like atoms^{-1/d}.
+    and behaves like N^{-1/d} for N atoms.
 
     >>> import attnflow as af
     >>> few = quantise(af.tokens.uniform(n=20_000, d=2, seed=0, low=0, high=1), atoms=256)

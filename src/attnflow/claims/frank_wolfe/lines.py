@@ -173,7 +173,7 @@ def exponential_rate(e: Experiment) -> Margins:
     A limit is found for constants and for quotients of polynomials; other schedules are undecided. Averages of a
     convergent sequence converge to its limit, so the rate is -log(1 - lim gamma).
     """
-    what = "liminf (1/t) sum -log(1 - gamma^s) > 0"
+    what = "liminf (1/t) sum_{s<t} -log(1 - gamma^s) > 0"
     end = e.times[-1]
     if (np.asarray(e.tokens == _targets(e))).all():
         return once("all tokens are vertices", 1.0, time=end)

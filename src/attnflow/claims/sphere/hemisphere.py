@@ -131,7 +131,7 @@ HEMISPHERE = Setting(
 
 @SPHERE.claim(
     "hemisphere", "Section 6, cone collapse", PROVED, HEMISPHERE,
-    """If all <x_i(0), w> > 0 for some w, then for V = I and every constant Q, K (B = K^T Q) the least <x_i, w> never
+    """If all <x_i(0), w> > 0 for some w, then for V = I and every constant B = K^T Q the least <x_i, w> never
     decreases and the tokens converge to one point exponentially; in the end 1 - <x_i, x_j> decays like e^{-2t} (SA),
     e^{-2 e^{beta <Bx,x>} t} (USA). n uniform tokens lie in a hemisphere with probability
     2^{-(n-1)} sum_{k<d} C(n-1, k).""",
