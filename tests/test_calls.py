@@ -117,6 +117,17 @@ def test_a_flow_of_ones_own_writes_only_its_velocity() -> None:
     np.testing.assert_allclose(run.at(0.7), np.exp(-0.7) * X, rtol=1e-7)
 
 
+def test_a_motion_that_is_neither_a_flow_nor_in_layers() -> None:
+    class Own(af.Motion):
+        def velocity(self, hearing: Any, x: Any, t: float) -> Any:
+            return -x
+
+    uses = (lambda: af.simulate(X, af.Softmax(), Own(), 2), lambda: af.ensemble(X[None], af.Softmax(), Own(), 2))
+    for use in uses:
+        with refused("Own does not say how tokens move: .*ContinuousMotion that writes velocity, .*DiscreteMotion"):
+            use()
+
+
 def test_a_flow_of_ones_own_has_a_tolerance_that_makes_sense() -> None:
     @dataclass(frozen=True)
     class Loose(OnlyVelocity):

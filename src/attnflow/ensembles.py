@@ -31,7 +31,7 @@ from attnflow.inputs import (
 )
 from attnflow.laws import Heard, Hearing, Law, Softmax, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, check_motion
 from attnflow.watch import At, Geometric, Record, rule, when
 
 # So many coordinates move together: their stages fit in the cache.
@@ -151,6 +151,7 @@ def _systems(tokens: ArrayLike) -> Array:
 
 def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
     """Return the times to record: the first, those asked for, and the last."""
+    check_motion(motion)
     if not isinstance(motion, ContinuousMotion | DiscreteMotion):
         raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
     end, chosen = number(until, "until", above=0.0), rule(record)

@@ -19,6 +19,7 @@ from attnflow.describe import check_layers, describe, varying
 from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
+from attnflow.motions.motion import check_motion
 from attnflow.storage import MemoryRecording, Store
 from attnflow.trajectory import Trajectory
 from attnflow.watch import Checkpoint, Progress, Record, Recorder, Start, Watcher, rule, when
@@ -172,6 +173,7 @@ def _checked(
         raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
     if not isinstance(motion, Motion):
         raise InputError(f"motion is {motion!r}, expected a motion such as Layers(gamma=0.1)")
+    check_motion(motion)
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")
     x = any_cloud(tokens, motion, law)

@@ -104,7 +104,7 @@ class Motion:
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
-        raise InputError(f"{type(self).__name__} does not say how tokens move: a motion must write start")
+        raise InputError(_nothing_said(self))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Return the tokens a run starts from, or refuse."""
@@ -113,6 +113,19 @@ class Motion:
     def seen(self, x: Array, t: float) -> Array:
         """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
         return x
+
+
+def _nothing_said(motion: Motion) -> str:
+    return (
+        f"{type(motion).__name__} does not say how tokens move: let it be a subclass of "
+        "attnflow.motions.ContinuousMotion that writes velocity, or of attnflow.motions.DiscreteMotion that writes step"
+    )
+
+
+def check_motion(motion: object) -> None:
+    """Refuse a motion of one's own that does not say how tokens move."""
+    if isinstance(motion, Motion) and not hasattr(motion, "discrete"):
+        raise InputError(_nothing_said(motion))
 
 
 class DiscreteMotion(Motion):
