@@ -98,7 +98,8 @@ def test_extending_a_run_that_dies_on_the_way(
         try:
             af.simulate(x, law, motion, until, store=path, seed=5, watch=[often, dies(after)])
         except KeyboardInterrupt:
-            assert af.load(path).stopped.startswith("not finished")
+            # What was finished stays so until the extended run has passed its end.
+            assert af.load(path).stopped.startswith("not finished") or af.load(path).about["until"] < until
     extended = af.simulate(x, law, motion, ends[-1], store=path, seed=5)
     same(af.simulate(x, law, motion, ends[-1], seed=5), extended)
 
@@ -139,6 +140,43 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path) -> None:
     af.simulate(x, law, af.Layers(gamma=lambda t: 0.5), 2500, store=tmp_path / "f.zarr")
     with refused("a function of time differs"):
         af.simulate(x, law, af.Layers(gamma=lambda t: 0.5 if t == 0 else 0.4), 2600, store=tmp_path / "f.zarr")
+
+
+class Interrupting(Watcher):
+    """Interrupts a run before its first step, or after its first stretch."""
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once = at_once
+
+    def begin(self, start: af.watch.Start) -> None:
+        if self.at_once:
+            raise KeyboardInterrupt
+
+    def see(self, stretch: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["schedule", "rescaled", "jumps"])
+def test_a_finished_run_survives_an_extension_that_fails(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is refused, or interrupted at once, or before anything that it recorded could be kept."""
+    monkeypatch.setattr(storage, "CHUNK_RECORDS", 300)
+    (x, law, motion), ends = MODELS[name]
+    path = tmp_path / "run.zarr"
+    finished = af.simulate(x, law, motion, ends[-2], store=path, seed=5)
+    for at_once in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            af.simulate(x, law, motion, ends[-1], store=path, seed=5, watch=[Interrupting(at_once)])
+        same(finished, af.load(path))
+        same(finished, af.simulate(x, law, motion, ends[-2], store=path, seed=5))
+    if name == "schedule":
+        with refused("a function of time differs"):
+            other = af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6 if t == 0 else 0.4)
+            af.simulate(x, law, other, ends[-1], store=path, seed=5)
+        same(finished, af.load(path))
+    same(af.simulate(x, law, motion, ends[-1], seed=5), af.simulate(x, law, motion, ends[-1], store=path, seed=5))
+    same(af.simulate(x, law, motion, ends[-1], seed=5), af.load(path))
 
 
 def forget_new_parameters(path: Path) -> None:

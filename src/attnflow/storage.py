@@ -4,7 +4,8 @@ A store holds ``time`` (T,), ``tokens`` (T, n, d) and, if given, ``masses`` (n,)
 itself what was run. Only whole chunks are written while the run goes on, each in one atomic replacement; everything
 since the last whole chunk, and all that the next step depends on, is in ``checkpoint.npz``, replaced atomically too.
 A finished run keeps the checkpoint from before its last stretch, the first that the end of the run could shape: from
-there it can be extended, bit for bit as if the end had been later from the beginning.
+there it can be extended, bit for bit as if the end had been later from the beginning. Until the extended run has passed
+the old end, it is kept in memory and the finished run stays on disk.
 """
 
 from __future__ import annotations
@@ -112,6 +113,9 @@ class Store:
         self.pending: list[tuple[NDArray[Any], Array]] = []
         self.written = int(self.time.shape[0])
         self.before_last: Callable[[], None] | None = None
+        # While a finished run is extended: its last time, and its new end. Until the extended run has passed that time
+        # nothing is written, so that whatever happens the finished run stays as it was.
+        self.extending: tuple[float, float] | None = None
         self.lock: Lock | None = None
 
     @classmethod
@@ -193,7 +197,25 @@ class Store:
                 f"{self.path} has no checkpoint to go on from (it was written by save, or by an earlier version): give "
                 "another store"
             )
+        if self.finished is None:
+            self.annotate(run={**self.about["run"], "until": until})
+        else:
+            self.extending = (self.time[-1].item(), until)
+
+    def _replace(self) -> None:
+        """Put what the extended run has recorded since its checkpoint in the place of how the finished run ended."""
+        assert self.extending is not None
+        until, self.extending = self.extending[1], None
         self.annotate(results=None, run={**self.about["run"], "until": until})
+        self.checkpoint()
+        self._forget()
+        records, self.pending = self._unwritten(), []
+        self.append(*records)
+
+    def _forget(self) -> None:
+        """Remove from disk what is not counted as written."""
+        for array in (self.time, self.tokens):
+            array.resize((self.written, *array.shape[1:]))
 
     def close(self) -> None:
         """Let others write."""
@@ -208,12 +230,14 @@ class Store:
 
     @property
     def finished(self) -> dict[str, Any] | None:
-        """The results of the run, if it is finished."""
-        results: dict[str, Any] | None = self.about.get("results")
-        return results
+        """The results of the run, if it is finished and not being extended."""
+        return self.about.get("results") if self.extending is None else None
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records; whole chunks go to disk."""
+        if self.extending is not None:
+            self.pending.append((times.copy(), tokens.copy()))
+            return
         while len(times):
             waiting = sum(len(t) for t, _ in self.pending)
             taken = min(self.chunk - waiting, len(times))
@@ -245,10 +269,12 @@ class Store:
         """Keep in mind all that is needed to go on from here: the stepper's numbers, and notes of plain data."""
         known, written, pending = state(), self.written, list(self.pending)
         self.before_last = lambda: self._save(t, x, known, notes(), written, pending)
+        if self.extending is not None and t >= self.extending[0]:
+            self._replace()
 
     def checkpoint(self) -> None:
         """Write what was last kept in mind."""
-        if self.before_last is not None:
+        if self.before_last is not None and self.extending is None:
             self.before_last()
 
     def _save(
@@ -268,17 +294,20 @@ class Store:
         """Return (t, x, state, notes) of the last checkpoint and forget what came after it; None to start anew."""
         saved = _checkpoint(self.path)
         self.written = 0 if saved is None else int(saved["written"])
-        for array in (self.time, self.tokens):
-            array.resize((self.written, *array.shape[1:]))
+        if self.extending is None:
+            self._forget()
         if saved is None:
             return None
-        self.pending = [(saved["times"], saved["tokens"])]
+        self.append(saved["times"], saved["tokens"])
         state = {name.removeprefix("state:"): saved[name] for name in saved if name.startswith("state:")}
         return saved["t"].item(), saved["x"], state, json.loads(str(saved["notes"]))
 
     def finish(self, **results: Any) -> None:
         """Write what is left, how the run ended, and from where it could go on if its end were later."""
-        self.checkpoint()
+        if self.extending is not None:
+            self._replace()
+        else:
+            self.checkpoint()
         if self.pending:
             self._write()
         self.annotate(results=results)
