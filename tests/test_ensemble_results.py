@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.inputs import Array
 
 m = af.measure
 X = np.stack([af.tokens.gaussian(n=6, d=2, seed=s) for s in range(5)])
@@ -137,3 +138,25 @@ def test_a_function_of_time_is_not_stored(tmp_path: Path) -> None:
     assert again.law is None
     np.testing.assert_array_equal(again.motion.gamma, GAMMAS)  # type: ignore[union-attr]
     np.testing.assert_array_equal(m.diameter(again), m.diameter(varying))
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_a_table_of_what_was_observed_holds_it(shape: tuple[int, ...], tmp_path: Path) -> None:
+    factors = 1.0 + np.arange(np.prod(shape, dtype=int)).reshape(shape)
+
+    def observe(x: Array) -> Array:
+        return np.asarray(np.multiply.outer(x.mean(axis=(1, 2)), factors))
+
+    x0 = np.stack([af.tokens.gaussian(n=4, d=2, seed=s) for s in range(3)])
+    betas = np.array([1.0, 2.0, 3.0])
+    found = af.ensemble(x0, af.Softmax(beta=betas), af.Layers(gamma=0.5), until=5, record=[2], observe=observe)
+    found.save(tmp_path / "found.csv")
+    with (tmp_path / "found.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    axes = [f"axis{k}" for k in range(len(shape))]
+    assert list(rows[0]) == ["time", "system", *axes, "values", "beta"]
+    assert len(rows) == found.values.size
+    for row in rows:
+        place = (found.times.tolist().index(int(row["time"])), *(int(row[name]) for name in ("system", *axes)))
+        assert float(row["values"]) == found.values[place]
+        assert float(row["beta"]) == betas[place[1]]

@@ -156,6 +156,9 @@ class Ensemble:
     def save(self, path: str | Path) -> None:
         """Write the ensemble to a new file: .npz or .nc, to be read by `Ensemble.load`, or .csv for other programs.
 
+        A table has a row for each time, system and token; of what was observed instead, a row for each number, without
+        the last states.
+
         >>> import tempfile, attnflow as af
         >>> x0 = np.stack([af.tokens.gaussian(n=4, d=2, seed=s) for s in range(3)])
         >>> found = af.ensemble(x0, af.Softmax(beta=np.array([1.0, 2.0, 3.0])), af.Layers(gamma=0.5), until=5)
@@ -169,7 +172,11 @@ class Ensemble:
             raise InputError(
                 f"path is {str(path)!r}, but an ensemble is saved as .npz, .nc or .csv: choose one of these"
             )
-        files.write(target, self._variables(), self._about())
+        variables = self._variables()
+        if target.suffix == ".csv":
+            # A table has rows of one kind: those of what was recorded.
+            variables.pop("final", None)
+        files.write(target, variables, self._about())
 
     @classmethod
     def load(cls, path: str | Path) -> Ensemble:
