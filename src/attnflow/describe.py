@@ -22,7 +22,7 @@ from attnflow.schedules import Schedule
 FUNCTION = "function of time"
 SCHEDULE = "schedule"
 LAYERS = "over layers"
-# Weights of more numbers than these are told by their digest: a store is no place for a trained model.
+# Of weights with more numbers than this only the digest is stored: a store is no place for a trained model.
 MOST_NUMBERS = 1 << 20
 
 

@@ -103,7 +103,7 @@ def ensemble(
 
 
 class _Abandoned(Exception):
-    """Whoever asked does not wait any more."""
+    """The caller does not wait any more."""
 
 
 def _on_all_cores(moved: Callable[..., Any], blocks: list[Block], motion: Motion) -> list[Any]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from attnflow.inputs import InputError
 
-# Name of an array: the names of its dimensions, and the array. One named like its only dimension says where it lies.
+# Name of an array: the names of its dimensions, and the array. An array named like its only dimension holds the
+# coordinates along that dimension.
 Variables = Mapping[str, tuple[tuple[str, ...], NDArray[Any]]]
 
 FILES = (".npz", ".csv", ".nc")

@@ -22,8 +22,8 @@ from attnflow.blocks import row_blocks
 from attnflow.inputs import Array, InputError
 
 NAMES = ("rows", "columns")
-# The order of tokens is turned round for so many queries and sources; means further apart than this part of the
-# cloud's extent are different.
+# The order of tokens is reversed for at most LOOKED_AT queries and HEARD sources. Means are different if they are
+# further apart than DIFFERENT times the cloud's extent.
 LOOKED_AT, HEARD, DIFFERENT = 16, 2048, 1e-6
 # Rows of weights sum to one up to this, also where a law computes them in single precision.
 ROW_SUM = 1e-5

@@ -253,7 +253,7 @@ def constant_vector(vector: Vector, name: str) -> Any:
 
 
 def constant(value: Any, name: str, axes: int, checked: Callable[[Any, str], Any]) -> Any:
-    """Check a value with so many axes; one axis more, or a list of such values, is a sequence over layers."""
+    """Check a value that has `axes` axes; one axis more, or a list of such values, is a sequence over layers."""
     if value is None or callable(value):
         return value
     if _axes(value) != axes + 1:

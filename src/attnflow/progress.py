@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 # Seconds until the line appears, and between two of its states on a terminal and in a file.
 AFTER, AGAIN, AGAIN_IN_A_FILE = 2.0, 0.2, 10.0
-# Beyond so many seconds the time left is not worth a number.
+# Beyond this number of seconds the time left is not worth a number.
 ENDLESS = 10 * 365.25 * 86400
 
 Says = str | Callable[[], str]

@@ -8,7 +8,7 @@ from attnflow.inputs import Array, InputError, number, whole
 
 # Arrays of NumPy have up to 64, and one is needed for the coordinates.
 MOST_AXES = 63
-# No memory holds so many numbers, nor does NumPy count so far.
+# No memory holds more numbers than this, and NumPy cannot count them.
 MOST_NUMBERS = 2**60
 
 

@@ -345,7 +345,7 @@ class Trajectory:
         return plot(self.to_numpy(), ax, t, cells=cells, coords=coords, color=color, title=title)
 
     def animate(self, path: str | Path | None = None, seconds: float = 6, behind: Any = None) -> Any:
-        """Write a movie of so many seconds, MP4 or GIF, over what `behind` draws: see `attnflow.figures.animate`."""
+        """Write a movie of this many seconds, MP4 or GIF, over what `behind` draws: see `attnflow.figures.animate`."""
         from attnflow.figures import animate
 
         return animate(self.to_numpy(), path, seconds, behind)

@@ -17,8 +17,8 @@ from attnflow.inputs import Array, InputError
 from attnflow.motions import Stretch
 from attnflow.watch import Start, Watcher
 
-# Rules of Lobatto, which sees the ends of an interval, and of Gauss, which does not, with so many nodes; where they
-# disagree an interval is halved, up to so often.
+# The numbers of nodes of two rules, Lobatto's, which uses the ends of an interval, and Gauss's, which does not. Where
+# they disagree an interval is halved, at most HALVINGS times.
 LOBATTO, GAUSS, HALVINGS = 7, 8, 24
 # The integral of a rate is refined until it is known to this part, or to the second number.
 PART, LEAST = 1e-10, 1e-12

@@ -200,7 +200,7 @@ def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdi
 
 
 def _first_steps(claim: Claim, e: Experiment, most: float) -> tuple[Verdict | None, Experiment]:
-    """Return the verdict, in fractions, on as many steps as take at most so many products; None if that is none."""
+    """Return the verdict, in fractions, on as many steps as take `most` products or fewer; None if that is none."""
     steps = affordable_steps(e.shape, most)
     if steps < 1 or "steps" not in e.instance:
         return None, e

@@ -18,10 +18,10 @@ DIFFERENT_RUNS = Undecided(
 
 
 def affordable_steps(shape: tuple[int, int], most: float) -> int:
-    """Return how many steps of such tokens take at most so many products in fractions: n^2 d s (1 + s / 64) of them.
+    """Return how many steps s of such tokens take at most `most` products in fractions, n^2 d s (1 + s / 64).
 
     >>> affordable_steps((100, 2), 2e6)
-    53
+    54
     """
     n, d = shape
     return floor(32 * (sqrt(1 + most / (16 * n * n * d)) - 1))

@@ -22,9 +22,9 @@ from attnflow.inputs import Array
 
 Sums = tuple[Array, Array]
 
-# Up to so many extents from the origin nothing is won.
+# A cloud at most NEAR times its extent from the origin gains nothing.
 NEAR = 16.0
-# Up to so many coordinates Python's own numbers are faster than short arrays.
+# With at most NARROW coordinates Python's own numbers are faster than short arrays.
 NARROW = 16
 # What rounding would do to a mean, in parts of the cloud's extent, if nothing was done.
 HARMLESS = 1e-12

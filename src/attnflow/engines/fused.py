@@ -17,8 +17,8 @@ PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17
 LIGHTEST = kernels.UNSHIFTED / kernels.LOG2E
 # The compiled loops' word for equal masses.
 ALIKE = np.empty(0)
-# A call of compiled code looks at so many coordinates of pairs at most, seconds of work: between two calls progress is
-# shown, and an interruption heard.
+# A call of compiled code looks at no more coordinates of pairs than this, seconds of work: between two calls progress
+# is shown, and an interruption takes effect.
 CALL = 1 << 33
 
 compilation.announce()

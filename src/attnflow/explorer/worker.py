@@ -28,7 +28,7 @@ ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "claims": (("claims",),),
     "exports": (("movie", "data"),),
 }
-# Who writes temporary files.
+# The roles that write temporary files.
 WRITERS = ("exports",)
 # What a role computes with.
 FIRST = {"runs": "running", "claims": "standing", "exports": "exports"}
@@ -83,8 +83,8 @@ class Reports:
 def work(channel: socket.socket, role: str, folder: str) -> None:
     """Serve orders until the other end closes: it does so when the tab or the server is gone, however they went.
 
-    The folder is for temporary files, perhaps of half a movie. This process removes it when it ends; whoever kills it
-    must do so instead.
+    The folder is for temporary files, perhaps of half a movie. This process removes it when it ends; a process
+    that kills it must remove the folder itself.
     """
     # What a terminal shows is the server's.
     progress.show(False)

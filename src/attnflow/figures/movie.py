@@ -117,7 +117,7 @@ def _meetings(run: Trajectory, states: Between) -> list[NDArray[np.int64] | None
 
 
 def _canvas(shown: Scene) -> Any:
-    """Return an empty figure for the frames, which is no business of pyplot."""
+    """Return an empty figure for the frames, one that pyplot does not keep."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=size(shown), layout="constrained")

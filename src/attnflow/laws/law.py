@@ -74,7 +74,7 @@ class Law:
         always given, as arrays of the library of x; other sources than the tokens are numbered from 0. Tokens of such a
         law are never merged, sorted or dropped, and it is told the indices in every block of rows.
 
-    Whoever writes `log_weights` in a subclass of another law takes none of its faster methods over. Speed is optional:
+    A subclass of another law that has its own `log_weights` inherits none of the faster methods. Speed is optional:
     override
 
     ``listen(x, t, sources) -> Heard``

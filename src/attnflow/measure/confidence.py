@@ -84,7 +84,7 @@ def share_interval(share: Array, error: Array, count: int, level: float = LEVEL)
 
 
 def pooled_freedom(variances: Array, each: int) -> float:
-    """Return the degrees of freedom of a sum of estimated variances, each with so many, that are not alike.
+    """Return the degrees of freedom of a sum of estimated variances that differ; each has `each` of them.
 
     (sum v_k)^2 / sum (v_k^2 / each): the sum of all if they are alike, that of one if that one is all there is.
 

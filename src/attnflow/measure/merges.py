@@ -27,15 +27,15 @@ from attnflow.watch import Start, Watcher
 EPS = float(np.finfo(np.float64).eps)
 # The error of a time is this many times what it changes when the run is repeated at tighter tolerances.
 SAFETY = 2.0
-# A start is known up to so many roundings.
+# A start is known up to ROUNDINGS roundings.
 ROUNDINGS = 64
-# Runs are repeated at tolerances so many times smaller, or larger, and once more.
+# Runs are repeated with the tolerance divided, or multiplied, by FACTOR, and by its square.
 FACTOR = 10.0
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Two clusters of these masses became one at a time, known up to an error; so many clusters are left.
+    """Two clusters of these masses became one at a time, known up to an error; `left` clusters remain.
 
     Of layers and leaps the time is a step, a whole number.
     """

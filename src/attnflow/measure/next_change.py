@@ -22,13 +22,13 @@ HORIZON = 10**300
 MET = 1e-6
 # More places, or more tokens under other laws, are not followed.
 MOST_PLACES = 400
-# A prediction gives up after so many recorded states: leaps, literal steps, steps of an integrator.
+# A prediction gives up after MOST_STATES recorded states: leaps, literal steps, steps of an integrator.
 MOST_STATES = 2000
 # An order of magnitude needs no more.
 RTOL = 1e-6
 # Laws without leaps are followed over this many steps or units of time.
 AHEAD = 1000
-# What moves within so many steps or units of time has not come to rest.
+# What moves within SOON steps or units of time has not come to rest.
 SOON = 100
 
 TOGETHER = "at rest for ever: all tokens are at one place"

@@ -423,7 +423,7 @@ def _chain(x: Array, beta: float, gamma: float, goal: _Goal, runs: int, rng: np.
 def _followed(
     picks: Picks, every: list[_Events], goal: _Goal, rng: np.random.Generator, most: int, work: progress.Task
 ) -> tuple[list[int], list[int]]:
-    """Follow chains for so many moves; return those that may still do something, and the steps they are at."""
+    """Follow chains for at most `most` moves; return those that may still do something, and the steps they are at."""
     going, times = list(range(len(every))), [0] * len(every)
     for move in range(most):
         # The chains that still run are as good a measure as the moves that are left.

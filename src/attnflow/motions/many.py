@@ -16,9 +16,9 @@ from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
 from attnflow.motions.layers import Layers, Residual, SphereLayers
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Motion
 
-# A piece of the compiled loop takes so many pairs of tokens, a fraction of a second.
+# A piece of the compiled loop takes PIECE pairs of tokens, a fraction of a second.
 PIECE = 1 << 26
-# A step of a flow evaluates its velocity so often.
+# A step of a flow evaluates its velocity EVALUATIONS times.
 EVALUATIONS = 12
 
 # Called with the part of the work that is done, and whether very many steps are to come.

@@ -58,7 +58,7 @@ class Step(NamedTuple):
 class Clock(NamedTuple):
     """What each of eight systems has for itself: tolerance, time, step, where that ends, its error, the next length.
 
-    `due` is the number of the next time to record, `part` where in the step it lies. Who has h = 0 is done.
+    `due` is the number of the next time to record, `part` where in the step it lies. A system with h = 0 is done.
     """
 
     atol: Array
@@ -360,7 +360,7 @@ def _start(step, clock, rule, room, rtol, times, states, steps):
 
 @compiled
 def _go_on(step, clock, rule, room, method, rtol, times, states, steps, most):
-    """Integrate eight systems, in at most so many steps; return how many are left, -1 if somebody has not arrived.
+    """Integrate eight systems, in at most `most` steps; return how many are left, -1 if a system has not arrived.
 
     There are states and steps of as many systems as there are.
     """
@@ -397,8 +397,8 @@ def under_way(n, d):
 def flows(start, gains, rule, method, tolerance, times, states, steps, way, most):
     """Fill the states (T, b, n, d) at the given times, and the number of steps of each system, -1 if it got stuck.
 
-    The tolerance is rtol, and an atol of each system. After so many steps of eight systems it returns False, and goes
-    on where it was, as if nothing had happened, when it is called again.
+    The tolerance is rtol, and an atol of each system. After `most` steps of eight systems it returns False; the
+    next call goes on from there, as if nothing had happened.
     """
     b = start.shape[0]
     rtol, atol = tolerance
