@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -126,6 +127,50 @@ def test_a_motion_that_is_neither_a_flow_nor_in_layers() -> None:
     for use in uses:
         with refused("Own does not say how tokens move: .*ContinuousMotion that writes velocity, .*DiscreteMotion"):
             use()
+
+
+def test_motions_that_are_written_with_other_parameters() -> None:
+    class Flows(ContinuousMotion):
+        def velocity(self, x: Any, t: float = 0) -> Any:  # type: ignore[override]
+            return -x
+
+    class Steps(DiscreteMotion):
+        def step(self, hearing: Any, x: Any) -> Any:  # type: ignore[override]
+            return x
+
+    for motion, sentence in (
+        (Flows(), r"velocity of Flows is written as (self, x, t=0), expected (self, hearing, x, t)"),
+        (Steps(), r"step of Steps is written as (self, hearing, x), expected (self, hearing, x, t)"),
+    ):
+        with refused(re.escape(sentence)):
+            af.simulate(X, af.Softmax(), motion, until=2)
+        with refused(re.escape(sentence)):
+            af.ensemble(X[None], af.Softmax(), motion, until=2)
+
+
+def test_laws_that_are_written_with_other_parameters() -> None:
+    class Bare(af.Law):
+        def log_weights(self, x: Any, t: float = 0) -> Any:  # type: ignore[override]
+            return np.zeros((len(x), len(x)))
+
+    class Causal(af.Law):
+        def log_weights(self, x: Any, t: float = 0, *, rows: Any, columns: Any) -> Any:  # type: ignore[override]
+            return np.zeros((len(rows), len(columns)))
+
+    class Anything(af.Law):
+        def log_weights(self, *values: Any, **named: Any) -> Any:
+            n = len(named["sources"])
+            return np.full((len(values[0]), n), -np.log(n))
+
+    expected = r"log_weights of Bare is written as (self, x, t=0), expected (self, x, t, *, sources, masses)"
+    for use in everyone(Bare()):
+        with refused(re.escape(expected)):
+            use()
+    with refused(
+        re.escape("(self, x, t=0, *, rows, columns), expected (self, x, t, *, sources, masses, rows, columns)")
+    ):
+        Causal().attend(X)
+    np.testing.assert_allclose(Anything().attend(X), np.tile(X.mean(axis=0), (len(X), 1)))
 
 
 def test_a_flow_of_ones_own_has_a_tolerance_that_makes_sense() -> None:

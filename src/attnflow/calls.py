@@ -72,6 +72,29 @@ def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], ke
     return f"{name} was not given {', '.join(lacking)}: {expected}"
 
 
+def check_method(kind: type, name: str, places: tuple[str, ...], keywords: tuple[str, ...] = ()) -> None:
+    """Refuse a method of a class of one's own that cannot be called with these values and keywords.
+
+    >>> class Own:
+    ...     def velocity(self, x, t): return x
+    >>> check_method(Own, "velocity", ("hearing", "x", "t"))
+    Traceback (most recent call last):
+    ...
+    attnflow.inputs.InputError: velocity of Own is written as (self, x, t), expected (self, hearing, x, t)
+    """
+    method = inspect.getattr_static(kind, name, None)
+    if not isinstance(method, FunctionType):
+        return
+    signature = inspect.signature(method)
+    try:
+        signature.bind("self", *places, **dict.fromkeys(keywords))
+    except TypeError:
+        bare = [parameter.replace(annotation=Parameter.empty) for parameter in signature.parameters.values()]
+        written = signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+        expected = ", ".join(("self", *places, *(("*", *keywords) if keywords else ())))
+        raise InputError(f"{name} of {kind.__name__} is written as {written}, expected ({expected})") from None
+
+
 def speak(module: ModuleType) -> None:
     """Let the public functions and classes of a module answer calls that do not fit."""
     for name in getattr(module, "__all__", None) or _defined(module):

@@ -19,6 +19,7 @@ import numpy as np
 
 from attnflow.arrays import foreign, holds, namespace, place
 from attnflow.blocks import row_blocks
+from attnflow.calls import check_method
 from attnflow.inputs import Array, InputError
 
 NAMES = ("rows", "columns")
@@ -43,12 +44,13 @@ def takes_indices(law: Any) -> bool:
 @cache
 def _takes_indices(kind: Any) -> bool:
     parameters = inspect.signature(kind.log_weights).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return True
     taken = [parameter.name for parameter in parameters if parameter.name in NAMES]
-    if len(taken) == 1:
+    everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if len(taken) == 1 and not everything:
         raise InputError(f"log_weights of {kind.__name__} takes {taken[0]} alone, expected both rows and columns")
-    return len(taken) == 2
+    told = everything or len(taken) == 2
+    check_method(kind, "log_weights", ("x", "t"), ("sources", "masses", *(NAMES if told else ())))
+    return told
 
 
 def positional(law: Any) -> bool:

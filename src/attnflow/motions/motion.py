@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.arrays import holds, namespace
+from attnflow.calls import check_method
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.inputs import Array, InputError
@@ -123,9 +124,12 @@ def _nothing_said(motion: Motion) -> str:
 
 
 def check_motion(motion: object) -> None:
-    """Refuse a motion of one's own that does not say how tokens move."""
-    if isinstance(motion, Motion) and not hasattr(motion, "discrete"):
-        raise InputError(_nothing_said(motion))
+    """Refuse a motion of one's own that does not say how tokens move, or in a way that cannot be called."""
+    if isinstance(motion, Motion):
+        if not hasattr(motion, "discrete"):
+            raise InputError(_nothing_said(motion))
+        for name in ("step", "velocity", "start"):
+            check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
 
 
 class DiscreteMotion(Motion):
