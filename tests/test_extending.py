@@ -142,6 +142,25 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path) -> None:
         af.simulate(x, law, af.Layers(gamma=lambda t: 0.5 if t == 0 else 0.4), 2600, store=tmp_path / "f.zarr")
 
 
+@pytest.mark.parametrize("read_back", [False, True])
+def test_a_run_keeps_its_tokens_when_its_store_is_extended(
+    tmp_path: Path, read_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens are read at first use, from a store whose last records may have been replaced by then."""
+    monkeypatch.setattr(storage, "CHUNK_RECORDS", 8)
+    cases: list[tuple[af.Motion, list[float], Any]] = [
+        (af.Flow(), [1.0, 3.0], None), (af.Layers(gamma=0.2), [10, 40], 4), (af.Layers(gamma=0.2), [75, 80, 200], 1)
+    ]  # fmt: skip
+    for k, (motion, ends, record) in enumerate(cases):
+        path, runs = tmp_path / f"{k}.zarr", []
+        for until in ends:
+            for _ in range(1 + read_back):
+                run = af.simulate(CLOUD, SOFT, motion, until, record=record, store=path)
+            runs.append(run)
+        for until, run in zip(ends, runs, strict=True):
+            same(af.simulate(CLOUD, SOFT, motion, until, record=record), run)
+
+
 class Interrupting(Watcher):
     """Interrupts a run before its first step, or after its first stretch."""
 

@@ -109,9 +109,9 @@ def simulate(
             with progress.task("simulate", until, at_once=at_once) as work:
                 results = _run(x, hearing, motion, until, Recorder(record, recording), watch, work)
             recording.finish(**results)
+        times, states = recording.arrays()
     finally:
         recording.close()
-    times, states = recording.arrays()
     return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
 
 

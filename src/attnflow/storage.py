@@ -322,8 +322,15 @@ class Store:
         self.group.attrs["attnflow"] = {name: value for name, value in said.items() if value is not None}
 
     def arrays(self) -> tuple[NDArray[Any], Callable[[], Array]]:
-        """Return the times, and how to read the tokens."""
-        return read_array(self.path, self.time), lambda: read_array(self.path, self.tokens)
+        """Return the times, and how to read the tokens: from disk, but for those that an extension would replace."""
+        try:
+            saved = _checkpoint(self.path)
+        except InputError:
+            saved = None
+        # Without a checkpoint, or with a damaged one, the run cannot be extended.
+        fixed = self.time.shape[0] if saved is None else int(saved["written"])
+        times, last = read_array(self.path, self.time), read_array(self.path, self.tokens, fixed)
+        return times, lambda: np.concatenate([read_array(self.path, self.tokens, 0, fixed), last])
 
 
 def _array(
@@ -406,13 +413,13 @@ def opened(path: Path, mode: str) -> Any:
     return group
 
 
-def read_array(path: Path, array: Any, count: int | None = None) -> NDArray[Any]:
-    """Read an array of a store, or its first entries, refusing silent gaps and damaged chunks."""
-    name, chunks = array.basename, array.nchunks if count is None else -(-count // array.chunks[0])
+def read_array(path: Path, array: Any, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    """Read an array of a store, or some of its entries, refusing silent gaps and damaged chunks."""
+    name, chunks = array.basename, array.nchunks if stop is None else -(-stop // array.chunks[0])
     if array.nchunks_initialized < chunks:
         raise InputError(f"{path} is damaged: parts of '{name}' are missing; use another copy, or run again")
     try:
-        data: NDArray[Any] = array[...] if count is None else array[:count]
+        data: NDArray[Any] = array[start:stop]
     except Exception:
         raise InputError(f"{path} is damaged: '{name}' cannot be read; use another copy, or run again") from None
     return data
@@ -425,7 +432,7 @@ def read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]
     names = ["time", "tokens", *(["masses"] if "masses" in group else [])]
     saved = None if "results" in about else _checkpoint(path)
     written = None if "results" in about else 0 if saved is None else int(saved["written"])
-    data = [read_array(path, group[name], None if name == "masses" else written) for name in names]
+    data = [read_array(path, group[name], 0, None if name == "masses" else written) for name in names]
     times, tokens = data[:2]
     if saved is not None:
         times, tokens = np.concatenate([times, saved["times"]]), np.concatenate([tokens, saved["tokens"]])
