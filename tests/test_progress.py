@@ -23,6 +23,7 @@ from attnflow.motions import many
 CIRCLE = af.tokens.sphere(n=5, d=2, seed=1)
 SQUARE = partial(af.tokens.uniform, d=2)
 SOFT = af.Softmax(beta=4.0)
+LAYERS = af.simulate(CIRCLE, SOFT, af.Layers(gamma=0.1), until=30)
 
 
 class Seen:
@@ -78,6 +79,9 @@ LONG: dict[str, Callable[[Path], Any]] = {
         af.measure.mean_field(SQUARE, SOFT, af.Layers(gamma=0.1), [1, 2], sizes=[4, 8], reference=64, runs=2).low
     ),
     "merge_times": lambda _: af.measure.merge_times(af.simulate(CIRCLE, SOFT, af.SphereFlow(), until=5.0)).error,
+    "measure": lambda _: af.measure.clusters(LAYERS, tol=0.01).count,
+    "merge_times: layers": lambda _: af.measure.merge_times(LAYERS).time,
+    "staircase": lambda _: af.measure.staircase(LAYERS).energy,
     "check": lambda _: af.check("hardmax/first-leaders").margin,
     "search": lambda _: af.search("fw/voronoi", evaluations=40),
     "movie": movie,

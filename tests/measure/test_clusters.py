@@ -45,10 +45,12 @@ def clouds(kind: str, rng: np.random.Generator, n: int, d: int) -> Array:
 KINDS = ("lattice", "tenths", "copies", "collinear", "far apart", "flat", "round", "three", "gaussian")
 
 
-@pytest.fixture(params=["usual", "by tree", "by products"])
+@pytest.fixture(params=["few", "usual", "by tree", "by products"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to find near cells, with blocks so small that all loops go round."""
-    if request.param != "usual":
+    if request.param != "few":
+        monkeypatch.setattr(single, "FEW", 0)
+    if request.param not in ("few", "usual"):
         monkeypatch.setattr(single, "LISTED_DIMENSION", 0)
         monkeypatch.setattr(single, "TREE_DIMENSION", 9 if request.param == "by tree" else 0)
         monkeypatch.setattr(single, "BLOCK", 60)
@@ -70,6 +72,13 @@ def test_linkage_is_exact_also_where_distances_equal_tol(
     expected = fcluster(linkage(x, "single"), tol, "distance")
     order = np.unique(expected, return_index=True)[1].argsort().argsort()
     np.testing.assert_array_equal(single_linkage(x, tol), order[expected - 1])
+
+
+@pytest.mark.parametrize("distance", [1e-200, 1e-160, 1e-140])
+def test_linkage_of_few_where_squares_underflow(distance: float) -> None:
+    """Two points that are not one stay apart at tol 0 and at half their distance, and meet at their distance."""
+    x = np.array([[0.0, 0.0], [distance, 0.0]])
+    assert [single_linkage(x, part * distance).tolist() for part in (0.0, 0.5, 1.0)] == [[0, 1], [0, 1], [0, 0]]
 
 
 def test_linkage_takes_checked_arrays_and_is_not_offered_to_users() -> None:

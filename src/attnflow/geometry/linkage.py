@@ -19,6 +19,8 @@ LISTED_DIMENSION, TREE_DIMENSION = 3, 8
 # So many coordinates are compared at once. Two cells with more pairs of points than MANY are compared by a k-d tree.
 BLOCK, MANY = 1 << 22, 1 << 14
 NEIGHBOURS = 8
+# So few points are compared all with all, where squares of distances near tol do not underflow.
+FEW, LEAST_TOL = 100, 1e-150
 # Boxes are a little smaller than tol / sqrt(d), so that rounding cannot put points farther apart than tol in one.
 INSIDE = 1 - 1e-6
 
@@ -37,11 +39,31 @@ def single_linkage(x: Array, tol: float) -> Labels:
     if d == 1:
         order = np.argsort(x[:, 0])
         return _in_order(_stretches(x[order, 0], tol), order)
+    if len(x) <= FEW and tol > LEAST_TOL:
+        return _of_few(x, tol)
     codes = np.column_stack([_steps(column, tol / np.sqrt(d), tol) for column in x.T])
     order, starts = _grouped(codes)
     cells = Boxes.of(x[order], starts)
     joined = _join(cells, codes[order[starts]], tol) if tol > 0 else np.arange(len(starts))
     return _in_order(np.repeat(joined, cells.sizes), order)
+
+
+def _of_few(x: Array, tol: float) -> Labels:
+    """Label the classes by all distances at once: each point takes the first point that its class is known to hold.
+
+    >>> _of_few(np.array([[0.0, 1.0], [9.0, 1.0], [5.0, 1.0], [1.0, 1.0]]), tol=4.0)
+    array([0, 0, 0, 0])
+    """
+    squares = (x[:, None, 0] - x[:, 0]) ** 2
+    for column in x.T[1:]:
+        squares += (column[:, None] - column) ** 2
+    near = np.sqrt(squares) <= tol
+    first, before = near.argmax(axis=1), np.empty(0, dtype=np.int64)
+    while not np.array_equal(first, before):
+        before = first
+        first = np.where(near, first, len(x)).min(axis=1)
+        first = first[first]
+    return np.searchsorted(np.flatnonzero(first == np.arange(len(x))), first)
 
 
 class Boxes(NamedTuple):

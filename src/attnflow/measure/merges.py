@@ -161,7 +161,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
     return Staircase(
         np.asarray(run.times, np.float64),
-        np.array([F(x) for x in run.tokens]),
+        _energies(run, F),
         merges,
         plateaux(run, merges, threshold),
         list(zip(repeated[0], _errors(run, repeated), strict=True)),
@@ -180,6 +180,16 @@ def plateaux(run: Trajectory, merges: Merges, threshold: float | None) -> list[P
         for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
         if b > a
     ]
+
+
+def _energies(run: Trajectory, F: Callable[[Array], float]) -> Array:
+    """Return F of all states."""
+    found = np.empty(len(run))
+    with progress.task("staircase: state", len(run)) as work:
+        for k, x in enumerate(run.tokens):
+            work.reach(k)
+            found[k] = F(x)
+    return found
 
 
 def _energy(run: Trajectory) -> Callable[[Array], float]:
@@ -263,7 +273,11 @@ def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
     if not isinstance(run.motion, ContinuousMotion | Leaps):
         watcher = _Changing(reading)
         watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
-        watcher.see(Stretch((run.times[0], run.tokens[0]), run.times[1:], run.tokens[1:]))
+        with progress.task("merge_times: state", len(run)) as work:
+            for k in range(1, len(run)):
+                work.reach(k)
+                one = slice(k, k + 1)
+                watcher.see(Stretch((run.times[k - 1], run.tokens[k - 1]), run.times[one], run.tokens[one]))
         return [watcher.found]
     found, variants = list[Changes](), _variants(run.tokens[0], run.motion)
     with progress.task("merge_times: run", len(variants)) as work:

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow import progress
 from attnflow.ensemble_results import Ensemble
 from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
 from attnflow.laws import Law
@@ -134,7 +135,12 @@ def measured(
         given = "t" if masses is None else "masses"
         raise InputError(f"{given} came with a run, which has its own: leave it out, or measure one state of the run")
     run = x.to_numpy()
-    return OverTime([of(_state(run, k, when, seen)) for k, when in enumerate(run.times.tolist())])
+    found = list[R]()
+    with progress.task("measure: state", len(run)) as work:
+        for k, when in enumerate(run.times.tolist()):
+            work.reach(k)
+            found.append(of(_state(run, k, when, seen)))
+    return OverTime(found)
 
 
 def stacked(found: R | OverTime[R]) -> R | NDArray[Any]:
