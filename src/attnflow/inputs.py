@@ -39,6 +39,8 @@ def reals(value: Any, what: str, wanted: str) -> Array:
     """Return a float64 array of real numbers; `what` begins the sentence of a refusal, as in "masses are"."""
     try:
         given = np.asarray(plain(value))
+        if given.dtype == object and all(isinstance(item, int) for item in given.flat):  # steps beyond int64
+            given = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} not an array of numbers: give {wanted}") from None
     if given.dtype.kind == "c":

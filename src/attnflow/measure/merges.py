@@ -385,6 +385,6 @@ def _error(t: float, one: float, two: float, improves: bool) -> float:
     >>> _error(1.0, np.inf, 1.0, True)
     inf
     """
-    if not (np.isfinite(one) and np.isfinite(two)):
+    if not (math.isfinite(one) and math.isfinite(two)):
         return float(np.inf)
     return SAFETY * (abs(t - two) + abs(one - two)) if improves else max(abs(t - one), abs(t - two) / FACTOR)
