@@ -36,12 +36,23 @@ class Dies(Watcher):
             raise KeyboardInterrupt
 
 
+def _close_figures() -> None:
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _closed() -> Iterator[None]:
     """No figure stays open after the tests of a module, which may share what they drew."""
     yield
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
+    _close_figures()
+
+
+@pytest.fixture
+def figures_closed() -> Iterator[None]:
+    """No figure stays open after a test, in modules that use this."""
+    yield
+    _close_figures()
 
 
 @pytest.fixture

@@ -126,18 +126,17 @@ def varying(value: Any, t: float) -> list[Any]:
     name = f"a parameter of {type(value).__name__}"
     return [
         called(lambda t, f=f: np.asarray(plain(f(t)), dtype=np.float64).tolist(), t, name)  # type: ignore[misc]
-        for f in _functions(value)
+        for f in _parts(value)
+        if callable(f) and not isinstance(f, OverLayers)
     ]
 
 
-def _functions(value: Any) -> Iterator[Any]:
-    if isinstance(value, Law | Motion | FeedForward):
-        for part in parameters(value).values():
-            yield from _functions(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _functions(part)
-    elif callable(value) and not isinstance(value, OverLayers):
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield the parameters of a law or a motion, and of the laws and layers among them, one by one."""
+    if isinstance(value, Law | Motion | FeedForward | tuple | list):
+        for part in value if isinstance(value, tuple | list) else parameters(value).values():
+            yield from _parts(part)
+    else:
         yield value
 
 
@@ -150,24 +149,13 @@ def check_layers(law: Law, motion: Motion, until: float) -> None:
     ...
     attnflow.inputs.InputError: beta is given for 2 layers, but the run has 3: give until=2 at most, or more values
     """
-    for sequence in (*_sequences(law), *_sequences(motion)):
+    for sequence in (part for part in (*_parts(law), *_parts(motion)) if isinstance(part, OverLayers)):
         if not motion.discrete:
             raise InputError(
                 f"{sequence.name} is given layer by layer, but {type(motion).__name__} moves in continuous time: give "
                 "one value, or a function of time"
             )
         sequence.check_length(int(until))
-
-
-def _sequences(value: Any) -> Iterator[OverLayers]:
-    if isinstance(value, OverLayers):
-        yield value
-    elif isinstance(value, Law | Motion | FeedForward):
-        for part in parameters(value).values():
-            yield from _sequences(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _sequences(part)
 
 
 def parameters(value: Any) -> dict[str, Any]:

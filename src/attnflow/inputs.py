@@ -302,14 +302,20 @@ def _any_square(matrix: Any, name: str) -> Any:
     return known_to_be_finite(matrix, name)
 
 
+def _value_at(value: Any, t: float, name: str, like: Any, checked: Callable[[Any, str], Any]) -> Array | None:
+    """Return a parameter at time t as an array of the tokens' library; what a function returns is checked first."""
+    if value is None:
+        return None
+    if callable(value):
+        value = checked(called(value, t, name), f"{name}({t:g})")
+    found: Array = follow(value, like, name) if foreign(like) or foreign(value) else np.asarray(value, dtype=np.float64)
+    return found
+
+
 def vector_at(vector: Vector, t: float, d: int, name: str, like: Any = None) -> Array | None:
     """Value at time t of a parameter that passed `constant_vector`, for tokens (like these) in dimension d."""
-    if vector is None:
-        return None
-    if callable(vector):
-        vector = _any_vector(called(vector, t, name), f"{name}({t:g})")
-    v: Array = follow(vector, like, name) if foreign(like) or foreign(vector) else np.asarray(vector, dtype=np.float64)
-    if v.shape[0] != d:
+    v = _value_at(vector, t, name, like, _any_vector)
+    if v is not None and v.shape[0] != d:
         raise InputError(f"{name} holds {v.shape[0]} numbers, but the tokens have dimension {d}: give {d}")
     return v
 
@@ -322,12 +328,8 @@ def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
 
 def matrix_at(matrix: Matrix, t: float, d: int, name: str, like: Any = None) -> Array | None:
     """Value at time t of a parameter that passed `constant_matrix`, for tokens (like these) in dimension d."""
-    if matrix is None:
-        return None
-    if callable(matrix):
-        matrix = _any_square(called(matrix, t, name), f"{name}({t:g})")
-    m: Array = follow(matrix, like, name) if foreign(like) or foreign(matrix) else np.asarray(matrix, dtype=np.float64)
-    if m.shape[0] != d:
+    m = _value_at(matrix, t, name, like, _any_square)
+    if m is not None and m.shape[0] != d:
         raise InputError(
             f"{name} has shape {tuple(m.shape)}, but the tokens have dimension {d}: give a {d} by {d} matrix"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -19,14 +18,7 @@ from attnflow.geometry import cells, hull
 from attnflow.inputs import Array
 
 matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 def axes(size: float = 3.4) -> Any:

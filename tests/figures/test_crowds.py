@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,9 @@ from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 SHARES = np.array([0.4, 0.2, 0.1, 0.05])
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def run_of(*states: Array) -> Trajectory:

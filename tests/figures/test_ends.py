@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -20,14 +19,7 @@ from attnflow.figures.stage import HULL
 from attnflow.trajectory import Trajectory
 
 matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 def ended(ax: Any) -> list[Any]:

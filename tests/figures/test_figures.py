@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,7 @@ from attnflow.inputs import Array
 from attnflow.trajectory import Trajectory
 
 matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -14,16 +13,9 @@ from attnflow import figures
 from attnflow.measure import MeanField, sampling_rate
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 SIZES = np.array([32, 64, 128, 256])
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def made(times: int, d: int) -> MeanField:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +12,7 @@ import pytest
 import attnflow as af
 from attnflow.figures.gallery import Drawing, named
 
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 def drawn(name: str, **smaller: Any) -> Drawing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,13 +14,7 @@ from attnflow.figures.gallery import named
 from attnflow.figures.gallery.verdicts import stored
 from attnflow.figures.verdicts import COLUMNS, verdicts
 
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 def texts(figure: Any, gid: str) -> list[Any]:
