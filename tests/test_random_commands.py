@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from attnflow.cli import FLAGS, main
 # 50 command lines in `make test`, 500 in `make test-all`.
 COMMANDS = int(1.25 * int(os.environ.get("ATTNFLOW_EXAMPLES", "40")))
 TOGETHER = 10
+# The number as a word of its own, whatever stands around it: "(nan,", "=nan", "-nan", "[nan]".
+NAN = re.compile(r"(?<![a-z0-9_])nan(?![a-z0-9_])", re.IGNORECASE)
 
 CLOUDS = [
     "--cloud gaussian --n 5 --d 2", "--cloud uniform --n 4 --d 3 --low -2 --high 1", "--cloud sphere --n 6 --d 2",
@@ -78,7 +81,7 @@ def wrong(k: int, capsys: pytest.CaptureFixture[str], seed: int = 17) -> str:
         return f"{k} {line}: not one sentence: {said.err}"
     if status not in (0, 1, 2):
         return f"{k} {line}: status {status}"
-    return f"{k} {line}: NaN: {said.out}" if "nan" in said.out.lower().split() else ""
+    return f"{k} {line}: NaN: {said.out}" if NAN.search(said.out) else ""
 
 
 @pytest.mark.parametrize("first", range(0, COMMANDS, TOGETHER))
@@ -89,3 +92,9 @@ def test_random_commands(
     Path("x.csv").write_text("1,0\n0,1\n")
     told = [found for k in range(first, first + TOGETHER) if (found := wrong(k, capsys))]
     assert not told, "\n".join(told)
+
+
+@pytest.mark.parametrize("text", ["nan", "x=nan,", "[NaN]", "(-nan)", "margin nan\n", "nan..1"])
+def test_nan_is_found_in_any_punctuation(text: str) -> None:
+    assert NAN.search(text)
+    assert not NAN.search("analysis, banana, nano, finance")
