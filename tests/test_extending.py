@@ -302,6 +302,32 @@ def test_two_threads_do_not_write_to_one_store(tmp_path: Path) -> None:
     same(af.simulate(CLOUD, af.Softmax(), af.Layers(gamma=0.2), 3000), second(path))
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_two_runs_that_make_one_store_at_the_same_moment(
+    tmp_path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other makes it before this one looks for the place, or while this one builds its own."""
+    path, create, array = tmp_path / "run.zarr", storage.Store.create, storage._array
+    first: list[storage.Store] = []
+    about = {"law": None, "motion": None, "until": 3000}
+    given: dict[str, Any] = {"about": about, "x": CLOUD, "masses": None}
+
+    def meanwhile() -> Any:
+        monkeypatch.setattr(storage.Store, "create", create)
+        monkeypatch.setattr(storage, "_array", array)
+        first.append(storage.Store.open_or_create(path, **given))
+
+    if late:
+        monkeypatch.setattr(storage, "_array", lambda *args: meanwhile() or array(*args))
+    else:
+        monkeypatch.setattr(storage.Store, "create", lambda *args: meanwhile() or create(*args))
+    with refused("another run is writing to .*run.zarr: wait until it ends, or choose another store"):
+        storage.Store.open_or_create(path, **given)
+    first[0].close()
+    storage.Store.open_or_create(path, **given).close()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.zarr"]
+
+
 def test_a_run_that_fails_lets_go(tmp_path: Path, dies: Callable[[int], Watcher]) -> None:
     path = tmp_path / "run.zarr"
     with pytest.raises(KeyboardInterrupt):

@@ -158,8 +158,13 @@ class Store:
         """Open the store of this very run, or make it if nothing is there."""
         if path.suffix in FILES:
             raise InputError(f"store is {path}, but a store is a folder: give a name such as run.zarr, and save after")
-        if not path.exists():
-            cls.create(path, about, x, masses)
+        try:
+            if not path.exists():
+                cls.create(path, about, x, masses)
+        except InputError:
+            # Another run may have made the store at the same moment: the lock decides which of the two writes.
+            if not path.exists():
+                raise
         store = cls._of(path, about)
         if store.finished is not None and store.about["run"]["until"] == about["until"]:
             return store
