@@ -2,12 +2,8 @@
 
 The published abstract fixes this much: layers in discrete time, uniform weights over a neighbourhood of hardmax relaxed
 by an alignment parameter that is constant, vanishing or varies in time, quiescent sets, no convergence in finite time,
-Lyapunov functions of opinion dynamics limited by asymmetry. The formulas below are a reconstruction from that abstract,
-and the claims are proved for the rule as implemented here, which may differ from the paper's:
-
-z_i <- z_i + gamma (mean_{N_i} z_j - z_i), N_i = {j : s_ij >= M_i - delta(t)}, s_ij = <A z_i, z_j>, M_i = max_j s_ij,
-A symmetric positive definite (the parameter B). Instead of delta, the threshold "relative" subtracts delta M_i, and
-"normalized" delta |A z_i|, which needs roots and is checked in floats.
+Lyapunov functions of opinion dynamics limited by asymmetry. The notation of LOCALMAX says which formulas are checked.
+The threshold "normalized" needs roots and is checked in floats.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ DELTAS = (0.05, 0.3, 0.01, 0.0, "1 / (t + 1) ** 2", 1.0, 0.1, "1 / 2 ** t")
 THRESHOLDS = ("additive", "additive", "relative", "additive", "additive", "normalized", "additive")
 
 
-def _drawn(rng: Rng, k: int, steps: int) -> dict[str, Any]:
+def _drawn(rng: Rng, k: int, steps: int = 10) -> dict[str, Any]:
     """Return a cloud of the k-th kind with a delta at its scale: it scales by c^2, 1 or c if tokens do by c."""
     x = cloud(rng, k)
     threshold = THRESHOLDS[k % len(THRESHOLDS)]
@@ -73,12 +69,8 @@ def _drawn(rng: Rng, k: int, steps: int) -> dict[str, Any]:
     return {"tokens": x, "B": B, "gamma": gamma, "delta": delta, "threshold": threshold, "steps": steps}
 
 
-def _sample(rng: Rng, k: int) -> dict[str, Any]:
-    return _drawn(rng, k, steps=10)
-
-
 PARAMETERS = {"tokens": ..., "B": None, "gamma": 0.5, "delta": 0.1, "threshold": "additive", "steps": 20}
-LAYERS = Setting(PARAMETERS, _localmax, _sample, arithmetics=("exact",))
+LAYERS = Setting(PARAMETERS, _localmax, _drawn, arithmetics=("exact",))
 
 
 def _at(e: Experiment, parameter: Any, t: int, name: str) -> Any:
@@ -359,11 +351,9 @@ def _shown(e: Experiment) -> Margins:
         return _leader_moves(e)
     if e.shows == OUTSIDE:
         end = settled(e)
-        return (
-            unknown(e.shows, unsettled(e), len(e.states) - 1)
-            if end is None
-            else once(e.shows, -ends_in_S(e, end).values.min(), strict=True)
-        )
+        if end is None:
+            return unknown(e.shows, unsettled(e), len(e.states) - 1)
+        return once(e.shows, -ends_in_S(e, end).values.min(), strict=True)
     found = orbit(e, np.size(e.deltas))
     if found is None:
         return unknown(e.shows, _no_orbit(e))
@@ -449,12 +439,9 @@ def _confidence_sample(rng: Rng, k: int) -> dict[str, Any]:
 
 
 CONFIDENCE = Setting(
-    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20},
-    _confidence,
-    _confidence_sample,
-    arithmetics=("exact",),
+    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20}, _confidence, _confidence_sample, arithmetics=("exact",),
     lengths=("tokens", "eps"),
-)
+)  # fmt: skip
 
 
 def energy_drops(A: Numbers, states: Numbers, cuts: list[Any]) -> Numbers:
