@@ -31,7 +31,7 @@ class ContinuousMotion(Motion):
     discrete = False
     retracts: ClassVar[bool] = False
     meets: ClassVar[bool] = False
-    helps: ClassVar[str] = "end earlier, or use Layers, whose steps have one length"
+    helps: ClassVar[str] = "end earlier, or use Layers"
     rtol: float = 1e-9
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
@@ -85,7 +85,7 @@ class Flow(ContinuousMotion):
     feed_forward: FeedForward | None = None
     rtol: float = 1e-9
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
-    helps: ClassVar[str] = "end earlier, or use Residual(V, dt), whose steps have one length"
+    helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
@@ -124,10 +124,7 @@ class RescaledFlow(ContinuousMotion):
     V: Matrix = None
     feed_forward: FeedForward | None = None
     rtol: float = 1e-9
-    helps: ClassVar[str] = (
-        "end earlier, use RescaledLayers(V, dt), whose steps have one length, or, for V = I and scores so large that "
-        "tokens follow their leaders, Hardmax with HardmaxFlow"
-    )
+    helps: ClassVar[str] = "end earlier, use RescaledLayers, or HardmaxFlow (V = I)"
     _growth: float = field(init=False, repr=False)
     _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
 
@@ -202,7 +199,7 @@ class SphereFlow(ContinuousMotion):
     rtol: float = 1e-9
     retracts: ClassVar[bool] = True
     meets: ClassVar[bool] = True
-    helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), whose steps have one length, or leave V out"
+    helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))

@@ -28,6 +28,9 @@ MANY = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
 # accuracy holds back stays well below that.
 STIFF = 3.5
+# The first steps of a flow are short in any case: after so many evaluations its pace is known, and so many steps that
+# are looked at must have the same reason to be short before it is said.
+SETTLED, LOOKS = 1000, 3
 
 
 def _alone(numbers: int) -> AbstractContextManager[object]:
@@ -91,6 +94,9 @@ class Integration:
         self.shortened = False
         self.pace = Pace(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
+        # Why steps are short, what the last looks have found, how many of them alike, and when the last one was.
+        self.reason: str | None = None
+        self.stiff, self.alike, self.looked = False, 0, math.nan
 
     def _embody(self, clumps: Clumps) -> None:
         self.clumps, self.hearing = clumps, replace(self.hearing, masses=clumps.masses)
@@ -234,20 +240,26 @@ class Integration:
         evaluations at the end of a step, the last stage and the step itself.
         """
         solver = self.solver
+        # What was said once stays: two reasons would only confuse. Each step is looked at once.
+        if self.reason is not None or self.evaluations < SETTLED or self.looked == self.t:
+            return self.reason
         if not isinstance(solver, DOP853) or solver.h_previous is None:
             return None
+        self.looked = self.t
         h, left = solver.h_previous, solver.t_bound - solver.t
         if not left > SLOW_STEPS * h > 0:
             return None
         K, last = solver.K, len(solver.B) - 1
         apart = h * float(np.linalg.norm(K[:-1].T @ solver.B - K[:last].T @ solver.A[last, :last]))
         product = h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
-        if product >= STIFF:
-            return f"this flow is stiff: a fast decay, not accuracy, keeps its steps short; {self.motion.helps}"
-        return (
-            "this flow takes very short steps, because tokens turn suddenly or at very different speeds; give a looser "
-            f"rtol than {self.motion.rtol:.1g} or a smaller beta, {self.motion.helps}"
-        )
+        stiff = product >= STIFF
+        self.alike = self.alike + 1 if stiff == self.stiff else 1
+        self.stiff = stiff
+        if self.alike >= LOOKS:
+            short = "this flow is stiff: a fast decay keeps its steps short; "
+            turns = "steps are short: tokens turn quickly; loosen rtol, lower beta, "
+            self.reason = (short if stiff else turns) + self.motion.helps
+        return self.reason
 
     def report(self) -> dict[str, Any]:
         """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""
