@@ -95,7 +95,7 @@ class Trajectory:
         >>> import attnflow as af
         >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=30.0), af.Layers(gamma=0.1), until=500)
         >>> print(run.next_change)
-        expected to move again near step 10^12
+        expected to move again near step 7.4 * 10^11
         """
         if self._next_change is None:
             from attnflow.measure import next_change

@@ -404,7 +404,7 @@ class TestDashboard:
         assert ending == "reached step 12, as asked"
         assert following == "still moving at step 12"
         resting = short(af.tokens.polygon(4), af.Softmax(beta=30.0), until=500)
-        assert figures.dashboard(resting).get_suptitle().endswith("expected to move again near step $10^{11}$")
+        assert figures.dashboard(resting).get_suptitle().endswith(r"to move again near step $2.5 \cdot 10^{11}$")
 
 
 class TestScene:

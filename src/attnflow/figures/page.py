@@ -223,5 +223,14 @@ def _headline(run: Trajectory) -> str:
     what = [brief(part) for part in (run.law, run.motion) if part is not None]
     lines = ["  ·  ".join([f"{counted(n, 'token')} in dimension {d}", *what]), textwrap.fill(run.stopped, 120)]
     if run.next_change.time is not None:
-        lines.append(re.sub(r"10\^(\d+)", r"$10^{\1}$", str(run.next_change)))
+        lines.append(_with_powers(str(run.next_change)))
     return "\n".join(lines)
+
+
+def _with_powers(sentence: str) -> str:
+    """Typeset the powers of ten of a sentence.
+
+    >>> print(_with_powers("near step 3.6 * 10^7"), _with_powers("within 10^300 steps"))
+    near step $3.6 \\cdot 10^{7}$ within $10^{300}$ steps
+    """
+    return re.sub(r"([\d.]+) \* \$", r"$\1 \\cdot ", re.sub(r"10\^(\d+)", r"$10^{\1}$", sentence))

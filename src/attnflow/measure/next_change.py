@@ -72,15 +72,15 @@ def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
 
     Under hardmax, localmax and bounded confidence tokens rest for ever once no cluster hears another: each then stays
     in its own hull. Where some does, the next 1000 steps or units of time are computed. In all other cases nothing is
-    predicted, and the sentence says so. The time is a prediction to its order of magnitude: near a configuration that
-    only rounding holds, rounding decides.
+    predicted, and the sentence says so. The sentence has two digits of the time. Near a configuration that only
+    rounding holds, rounding decides.
 
     Examples
     --------
     >>> import attnflow as af
     >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=30.0), af.Layers(gamma=0.1), until=500)
     >>> print(next_change(run))
-    expected to move again near step 10^12
+    expected to move again near step 7.4 * 10^11
     >>> hard = af.simulate(af.tokens.polygon(4), af.Hardmax(), af.Layers(gamma=0.1), until=500)
     >>> print(next_change(hard))
     at rest for ever: no cluster hears another
@@ -110,9 +110,18 @@ def _sentence(run: Trajectory, time: float | None, reason: str) -> str:
     at, last = when(run.motion is None or run.motion.discrete), run.times.item(-1)
     if time - last <= SOON:
         return f"still moving at {at(last)}"
-    # To its order of magnitude: the step itself is the attribute `time`.
-    near = at(float(f"{time:.2g}")) if time < 1e4 else f"{at(1).removesuffix('1')}10^{round(math.log10(time))}"
-    return f"expected to move again near {near}"
+    # The step itself is the attribute `time`.
+    return f"expected to move again near {at(1).removesuffix('1')}{_two_digits(time)}"
+
+
+def _two_digits(time: float) -> str:
+    """Return a step or a time of 10 or more in two digits, from a million on with a power of ten.
+
+    >>> _two_digits(134.2), _two_digits(22038), _two_digits(996_000), _two_digits(35638581), _two_digits(10**25)
+    ('130', '22,000', '1.0 * 10^6', '3.6 * 10^7', '1.0 * 10^25')
+    """
+    digits, power = f"{time:.1e}".split("e")
+    return f"{float(digits) * 10 ** int(power):,.0f}" if int(power) < 6 else f"{digits} * 10^{int(power)}"
 
 
 def _predicted(run: Trajectory, radius: float) -> tuple[float | None, str]:
