@@ -163,10 +163,22 @@ def test_the_time_left_is_that_of_the_pace_of_late() -> None:
             now[0] = float(second)
             # After half a minute the pace doubles.
             work.reach(second if second < 20 else 2 * second - 20)
-    assert seen.lines[0] == ("work 2 of 100", 0.02, "0:02 passed, 1:38 left")
+    assert seen.lines[0] == ("work 2 of 100", 0.02, "0:02 passed")
+    assert seen.lines[1] == ("work 3 of 100", 0.03, "0:03 passed, 1:37 left")
     assert seen.lines[-1][0] == "work 58 of 100"
     assert seen.lines[-1][2] in ("0:39 passed, 0:21 left", "0:39 passed, 0:22 left")
     assert (len(seen.lines), seen.cleared) == (38, 1)
+
+
+def test_what_comes_before_the_first_progress_is_no_pace() -> None:
+    seen, now = Seen(), [0.0]
+    with progress.shown(seen, lambda: now[0]), progress.task("work", 100) as work:
+        work.reach(0)
+        for second, done in ((3, 0), (60, 1), (61, 2), (62, 3)):
+            now[0] = float(second)
+            work.reach(done)
+    passed = ["0:03 passed", "1:00 passed", "1:01 passed, 1:38 left", "1:02 passed, 1:37 left"]
+    assert [time for *_, time in seen.lines] == passed
 
 
 def test_tasks_inside_tasks_are_parts_of_them() -> None:
@@ -176,7 +188,7 @@ def test_tasks_inside_tasks_are_parts_of_them() -> None:
         with progress.task("inner", 10) as inner:
             now[0] = 3.0
             inner.reach(5)
-    assert seen.lines == [("outer 1 of 4, inner 5 of 10", 0.375, "0:03 passed, 0:05 left")]
+    assert seen.lines == [("outer 1 of 4, inner 5 of 10", 0.375, "0:03 passed")]
 
 
 def test_a_task_that_is_left_by_an_error_is_over() -> None:

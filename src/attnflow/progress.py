@@ -25,6 +25,8 @@ from typing import Any, Protocol
 
 # Seconds until the line appears, and between two of its states on a terminal and in a file.
 AFTER, AGAIN, AGAIN_IN_A_FILE = 2.0, 0.2, 10.0
+# Seconds between two states of progress from which a pace can be told.
+PACE = 1.0
 # Beyond this number of seconds the time left is not worth a number.
 ENDLESS = 10 * 365.25 * 86400
 
@@ -96,6 +98,7 @@ class Reporter:
         self.tasks: list[Task] = []
         self.due = self.begun = 0.0
         self.past: list[tuple[float, float]] = []
+        self.first: tuple[float, float] | None = None
         self.said: set[str] = set()
         self.drawn = False
         self.lost = False
@@ -105,6 +108,7 @@ class Reporter:
         if not self.tasks:
             self.begun = self.clock()
             self.due, self.drawn, self.past, self.said = self.begun + self.after, False, [], set()
+            self.first = None
         if at_once:
             self.due = self.begun
         self.tasks.append(task)
@@ -128,7 +132,8 @@ class Reporter:
                 self.said.add(sentence)
                 self.note(sentence)
         spent = f"{duration(passed)} passed"
-        if fraction is not None:
+        if fraction:
+            self.first = self.first or (now, fraction)
             self.past.append((now, fraction))
             left = self._left(now, fraction)
             spent += "" if left is None else f", {duration(left)} left"
@@ -152,14 +157,17 @@ class Reporter:
         return min(fraction, 1.0)
 
     def _left(self, now: float, fraction: float) -> float | None:
-        """Return the seconds left at the pace of the second half of the time, or of all of it; None if that is 0."""
+        """Return the seconds left at the pace of the second half of the time, or of all since the first progress.
+
+        None until progress was seen for a second: what came before the first of it, such as compiling, is no pace.
+        """
         half = self.begun + (now - self.begun) / 2
         while len(self.past) > 2 and self.past[1][0] <= half:
             self.past.pop(0)
-        when, where = self.past[0]
-        if fraction > where:
-            return (1 - fraction) * (now - when) / (fraction - where)
-        return (1 - fraction) * (now - self.begun) / fraction if fraction > 0 else None
+        for when, where in (self.past[0], self.first or self.past[0]):
+            if fraction > where and now - when >= PACE:
+                return (1 - fraction) * (now - when) / (fraction - where)
+        return None
 
 
 def _written(write: Callable[..., object], *what: object) -> bool:
