@@ -160,3 +160,8 @@ def test_a_table_of_what_was_observed_holds_it(shape: tuple[int, ...], tmp_path:
         place = (found.times.tolist().index(int(row["time"])), *(int(row[name]) for name in ("system", *axes)))
         assert float(row["values"]) == found.values[place]
         assert float(row["beta"]) == betas[place[1]]
+
+
+def test_a_slice_of_systems_is_refused_in_a_sentence() -> None:
+    with pytest.raises(af.InputError, match=r"asked for by slice\(0, 2, None\), expected one number"):
+        found()[0:2]  # type: ignore[index]
