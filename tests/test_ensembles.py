@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -266,3 +267,22 @@ def test_an_array_has_a_number_for_each_system_and_a_list_one_for_each_layer() -
         np.testing.assert_allclose(over_layers.final[k], shared.final, atol=1e-14)
     with pytest.raises(af.InputError, match="beta is given for 2 layers, but the run has 3"):
         af.ensemble(x, af.Softmax(beta=numbers), layers, until=3)
+
+
+def test_an_error_in_one_block_ends_the_others() -> None:
+    """The second block would go on for ten seconds: it is told to stop at its next step."""
+    ended = []
+
+    def moved(block: Any, going: Any) -> None:
+        if block.members[0] == 0:
+            raise af.InputError("the first block failed")
+        for _ in range(1000):
+            going(0.5, False)
+            time.sleep(0.01)
+        ended.append(block)
+
+    x = np.zeros((1, 2, 1))
+    blocks = [ensembles.Block(np.array([k]), x, af.Softmax(), af.Layers(gamma=0.5)) for k in range(2)]
+    with pytest.raises(af.InputError, match="the first block failed"):
+        ensembles._on_all_cores(moved, blocks, af.Layers(gamma=0.5))
+    assert not ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,7 +131,11 @@ def _on_all_cores(moved: Callable[..., Any], blocks: list[Block], motion: Motion
     try:
         tasks = [pool.submit(one, k) for k in range(len(blocks))]
         with progress.task("ensemble", sum(sizes)) as work:
-            while wait(tasks, timeout=progress.AGAIN).not_done:
+            while (state := wait(tasks, progress.AGAIN, FIRST_EXCEPTION)).not_done:
+                # An error is told at once: nobody needs the other blocks then.
+                for task in tasks:
+                    if task in state.done:
+                        task.result()
                 work.reach(sum(done), lambda: f"{sum(done):.0f} of {sum(sizes)} systems", notes=noted)
         return [task.result() for task in tasks]
     finally:
