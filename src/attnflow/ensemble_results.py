@@ -91,7 +91,8 @@ class Ensemble:
 
     def __getitem__(self, k: int) -> Trajectory:
         """Return system k as a run."""
-        if isinstance(k, slice):
+        given: Any = k
+        if isinstance(given, slice):
             raise InputError(f"systems were asked for by {k}, expected one number: take [found[k] for k in range(...)]")
         try:
             k = range(len(self))[k]
