@@ -127,7 +127,9 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path) -> None:
     x, law, motion = MODELS["layers"][0]
     path = tmp_path / "run.zarr"
     af.simulate(x, law, motion, 50, store=path)
-    with refused("holds this run until 50, and until is 40: give the same or a later one, or another store"):
+    with refused(
+        "holds this run until 50, and until is 40: give the same or a later one, or another store; attnflow.load"
+    ):
         af.simulate(x, law, motion, 40, store=path)
     for other in ((x + 1, law, motion), (x, af.Softmax(beta=3.0), motion), (x, law, af.Layers(gamma=0.3))):
         with refused("holds another run"):

@@ -191,7 +191,7 @@ class Store:
         if theirs["until"] > ours["until"]:
             raise InputError(
                 f"{path} holds this run until {theirs['until']:g}, and until is {ours['until']:g}: give the same or a "
-                "later one, or another store"
+                "later one, or another store; attnflow.load reads what is there"
             )
         return store
 
