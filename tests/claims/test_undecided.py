@@ -64,6 +64,18 @@ SHORT: list[tuple[str, dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
+class Mine(af.Hardmax):
+    """A law of one's own."""
+
+
+def test_no_parameter_is_asked_for_where_the_law_has_no_replay() -> None:
+    verdict = af.check("hardmax/limits", tokens=CLOUD[:6], law=Mine())
+    assert verdict.outcome == "undecided"
+    assert_explained(verdict)
+    assert "Mine has no replay in them, so that this claim cannot be decided for it" in verdict.because
+    assert "quotients" not in verdict.because
+
+
 @pytest.mark.parametrize(("id", "given", "cause", "remedy"), SHORT)
 def test_causes_and_remedies(id: str, given: dict[str, Any], cause: str, remedy: str) -> None:
     verdict = af.check(id, **given)

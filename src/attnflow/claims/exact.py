@@ -21,6 +21,8 @@ from attnflow.progress import tick
 from attnflow.schedules import Schedule
 
 Rationals = NDArray[Any]
+# The laws, themselves and not what is made from them, whose layers are replayed.
+REPLAYED = (Hardmax, HegselmannKrause, Localmax)
 
 
 def rational(value: Any) -> Rationals:
@@ -59,9 +61,7 @@ def _asked(function: Any, t: int) -> Any:
 
 def replayable(law: Law, motion: Motion) -> bool:
     """Say whether the layers of a law are rational functions of rational data."""
-    rational_law = type(law) in (Hardmax, HegselmannKrause) or (
-        type(law) is Localmax and law.threshold in ("additive", "relative")
-    )
+    rational_law = type(law) in REPLAYED and getattr(law, "threshold", "additive") in ("additive", "relative")
     parameters = [*vars(law).values(), *vars(motion).values()]
     rational_law = rational_law and getattr(law, "b", None) is None
     return rational_law and type(motion) is Layers and not any(map(_rounds, parameters))

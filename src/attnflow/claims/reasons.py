@@ -64,6 +64,12 @@ def unsettled(e: Experiment) -> Undecided:
     from attnflow.claims.settled import constant_step, tail
 
     steps = len(e.states) - 1
+    if type(e.law) not in exact.REPLAYED:
+        return Undecided(
+            f"limits are proved in fractions, and {type(e.law).__name__} has no replay in them, so that this claim "
+            "cannot be decided for it",
+            "give one of the laws that have one: Hardmax, Localmax, HegselmannKrause",
+        )
     if not exact.replayable(e.law, e.motion):
         return Undecided(
             "limits are proved in fractions, and this model has no replay in them",
