@@ -19,7 +19,13 @@ def run(**keywords: Any) -> Any:
     return af.simulate(X, af.Softmax(), LAYERS, 5, **keywords)
 
 
+ROWS: Any = np.ones((60, 2))
+LIST: Any = [0.1] * 99
+SOFT: Any = af.Softmax()
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "law and tokens swapped": (lambda: af.measure.entropy(ROWS, SOFT), r"law is an array of shape \(60, 2\)"),
+    "tokens for a law": (lambda: af.simulate([[1.0]], ROWS, LAYERS, 1), "law is an array of shape"),
+    "a long list for a motion": (lambda: af.simulate([[1.0]], SOFT, LIST, 1), r"\.\.\., expected a motion"),
     "nan tokens": (lambda: af.Softmax().attend([[np.nan, 1.0]]), "not finite in row 0"),
     "infinite tokens": (lambda: af.simulate([[1.0], [np.inf]], af.Softmax(), LAYERS, 1), "not finite in row 1"),
     "empty tokens": (lambda: af.simulate(np.empty((0, 2)), af.Softmax(), LAYERS, 1), "empty"),

@@ -26,6 +26,7 @@ from attnflow.inputs import (
     matrix_at,
     number,
     number_at,
+    quoted,
     reals,
     vector_at,
 )
@@ -81,7 +82,7 @@ def ensemble(
     phase diagram.
     """
     if not isinstance(law, Law):
-        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
+        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))

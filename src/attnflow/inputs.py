@@ -35,6 +35,18 @@ class InputError(ValueError):
         super().__init__(" ".join(sentence.split()) if "\n" in sentence else sentence)
 
 
+def quoted(value: Any) -> str:
+    """Return a value for a sentence: an array by its shape, anything else in at most 80 characters.
+
+    >>> quoted(np.zeros((60, 2))), quoted("softmax"), len(quoted([1.0] * 500))
+    ('an array of shape (60, 2)', "'softmax'", 80)
+    """
+    if hasattr(value, "shape") and np.ndim(value):
+        return f"an array of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def reals(value: Any, what: str, wanted: str) -> Array:
     """Return a float64 array of real numbers; `what` begins the sentence of a refusal, as in "masses are"."""
     try:

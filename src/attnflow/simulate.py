@@ -16,7 +16,7 @@ from attnflow import engines, progress
 from attnflow.array_runs import run_layers
 from attnflow.arrays import foreign, library
 from attnflow.describe import check_layers, describe, varying
-from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, whole
+from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, quoted, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
 from attnflow.motions.motion import check_motion
@@ -170,9 +170,9 @@ def _checked(
     watch: Sequence[Watcher],
 ) -> tuple[Array, float, Hearing]:
     if not isinstance(law, Law):
-        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=1.0)")
+        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
     if not isinstance(motion, Motion):
-        raise InputError(f"motion is {motion!r}, expected a motion such as Layers(gamma=0.1)")
+        raise InputError(f"motion is {quoted(motion)}, expected a motion such as Layers(gamma=0.1)")
     check_motion(motion)
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.geometry.linkage import single_linkage
-from attnflow.inputs import Array, InputError, number, reals, whole
+from attnflow.inputs import Array, InputError, number, quoted, reals, whole
 from attnflow.motions import Stretch
 
 # A recording of every step goes over to every second step, then every fourth, each time it has grown by this.
@@ -304,7 +304,8 @@ def rule(record: Record) -> Rule | None:
         return At(tuple(times.tolist()))
     except (TypeError, ValueError):
         raise InputError(
-            f"record is {record!r}, expected a whole number of steps, a list of times, or Geometric(first, per_decade)"
+            f"record is {quoted(record)}, expected a whole number of steps, a list of times, or "
+            "Geometric(first, per_decade)"
         ) from None
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.geometry.forms import form, positive_definite, score_rounding
 from attnflow.indices import positional, rows_of, weight_rows
-from attnflow.inputs import Array, InputError, cloud, number
+from attnflow.inputs import Array, InputError, cloud, number, quoted
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
 MOST_ARCS = 100_000_000
@@ -85,7 +85,7 @@ def closed_sets(law: Listening, x: ArrayLike, t: float = 0) -> list[NDArray[np.i
     [array([0]), array([2])]
     """
     if isinstance(law, type) or not hasattr(law, "log_weights"):
-        raise InputError(f"law is {law!r}, expected a law such as Localmax(delta=0.1)")
+        raise InputError(f"law is {quoted(law)}, expected a law such as Localmax(delta=0.1)")
     tokens = cloud(x)
     return _sinks(_influence(law, tokens, number(t, "t")), len(tokens))
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.ensemble_results import Ensemble
 from attnflow.indices import rows_of, weight_rows
-from attnflow.inputs import Array, InputError, number, rectangular, shares
+from attnflow.inputs import Array, InputError, number, quoted, rectangular, shares
 from attnflow.laws import Heads, Law
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.trajectory import Trajectory
@@ -192,7 +192,7 @@ def _one_law(law: Any, what: str) -> Law:
     if law is None:
         raise InputError("the law is None, as after loading a run whose law was not stored: give the law that was run")
     if not isinstance(law, Law):
-        raise InputError(f"the law is {law!r}, expected one such as Softmax(beta=1.0)")
+        raise InputError(f"the law is {quoted(law)}, expected one such as Softmax(beta=1.0)")
     return law
 
 

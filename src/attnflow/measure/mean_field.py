@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow import progress
-from attnflow.inputs import Array, InputError, cloud, number, reals, whole
+from attnflow.inputs import Array, InputError, cloud, number, quoted, reals, whole
 from attnflow.laws import Law
 from attnflow.measure.confidence import pooled_freedom, student
 from attnflow.measure.transport import MOST_PAIRS, quantise
@@ -249,7 +249,9 @@ def mean_field(
     if many < counts[-1]:
         raise InputError(f"the reference has {many} tokens, expected at least as many as the largest size {counts[-1]}")
     if not isinstance(law, Law) or not isinstance(motion, Motion):
-        raise InputError(f"law and motion are {law!r} and {motion!r}, expected such as Softmax(beta=1.0) and Flow()")
+        raise InputError(
+            f"law and motion are {quoted(law)} and {quoted(motion)}, expected such as Softmax(beta=1.0) and Flow()"
+        )
     if isinstance(motion, Jumps):
         raise InputError("Jumps moves one token at random: the mean-field limit needs Layers or a flow")
     seeds = np.random.SeedSequence(whole(seed, "seed", least=0)).generate_state(1 + len(counts) * repeats)

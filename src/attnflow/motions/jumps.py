@@ -25,6 +25,7 @@ from attnflow.inputs import (
     mass_vector,
     number,
     number_at,
+    quoted,
     whole,
 )
 from attnflow.laws import Heads, Hearing, Law, varies
@@ -280,7 +281,7 @@ def _one_matrix(law: Law) -> None:
 def constant_law(law: Law) -> None:
     """Refuse laws whose effective picks change while nothing moves."""
     if not isinstance(law, Law):
-        raise InputError(f"law is {law!r}, expected a law such as Softmax(beta=4.0)")
+        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=4.0)")
     _one_matrix(law)
     if varies(law):
         raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
