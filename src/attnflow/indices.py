@@ -25,7 +25,7 @@ from attnflow.inputs import Array, InputError
 NAMES = ("rows", "columns")
 # The order of tokens is reversed for at most LOOKED_AT queries and HEARD sources. Means are different if they are
 # further apart than DIFFERENT times the cloud's extent.
-LOOKED_AT, HEARD, DIFFERENT = 16, 2048, 1e-6
+LOOKED_AT, HEARD, DIFFERENT = 16, 1 << 17, 1e-6
 # Rows of weights sum to one up to this, also where a law computes them in single precision.
 ROW_SUM = 1e-5
 

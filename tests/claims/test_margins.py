@@ -14,7 +14,9 @@ from attnflow.claims.margins import Margins, largest, objects, once, per_token, 
     ("value", "tol", "strict", "failed", "held"),
     [
         (1.0, 0.1, False, False, True),
-        (-0.1, 0.1, False, False, True),
+        (-0.005, 0.005, False, False, True),
+        (-0.1, 0.1, False, False, False),  # known too little to hold because it may
+        (0.1, 0.1, False, False, True),
         (-0.2, 0.1, False, True, False),
         (0.0, 0.0, False, False, True),
         (-1e-300, 0.0, False, True, False),

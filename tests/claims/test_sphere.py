@@ -237,6 +237,7 @@ def test_staircase_names_its_merges() -> None:
 def test_phase_diagram_is_about_random_tokens_in_many_dimensions() -> None:
     verdict = af.check("sphere/phase-diagram", n=3, beta=2.0)
     assert (verdict.outcome, verdict.certified) == ("holds", "statistical")
+    assert af.check("sphere/phase-diagram", n=4, law=af.Softmax(beta=1.3)).outcome == "violated"
     assert af.check("sphere/phase-diagram", n=1).outcome == "hypotheses not met"
     assert af.claims.get("sphere/phase-diagram").status == "derived"
     with pytest.raises(af.InputError, match=r"no parameter 'tokens' any more: it is about random tokens"):

@@ -15,6 +15,7 @@ import attnflow as af
 from attnflow.claims import Claim, Experiment, Margins, check, get, reasons
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
+from attnflow.claims.margins import LOOSEST
 from attnflow.claims.verdict import Verdict
 from attnflow.cli import main
 
@@ -193,5 +194,14 @@ def test_a_tie_that_floats_cannot_decide_leaves_what_came_before() -> None:
     ],
 )
 def test_flows_keep_what_shorter_ones_decided(id: str, given: dict[str, Any], longer: tuple[float, ...]) -> None:
-    outcomes = [af.check(id, **given, until=until).outcome for until in longer]
-    assert outcomes == ["holds"] * len(longer)
+    verdicts = [af.check(id, **given, until=until) for until in longer]
+    assert [verdict.outcome for verdict in verdicts] == ["holds"] * len(longer)
+    assert min(verdict.margin for verdict in verdicts) > -LOOSEST
+
+
+def test_an_error_as_large_as_a_failure_is_no_proof() -> None:
+    """A count that differs between a run and its rerun leaves the claim undecided, or decided by a shorter run."""
+    claim = af.claims.get("emergence/codimension-k/a")
+    instance = claim.setting.drawn(7, 1)
+    assert af.check(claim.id, **{**instance, "until": 28.6}).outcome == "violated"
+    assert af.check(claim.id, **{**instance, "until": 57.2}).outcome == "violated"

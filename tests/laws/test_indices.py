@@ -272,6 +272,21 @@ def test_a_law_that_depends_on_an_order_it_is_not_told_is_refused(law: Law) -> N
         af.ensemble(x[None], law, af.Layers(gamma=0.5), until=1)
 
 
+class Window(Law):
+    """Tokens at most 2500 places away, by the shape of the weights."""
+
+    def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+        n = len(x if sources is None else sources)
+        near = abs(np.arange(len(x))[:, None] - np.arange(n)) <= 2500
+        with np.errstate(divide="ignore"):
+            return np.log(near / near.sum(axis=1, keepdims=True))
+
+
+def test_a_wide_window_is_refused_too() -> None:
+    with pytest.raises(InputError, match="Window depend on the order of the tokens"):
+        Window().attend(af.tokens.gaussian(n=6000, d=2, seed=0))
+
+
 def test_it_is_refused_wherever_rows_come_in_blocks() -> None:
     x = af.tokens.gaussian(n=2500, d=2, seed=0)
     for call in (

@@ -190,6 +190,10 @@ def test_what_still_moves_and_what_is_over() -> None:
 
 NOT_PREDICTED: dict[str, tuple[Callable[[], af.Trajectory], str]] = {
     "flow": (lambda: af.simulate([[1.0], [0.0]], af.Softmax(), af.Flow(), 0.1), "not known for Flow"),
+    "b": (
+        lambda: af.simulate(af.tokens.polygon(4), af.Softmax(beta=12.0), af.SphereLayers(dt=0.1, b=[0.0, 0.05]), 3),
+        "with a bias b",
+    ),
     "V": (lambda: af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(V=[[1.0]]), 2), "with a matrix V"),
     "beta": (
         lambda: af.simulate([[1.0], [0.0]], af.Softmax(beta=lambda t: 1 + t), af.Layers(gamma=0.1), 2),

@@ -13,6 +13,9 @@ from attnflow.inputs import InputError
 
 Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
 
+# A statement whose margin is known to less than this is not said to hold because it may hold.
+LOOSEST = 1e-2
+
 
 @dataclass(frozen=True)
 class Undecided:
@@ -37,10 +40,11 @@ class Margins:
     """Dimensionless margins of one statement: positive is slack, negative is failure.
 
     `values` has shape (T,) or (T, n): one row for each of the `times`, one column per token. `tol` is the rounding
-    bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on; a `strict` one
-    holds beyond tol only, and what lies within tol is undecided. `what` is the statement in words, for sentences;
-    `level` is the confidence of margins that come from random draws; `exact` says that no rounding is in their signs,
-    though they are floats. `undecided` is why entries are undecided; None where it is because of rounding.
+    bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on, as long as tol
+    is at most LOOSEST; a `strict` one holds beyond tol only, and what lies within tol is undecided. `what` is the
+    statement in words, for sentences; `level` is the confidence of margins that come from random draws; `exact` says
+    that no rounding is in their signs, though they are floats. `undecided` is why entries are undecided; None where it
+    is because of rounding.
     """
 
     what: str
@@ -70,7 +74,10 @@ class Margins:
     @property
     def held(self) -> NDArray[np.bool_]:
         """Where the statement certainly holds."""
-        return _truth(self.values > self.tol if self.strict else self.values >= -self.tol)
+        if self.strict:
+            return _truth(self.values > self.tol)
+        known = _truth(np.asarray(self.tol) <= LOOSEST)
+        return (_truth(self.values >= -self.tol) & known) | _truth(self.values >= self.tol)
 
     def before(self, time: float) -> Margins:
         """Return the margins at earlier times."""

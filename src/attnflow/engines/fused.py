@@ -68,10 +68,11 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
     v = k if values is keys else _columns(values)
     scaled, largest = _log2_masses(log_masses, k.shape[1])
     scratch = np.empty(WIDTH * kernels.TILE)
-    within = kernels.exponent_bound(_columns(queries), k, gain, scratch) <= kernels.UNSHIFTED
+    asked = k if queries is keys else _columns(queries)
+    within = kernels.exponent_bound(asked, k, gain, scratch) <= kernels.UNSHIFTED
     means, log_totals = [], []
     for rows in row_blocks(m, n * (len(k) + len(v)), CALL):
-        q = _columns(queries[rows])
+        q = asked if rows.stop >= m and rows.start == 0 else _columns(queries[rows])
         mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
         if m * n < PARALLEL_PAIRS:
             kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)

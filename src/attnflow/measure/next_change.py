@@ -133,6 +133,8 @@ def _predicted(run: Trajectory, radius: float) -> tuple[float | None, str]:
         return None, f"this is not known for {type(motion).__name__}"
     if isinstance(motion, Layers) and motion.V is not None:
         return None, "this is not known for Layers with a matrix V"
+    if getattr(motion, "b", None) is not None:
+        return None, f"this is not known for {type(motion).__name__} with a bias b"
     if not np.ptp(x, axis=0).any() and not isinstance(motion, SphereLayers | SphereFlow):
         return math.inf, TOGETHER
     if varies(law):
