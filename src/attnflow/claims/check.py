@@ -299,7 +299,8 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
         return _undecided(claim, e, f"{name} {words} at {moment}", margin, (time, token), why)
     unsure = [m for m in conclusions if not m.held.all()]
     if unsure:
-        first = min(unsure, key=lambda m: m.first(~m.held)[0])
+        # At one time, a reason that a claim gives itself says more than rounding does.
+        first = min(unsure, key=lambda m: (m.first(~m.held)[0], m.undecided is None))
         where = first.first(~first.held)
         because = f"{first.what} is undecided at {_moment(e, *where)} with margin {first.worst:.3g}{_known(first)}"
         why = first.undecided or _rounding(claim, e, where[0], most)

@@ -14,7 +14,7 @@ from attnflow.inputs import InputError
 Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
 
 # A statement whose margin is known to less than this is not said to hold because it may hold.
-LOOSEST = 1e-2
+LOOSEST = 2e-2
 
 
 @dataclass(frozen=True)
