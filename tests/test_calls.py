@@ -96,6 +96,11 @@ def test_functions_and_objects_are_pickled() -> None:
     assert pickle.loads(pickle.dumps(af.Jumps(gamma=0.5))).gamma == 0.5
 
 
+def test_names_that_are_hardly_alike_are_not_suggested() -> None:
+    with refused("simulate has no parameter 'steps': it takes tokens, law, motion, until"):
+        af.simulate(X, af.Softmax(), STEP, steps=5)  # type: ignore[call-arg]
+
+
 def test_a_picture_is_saved_not_a_run(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run = af.simulate(X, af.Softmax(), STEP, until=3)

@@ -16,6 +16,9 @@ from attnflow.inputs import InputError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# Names less alike than this are not suggested: 'store' is not meant by 'steps'.
+CLOSE = 0.7
+
 BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -57,7 +60,7 @@ def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], ke
     expected = f"it takes {', '.join(takes)}" if takes else "it takes nothing"
     unknown = sorted(keywords - set(takes))
     if unknown:
-        near = get_close_matches(unknown[0], takes, n=1) or [
+        near = get_close_matches(unknown[0], takes, n=1, cutoff=CLOSE) or [
             one for one in takes if len(one) > 1 and (unknown[0].startswith(one) or one.startswith(unknown[0]))
         ]
         meant = f" (is {near[0]!r} meant?)" if near else ""
