@@ -100,10 +100,10 @@ def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("motion", "until", "record"),
     [
-        (LAYERS, 30_000, None),
-        (LAYERS, 30_000, 17),
-        (af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6), 30_000, af.watch.Geometric()),
-        (af.SphereLayers(dt=0.1), 30_000, None),
+        (LAYERS, 4000, None),
+        (LAYERS, 4000, 17),
+        (af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6), 4000, af.watch.Geometric()),
+        (af.SphereLayers(dt=0.1), 4000, None),
         (af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]]), 8.0, None),
         (af.RescaledFlow(), 8.0, [0.5, 1.5, 3.3]),
         (af.SphereFlow(), 9.0, 2),
@@ -112,8 +112,17 @@ def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_an_interrupted_run_ends_bit_for_bit_the_same(
-    tmp_path: Path, motion: af.Motion, until: float, record: af.watch.Record, after: int, dies: Callable[[int], Watcher]
+    tmp_path: Path,
+    motion: af.Motion,
+    until: float,
+    record: af.watch.Record,
+    after: int,
+    dies: Callable[[int], Watcher],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Stretches and chunks are short, so that few steps make several of each."""
+    monkeypatch.setattr("attnflow.motions.motion.STRETCH_STEPS", 256)
+    monkeypatch.setattr(storage, "CHUNK_RECORDS", 500)
     x = af.tokens.sphere(n=12, d=2, seed=0)
     whole = af.simulate(x, SOFT, motion, until, record=record)
     path, often = tmp_path / "run.zarr", af.watch.Checkpoint(seconds=0)

@@ -196,6 +196,8 @@ def _notes(hearing: Hearing, motion: Motion, t: float, recorded: dict[str, Any])
 
 def _varying(hearing: Hearing, motion: Motion, t: float) -> list[Any]:
     """Return the values at time t of all functions of time, which a store cannot hold."""
+    # As a checkpoint gives it back: powers of NumPy's numbers may differ from Python's in the last bit.
+    t = np.asarray(t).item()
     return varying(hearing.law, t) + varying(motion, t)
 
 
