@@ -113,7 +113,7 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
     if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.b is not None or law.beta == 0:
-        raise InputError("defined for softmax with a constant $\\beta\\neq0$, without $b$")
+        raise InputError("defined for softmax with a constant $\\beta\\neq0$, without a bias")
     _at_most(PAIRS, x, "energies")
     return measure.energy(heard(run, x, t), number_at(law.beta, 0, "beta"), law.B, run.masses)
 
