@@ -28,8 +28,8 @@ MANY = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
 # accuracy holds back stays well below that.
 STIFF = 3.5
-# The first steps of a flow are short in any case: after so many evaluations its pace is known, and so many steps that
-# are looked at must have the same reason to be short before it is said.
+# The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. A reason for short
+# steps is told when LOOKS of them have the same one.
 SETTLED, LOOKS = 1000, 3
 
 
