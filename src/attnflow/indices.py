@@ -131,7 +131,8 @@ def refuse_hidden_order(
 ) -> None:
     """Refuse a law that depends on the order of tokens without taking their indices.
 
-    Some queries and sources are given twice, in their order and in the opposite one: most of the means must agree.
+    The first 16 queries are given twice, with the sources in their order and in the opposite one: most of the means
+    must agree. A dependence that these queries do not show is not found.
     Ties may fall differently by rounding, but not for most tokens.
     """
     y = (x if sources is None else sources)[:HEARD]

@@ -18,7 +18,7 @@ from attnflow.watch import Start, Watcher, when
 
 # Nothing is waited for beyond this step, or this time.
 HORIZON = 10**300
-# Tokens nearer to each other than this part of the extent are followed as one mass.
+# Tokens nearer to each other than this part of the extent, at the default tol, are followed as one mass.
 MET = 1e-6
 # More places, or more tokens under other laws, are not followed.
 MOST_PLACES = 400
@@ -66,7 +66,7 @@ def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
     parameters,
 
     - layers go on by `Leaps`, and flows on the sphere by themselves (layers there by the flow, which is as slow):
-      the prediction is theirs, tokens within 1e-6 of the extent taken for one mass;
+      the prediction is theirs, tokens nearer to each other than 1e-4 of the radius taken for one mass;
     - the chain waits for a pick that takes a token out of the radius (or, where no single pick does, to a place beyond
       it): its time is the median of that wait.
 
