@@ -14,7 +14,7 @@ import pytest
 from test_server import PATIENCE, until
 
 from attnflow.explorer import scratch
-from attnflow.explorer.worker import work
+from attnflow.explorer.worker import ORDER, work
 
 
 @pytest.mark.parametrize("speaks", [False, True])
@@ -27,6 +27,10 @@ def test_a_worker_without_a_server_removes_its_folder(tmp_path: Path, speaks: bo
         process.start()
         until(folder.exists)
         here.shutdown(socket.SHUT_RD if speaks else socket.SHUT_RDWR)
+        if speaks:
+            # The worker may have said that it is ready before nobody listened: this order makes it speak again.
+            order = b'{"do": "data"}'
+            here.sendall(ORDER.pack(1, 0, len(order)) + order)
         process.join(PATIENCE)
     assert process.exitcode == 0
     assert not folder.exists()
