@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_runs import asked
+from tqdm.auto import tqdm as auto
 
 import attnflow as af
 from attnflow import progress
@@ -346,6 +348,14 @@ def closed_file(folder: Path) -> Any:
     return file
 
 
+def free(locks: list[Any]) -> bool:
+    """Say whether all these locks can be had at once."""
+    held = [lock for lock in locks if lock.acquire(False)]
+    for lock in held:
+        lock.release()
+    return len(held) == len(locks)
+
+
 @pytest.mark.parametrize("tqdm", [True, False])
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), BrokenPipeError(32, "Broken pipe"), ValueError()])
@@ -368,6 +378,10 @@ def test_no_result_depends_on_a_screen_that_is_lost(
             work.reach(9, notes=lambda: "one more")
             assert lost.calls == calls  # it is not tried again
     assert lost.calls > after
+    if tqdm:
+        # The lock of all bars is free: threads that show bars of their own, or that take old ones away, would wait.
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(free, auto.get_lock().locks).result()
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -349,11 +349,15 @@ class Bar:
         """Replace the line."""
         shape = "{desc} {percentage:3.0f}%|{bar}|{postfix}" if fraction is not None else "{desc}{postfix}"
         if self.bar is None:
-            self.bar = self.kind(total=1.0, leave=False, bar_format=shape, file=sys.stderr, dynamic_ncols=True)
+            # With a delay it is not shown before it is refreshed.
+            given = {"total": 1.0, "leave": False, "bar_format": shape, "dynamic_ncols": True, "delay": 1e-9}
+            self.bar = self.kind(file=sys.stderr, **given)
         self.bar.bar_format, self.bar.n = shape, fraction or 0.0
         self.bar.set_description_str(what, refresh=False)
         self.bar.set_postfix_str(time, refresh=False)
-        self.bar.refresh()
+        # If the screen is lost tqdm would keep the lock that all bars of the process share, and other threads would wait.
+        with self.kind.get_lock():
+            self.bar.refresh(nolock=True)
 
     def note(self, sentence: str) -> None:
         """Add a sentence that stays."""
