@@ -355,7 +355,7 @@ class Bar:
         self.bar.bar_format, self.bar.n = shape, fraction or 0.0
         self.bar.set_description_str(what, refresh=False)
         self.bar.set_postfix_str(time, refresh=False)
-        # If the screen is lost tqdm would keep the lock that all bars of the process share, and other threads would wait.
+        # If the screen is lost, tqdm would keep the lock that all bars share, and other threads would wait for ever.
         with self.kind.get_lock():
             self.bar.refresh(nolock=True)
 
