@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -163,9 +165,13 @@ def test_a_bad_plot_is_refused_before_the_run(tmp_path: Path, capsys: pytest.Cap
 BAD: dict[str, tuple[list[str], str]] = {
     "nothing": ([], "does not say 'tokens'"),
     "no law": ([*BASE], "does not say 'law'"),
-    "unknown law": ([*BASE, "--law", "maxsoft", "--motion", "layers"], "expected one of softmax"),
-    "unknown motion": ([*BASE, "--law", "softmax", "--motion", "walk"], "expected one of layers"),
-    "unknown cloud": ([*SOFT, "--cloud", "ring"], "expected one of gaussian"),
+    "unknown law": ([*BASE, "--law", "maxsoft", "--motion", "layers"], "no law 'maxsoft', expected one of softmax"),
+    "unknown motion": ([*BASE, "--law", "softmax", "--motion", "walk"], "no motion 'walk', expected one of layers"),
+    "unknown cloud": ([*SOFT, "--cloud", "ring"], "no cloud 'ring', expected one of gaussian"),
+    "unknown law alone": (["--law", "maxsoft"], "no law 'maxsoft', expected one of softmax, hardmax, localmax"),
+    "unknown motion alone": (["--motion", "walk"], "no motion 'walk', expected one of layers, residual"),
+    "unknown cloud alone": (["--cloud", "ring"], "no cloud 'ring', expected one of gaussian, uniform"),
+    "law without a name": ([*BASE, "--beta", "3", "--motion", "layers"], "give --law, or name in [law], one of soft"),
     "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
     "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
     "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "gaussian was not given n, d"),
@@ -204,6 +210,90 @@ def test_bad_input_is_one_sentence(
     assert shown.startswith("attnflow: ")
     assert message in shown
     assert shown.count("\n") == 1
+
+
+# Flags whose values are numbers or formulas in t: the cloud, law and motion that they belong to, and what they need.
+CLOUD, LAW, MOTION = "--cloud polygon --k 3", "--law softmax", "--motion layers --gamma 0.1"
+NUMBERS: dict[str, tuple[str, str, str]] = {
+    **dict.fromkeys(("until", "seed", "record", "masses", "converged", "clusters", "seconds"), (CLOUD, LAW, MOTION)),
+    **dict.fromkeys(("k", "radius", "angle", "beta", "B", "gamma", "alpha"), (CLOUD, LAW, MOTION)),
+    **dict.fromkeys(("n", "d", "low", "high"), ("--cloud uniform --n 3 --d 2", LAW, MOTION)),
+    "delta": (CLOUD, "--law localmax", MOTION),
+    "eps": (CLOUD, "--law hegselmann-krause", MOTION),
+    "V": (CLOUD, LAW, "--motion flow"),
+    "dt": (CLOUD, LAW, "--motion residual"),
+    "rtol": (CLOUD, LAW, "--motion flow"),
+    "tol": (CLOUD, LAW, f"{MOTION} --clusters 1"),
+    **dict.fromkeys(("merges", "exits"), (CLOUD, LAW, MOTION)),
+    "within": (CLOUD, LAW, f"{MOTION} --exits 0.1"),
+    "phases": (CLOUD, LAW, f"{MOTION} --betas [2,4]"),
+}
+
+
+@pytest.mark.parametrize("flag", NUMBERS)
+def test_a_word_in_place_of_a_number_is_refused_by_the_name_of_its_flag(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate("--until", "3", *" ".join(NUMBERS[flag]).split(), f"--{flag}", "abc") == 2
+    shown = capsys.readouterr().err
+    assert re.match(rf"attnflow: {flag} (is 'abc'|should come from abc)", shown)
+    assert shown.count("\n") == 1
+
+
+def test_a_formula_is_refused_by_the_name_of_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    for value, words in (("1/t", "which has no real value at t = 0"), ("[1,", "which is not a formula in t")):
+        assert simulate(*SOFT, "--beta", value) == 2
+        assert f"attnflow: beta is {value!r}, {words}" in capsys.readouterr().err
+    for flag in ("alpha", "gamma"):  # one of them is turned into the other
+        assert main(["check", "hardmax/limits", "--tokens", "[[1]]", f"--{flag}", "abc"]) == 2
+        assert f"attnflow: {flag} is 'abc', where 'abc' is not arithmetic in t" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check fw --seed", "search fw --seed", "search fw --seconds", "figure list --seed", "explore --port"],
+)
+def test_words_in_place_of_numbers_of_other_commands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command.split(), "abc"])
+    shown = capsys.readouterr().err
+    assert f"argument {command.split()[-1]}: got 'abc', expected a " in shown
+    assert "number" in shown
+
+
+@pytest.mark.parametrize("command", ["check", "search"])
+def test_an_unknown_claim_is_answered_by_the_command_that_lists_them(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "foo"]) == 2
+    shown = capsys.readouterr().err
+    assert "there is no claim 'foo'" in shown
+    assert "`attnflow check list`" in shown
+
+
+@pytest.mark.parametrize("command", ["check list", "--version"])
+def test_a_reader_that_has_gone_ends_the_command_without_a_word(command: str) -> None:
+    """One output is longer than the buffer, the other is written only when the command ends."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "attnflow", *command.split()], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "attnflow", "--version"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(b"attnflow: the output cannot be used (")
+    assert ended.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("given", [["--beta", "--"], ["--beta=--"], ["--cloud", "--", "--law", "softmax"]])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -86,16 +88,16 @@ FLAGS = {
     "masses": (None, "masses", "masses of the tokens, a list or a file"),
     "engine": (None, "engine", "auto, dense or fused"),
     "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
-    "clusters": ("stop", "clusters", "stop when at most so many clusters are left"),
+    "clusters": ("stop", "clusters", "stop when at most this many clusters are left"),
     "tol": ("stop", "tol", "distance that joins tokens to a cluster"),
-    "seconds": ("stop", "seconds", "stop after so many seconds"),
+    "seconds": ("stop", "seconds", "stop after this many seconds"),
     "merges": (
         "measure",
         "merges",
         "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
     ),
     "exits": ("measure", "exits", "tell when chains first leave this radius (jumps)"),
-    "within": ("measure", "within", "how likely exits are within so many steps, however rare"),
+    "within": ("measure", "within", "how likely exits are within this many steps, however rare"),
     "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
     "betas": ("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
     "runs": ("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
@@ -160,6 +162,10 @@ CLAIM_FLAGS = {
 }
 
 
+# The exit status of a program whose reader has gone: 128 and the number of the signal SIGPIPE.
+READER_GONE = 128 + 13
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose refusals are one sentence."""
 
@@ -196,13 +202,27 @@ def _command(commands: Any, name: str, text: str, description: str) -> Any:
     return commands.add_parser(name, help=text, description=description, formatter_class=layout)
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+
+
 def _add_check(commands: Any) -> None:
     check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
     check.add_argument(
         "claim", metavar="CLAIM", help="'list', 'all', a paper such as fw, or a claim such as fw/voronoi"
     )
     check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
-    check.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the samples and of random claims")
+    check.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the samples and of random claims")
     for flag, text in CLAIM_FLAGS.items():
         check.add_argument(f"--{flag}", metavar="X", help=text)
     check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
@@ -212,9 +232,11 @@ def _add_check(commands: Any) -> None:
 def _add_search(commands: Any) -> None:
     search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)
     search.add_argument("claim", metavar="CLAIM", help="'list', or a claim such as fw/cluster-rate")
-    search.add_argument("--seconds", type=float, default=60.0, metavar="X", help="stop after so many seconds (60)")
-    search.add_argument("--evaluations", type=int, default=1000, metavar="X", help="stop after so many checks (1000)")
-    search.add_argument("--seed", type=int, default=0, metavar="X", help="seed of the search")
+    search.add_argument("--seconds", type=_real, default=60.0, metavar="X", help="stop after this many seconds (60)")
+    search.add_argument(
+        "--evaluations", type=_whole, default=1000, metavar="X", help="stop after this many checks (1000)"
+    )
+    search.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the search")
 
 
 def _add_figure(commands: Any) -> None:
@@ -223,7 +245,7 @@ def _add_figure(commands: Any) -> None:
         "names", nargs="+", metavar="NAME", help="'list', 'all', a group such as fw, or one such as fw/cells"
     )
     figure.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder to write to")
-    figure.add_argument("--seed", type=int, metavar="X", help="another seed than the figure's own")
+    figure.add_argument("--seed", type=_whole, metavar="X", help="another seed than the figure's own")
     figure.add_argument("--only", metavar="X", help="formats, some of svg,png,pdf,mp4,gif (all)")
     figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
     figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
@@ -232,7 +254,7 @@ def _add_figure(commands: Any) -> None:
 def _add_explore(commands: Any) -> None:
     explore = _command(commands, "explore", "drag tokens in the browser, and see the theorems", EXPLORE)
     explore.add_argument(
-        "--port", type=int, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"
+        "--port", type=_whole, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"
     )
     explore.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (127.0.0.1)")
     explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
@@ -251,7 +273,26 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 2 after one sentence on standard error."""
+    """Run the command line and return its exit status: 2 after one sentence on standard error.
+
+    When the reader of its output has gone, as in ``attnflow check list | head -1``, it ends without a word.
+    """
+    try:
+        try:
+            return _answer(arguments)
+        finally:
+            # What still waits to be written would fail when the interpreter ends, where nothing can be said.
+            print(end="", flush=True)
+    except BrokenPipeError:
+        _leave_output()
+        return READER_GONE
+    except OSError as error:
+        if error.filename is None:
+            _leave_output()
+        return _refused(f"{error.filename or 'the output'} cannot be used ({error.strerror}): choose another place")
+
+
+def _answer(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     joined = _joined(sys.argv[1:] if arguments is None else arguments)
     for flag, equals, value in (argument.partition("=") for argument in joined):
@@ -272,13 +313,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         sentence = str(error)
     except MemoryError:
-        sentence = "not enough memory for so many tokens or records: ask for fewer"
-    except OSError as error:
-        sentence = f"{error.filename or 'the output'} cannot be used ({error.strerror}): choose another place"
+        sentence = "there is not enough memory for these tokens and records: ask for fewer"
     except KeyboardInterrupt:
         sentence = "interrupted; a run with a store goes on from its last checkpoint when the command is repeated"
-    print(f"attnflow: {sentence}", file=sys.stderr)
+    return _refused(sentence)
+
+
+def _refused(sentence: str) -> int:
+    # Where standard error cannot be written either, the exit status has to do.
+    with suppress(OSError):
+        print(f"attnflow: {sentence}", file=sys.stderr)
     return 2
+
+
+def _leave_output() -> None:
+    """Let what could not be written go nowhere, or the interpreter would fail to write it once more when it ends."""
+    with suppress(OSError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _simulate(given: dict[str, Any]) -> int:

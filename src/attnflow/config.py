@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow import questions, tokens, watch
-from attnflow.inputs import Array, InputError, one_of
+from attnflow.inputs import Array, InputError, number, quoted
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
     FeedForward,
@@ -62,6 +62,12 @@ MOTIONS: dict[str, type[Motion]] = {
 # Parameters that a string turns into a function of time, and those that are matrices.
 SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")
 MATRICES = ("B", "V", "W", "Q", "K", "b")
+# The key of each table that names what the others are parameters of, what it is, and those that exist.
+NAMES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "tokens": ("cloud", "cloud", tuple(CLOUDS)),
+    "law": ("name", "law", (*LAWS, "heads")),
+    "motion": ("name", "motion", tuple(MOTIONS)),
+}
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
 TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 
@@ -91,6 +97,10 @@ class Config:
         """Return the arguments of `simulate`, the store left out."""
         data = self.data
         _known(data, TOP, "the configuration")
+        # A name that does not exist is refused before anything that is lacking.
+        for table in NAMES:
+            if NAMES[table][0] in data.get(table, {}):
+                _chosen(data[table], table)
         for name in ("tokens", "law", "motion", "until"):
             if name not in data:
                 raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
@@ -135,7 +145,7 @@ class Config:
         if "file" in table:
             _known(table, ("file",), "[tokens]")
             return self.numbers(table["file"], "tokens")
-        name = one_of(table.get("cloud", ""), CLOUDS, "the cloud of [tokens]")
+        name = _chosen(table, "tokens")
         make, keys = CLOUDS[name]
         given = {k: v for k, v in table.items() if k != "cloud"}
         _known(given, [k for k in keys if k != "seed"], f"[tokens] {name}")
@@ -144,7 +154,7 @@ class Config:
         return make(**given)
 
     def _law(self, table: dict[str, Any]) -> Law:
-        name = one_of(table.get("name", ""), (*LAWS, "heads"), "the name of [law]")
+        name = _chosen(table, "law")
         if name != "heads":
             law: Law = self._built(LAWS[name], table, "[law]")
             return law
@@ -156,7 +166,7 @@ class Config:
         return Heads([self._law({k: v for k, v in head.items() if k != "V"}) for head in heads], matrices)
 
     def _motion(self, table: dict[str, Any]) -> Motion:
-        name = one_of(table.get("name", ""), MOTIONS, "the name of [motion]")
+        name = _chosen(table, "motion")
         motion: Motion = self._built(MOTIONS[name], table, "[motion]")
         return motion
 
@@ -174,7 +184,7 @@ class Config:
         if name in MATRICES:
             return self.numbers(value, name) if isinstance(value, str) else value
         if name in SCHEDULES and isinstance(value, str):
-            return Schedule(value)
+            return Schedule(value, name)
         if name == "feed_forward":
             if not isinstance(value, dict):
                 raise InputError(f"feed_forward is {value!r}, expected a table such as {{activation = 'tanh'}}")
@@ -236,6 +246,20 @@ def _known(table: dict[str, Any], keys: Iterable[str], where: str) -> None:
             raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(expected)}")
 
 
+def _chosen(table: dict[str, Any], where: str) -> str:
+    """Return the name of the cloud, law or motion that a table is about."""
+    key, what, names = NAMES[where]
+    if key not in table:
+        raise InputError(
+            f"the configuration does not say which {what} it has: give --{what}, or {key} in [{where}], one of "
+            f"{', '.join(names)}"
+        )
+    name = table[key]
+    if not isinstance(name, str) or name not in names:
+        raise InputError(f"there is no {what} {quoted(name)}, expected one of {', '.join(names)}")
+    return name
+
+
 def _record(value: Any) -> watch.Record:
     if value == "geometric":
         return watch.Geometric()
@@ -252,8 +276,9 @@ def _stops(table: dict[str, Any]) -> list[watch.Watcher]:
         raise InputError("tol joins tokens to clusters, but no number of clusters to stop at was given: add clusters")
     stops: list[watch.Watcher] = []
     if "converged" in table:
-        stops.append(watch.Converged(table["converged"]))
+        stops.append(watch.Converged(number(table["converged"], "converged", above=0.0)))
     if "clusters" in table:
+        number(table["clusters"], "clusters", least=1)
         stops.append(watch.Clustered(table["clusters"], table.get("tol", 1e-3)))
     if "seconds" in table:
         stops.append(watch.WallClock(table["seconds"]))

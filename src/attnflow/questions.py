@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
-from attnflow.inputs import InputError
+from attnflow.inputs import InputError, number, whole
 from attnflow.laws import Softmax, weighs_like
 from attnflow.motions import Jumps
 
@@ -32,7 +32,7 @@ class Answers:
 
 
 def check(asked: Mapping[str, Any]) -> None:
-    """Refuse keys that belong to no question asked."""
+    """Refuse keys that belong to no question asked, and values that are no numbers, before the run."""
     questions = [name for name in QUESTIONS if name in asked]
     if len(questions) > 1:
         raise InputError(f"{' and '.join(questions)} were asked at once: ask for one of them")
@@ -46,6 +46,9 @@ def check(asked: Mapping[str, Any]) -> None:
         for key in QUESTIONS[name][0]:
             if key not in asked:
                 raise InputError(f"{name} were asked for without {key}: give {key}, as in [4, 8, 16]")
+        number(asked[name], name, above=0.0)
+    if "within" in asked:
+        whole(asked["within"], "within", least=1)
 
 
 def drawable(asked: Mapping[str, Any]) -> bool:

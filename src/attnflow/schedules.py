@@ -44,18 +44,20 @@ class Schedule:
     Numbers, t, pi, e, + - * / ** and the functions exp, log, sqrt, sin, cos, tan, tanh, floor, min, max, abs; nothing
     else is evaluated.
 
+    Refusals begin with the `name` of the parameter that the formula is for.
+
     >>> Schedule("2 / (t + 2)")(2)
     0.5
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, name: str = "the formula") -> None:
         if not isinstance(text, str):
-            raise InputError(f"the formula is {text!r}, expected text such as '2 / (t + 2)'")
-        self.text = text
+            raise InputError(f"{name} is {text!r}, expected text such as '2 / (t + 2)'")
+        self.text, self._subject = text, f"{name} is {text!r}"
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError):
-            raise InputError(f"{text!r} is not a formula in t: write for example '2 / (t + 2)'") from None
+            raise InputError(f"{self._subject}, which is not a formula in t: write for example '2 / (t + 2)'") from None
         self._check(self._tree)
 
     def _check(self, node: ast.AST) -> None:
@@ -77,7 +79,7 @@ class Schedule:
             parts = list(node.args)
         else:
             raise InputError(
-                f"{self.text!r} holds {ast.unparse(node)!r}, which is not arithmetic in t: "
+                f"{self._subject}, where {ast.unparse(node)!r} is not arithmetic in t: "
                 f"use numbers, t, + - * / ** and {', '.join(_FUNCTIONS)}"
             )
         for part in parts:
@@ -88,7 +90,7 @@ class Schedule:
         try:
             return float(self._value(self._tree, float(t)))
         except (ArithmeticError, ValueError, TypeError):
-            raise InputError(f"{self.text!r} has no real value at t = {t:g}: change the formula or the run") from None
+            raise InputError(self._no_value(f"{t:g}")) from None
 
     def exactly(self, t: Fraction) -> Fraction:
         """Return the value at a rational time; it is rational arithmetic as far as the formula is.
@@ -99,7 +101,10 @@ class Schedule:
         try:
             return Fraction(self._value(self._tree, t))
         except (ArithmeticError, ValueError, TypeError):
-            raise InputError(f"{self.text!r} has no real value at t = {t}: change the formula or the run") from None
+            raise InputError(self._no_value(str(t))) from None
+
+    def _no_value(self, t: str) -> str:
+        return f"{self._subject}, which has no real value at t = {t}: change the formula or the run"
 
     @property
     def constant(self) -> bool:

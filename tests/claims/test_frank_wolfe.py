@@ -722,7 +722,7 @@ def test_chains_move_in_the_mean_as_softmax_layers() -> None:
         ("fw/collapse", {"tokens": INSIDE, "law": lambda law: None}, "law is None, expected a law"),
         ("fw/collapse", {"tokens": INSIDE, "motion": af.Softmax()}, "expected a motion or a function that returns one"),
         ("fw/collapse", {"tokens": INSIDE, "gamma": 1.5}, "gamma is 1.5, expected a finite number above 0"),
-        ("fw/collapse", {"tokens": INSIDE, "gamma": "2 / x"}, "'2 / x' holds 'x', which is not arithmetic in t"),
+        ("fw/collapse", {"tokens": INSIDE, "gamma": "2 / x"}, "gamma is '2 / x', where 'x' is not arithmetic in t"),
         ("fw/collapse", {"tokens": INSIDE, "steps": 0}, "steps is 0"),
         ("fw/collapse", {"tokens": [[np.nan]]}, "tokens"),
         ("fw/cluster-rate", {"tokens": INSIDE, "B": [[1.0]]}, "B has shape (1, 1), but the tokens have dimension 2"),

@@ -181,5 +181,8 @@ def get(id: str) -> Claim:
     """
     if not isinstance(id, str) or id not in REGISTER:
         near = get_close_matches(str(id), REGISTER, n=3, cutoff=0.0)
-        raise InputError(f"there is no claim {id!r}: choose for example {', '.join(near)}, or list claims.all()")
+        raise InputError(
+            f"there is no claim {id!r}: choose for example {', '.join(near)}; claims.all() and `attnflow check list` "
+            "name them all"
+        )
     return REGISTER[id]

@@ -47,7 +47,9 @@ def _renamed(instance: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapp
             value = instance[given]
             if wanted in instance or callable(value):
                 raise InputError(f"{given} was given, but this claim is about {wanted}: give {wanted} alone")
-            if not isinstance(value, str):
+            if isinstance(value, str):
+                Schedule(value, given)
+            else:
                 number(value, given, above=0.0, most=inf if given == "alpha" else nextafter(1, 0))
             step = Schedule(formula.format(value))
             rest = {name: other for name, other in instance.items() if name != given}
@@ -84,7 +86,7 @@ def _matrix(value: Any, name: str) -> Any:
 
 def _scalar(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        schedule = Schedule(value)
+        schedule = Schedule(value, name)
         return schedule(0) if schedule.constant else schedule
     if isinstance(value, np.ndarray) and value.ndim:
         raise InputError(

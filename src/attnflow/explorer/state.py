@@ -157,7 +157,7 @@ def _table(value: Any, name: str) -> dict[str, Any]:
 
 def _plain(key: str, entry: Any) -> Any:
     """Return a number for a formula that does not mention t: it is one, wherever it is copied to."""
-    if key in SCHEDULES and isinstance(entry, str) and entry != "inf" and (formula := Schedule(entry)).constant:
+    if key in SCHEDULES and isinstance(entry, str) and entry != "inf" and (formula := Schedule(entry, key)).constant:
         return number(formula(0), key)
     return entry
 
