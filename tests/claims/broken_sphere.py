@@ -12,7 +12,7 @@ import attnflow as af
 # Four tokens in general position in space; four in the open hemisphere z > 0.
 SPACE = af.tokens.sphere(n=4, d=3, seed=3)
 NORTH = np.array([[0.8, 0.0, 0.6], [-0.8, 0.0, 0.6], [0.0, 0.6, 0.8], [0.0, -0.96, 0.28]])
-CHAIN = np.array([[np.cos(a), np.sin(a)] for a in (0.0, 0.3, 0.6, 2.6)])
+CHAIN = np.array([[np.cos(a), np.sin(a)] for a in (0.0, 0.3, 2.6)])
 FACING = np.array([[np.cos(a), np.sin(a)] for a in (0.1, 0.0, -0.1, 1.9, 2.1)])
 CENTRES = np.array([[1.0, 0.0], [np.cos(2.0), np.sin(2.0)]])
 
@@ -29,6 +29,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "sphere/metastability": {
         "tokens": FACING, "centres": CENTRES, "eps": 0.01, "beta": 6.0, "law": lambda law: replace(law, beta=0.0),
     },
-    "sphere/staircase": {"tokens": CHAIN, "beta": 12.0, "motion": lambda m: replace(m, V=np.zeros((2, 2)))},
+    "sphere/staircase": {
+        "tokens": CHAIN, "beta": 12.0, "until": 1e5, "motion": lambda m: replace(m, V=np.zeros((2, 2))),
+    },
     "sphere/phase-diagram": {"n": 2, "motion": lambda m: replace(m, V=0.3 * np.eye(2))},
 }  # fmt: skip

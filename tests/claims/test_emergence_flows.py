@@ -1,7 +1,10 @@
 """Claims of the emergence paper on flows: growth, distances, the line, V = -I, measures, and the comparison model."""
 
 import math
+import os
+from dataclasses import replace
 from decimal import Decimal, localcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from scipy.integrate import solve_ivp
 
 import attnflow as af
 from attnflow.claims import get
+from attnflow.claims.check import on_samples
 from attnflow.claims.emergence import flows, line, measures
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.instances import read
@@ -19,6 +23,9 @@ IDS = [
     "growth", "distances", "no-consensus", "negative-identity", "boolean", "mean-field", "keller-segel",
 ]  # fmt: skip
 TRIANGLE = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.4, -0.9]])
+# Of claims whose runs take long only the first samples are looked at in make test.
+ALL = "ATTNFLOW_EXAMPLES" in os.environ
+FIRST = {} if ALL else {"negative-identity": 2, "boolean": 4, "keller-segel": 4}
 
 
 def experiment(name: str, **instance: object) -> Experiment:
@@ -27,13 +34,16 @@ def experiment(name: str, **instance: object) -> Experiment:
     return Experiment(given, *claim.setting.model(given))
 
 
+@cache
 def bounded(seed: int = 0) -> dict[str, Any]:
     return get("emergence/bounded-extreme").setting.sample(np.random.default_rng(seed), 0)
 
 
 @pytest.mark.parametrize("name", IDS)
 def test_claims_hold_on_their_samples(name: Any) -> None:
-    assert check(f"emergence/{name}", seed=1).outcome == "holds"
+    claim = get(f"emergence/{name}")
+    setting = replace(claim.setting, samples=FIRST.get(name, claim.setting.samples))
+    assert on_samples(replace(claim, setting=setting), seed=1).outcome == "holds"
 
 
 # Growth.
@@ -112,9 +122,9 @@ def test_two_repelled_tokens_follow_the_scalar_equation() -> None:
 
 @pytest.mark.parametrize(("x", "r"), [(TRIANGLE, 2), (TRIANGLE @ np.diag([1.0, 0.0]), 1), (TRIANGLE + 1.5, 2)])
 def test_the_rate_counts_dimensions(x: Any, r: Any) -> None:
-    final = af.simulate(x, af.Softmax(), af.Flow(V=-np.eye(2)), 4000.0).final
-    assert 4000 * (final**2).sum(axis=1).mean() == pytest.approx(r / 2, rel=0.01)
-    assert check("emergence/negative-identity", tokens=x).outcome == "holds"
+    final = af.simulate(x, af.Softmax(), af.Flow(V=-np.eye(2)), 1000.0).final
+    assert 1000 * (final**2).sum(axis=1).mean() == pytest.approx(r / 2, rel=0.01)
+    assert check("emergence/negative-identity", tokens=x, until=300.0).outcome == "holds"
 
 
 def test_the_rate_is_undecided_too_early_and_absent_for_one_point() -> None:
@@ -135,7 +145,7 @@ def test_the_rate_alone_sees_a_percent(factor: Any) -> None:
 
 @pytest.mark.parametrize("x", [[[30.0], [-20.0]], [[12.0], [-9.0]]])
 def test_the_identity_holds_for_large_tokens(x: Any) -> None:
-    assert check("emergence/negative-identity", tokens=x).outcome == "holds"
+    assert check("emergence/negative-identity", tokens=x, until=300.0).outcome == "holds"
     wrong = check("emergence/negative-identity", tokens=x, until=1.0, motion=af.Flow(V=[[-1.0001]]))
     assert wrong.outcome == "violated"
     assert "integrated" in wrong.because
@@ -246,7 +256,7 @@ def test_a_bounded_extreme_token_refutes_the_talk(monkeypatch: Any) -> None:
     assert verdict.outcome == "violated"
     assert "stays bounded" in verdict.because
     assert check("emergence/boolean", **instance).outcome == "holds"
-    for closer in (1e-8, 1e-10):  # the bracket may be wider or narrower
+    for closer in (1e-8, 1e-10) if ALL else (1e-8,):  # the bracket may be wider or narrower
         monkeypatch.setattr(line, "SHOT", closer)
         assert check("emergence/boolean/doubly-exponential", **instance).outcome == "violated"
 
@@ -272,8 +282,7 @@ def test_the_row_of_a_bounded_extreme_token_obeys_the_proved_bound() -> None:
 
 
 def test_the_rate_of_a_bounded_extreme_token_needs_its_constant() -> None:
-    instance = bounded()
-    assert check("emergence/bounded-extreme", **instance).outcome == "holds"
+    instance = bounded()  # that it holds with the constant 4, test_broken_models sees
     assert check("emergence/bounded-extreme", **instance, C=1.05).outcome == "violated"
     free = check("emergence/bounded-extreme", tokens=[[-1.0], [2.0]])
     assert free.outcome == "hypotheses not met"

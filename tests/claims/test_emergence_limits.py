@@ -1,6 +1,7 @@
 """Limits of the rescaled flow: the polytope, hyperplanes, products and the codimension conjecture."""
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,7 @@ def test_the_product_of_the_figure() -> None:
     assert af.check("emergence/polytope-times-subspace/projected", tokens=x, V=V, until=26.0).outcome == "holds"
 
 
+@pytest.mark.skipif("ATTNFLOW_EXAMPLES" not in os.environ, reason="long, and test_search has seeds: make test-all")
 @pytest.mark.parametrize(
     "id",
     [

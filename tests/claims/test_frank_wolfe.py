@@ -1,6 +1,7 @@
 """Claims of the Frank-Wolfe paper: reference values, closed forms, certificates, and what they refuse."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -24,6 +25,7 @@ from attnflow.tokens import polygon
 
 INSIDE = [[1.0, 0.0], [-0.5, 0.75], [-0.5, -0.75], [0.25, 0.0625]]
 TRIANGLE = polygon(3)
+ALL = "ATTNFLOW_EXAMPLES" in os.environ
 
 
 def experiment(name: str, **instance: Any) -> Experiment:
@@ -157,7 +159,7 @@ def in_hull(points: Any, p: Any) -> bool:
 
 def test_hulls_shrink_as_linear_programs_say() -> None:
     outcomes = []
-    for seed in range(40):
+    for seed in range(40 if ALL else 16):
         rng = np.random.default_rng(seed)
         x, V = lattice(rng, 2), np.diag(rng.integers(1, 6, 2)).astype(float)
         run = af.simulate(x, af.Hardmax(ties="points"), af.Layers(V=V), until=3).tokens
@@ -167,7 +169,7 @@ def test_hulls_shrink_as_linear_programs_say() -> None:
         assert verdict.certified == "exact"
         assert af.check("fw/hull-shrinks/repaired", tokens=x, gamma=0.5, steps=3).outcome == "holds"
         outcomes.append(verdict.outcome)
-    assert 5 < outcomes.count("violated") < 35
+    assert len(outcomes) / 8 < outcomes.count("violated") < len(outcomes) * 7 / 8
 
 
 def test_the_depth_of_a_hull_is_its_margin() -> None:
@@ -327,7 +329,7 @@ def strict_and_weak_owners(x: Any, B: Any) -> tuple[list[int], list[bool], list[
 
 def test_own_cells_of_lattices_by_brute_force() -> None:
     outcomes = []
-    for seed in range(240):
+    for seed in range(240 if ALL else 96):
         rng = np.random.default_rng(seed)
         d = 1 + seed % 3
         x = lattice(rng, d)
@@ -342,7 +344,7 @@ def test_own_cells_of_lattices_by_brute_force() -> None:
         assert (repaired.outcome, repaired.certified) == ("holds", "exact"), seed
         assert printed.outcome == ("holds" if strict == weak else "violated"), seed
         outcomes.append(printed.outcome)
-    assert 20 < outcomes.count("violated") < len(outcomes) - 20
+    assert len(outcomes) / 10 < outcomes.count("violated") < 0.9 * len(outcomes)
 
 
 def test_own_cells_ask_for_a_positive_form() -> None:

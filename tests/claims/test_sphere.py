@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from attnflow.claims.statistics import clopper_pearson
 from attnflow.measure.phase_diagram import equiangular, passing
 
 Array = NDArray[np.float64]
+ALL = "ATTNFLOW_EXAMPLES" in os.environ
 
 
 def on_circle(*angles: float) -> Array:
@@ -43,7 +46,7 @@ def test_energy_needs_a_positive_beta() -> None:
     assert "beta > 0" in verdict.because
 
 
-@pytest.mark.parametrize("until", [1e3, 1e9])
+@pytest.mark.parametrize("until", [1e3, 1e9] if ALL else [1e9])
 def test_energy_is_integrated_over_long_times(until: float) -> None:
     assert af.check("sphere/energy", tokens=np.eye(3), until=until).outcome == "holds"
     slower = af.check("sphere/energy", tokens=np.eye(3), until=until, motion=af.SphereFlow(V=(1 - 1e-6) * np.eye(3)))
@@ -55,9 +58,8 @@ def test_energy_of_merges_far_apart_is_integrated() -> None:
     """Two tokens merge at once, and with the third after a time of e^{beta (1 - cos 2.4)}, about 10^6."""
     tokens = on_circle(0.0, 0.1, 2.4)
     assert af.check("sphere/energy", tokens=tokens, beta=8.0, until=1e8).outcome == "holds"
-    merges = af.measure.merge_times(af.simulate(tokens, af.Softmax(beta=8.0), af.SphereFlow(), 1e8))
-    assert len(merges) == 2
-    assert merges[1].time > 1000 * merges[0].time
+    run = af.simulate(tokens, af.Softmax(beta=8.0), af.SphereFlow(), 1e8, record=[1e3, 1e8])
+    assert [af.measure.clusters(x, tol=1e-3).count for x in run.tokens[-2:]] == [2, 1]
 
 
 def test_energy_of_fast_tokens_is_integrated_over_a_long_time() -> None:
@@ -153,11 +155,6 @@ def test_a_slow_start_is_not_at_rest() -> None:
     assert verdict.outcome == "undecided"
 
 
-def test_every_start_is_refuted_by_search() -> None:
-    witness = af.search("sphere/collapse/every-start", evaluations=20, seed=0)
-    assert witness is not None
-
-
 def test_collapse_on_the_circle_needs_a_small_beta() -> None:
     assert af.check("sphere/collapse", tokens=on_circle(0.0, 1.0, 3.5), beta=5.0).outcome == "hypotheses not met"
     assert af.check("sphere/collapse", tokens=on_circle(0.0, 1.0, 3.5), beta=1.0).outcome == "holds"
@@ -228,16 +225,17 @@ def _experiment(id: str, given: dict[str, Any]) -> af.claims.Experiment:
 
 
 def test_staircase_names_its_merges() -> None:
-    verdict = af.check("sphere/staircase", tokens=on_circle(0.0, 0.05, 1.9, 3.7), beta=12.0)
+    angles, until = ((0.0, 0.05, 1.9, 3.7), 1e8) if ALL else ((0.0, 0.05, 1.3), 1e5)
+    verdict = af.check("sphere/staircase", tokens=on_circle(*angles), beta=10.0, until=until)
     assert verdict.outcome == "holds"
-    assert "merges (at t = " in verdict.because
+    assert re.search(r"merges \(at t = .* \+- .*, .* \+- ", verdict.because)
     assert af.check("sphere/staircase", tokens=on_circle(0.0, 1.0), beta=2.0).outcome == "hypotheses not met"
 
 
 def test_phase_diagram_is_about_random_tokens_in_many_dimensions() -> None:
-    verdict = af.check("sphere/phase-diagram", n=3, beta=2.0)
+    verdict = af.check("sphere/phase-diagram", n=3, beta=2.0, runs=24 if ALL else 12)
     assert (verdict.outcome, verdict.certified) == ("holds", "statistical")
-    assert af.check("sphere/phase-diagram", n=4, law=af.Softmax(beta=1.3)).outcome == "violated"
+    assert af.check("sphere/phase-diagram", n=4, runs=24 if ALL else 12, law=af.Softmax(beta=1.3)).outcome == "violated"
     assert af.check("sphere/phase-diagram", n=1).outcome == "hypotheses not met"
     assert af.claims.get("sphere/phase-diagram").status == "derived"
     with pytest.raises(af.InputError, match=r"no parameter 'tokens' any more: it is about random tokens"):
@@ -275,8 +273,10 @@ def test_a_varying_beta_is_refused() -> None:
 
 @pytest.mark.parametrize("id", [claim.id for claim in af.claims.all() if claim.id.startswith("sphere/")])
 def test_no_true_claim_is_violated(id: str) -> None:
+    """On the first samples in make test, and on all in make test-all."""
     claim = af.claims.get(id)
-    for k in range(claim.setting.samples if claim.status != "open" else 1):
+    long = id in ("sphere/phase-diagram", "sphere/staircase")
+    for k in range(claim.setting.samples if ALL else 1 if long else 2):
         instance = read(claim, claim.setting.sample(np.random.default_rng([1, k]), k), 1)
         verdict = decide(claim, instance)
         assert verdict.outcome != "violated" or claim.refutable, verdict.because
