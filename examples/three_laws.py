@@ -5,6 +5,7 @@ python examples/three_laws.py [FOLDER]      (default: out)
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -35,13 +36,16 @@ def main(folder: Path) -> None:
         print(
             f"{name:<10}{end.clusters:>9}{end.leaders:>9}{end.rank:>6}{seconds:>7.2f} s   {end.stopped.split(':')[0]}"
         )
-        print(f"{'':<46}{run.next_change}")
+        # Tokens that rest now and will move again are metastable.
+        again = run.next_change.time is not None and math.isfinite(run.next_change.time)
+        print(f"{'':<46}{'metastable: ' if again else ''}{run.next_change}")
         runs[name] = run
     print(f"\nclusters: tokens joined by chains of steps shorter than {end.tol:.0%} of the cloud's extent")
     print(f"at rest: no token moved by more than {REST:g} of the extent in one step")
     af.figures.save(af.figures.compare(runs), folder / "three_laws.png")
     for name, run in runs.items():
-        af.figures.save(run.plot(), folder / f"{name}.png")
+        # Each picture has the colours of the comparison.
+        af.figures.save(run.plot(color=runs["softmax"]), folder / f"{name}.png")
     af.figures.save(runs["softmax"].dashboard(), folder / "softmax_dashboard.png")
     runs["softmax"].save(folder / "softmax.zarr")
     print(f"\nwritten to {folder}/: " + ", ".join(sorted(path.name for path in folder.iterdir())))

@@ -21,7 +21,8 @@ def test_three_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.count("at rest within 1e-12 at step") == 3
     assert "converged" not in shown
     # The clusters of softmax are metastable, those of the other two rest for ever; and it is said how they are counted.
-    assert "expected to move again near step 2.6 * 10^26" in shown
+    assert "metastable: expected to move again near step 2.6 * 10^26" in shown
+    assert shown.count("metastable") == 1
     assert shown.count("at rest for ever: no cluster hears another") == 2
     assert "1% of the cloud's extent" in shown
     run = af.load(tmp_path / "out" / "softmax.zarr")

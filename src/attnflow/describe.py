@@ -72,18 +72,34 @@ def brief(part: Law | Motion) -> str:
     >>> brief(af.RescaledFlow()), brief(af.RescaledLayers(dt=0.5))
     ('RescaledFlow', 'RescaledLayers(dt=0.5)')
     """
+    name, given = said(part)
     if isinstance(part, laws.Heads):
-        return f"{len(part.laws)} head{'' if len(part.laws) == 1 else 's'}"
-    said = []
+        return name
+    written = [each if value is None else f"{each}={value}" for each, value in given.items()]
+    return f"{name}({', '.join(written)})" if written else name
+
+
+def said(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str | None]]:
+    """Return the name of a law or a motion, and the parameters that were given: their values in short, or None.
+
+    Matrices and functions of time are named, not written out. `numbers` asks for all numbers, those by default too.
+
+    >>> import attnflow as af
+    >>> said(af.Softmax(B=[[1.0]])), said(af.Softmax(B=[[1.0]]), numbers=True)
+    (('Softmax', {'B': None}), ('Softmax', {'beta': '1', 'B': None}))
+    """
+    if isinstance(part, laws.Heads):
+        return f"{len(part.laws)} head{'' if len(part.laws) == 1 else 's'}", {}
+    given: dict[str, str | None] = {}
     known: tuple[Field[Any], ...] = fields(part) if is_dataclass(part) else ()
     # What a part works out from its parameters, or keeps for itself, nobody has given.
     for field in (field for field in known if field.init and field.repr):
         value = getattr(part, field.name)
         plain = isinstance(value, bool | int | float | str)
-        if not (value is field.default or (plain and value == field.default)):
-            # Matrices and functions of time are named, not written out.
-            said.append(f"{field.name}={_short(value)}" if plain else field.name)
-    return f"{type(part).__name__}({', '.join(said)})" if said else type(part).__name__
+        default = value is field.default or (plain and value == field.default)
+        if not default or (numbers and plain and not isinstance(value, bool | str)):
+            given[field.name] = _short(value) if plain else None
+    return type(part).__name__, given
 
 
 def _short(value: bool | float | str) -> str:

@@ -325,9 +325,10 @@ class Trajectory:
         coords
             The two or three coordinates to show, counted from 0, as (0, 2).
         color
-            A colour for all tokens; or one per token, as a list of colours or of whole numbers.
+            A colour for all tokens; or one per token, as a list of colours or of numbers; or another run of the same
+            tokens, whose clusters lend their colours.
         title
-            What to write above the picture, by default what happened.
+            What to write above the picture, by default the law and what happened.
 
         Examples
         --------

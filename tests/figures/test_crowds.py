@@ -122,10 +122,10 @@ def test_panels_side_by_side_have_one_scale() -> None:
 
 def test_titles_of_crowds_say_what_happened() -> None:
     x, corners = gathered(2, n=30_000)
-    assert figures.plot(run_of(x)).get_title() == "30,000 tokens at step 0"
+    assert figures.plot(run_of(x)).get_title().endswith("30,000 tokens at step 0")
     met = np.repeat(corners, 7500, axis=0)
     ax = figures.plot(run_of(np.random.default_rng(0).uniform(-1, 1, met.shape), met))
-    assert ax.get_title() == "4 clusters at step 1"
+    assert ax.get_title().endswith("4 clusters at step 1")
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ class TestPlane:
         assert start.get_markerfacecolor() == "none"
 
     def test_before_tokens_gather_the_title_counts_them(self, hardmax: Trajectory) -> None:
-        assert figures.plot(hardmax, t=2).get_title().startswith("60 tokens, ")
+        assert figures.plot(hardmax, t=2).get_title().splitlines()[1].startswith("60 tokens, ")
 
     def test_draws_on_given_axes(self, hardmax: Trajectory) -> None:
         import matplotlib.pyplot as plt
@@ -135,7 +135,7 @@ class TestPlane:
     def test_without_a_law_there_are_no_stars(self, hardmax: Trajectory) -> None:
         ax = figures.plot(unsaid(hardmax.times, hardmax.tokens))
         assert LEADER not in [artist.get_label() for artist in ax.get_children()]
-        assert ax.get_title() == "8 clusters at step 80"
+        assert ax.get_title().splitlines()[-1] == "8 clusters at step 80"
 
     def test_refuses_times_outside_the_run(self, hardmax: Trajectory) -> None:
         with pytest.raises(af.InputError, match="expected a time of the run, 0 to 80"):
@@ -260,6 +260,17 @@ class TestCompare:
         best = max(shared[rows, list(chosen)].sum() for chosen in permutations(range(shared.shape[1]), len(shared)))
         assert (soft == hard).sum() == best
 
+    def test_runs_in_a_list_are_named_by_what_tells_them_apart(self, runs: dict[str, Trajectory]) -> None:
+        def titles(given: Any) -> list[str]:
+            return [ax.get_title() for ax in figures.compare(given).axes]
+
+        assert titles(list(runs.values())) == ["Softmax, $\\beta = 9$", "Localmax, $\\delta = 0.5$", "Hardmax"]
+        x0, law = runs["hardmax"].tokens[0], af.Softmax(beta=2e-5)
+        slow, fast = (af.simulate(x0, law, af.Layers(gamma=gamma), until=3) for gamma in (0.1, 0.5))
+        beta = "Softmax, $\\beta = 2\\times 10^{-5}$"
+        assert titles((slow, fast)) == [f"{beta}\nLayers, $\\gamma = 0.1$", f"{beta}\nLayers, $\\gamma = 0.5$"]
+        assert [name[:3] for name in titles([slow, slow])] == ["1: ", "2: "]
+
     def test_runs_of_different_lengths_share_their_time(self) -> None:
         axes = figures.compare({"a": short([[1.0], [0.0]], until=5), "b": short([[1.0], [0.0]], until=9)}).axes
         assert axes[0].get_xlim() == axes[1].get_xlim()
@@ -270,8 +281,15 @@ class TestCompare:
         assert place.rowspan.start == 1
 
     def test_refusals(self, runs: dict[str, Trajectory]) -> None:
-        with pytest.raises(af.InputError, match="no runs were given"):
-            figures.compare({})
+        nothing: list[Any] = [{}, [], ()]
+        for none in nothing:
+            with pytest.raises(af.InputError, match="no runs were given: give a list of runs, or a dictionary"):
+                figures.compare(none)
+        for other in (runs["hardmax"], 3, "softmax", None):
+            with pytest.raises(af.InputError, match="expected several: give a list of runs, or a dictionary such as"):
+                figures.compare(other)  # type: ignore[arg-type]
+        with pytest.raises(af.InputError, match="is of type int, expected what simulate returned"):
+            figures.compare([runs["hardmax"], 3])  # type: ignore[list-item]
         with pytest.raises(af.InputError, match=r"dimensions \[1, 2\]"):
             figures.compare({"plane": runs["hardmax"], "line": short([[1.0]])})
 

@@ -18,6 +18,7 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import attnflow as af
+from attnflow import figures
 from attnflow.figures.sheets import KEPT
 from attnflow.trajectory import Trajectory
 
@@ -35,6 +36,7 @@ CELLS = {
     "page": 1,
     "plt.plot([1, 2]); run.plot(); run.plot(); af.figures.compare({'a': run})": 4,
     "run.plot(); plt.show()": 1,
+    "page = run.dashboard(); plt.plot([1, 2]); assert not [ax for ax in page.axes if ax is plt.gca()]": 2,
     "figure, ax = plt.subplots(); run.plot(ax=ax)": 1,
     "run.animate('run.gif', seconds=0.1)": 1,
     "af.geometry.cells(run.tokens[0]).plot()": 1,
@@ -124,9 +126,32 @@ def test_scripts_without_windows_keep_the_newest_pictures_and_all_of_the_users_o
     assert len(file.getvalue()) > 1000
 
 
+def test_plots_of_the_users_own_do_not_go_into_a_panel_of_a_page(run: Trajectory) -> None:
+    for page in (run.dashboard(), figures.compare([run, run])):
+        plt.figure(page)
+        drawn = [len(ax.get_children()) for ax in page.axes]
+        plt.plot([1, 2])
+        assert plt.gcf() is not page
+        assert [len(ax.get_children()) for ax in page.axes] == drawn
+        # The figure is still pyplot's, and who names it gets what it has.
+        plt.figure(page)
+        assert plt.gcf() is page
+        assert page.gca() in page.axes
+        plt.sca(page.axes[0])
+        plt.title("chosen")
+        assert page.axes[0].get_title() == "chosen"
+
+
+def test_a_picture_with_one_panel_is_like_one_of_pyplots_own(run: Trajectory) -> None:
+    ax = run.plot()
+    plt.title("mine")
+    assert ax.get_title() == "mine"
+    assert plt.gcf() is ax.figure
+
+
 def test_a_picture_survives_pickling(run: Trajectory) -> None:
     again = pickle.loads(pickle.dumps(run.plot().figure))
-    assert again.axes[0].get_title() == "2 clusters, 1 leader at step 2"
+    assert again.axes[0].get_title() == "Hardmax\n2 clusters, 1 leader at step 2"
 
 
 def test_a_movie_says_where_it_is_and_plays_while_it_is_there(run: Trajectory, tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ def test_options_have_names() -> None:
 def test_a_title_of_ones_own(hardmax: Trajectory) -> None:
     assert hardmax.plot(title="mine").get_title() == "mine"
     assert hardmax.plot(title="").get_title() == ""
+    assert hardmax.plot().get_title().startswith("Hardmax\n")
+    assert short(np.eye(2)).plot().get_title().startswith("Softmax, $\\beta = 3$\n")
     with pytest.raises(af.InputError, match="title is 3, expected a text"):
         hardmax.plot(title=3)  # type: ignore[arg-type]
     with pytest.raises(af.InputError, match="cells is 'all', expected True or False"):
@@ -104,6 +106,11 @@ class TestCoordinates:
         with pytest.raises(af.InputError, match="expected two or three different numbers of coordinates, 0 to 2"):
             short(np.eye(3)).plot(coords=coords)
 
+    @pytest.mark.parametrize("coords", [(0,), (0, 0), 0, (0, 1)])
+    def test_there_is_nothing_to_choose_on_the_line(self, coords: Any) -> None:
+        with pytest.raises(af.InputError, match="one coordinate, which is drawn over time: leave coords out"):
+            short([[1.0], [0.0]]).plot(coords=coords)
+
 
 class TestColours:
     def test_one_for_all(self, hardmax: Trajectory) -> None:
@@ -119,6 +126,41 @@ class TestColours:
         assert inks(dots(run.plot(color=np.eye(3)))) == ["#ff0000", "#00ff00", "#0000ff"]
         assert inks(dots(run.plot(color=[1, 0, 0]))) == [c.lower() for c in colours([1, 0, 0])]
         assert inks(dots(run.plot(color=np.array([0, 9, 0])))) == [c.lower() for c in colours([0, 9, 0])]
+
+    def test_a_real_number_for_each_token_is_a_shade_that_is_seen(self, hardmax: Trajectory) -> None:
+        """Larger numbers have darker dots, all at least 3:1 on white, and the bar has the numbers' range."""
+        values = hardmax.tokens[0][:, 0]
+        for given in (values, values.tolist(), values.astype(np.float32), values * 1e-200):
+            ax = hardmax.plot(color=given)
+            rgb = dots(ax).get_facecolors()[:, :3]
+            linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+            luminance = linear @ [0.2126, 0.7152, 0.0722]
+            assert (1.05 / (luminance + 0.05)).min() > 2.99
+            assert (np.diff(luminance[np.argsort(values)]) <= 0).all()
+            bar = ax.figure.axes[1]
+            assert bar.get_label() == "<colorbar>"
+            np.testing.assert_allclose(bar.get_ylim(), [np.min(given), np.max(given)], rtol=1e-6)
+        assert len(set(inks(dots(hardmax.plot(color=[0.5] * 40))))) == 1
+        own = matplotlib.figure.Figure().add_subplot()
+        hardmax.plot(ax=own, color=values)
+        assert len(own.figure.axes) == 1
+        with pytest.raises(af.InputError, match="color has numbers that are not finite, expected one real number per"):
+            hardmax.plot(color=np.where(values > 0, values, np.nan))
+
+    def test_yes_and_no_are_two_colours(self, hardmax: Trajectory) -> None:
+        right = hardmax.final[:, 0] > 0
+        wanted = [c.lower() for c in colours(right.astype(int))]
+        assert inks(dots(hardmax.plot(color=right))) == inks(dots(hardmax.plot(color=right.tolist()))) == wanted
+
+    def test_of_another_run_are_those_of_the_comparison(self, hardmax: Trajectory) -> None:
+        soft = af.simulate(hardmax.tokens[0], af.Softmax(beta=9.0), af.Layers(gamma=0.1), until=200)
+        compared = af.figures.compare([soft, hardmax]).axes
+        assert inks(dots(hardmax.plot(color=soft, cells=True))) == inks(dots(compared[1]))
+        assert inks(dots(soft.plot(color=soft))) == inks(dots(soft.plot())) == inks(dots(compared[0]))
+        # Otherwise this would be true of any colours.
+        assert inks(dots(hardmax.plot())) != inks(dots(compared[1]))
+        with pytest.raises(af.InputError, match="color is a run of 3 tokens, expected one of 40: give a run of these"):
+            hardmax.plot(color=short(np.eye(3)))
 
     @pytest.mark.parametrize("color", ["rot", ["red"], [0.1] * 39, [0] * 39, ["red", 1] * 20, 7, {}, np.ones((40, 2))])
     def test_others_are_refused(self, color: Any, hardmax: Trajectory) -> None:

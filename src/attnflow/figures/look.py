@@ -11,11 +11,17 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from attnflow.describe import said
 from attnflow.inputs import InputError
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+
+    from attnflow.laws import Law
+    from attnflow.motions import Motion
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ DARK = Tone(
 )
 
 DPI = 150
+# Parameters that papers call by a Greek letter.
+GREEK = {name: name for name in ("alpha", "beta", "gamma", "delta", "kappa", "sigma", "omega")} | {"eps": "varepsilon"}
+# The least contrast of a mark that stands alone.
+MARKED = 3.0
 
 _tone: ContextVar[Tone] = ContextVar("tone", default=LIGHT)
 
@@ -157,6 +167,9 @@ def look(dark: bool | None = None, latex: bool | None = None) -> Iterator[None]:
             yield
     finally:
         _tone.reset(token)
+        from attnflow.figures.sheets import finish
+
+        finish()
 
 
 def _typeset(latex: bool) -> dict[str, Any]:
@@ -209,11 +222,66 @@ def figure_of(value: float, _: Any = None) -> str:
     return f"${'-' if value < 0 else ''}{lead}10^{{{int(power)}}}$"
 
 
+def typeset(part: Law | Motion) -> str:
+    """Return the name of a law or a motion with its numbers and whatever else was given, as figures write formulas.
+
+    >>> import attnflow as af
+    >>> typeset(af.Softmax(B=[[1.0]])), typeset(af.Hardmax(ties="first")), typeset(af.Layers(gamma=np.cos))
+    ('Softmax, $\\\\beta = 1$, $B$', "Hardmax, ties = 'first'", 'Layers, $\\\\gamma$')
+    """
+    name, given = said(part, numbers=True)
+    return ", ".join([name, *(_formula(each, value) for each, value in given.items())])
+
+
+def _formula(name: str, value: str | None) -> str:
+    """Return a parameter and its value, as a formula if its name is a letter."""
+    letter = rf"\{GREEK[name]}" if name in GREEK else name if len(name) == 1 else None
+    if value is None:
+        return name if letter is None else f"${letter}$"
+    try:
+        number = figure_of(float(value)).strip("$")
+    except ValueError:
+        return f"{name} = {value}"
+    return f"{name} = {value}" if letter is None else f"${letter} = {number}$"
+
+
 def ramp() -> Colormap:
     """Return the scale from paper to ink, through the first colour, for densities and matrices."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("ramp", tone().ramp)
+
+
+def seen_ramp() -> Colormap:
+    """Return the part of the scale from paper to ink that is seen on paper, for marks that stand alone.
+
+    Its palest colour has the contrast MARKED to the paper (W3C, Web Content Accessibility Guidelines 2.1, 1.4.11).
+
+    >>> round(contrast(seen_ramp()(0.0)), 1), contrast(seen_ramp()(1.0)) > 12
+    (3.0, True)
+    """
+    from matplotlib.colors import ListedColormap
+
+    shades = ramp()(np.linspace(0.0, 1.0, 1024))
+    seen = shades[[contrast(shade) >= MARKED for shade in shades]]
+    return ListedColormap(seen[np.linspace(0, len(seen) - 1, 256).round().astype(int)], "seen_ramp")
+
+
+def contrast(colour: Any) -> float:
+    """Return the contrast of a colour to the paper, from 1 to 21: (L_1 + 0.05) / (L_2 + 0.05), L the luminances.
+
+    >>> round(contrast("black"), 1), round(contrast("#8A8A8A"), 1)
+    (21.0, 3.5)
+    """
+    from matplotlib.colors import to_rgb
+
+    def luminance(rgb: Any) -> float:
+        parts = np.asarray(rgb)
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted((luminance(to_rgb(colour)), luminance(to_rgb(tone().paper))))
+    return (high + 0.05) / (low + 0.05)
 
 
 def found_by(call: str, what: Any, kind: type) -> None:

@@ -122,12 +122,23 @@ def scale(figure: Any, most: float | None = None) -> Any:
     norm = shades(most or max(float(mark.get_array().max()) for mark in drawn))
     for mark in drawn:
         mark.set_norm(norm)
-    bar = figure.colorbar(drawn[0], ax=[mark.axes for mark in drawn], shrink=0.7, pad=0.03, aspect=28)
-    bar.set_label("tokens in a cell")
+    _bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label("tokens in a cell")
+    return norm
+
+
+def shade_bar(ax: Any, shades: Any, norm: Any) -> None:
+    """Draw a bar beside a picture that says which number has which shade."""
+    from matplotlib.cm import ScalarMappable
+
+    _bar(ax.figure, ScalarMappable(norm, shades), ax)
+
+
+def _bar(figure: Any, drawn: Any, axes: Any) -> Any:
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.03, aspect=28)
     bar.ax.yaxis.set_major_formatter(figure_of)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
-    return norm
+    return bar
 
 
 def shades(most: float) -> Any:

@@ -10,19 +10,20 @@ import numpy as np
 
 from attnflow.figures.cells import draw_cells
 from attnflow.figures.leading import leading_cells
-from attnflow.figures.look import colours, look, sheet
-from attnflow.figures.marks import dots, key, polytope, scale, stars, starts, trails
+from attnflow.figures.look import colours, look, seen_ramp, sheet, typeset
+from attnflow.figures.marks import dots, key, polytope, scale, shade_bar, stars, starts, trails
 from attnflow.figures.scene import CROWD, Projection, Scene, chosen, history, scene
 from attnflow.figures.stage import ground, panel
 from attnflow.inputs import Array, InputError
+from attnflow.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from attnflow.trajectory import Trajectory
-
 # How far above its axes the title of a picture of space is, in points.
 IN_SPACE = 1.0
+# The distance of the lines of a title, in heights of a line.
+LINES = 1.0
 
 
 def plot(
@@ -65,18 +66,21 @@ def plot(
     coords
         The two or three coordinates to show, counted from 0, as (0, 2); by default as above.
     color
-        A colour for all tokens; or one per token, as a list of colours or as whole numbers, which choose from the
-        colours of all figures. For at most 3000 tokens.
+        A colour for all tokens, as "red" or (1, 0, 0). A list of colours, one per token. A whole number per token,
+        which chooses from the colours of all figures. A real number per token, which becomes a shade: a bar beside
+        the picture, if it is a new figure, says which. All these for at most 3000 tokens. Or another run of the same
+        tokens: clusters that share tokens with clusters of that run have the colours these have there.
     title
-        What to write above the picture, by default what happened; "" for nothing.
+        What to write above the picture, by default the law and what happened; "" for nothing.
 
     Examples
     --------
     >>> import attnflow as af
     >>> run = af.simulate(af.tokens.gaussian(n=30, d=2, seed=0), af.Hardmax(), af.Layers(alpha=0.5), until=50)
     >>> ax = run.plot(cells=True)
-    >>> ax.get_title()
-    '5 clusters, 5 leaders at step 50'
+    >>> print(ax.get_title())
+    Hardmax
+    5 clusters, 5 leaders at step 50
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
@@ -90,11 +94,11 @@ def plot(
         times, states = history(run, t)
         onto = None if coords is None else chosen(coords, states.shape[-1])
         shown = scene(run, times, states, onto=onto)
-        if color is not None:
-            shown = replace(shown, inks=inks(color, len(run.final)))
+        values = numbers(color, len(run.final))
+        shown = coloured(shown, color if values is None else values)
         own = ax is None
         if ax is None:
-            ax = panel(sheet(*size(shown)), 111, shown)
+            ax = panel(sheet(*size(shown, values is not None)), 111, shown)
         elif not hasattr(ax, "add_collection"):
             raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave it out, or give some")
         elif (ax.name == "3d") != (shown.dimension == 3):
@@ -105,15 +109,61 @@ def plot(
         draw(ax, shown)
         if cells:
             _lead(ax, run, shown, states[-1], onto)
-        entitle(ax, happened(shown) if title is None else title)
+        entitle(ax, heading(run, shown) if title is None else title)
         if own:
             scale(ax.figure)
+            if values is not None:
+                shade_bar(ax, *shading(values))
             key(ax.figure)
     return ax
 
 
+def coloured(shown: Scene, color: Any) -> Scene:
+    """Return a scene with the colours that a user chose, or those of the clusters of another run."""
+    if color is None:
+        return shown
+    n = len(shown.groups.labels)
+    if not isinstance(color, Trajectory):
+        return replace(shown, inks=inks(color, n))
+    if len(color.final) != n:
+        raise InputError(
+            f"color is a run of {len(color.final)} tokens, expected one of {n}: give a run of these tokens"
+        )
+    return replace(shown, groups=shown.groups.matched(scene(color, *history(color)).groups))
+
+
+def numbers(color: Any, n: int) -> Array | None:
+    """Return what a user gave as the colours of n tokens if these are real numbers, one per token, and not all whole.
+
+    >>> numbers([0, 0.5], 2), numbers([0, 1], 2), numbers((0.1, 0.2, 0.3), 3)
+    (array([0. , 0.5]), None, None)
+    """
+    if not isinstance(color, list | np.ndarray) or len(color) != n or any(np.ndim(one) for one in color):
+        return None
+    each = list(color)
+    if not all(isinstance(one, int | float | np.integer | np.floating) for one in each) or all(map(_whole, each)):
+        return None
+    values = np.array(each, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InputError("color has numbers that are not finite, expected one real number per token: replace them")
+    return values
+
+
+def shading(values: Array) -> tuple[Any, Any]:
+    """Return the scale of shades for real numbers, and the range it covers."""
+    from matplotlib.colors import Normalize
+
+    low, high = float(values.min()), float(values.max())
+    # Equal numbers are in the middle of a range.
+    return seen_ramp(), Normalize(low, high) if low < high else Normalize(low - 1, high + 1)
+
+
+def _whole(one: Any) -> bool:
+    return isinstance(one, int | np.integer | np.bool_)
+
+
 def inks(color: Any, n: int) -> list[str]:
-    """Return the colours of n tokens from what a user gave: one colour, one per token, or a whole number per token.
+    """Return the colours of n tokens from what a user gave: one colour, one per token, or a number per token.
 
     >>> inks("red", 2), inks(["red", (0, 0, 1, 0.5)], 2), inks([0, 1], 2)
     (['#ff0000ff', '#ff0000ff'], ['#ff0000ff', '#0000ff80'], ['#0072B2', '#D55E00'])
@@ -124,12 +174,18 @@ def inks(color: Any, n: int) -> list[str]:
         raise InputError(f"color is for at most {CROWD} tokens, more are drawn as a density: leave it out")
     if isinstance(color, str | tuple) and is_color_like(color):
         return [to_hex(color, keep_alpha=True)] * n
+    values = numbers(color, n)
+    if values is not None:
+        shades, norm = shading(values)
+        return [to_hex(shade) for shade in shades(norm(values))]
     each = list(color) if isinstance(color, list | tuple | np.ndarray) else []
-    if len(each) == n and all(isinstance(one, int | np.integer) for one in each):
-        return colours(each)
+    if len(each) == n and all(map(_whole, each)):
+        return colours([int(one) for one in each])
     if len(each) != n or not all(is_color_like(one) for one in each):
         given = f"{len(each)} values" if each else repr(color)
-        raise InputError(f"color is {given}, expected one colour, or a list of {n}, one per token: names or hex codes")
+        raise InputError(
+            f"color is {given}, expected one colour, or a list of {n}, one per token: names, hex codes or numbers"
+        )
     return [to_hex(one, keep_alpha=True) for one in each]
 
 
@@ -153,10 +209,10 @@ def draw(ax: Any, shown: Scene) -> None:
     stars(ax, shown)
 
 
-def size(shown: Scene) -> tuple[float, float]:
+def size(shown: Scene, shaded: bool = False) -> tuple[float, float]:
     """Return the width and height, in inches, of a figure with one picture."""
-    # A density has a bar beside it.
-    bar = 0.8 if shown.crowded and shown.dimension != 3 else 0.0
+    # A density has a bar beside it, and so have numbers that are shades.
+    bar = 0.8 if shaded or (shown.crowded and shown.dimension != 3) else 0.0
     heights = {1: 4.4, 3: 4.8}
     return (6.4 if shown.dimension == 1 else 5.2 + bar, heights.get(shown.dimension, 5.4 + 0.1 * bar))
 
@@ -166,7 +222,14 @@ def happened(shown: Scene) -> str:
     return f"{shown.groups} at {shown.clock.says(shown.times[-1])}"
 
 
+def heading(run: Trajectory, shown: Scene) -> str:
+    """Return the law of a run, if it is known, and below it what happened."""
+    return "\n".join([*([] if run.law is None else [typeset(run.law)]), happened(shown)])
+
+
 def entitle(ax: Any, text: str) -> None:
     """Write a title close above the picture: by itself Matplotlib puts that of space above all its walls could need."""
     space = ax.name == "3d"
-    ax.set_title(text, **({"y": 1.0, "pad": IN_SPACE} if space else {})).set_in_layout(not space)
+    title = ax.set_title(text, **({"y": 1.0, "pad": IN_SPACE} if space else {}))
+    title.set_in_layout(not space)
+    title.set_linespacing(LINES)

@@ -66,6 +66,10 @@ def chosen(coords: Sequence[int], d: int) -> Projection:
     >>> chosen((0, 2), 3).matrix.tolist(), chosen((0, 2), 3).names
     ([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], ('$x_1$', '$x_3$'))
     """
+    if d == 1:
+        raise InputError(
+            f"coords is {coords!r}, but these tokens have one coordinate, which is drawn over time: leave coords out"
+        )
     given = list(coords) if isinstance(coords, Sequence | np.ndarray) else []
     fits = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < d for k in given)
     if not (fits and len(given) in (2, 3) and len(set(given)) == len(given)):

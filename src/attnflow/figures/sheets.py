@@ -5,10 +5,12 @@ This module imports Matplotlib: `attnflow.figures.look` loads it when a picture 
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib._pylab_helpers import Gcf
+from matplotlib.axes import Axes
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 
@@ -17,7 +19,36 @@ KEPT = 10
 
 
 class Sheet(Figure):
-    """A figure that a notebook shows once, also if it is the value of the last line of a cell."""
+    """A figure that a notebook shows once, also if it is the value of the last line of a cell.
+
+    Once it is drawn and has several panels, none of them is the current axes of pyplot: what a user plots after
+    `run.dashboard()` would otherwise appear in its last panel. A picture with one panel is like one of pyplot's own, so
+    that `plt.title` and `plt.savefig` speak of it.
+    """
+
+    # None while this library draws on the figure; then the panels that pyplot is not to draw on.
+    panels: tuple[Axes, ...] | None = None
+
+    def finish(self) -> None:
+        """Say that the figure is drawn, once: what its user does later stays."""
+        if self.panels is None:
+            apart = [ax for ax in self.axes if ax.get_label() != "<colorbar>"]
+            self.panels = tuple(self.axes) if len(apart) > 1 else ()
+
+    def gca(self) -> Axes:
+        """Return the current axes; to pyplot those of a new figure, unless the user has added or chosen some of this.
+
+        Who calls `figure.gca()` has named the figure, and gets an axes of it.
+        """
+        current = super().gca()
+        asked = inspect.currentframe()
+        by_pyplot = asked is not None and asked.f_back is not None and asked.f_back.f_globals is vars(plt)
+        return plt.figure().gca() if by_pyplot and current in (self.panels or ()) else current
+
+    def sca(self, a: Axes) -> Axes:
+        """Make axes the current ones: a user may choose a panel by `plt.sca`, or add one."""
+        self.panels = self.panels and ()
+        return super().sca(a)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Leave the formats to IPython, and the figure to its user.
@@ -45,7 +76,13 @@ def opened(width: float, height: float) -> Sheet:
     return figure
 
 
-def _ours() -> list[Figure]:
+def finish() -> None:
+    """Say of all figures of this library that they are drawn."""
+    for figure in _ours():
+        figure.finish()
+
+
+def _ours() -> list[Sheet]:
     """Return the figures of this library that pyplot has, the current one last."""
     known = [manager.canvas.figure for manager in Gcf.get_all_fig_managers()]
     return [figure for figure in known if isinstance(figure, Sheet)]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import found_by, look, sheet
+from attnflow.figures.look import found_by, look, sheet, typeset
 from attnflow.figures.marks import key, scale
-from attnflow.figures.portrait import draw
+from attnflow.figures.portrait import LINES, draw
 from attnflow.figures.scene import Scene, history, projection, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import InputError
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 COLUMNS = 3
 
 
-def compare(runs: Mapping[str, Trajectory]) -> Figure:
+def compare(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Figure:
     """Draw several runs of one cloud side by side on one scale, each under its name and over what happened to it.
 
-    Each panel is drawn as by `plot`. Clusters of different runs that share their tokens share their colour.
+    Runs come in a dictionary by name, or in a list: then each has the name of its law, and of its motion where laws
+    agree. Each panel is drawn as by `plot`. Clusters of different runs that share their tokens share their colour.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.gaussian(n=40, d=2, seed=0)
@@ -33,10 +34,13 @@ def compare(runs: Mapping[str, Trajectory]) -> Figure:
     >>> figure = compare({name: af.simulate(x0, law, af.Layers(alpha=0.5), until=50) for name, law in laws.items()})
     >>> [ax.get_title() for ax in figure.axes]
     ['softmax', 'hardmax']
+    >>> figure = compare([af.simulate(x0, law, af.Layers(alpha=0.5), until=50) for law in laws.values()])
+    >>> [ax.get_title() for ax in figure.axes]
+    ['Softmax, $\\\\beta = 9$', 'Hardmax']
     >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
+    >>> plt.close("all")
     """
-    _check(runs)
+    runs = _named(runs)
     with look():
         scenes = _scenes(runs)
         columns = min(len(runs), COLUMNS)
@@ -46,7 +50,7 @@ def compare(runs: Mapping[str, Trajectory]) -> Figure:
         for k, (name, shown) in enumerate(zip(runs, scenes, strict=True)):
             ax = panel(figure, grid[k // columns, k % columns], shown)
             draw(ax, shown)
-            ax.set_title(name)
+            ax.set_title(name).set_linespacing(LINES)
             _caption(ax, shown)
             if k % columns and shown.dimension != 3:
                 _share_scale(ax)
@@ -75,14 +79,33 @@ def _share_scale(ax: Any) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _check(runs: Mapping[str, Trajectory]) -> None:
-    if not isinstance(runs, Mapping) or not runs:
-        raise InputError("no runs were given: give a dictionary such as {'softmax': run}")
-    for run in runs.values():
+def _named(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Mapping[str, Trajectory]:
+    """Return runs by name, after a look at whether they can be compared."""
+    given = list(runs.values()) if isinstance(runs, Mapping) else list(runs) if isinstance(runs, list | tuple) else None
+    if given is None:
+        raise InputError(
+            f"runs is of type {type(runs).__name__}, expected several: give a list of runs, or a dictionary such as "
+            "{'softmax': run}"
+        )
+    if not given:
+        raise InputError("no runs were given: give a list of runs, or a dictionary such as {'softmax': run}")
+    for run in given:
         found_by("simulate", run, Trajectory)
-    dimensions = {run.tokens.shape[-1] for run in runs.values()}
+    dimensions = {run.tokens.shape[-1] for run in given}
     if len(dimensions) > 1:
         raise InputError(f"the runs have tokens in dimensions {sorted(dimensions)}: compare runs of one cloud")
+    return runs if isinstance(runs, Mapping) else dict(zip(_names(given), given, strict=True))
+
+
+def _names(runs: Sequence[Trajectory]) -> list[str]:
+    """Return a different name for each run: its law, its motion too where laws agree, its number where both do."""
+    names = [typeset(run.law) if run.law is not None else f"run {k}" for k, run in enumerate(runs, start=1)]
+    if len(set(names)) < len(names):
+        moved = [typeset(run.motion) if run.motion is not None else "" for run in runs]
+        names = [f"{name}\n{motion}".strip() for name, motion in zip(names, moved, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{k}: {name}" for k, name in enumerate(names, start=1)]
+    return names
 
 
 def _scenes(runs: Mapping[str, Trajectory]) -> list[Scene]:
