@@ -424,7 +424,7 @@ REFUSED: dict[str, tuple[Callable[[Library, Any], Any], str]] = {
     "matrix beta": (lambda lib, x: af.Softmax(beta=lib.array([[1.0, 2.0]])), r"beta is an array of shape \(1, 2\)"),
     "beta of two layers": (
         lambda lib, x: af.simulate(x, af.Softmax(beta=lib.array([1.0, 2.0])), LAYERS, 3),
-        "beta is given for 2 layers, but the run has 3",
+        "beta has 2 entries, one for each layer, but the run has 3 layers",
     ),
     "gamma": (lambda lib, x: af.Layers(gamma=lib.array(1.5)), "gamma is 1.5, expected a finite number above 0"),
     "gamma in time": (

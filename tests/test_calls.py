@@ -17,7 +17,7 @@ import pytest
 
 import attnflow as af
 from attnflow import claims
-from attnflow.motions import ContinuousMotion, DiscreteMotion
+from attnflow.motions import ContinuousMotion, DiscreteMotion, Stepper, Stretch
 
 X = af.tokens.gaussian(n=6, d=2, seed=0)
 STEP = af.Layers(gamma=0.5)
@@ -132,6 +132,35 @@ def test_a_motion_that_is_neither_a_flow_nor_in_layers() -> None:
     for use in uses:
         with refused("Own does not say how tokens move: .*ContinuousMotion that writes velocity, .*DiscreteMotion"):
             use()
+
+
+def test_a_motion_of_ones_own_is_under_way_by_a_stepper() -> None:
+    class Half(Stepper):
+        """x^{t+1} = x^t / 2, one step at a time; all but `advance` is that of every stepper."""
+
+        def __init__(self, x: Any, t: int) -> None:
+            self.x, self.t = x, t
+
+        def advance(self, until: float) -> Stretch:
+            before = (self.t, self.x)
+            self.t, self.x = self.t + 1, self.x / 2
+            return Stretch(before, np.array([self.t]), self.x[None])
+
+    class Own(af.Motion):
+        discrete = True
+
+        def __init__(self, stepper: Any) -> None:
+            self.stepper = stepper
+
+        def start(self, hearing: Any, x: Any, t: float, state: Any = None) -> Any:
+            return self.stepper(x, int(t))
+
+    run = af.simulate(X, af.Softmax(), Own(Half), until=3)
+    np.testing.assert_array_equal(run.final, X / 8)
+    with refused(r"start of Own returned <object object at .*>, expected a stepper: .*attnflow\.motions\.Stepper"):
+        af.simulate(X, af.Softmax(), Own(lambda x, t: object()), until=3)
+    with refused("Stepper does not say how tokens move on: a stepper must write advance"):
+        af.simulate(X, af.Softmax(), Own(lambda x, t: Stepper()), until=3)
 
 
 def test_motions_that_are_written_with_other_parameters() -> None:

@@ -265,7 +265,7 @@ def test_an_array_has_a_number_for_each_system_and_a_list_one_for_each_layer() -
         np.testing.assert_allclose(systems.final[k], own.final, atol=1e-14)
         shared = af.simulate(x[k], af.Softmax(beta=lambda t: numbers[int(t)]), layers, until=2)
         np.testing.assert_allclose(over_layers.final[k], shared.final, atol=1e-14)
-    with pytest.raises(af.InputError, match="beta is given for 2 layers, but the run has 3"):
+    with pytest.raises(af.InputError, match="beta has 2 entries, one for each layer, but the run has 3 layers"):
         af.ensemble(x, af.Softmax(beta=numbers), layers, until=3)
 
 

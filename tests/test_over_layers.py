@@ -134,7 +134,7 @@ def test_after_the_last_layer_a_run_is_measured_with_its_weights() -> None:
     last = af.measure.leaders(af.Softmax(B=B[-1]), run.final).index
     np.testing.assert_array_equal(af.measure.leaders(run.law, run)[L].index, last)
     assert af.measure.summary(run).leaders == len(np.unique(last))
-    with pytest.raises(InputError, match="B is given for 4 layers, but the run has 5"):
+    with pytest.raises(InputError, match="B has 4 entries, one for each layer, but was asked for at t = 5"):
         af.Softmax(B=B).attend(X, t=5)
 
 
@@ -255,13 +255,37 @@ def test_derivatives_in_the_weights_of_each_layer() -> None:
 # Refusals
 
 LAW, MOTION = af.Softmax(B=B), af.Layers(gamma=0.5)
+
+
+class Inner(af.Law):
+    """A law of one's own that holds another, whose sequences nobody counts before the run."""
+
+    def __init__(self, law: af.Law) -> None:
+        self.law = law
+
+    def log_weights(self, x: Array, t: float = 0, *, sources: Any = None, masses: Any = None) -> Array:
+        return self.law.log_weights(x, t, sources=sources, masses=masses)
+
+
+def wide(*axes: int) -> Array:
+    return np.ones((*axes, K_ROWS, D + 1))
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
-    "too long": (lambda: af.simulate(X, LAW, MOTION, 5), "B is given for 4 layers, but the run has 5: give until=4"),
+    "too long": (
+        lambda: af.simulate(X, LAW, MOTION, 9),
+        "B has 4 entries, one for each layer, but the run has 9 layers: give at least 9 entries, or until=4 at most",
+    ),
+    "too long for one": (lambda: af.simulate(X, af.Softmax(beta=[1.0]), MOTION, 2), "beta has 1 entry, one for each"),
+    "too long a law of one's own": (
+        lambda: af.simulate(X, Inner(LAW), MOTION, 9),
+        "B has 4 entries, one for each layer, but was asked for at t = 5: give at least 6 entries",
+    ),
     "too long a motion": (
         lambda: af.simulate(X, af.Softmax(), af.Layers(gamma=GAMMA), 9),
-        "gamma is given for 4 layers",
+        "gamma has 4 entries",
     ),
-    "too long a head": (lambda: af.simulate(X, af.Heads([LAW]), MOTION, 5), "B is given for 4 layers"),
+    "too long a head": (lambda: af.simulate(X, af.Heads([LAW]), MOTION, 5), "B has 4 entries"),
     "flow": (
         lambda: af.simulate(X, LAW, af.Flow(), 1.0),
         "B is given layer by layer, but Flow moves in continuous time",
@@ -284,7 +308,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "K alone": (lambda: af.Hardmax(K=K[0]), "K came without Q"),
     "B and Q": (lambda: af.Softmax(B=B[0], Q=Q[0], K=K[0]), "B came with Q or K"),
     "shapes of Q": (lambda: af.Softmax(Q=Q[0], K=np.ones((5, D))), r"Q has shape \(2, 3\) and K \(5, 3\)"),
-    "lengths": (lambda: af.Softmax(Q=Q[:3], K=K), "Q is given for 3 layers and K for 4"),
+    **{
+        f"columns of Q in {name}": (call, r"Q has shape \(2, 4\) and K \(2, 4\), but the tokens have dimension 3: give")
+        for name, call in {
+            "softmax": lambda: af.Softmax(Q=wide(), K=wide()).attend(X),
+            "hardmax": lambda: af.Hardmax(Q=wide(), K=wide()).weights(X),
+            "layers": lambda: af.simulate(X, af.Localmax(Q=wide(L), K=wide(L)), MOTION, 3),
+            "functions": lambda: af.simulate(X, af.Softmax(Q=lambda t: wide().tolist(), K=wide()), MOTION, 3),
+            "flow": lambda: af.simulate(X, af.Hardmax(Q=wide(), K=wide()), af.HardmaxFlow(), 1.0),
+            "ensemble": lambda: af.ensemble(X[None], af.Softmax(Q=wide(), K=wide()), MOTION, 3),
+        }.items()
+    },
+    "lengths": (lambda: af.Softmax(Q=Q[:3], K=K), "Q has 3 entries, one for each layer, and K 4: give both"),
     "dimension": (lambda: af.Softmax(b=[1.0, 2.0]).attend(X), "b holds 2 numbers, but the tokens have dimension 3"),
     "no vector": (lambda: af.Softmax(b=[[[1.0]]]), "b has shape"),
     "claim": (

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.inputs import InputError
 from attnflow.motions import Stretch
 from attnflow.watch import Start, Watcher
 
@@ -288,3 +291,18 @@ def test_seeds_of_numpy_are_numbers() -> None:
     run = af.simulate(X, SOFT, LAYERS, until=2, seed=np.int64(3))  # type: ignore[arg-type]
     assert run.seed == 3
     assert '"seed": 3' in run.to_xarray().attrs["run"]
+
+
+def test_a_run_has_no_items_and_says_what_to_take() -> None:
+    """An item could be a record or a time."""
+    run: Any = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=4, record=2)
+    uses: list[Callable[[], Any]] = [lambda: run[1], lambda: run[1:], lambda: run["tokens"]]
+    for use in uses:
+        with pytest.raises(InputError, match=r"take run\.tokens\[k\] for the k-th recorded state, or run\.at\(t\)"):
+            use()
+    uses = [lambda: list(run), lambda: 3 in run, lambda: max(run)]
+    for use in uses:
+        with pytest.raises(InputError, match=r"take run\.tokens for the recorded states, or zip\(run\.times"):
+            use()
+    np.testing.assert_array_equal(np.array([run, run])[1], run.tokens)  # NumPy takes it as an array, not as a sequence
+    np.testing.assert_array_equal(np.asarray(run), run.tokens)

@@ -163,7 +163,7 @@ def check_layers(law: Law, motion: Motion, until: float) -> None:
     >>> check_layers(af.Softmax(beta=[1.0, 2.0]), af.Layers(gamma=0.5), 3)
     Traceback (most recent call last):
     ...
-    attnflow.inputs.InputError: beta is given for 2 layers, but the run has 3: give until=2 at most, or more values
+    attnflow.inputs.InputError: beta has 2 entries, one for each layer, but the run has 3 layers: give at least 3...
     """
     for sequence in (part for part in (*_parts(law), *_parts(motion)) if isinstance(part, OverLayers)):
         if not motion.discrete:

@@ -23,7 +23,6 @@ from attnflow.inputs import (
     InputError,
     cloud,
     mass_vector,
-    matrix_at,
     number,
     number_at,
     quoted,
@@ -33,6 +32,7 @@ from attnflow.inputs import (
 from attnflow.laws import Heard, Hearing, Law, Softmax, weighs_like
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion, many
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, check_motion
+from attnflow.query_key import form_at
 from attnflow.watch import At, Geometric, Record, rule, when
 
 # So many coordinates move together: their stages fit in the cache.
@@ -280,7 +280,7 @@ class ManyHearing:
 
         assert isinstance(self.law, Softmax)
         beta: Any = self.law.beta
-        B, b = matrix_at(self.law.B, t, x.shape[2], "B"), vector_at(self.law.b, t, x.shape[2], "b")
+        B, b = form_at(self.law, t, x.shape[2]), vector_at(self.law.b, t, x.shape[2], "b")
         betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
         queries = x if B is None else x @ B.T
         if b is not None:

@@ -241,16 +241,24 @@ class OverLayers:
                 f"{self.name} is given layer by layer, but was asked for at t = {float(t):g}: give a whole number, "
                 "or one value, or a function of time"
             )
-        self.check_length(k)
+        if k > len(self):
+            raise InputError(
+                f"{self._entries}, but was asked for at t = {k}: give at least {k + 1} entries, or a time up to "
+                f"{len(self)}"
+            )
         return self.values[min(k, len(self) - 1)]
 
-    def check_length(self, steps: int) -> None:
-        """Refuse more steps than there are layers."""
+    def check_length(self, steps: int, end: str = "until") -> None:
+        """Refuse a run of more steps than there are entries; `end` is the parameter that says how many it has."""
         if steps > len(self):
             raise InputError(
-                f"{self.name} is given for {len(self)} layers, but the run has {steps:.10g}: give until={len(self)} at "
-                "most, or more values"
+                f"{self._entries}, but the run has {steps:.10g} layers: give at least {steps:.10g} entries, or "
+                f"{end}={len(self)} at most"
             )
+
+    @property
+    def _entries(self) -> str:
+        return f"{self.name} has {len(self)} {'entry' if len(self) == 1 else 'entries'}, one for each layer"
 
     def __repr__(self) -> str:
         return f"<{self.name} over {len(self)} layers>"
@@ -338,20 +346,17 @@ def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
     return np.array([value for value in values if value is not None]).reshape(-1, d)
 
 
-def matrix_at(matrix: Matrix, t: float, d: int, name: str, like: Any = None) -> Array | None:
-    """Value at time t of a parameter that passed `constant_matrix`, for tokens (like these) in dimension d."""
+def matrix_at(matrix: Matrix, t: float, d: int | None, name: str, like: Any = None) -> Array | None:
+    """Value at time t of a parameter that passed `constant_matrix`, for tokens (like these) in dimension d.
+
+    Without d the matrix may have any size.
+    """
     m = _value_at(matrix, t, name, like, _any_square)
-    if m is not None and m.shape[0] != d:
+    if m is not None and d is not None and m.shape[0] != d:
         raise InputError(
             f"{name} has shape {tuple(m.shape)}, but the tokens have dimension {d}: give a {d} by {d} matrix"
         )
     return m
-
-
-def matrices_at(matrix: Matrix, times: range, d: int, name: str) -> Array:
-    """Values at several times, stacked: one matrix per time, one for all if it is constant, none for the identity."""
-    values = [matrix_at(matrix, t, d, name) for t in (times if callable(matrix) else times[:1])]
-    return np.array([value for value in values if value is not None]).reshape(-1, d, d)
 
 
 def number(

@@ -19,7 +19,7 @@ from attnflow.describe import check_layers, describe, varying
 from attnflow.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, number, one_of, quoted, whole
 from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
-from attnflow.motions.motion import check_motion
+from attnflow.motions.motion import check_motion, check_stepper
 from attnflow.storage import MemoryRecording, Store
 from attnflow.trajectory import Trajectory
 from attnflow.watch import Checkpoint, Progress, Record, Recorder, Start, Watcher, rule, when
@@ -138,13 +138,13 @@ def _run(
 
     work.reach(t, part=0.0)
     stepper, stopped = motion.start(hearing, x, t, state), None
-    slow = getattr(stepper, "slow", None)
+    check_stepper(stepper, motion)
 
     def where() -> str:
         return f"{'step' if motion.discrete else 't ='} {float(t):.4g} of {float(until):.4g}"
 
     while stopped is None:
-        if not getattr(stepper, "shortened", False):
+        if not stepper.shortened:
             recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
             if checkpoint.due():
                 recording.checkpoint()
@@ -152,7 +152,7 @@ def _run(
         for watcher in watchers:
             watcher.see(stretch)
         t, x = stretch.after
-        work.reach(t, where, part=0.0, notes=slow)
+        work.reach(t, where, part=0.0, notes=stepper.slow)
         stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
     for watcher in watchers:
         watcher.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -105,6 +105,18 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def __getitem__(self, k: Any) -> NoReturn:
+        """Refuse: k could be the number of a record or a time."""
+        raise InputError(
+            "a run has no items: take run.tokens[k] for the k-th recorded state, or run.at(t) for the state at time t"
+        )
+
+    def __iter__(self) -> NoReturn:
+        """Refuse, as for one item."""
+        raise InputError(
+            "a run cannot be iterated over: take run.tokens for the recorded states, or zip(run.times, run.tokens)"
+        )
 
     def __repr__(self) -> str:
         n, d = self.tokens.shape[1:]

@@ -152,7 +152,10 @@ def test_delta_of_a_claim_is_that_of_localmax(delta: Any) -> None:
         wanted = Schedule(delta) if isinstance(delta, str) else delta
         plain = af.simulate(x, af.Localmax(delta=wanted), af.Layers(gamma=0.5), until=6)
         np.testing.assert_array_equal(Experiment(given, *claim.setting.model(given)).states, plain.tokens)
-    with pytest.raises(af.InputError, match="delta is given for 6 layers, but the run has 7"):
+    with pytest.raises(
+        af.InputError,
+        match=r"delta has 6 entries, .* the run has 7 layers: .* or steps=6 at most",
+    ):
         af.check("localmax/hull", tokens=x, delta=LISTED, steps=7)
     with pytest.raises(af.InputError, match="B is given layer by layer, but localmax/hull is about a constant B"):
         af.check("localmax/hull", tokens=x, B=[np.eye(2), 2 * np.eye(2)], steps=2)

@@ -32,7 +32,7 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
             varies = "is given layer by layer" if isinstance(values[name], OverLayers) else "is a function of time"
             raise InputError(f"{name} {varies}, but {claim.id} is about a constant {name}: give a matrix")
         if isinstance(values[name], OverLayers) and "steps" in parameters:
-            values[name].check_length(instance.get("steps", parameters["steps"]))
+            values[name].check_length(instance.get("steps", parameters["steps"]), "steps")
     _fit(values)
     return values
 

@@ -11,9 +11,10 @@ from attnflow.figures.cells import cells_within
 from attnflow.figures.groups import Groups
 from attnflow.geometry import Cells, hull
 from attnflow.geometry.forms import form
-from attnflow.inputs import Array, InputError, matrix_at, number_at, vector_at
+from attnflow.inputs import Array, InputError, number_at, vector_at
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import Motion
+from attnflow.query_key import form_at
 
 if TYPE_CHECKING:
     from attnflow.trajectory import Trajectory
@@ -37,7 +38,7 @@ def leading_query(law: Law, motion: Motion, t: float, d: int) -> tuple[Array, Ar
         raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
     if not isinstance(law, Softmax | Hardmax | Localmax):
         raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
-    B, b = form(matrix_at(law.B, t, d, "B"), d), vector_at(law.b, t, d, "b")
+    B, b = form(form_at(law, t, d), d), vector_at(law.b, t, d, "b")
     b = np.zeros(d) if b is None else b
     if isinstance(law, Softmax):
         beta = number_at(law.beta, t, "beta")

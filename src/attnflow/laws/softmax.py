@@ -21,15 +21,13 @@ from attnflow.inputs import (
     Vector,
     constant_number,
     constant_vector,
-    matrices_at,
-    matrix_at,
     number_at,
     numbers_at,
     vector_at,
     vectors_at,
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
-from attnflow.query_key import constant_form
+from attnflow.query_key import QueryKey, form_at, forms_at, set_form
 
 # Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
 # this part of the cloud's size or less.
@@ -78,6 +76,7 @@ class Softmax(Law):
     stacks: ClassVar[bool] = True
     adds_up: ClassVar[bool] = True
     arrays: ClassVar[bool] = True
+    query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
     beta: Scalar = 1.0
     B: Matrix = None
@@ -87,7 +86,7 @@ class Softmax(Law):
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
-        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        set_form(self, Q, K)
         object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     def form(self, t: float, x: Array) -> tuple[Array | None, float]:
@@ -97,7 +96,7 @@ class Softmax(Law):
         """
         d = x.shape[-1]
         beta = number_at(self.beta, t, "beta", like=x)
-        matrix = matrix_at(self.B, t, d, "B", like=x)
+        matrix = form_at(self, t, d, like=x)
         if not foreign(beta) and beta >= 0:
             return matrix, beta
         matrix = sign(beta) * (identity(d, like=x) if matrix is None else matrix)
@@ -185,7 +184,7 @@ class Softmax(Law):
             return None
         from attnflow.engines import fused
 
-        betas, forms = numbers_at(self.beta, times, "beta"), matrices_at(self.B, times, d, "B")
+        betas, forms = numbers_at(self.beta, times, "beta"), forms_at(self, times, d)
         biases = vectors_at(self.b, times, d, "b")
         if (betas < 0).any():
             signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])

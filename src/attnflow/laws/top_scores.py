@@ -23,14 +23,12 @@ from attnflow.inputs import (
     constant_number,
     constant_vector,
     each_mass,
-    matrices_at,
-    matrix_at,
     number_at,
     one_of,
     vector_at,
 )
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources, weighs_like
-from attnflow.query_key import constant_form
+from attnflow.query_key import QueryKey, form_at, forms_at, set_form
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -83,6 +81,7 @@ class TopScores(Law):
     continuous: ClassVar[bool] = False
     stacks: ClassVar[bool] = True
     kind: ClassVar[str] = "near"
+    query_key: ClassVar[QueryKey | None] = None  # each law sets its own
     B: Matrix
     b: Vector
 
@@ -103,7 +102,7 @@ class TopScores(Law):
     def queries(self, x: Array, t: float, gain: float = 1.0) -> Array:
         """Return B(t) x_i + b(t), for tokens still to be multiplied by the root of a gain."""
         d = x.shape[-1]
-        matrix, b = matrix_at(self.B, t, d, "B", like=x), vector_at(self.b, t, d, "b", like=x)
+        matrix, b = form_at(self, t, d, like=x), vector_at(self.b, t, d, "b", like=x)
         turned = x if matrix is None else dense.scores(x, matrix)
         return turned if b is None else turned + b / math.sqrt(gain)
 
@@ -176,7 +175,7 @@ class TopScores(Law):
             return None
         from attnflow.engines import fused
 
-        slacks, forms = np.array([self.slack(t) for t in times]), matrices_at(self.B, times, d, "B")
+        slacks, forms = np.array([self.slack(t) for t in times]), forms_at(self, times, d)
         return fused.top_layers(x, forms, slacks, gammas, self.counts(x, masses), self.counting)
 
     def _refuse_ties(self, tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
@@ -225,7 +224,7 @@ class Hardmax(TopScores):
     K: InitVar[Matrix] = None
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
-        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        set_form(self, Q, K)
         object.__setattr__(self, "b", constant_vector(self.b, "b"))
         one_of(self.ties, TIES, "ties")
 
@@ -269,7 +268,7 @@ class Localmax(TopScores):
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))
-        object.__setattr__(self, "B", constant_form(self.B, Q, K))
+        set_form(self, Q, K)
         object.__setattr__(self, "b", constant_vector(self.b, "b"))
         one_of(self.threshold, THRESHOLDS, "threshold")
 

@@ -10,13 +10,14 @@ import numpy as np
 from attnflow.arrays import plain
 from attnflow.blocks import row_blocks
 from attnflow.engines import dense
-from attnflow.inputs import Array, InputError, matrix_at
+from attnflow.inputs import Array, InputError
 from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.top_scores import TieError
 from attnflow.motions.crossings import Race, Rounding
 from attnflow.motions.following import SPAN, Flags, Following, Indices, Piece
 from attnflow.motions.motion import Motion, Stepper, Stretch
 from attnflow.motions.tie_breaking import Settlement, Slide, Source, points, row_of
+from attnflow.query_key import form_at
 
 # Watchers look at least so often.
 STRETCH = 0.1
@@ -73,7 +74,7 @@ class HardmaxFlow(Motion):
             raise InputError("HardmaxFlow follows scores <B x_i, x_j>, but b was given: leave b out, or use Layers")
         if hearing.engine not in ("auto", "dense"):
             raise InputError(f"HardmaxFlow compares scores itself, without engine {hearing.engine!r}: leave engine out")
-        matrix_at(law.B, 0, x.shape[1], "B")
+        form_at(law, 0, x.shape[1])
         if law.ties == "error":
             _refuse_ties(_Leading(hearing), x)
         return x
@@ -178,7 +179,7 @@ def _slides(slide: Slide, t: float) -> str:
     )
 
 
-class _Chase:
+class _Chase(Stepper):
     """The flow under way: one `Piece` after the other, with the time at which each token next changes its leader.
 
     Only pairs of tokens whose motion has changed are looked at again. Its state is the piece and these times, so that

@@ -14,7 +14,7 @@ from attnflow.engines import Memory
 from attnflow.inputs import Array, InputError
 from attnflow.laws import Hearing, varies
 from attnflow.motions.meeting import MEETING, Clumps
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stretch, moved
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stepper, Stretch, moved
 from attnflow.motions.pace import Pace
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Together(DOP853):  # type: ignore[misc]
         return float(abs(h) * worst)
 
 
-class Integration:
-    """A `Stepper` for flows; its state is all that the next step depends on, so a stopped run goes on bit for bit.
+class Integration(Stepper):
+    """The stepper of flows; its state is all that the next step depends on, so a stopped run goes on bit for bit.
 
     What is integrated are bodies: tokens that coincide move as one. Where tokens meet, after long rests, each step has
     a clock of its own that starts at 0, so that a step of length 1 does not vanish beside a time of 1e20 (several
@@ -91,7 +91,6 @@ class Integration:
             else Clumps.at_the_start(x, hearing)
         )
         self.solver: Any = None
-        self.shortened = False
         self.pace = Pace(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
         # Why steps are short, what the last looks have found, how many of them alike, and when the last one was.

@@ -287,7 +287,7 @@ def constant_law(law: Law) -> None:
         raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
 
 
-class _Chain:
+class _Chain(Stepper):
     """A chain under way, with the generator it draws from."""
 
     def __init__(self, gamma: Scalar, hearing: Hearing, x: Array, t: int, state: dict[str, Any] | None) -> None:

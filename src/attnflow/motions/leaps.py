@@ -90,10 +90,8 @@ class Leaps(Motion):
         return _Drifting(self, hearing, x, int(t), state or {})
 
 
-class _Drifting:
+class _Drifting(Stepper):
     """Bodies y with the next literal step G, which are at the step t."""
-
-    shortened = False
 
     def __init__(self, motion: Leaps, hearing: Hearing, x: Array, t: int, state: dict[str, Any]) -> None:
         self.gamma, self.rtol, self.t = motion.gamma, motion.rtol, t

@@ -15,6 +15,7 @@ from attnflow.laws import Law, Softmax, varies
 from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
 from attnflow.motions.layers import Layers, Residual, SphereLayers
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Motion
+from attnflow.query_key import form_at
 
 # A piece of the compiled loop takes PIECE pairs of tokens, a fraction of a second.
 PIECE = 1 << 26
@@ -58,7 +59,7 @@ def paths(
     compilation.announce()
     assert isinstance(law, Softmax)
     matrix, centred, sphere = found
-    B = matrix_at(law.B, 0, d, "B")
+    B = form_at(law, 0, d)
     gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
     # These sums are not taken about the centre of a cloud, as those of the engines are; at one place nothing is summed.
     reach = np.abs(gains) * (1.0 if B is None else np.abs(B).max()) * size(start)

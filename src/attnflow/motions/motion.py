@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from attnflow.arrays import holds, namespace
 from attnflow.calls import check_method
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
-from attnflow.inputs import Array, InputError
+from attnflow.inputs import Array, InputError, quoted
 from attnflow.laws import Hearing
 
 # A stretch of discrete steps covers about this many pairs of tokens, and at most this many steps: a few
@@ -61,21 +61,36 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-class Stepper(Protocol):
-    """A motion under way."""
+class Stepper:
+    """A motion under way.
+
+    For developers. A stepper is a subclass that writes `advance`, and `state`, `report` and `slow` where it has
+    something to say.
+
+    Attributes
+    ----------
+    shortened : bool
+        Whether the end of the run has shaped a step that does not reach the end; False unless the stepper sets it. Its
+        state is then that of this run alone: it is not kept, and a run that is to end later goes on from before.
+    """
+
+    shortened: bool = False
 
     def advance(self, until: float) -> Stretch:
         """Move on, at most to the given time, and return what happened."""
+        raise InputError(f"{type(self).__name__} does not say how tokens move on: a stepper must write advance")
 
     def state(self) -> dict[str, Any]:
-        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit.
-
-        A stepper sets ``shortened = True`` when the end of the run has shaped a step that does not reach the end. Its
-        numbers are then those of this run alone, and a run that is to end later goes on from before.
-        """
+        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit."""
+        return {}
 
     def report(self) -> dict[str, Any]:
         """Return what a user may want to know of the computation."""
+        return {}
+
+    def slow(self) -> str | None:
+        """Return a sentence that says why many short steps are to come and what helps, or None."""
+        return None
 
 
 class Motion:
@@ -132,6 +147,15 @@ def check_motion(motion: object) -> None:
             check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
 
 
+def check_stepper(stepper: object, motion: Motion) -> None:
+    """Refuse what the `start` of a motion of one's own returned if it is no stepper."""
+    if not isinstance(stepper, Stepper):
+        raise InputError(
+            f"start of {type(motion).__name__} returned {quoted(stepper)}, expected a stepper: return an object of a "
+            "subclass of attnflow.motions.Stepper"
+        )
+
+
 class DiscreteMotion(Motion):
     """Motions in layers: subclasses write `step`, and `steps` if they know a compiled loop.
 
@@ -158,7 +182,7 @@ class DiscreteMotion(Motion):
         return _Layerwise(self, hearing, x, int(t))
 
 
-class _Layerwise:
+class _Layerwise(Stepper):
     def __init__(self, motion: DiscreteMotion, hearing: Hearing, x: Array, t: int) -> None:
         self.motion, self.hearing, self.x, self.t = motion, hearing, x, t
         self.most = steps_per_stretch(len(x))
@@ -181,12 +205,6 @@ class _Layerwise:
             return self.motion.steps(self.hearing, self.x, times)
         added = replace(hearing, masses=bodies.added(hearing.masses))
         return self.motion.steps(added, self.x[bodies.first], times)[:, bodies.label]
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def report(self) -> dict[str, Any]:
-        return {}
 
 
 def moved(motion: Motion, what: str, returned: Any, x: Array) -> Array:

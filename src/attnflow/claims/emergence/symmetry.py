@@ -106,7 +106,7 @@ def _same(one: tuple[Array, NDArray[np.int64]], other: tuple[Array, NDArray[np.i
 
 
 class Patient(ContinuousMotion):
-    """Flows that give up after so many steps: where scores tie up to rounding an integrator would crawl for ever."""
+    """Flows that give up after `most_steps`: where scores tie up to rounding an integrator would crawl for ever."""
 
     most_steps: ClassVar[int] = 800
 
@@ -115,8 +115,8 @@ class Patient(ContinuousMotion):
         return _Counted(super().start(hearing, x, t, state), (t, x), self.most_steps)
 
 
-class _Counted:
-    """A stepper that ends the run after so many stretches."""
+class _Counted(Stepper):
+    """A stepper that ends the run after a number of stretches."""
 
     def __init__(self, inner: Stepper, reached: tuple[float, Array], left: int) -> None:
         self.inner, self.reached, self.left = inner, reached, left
@@ -128,7 +128,7 @@ class _Counted:
             return Stretch((t, x), np.empty(0), np.empty((0, *x.shape)), ended=why)
         self.left -= 1
         stretch = self.inner.advance(until)
-        self.reached = stretch.after
+        self.reached, self.shortened = stretch.after, self.inner.shortened
         return stretch
 
     def state(self) -> dict[str, Any]:
@@ -136,6 +136,9 @@ class _Counted:
 
     def report(self) -> dict[str, Any]:
         return self.inner.report()
+
+    def slow(self) -> str | None:
+        return self.inner.slow()
 
 
 @dataclass(frozen=True, eq=False)
