@@ -168,7 +168,7 @@ def test_residence_at_the_vertices_is_geometric(k: int, beta: float) -> None:
 @pytest.mark.parametrize(("beta", "gamma"), [(6.0, 0.2), (2.0, 0.1), (9.0, 0.05)])
 def test_chains_have_the_law_of_literal_ones(beta: float, gamma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the four steps, by two-sample tests; whatever comes after the last step counts as one beyond."""
-    x, radius, runs, until = INNER[:5], 0.05, 200, 200
+    x, radius, runs, until = INNER[:5], 0.05, 200, 100
     monkeypatch.setattr(module, "MOST_MOVES", until)
     hard = hardmax_states(x, gamma, math.ceil(40 / gamma))
     law, motion = af.Softmax(beta=beta), af.Jumps(gamma, literal=True)
@@ -280,7 +280,7 @@ def test_a_cap_on_moves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_moves")
 def test_slopes_tend_to_the_gap() -> None:
-    betas = [20.0, 30.0, 40.0]
+    betas = [20.0, 40.0]
     for k in (3, 4):
         found = phases(af.tokens.polygon(k), betas, 0.1, runs=60)
         assert found.gap == pytest.approx(1 - math.cos(2 * math.pi / k), rel=1e-12)
@@ -298,7 +298,7 @@ def test_one_limit_has_no_gap() -> None:
 
 
 def test_a_seed_gives_the_same_phases_and_a_table() -> None:
-    found, again, other = (phases(INNER, [3.0, 5.0], 0.3, runs=20, seed=seed) for seed in (1, 1, 2))
+    found, again, other = (phases(INNER, [3.0, 5.0], 0.3, runs=8, seed=seed) for seed in (1, 1, 2))
     assert str(found) == str(again) != str(other)
     lines = str(found).splitlines()
     assert len(lines) == 7

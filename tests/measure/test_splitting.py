@@ -7,6 +7,7 @@ left out, and their total bounds what that changes. Estimates are compared at fi
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -114,15 +115,15 @@ def test_a_single_pick_is_exact(k: int, beta: float, steps: int) -> None:
 
 
 def test_unbiased_over_seeds_and_intervals_that_hold_the_value() -> None:
-    """One path per group and 200 seeds, then intervals of 200 seeds: 19 in 20 should hold, and 17 in 20 do for sure."""
+    """One path per group and 100 seeds, then intervals of 100 seeds: 19 in 20 should hold."""
     x, law, gamma, radius, steps, _ = CASES["two tokens, three picks"]
     value = bounds("two tokens, three picks")[0]
-    few = np.array([exit_probability(x, law, gamma, radius, steps, 20, seed).value for seed in range(200)])
-    assert abs(few.mean() - value) < 5 * few.std(ddof=1) / math.sqrt(200)
-    assert few.std(ddof=1) / math.sqrt(200) < 0.05 * value
-    found = [exit_probability(x, law, gamma, radius, steps, 200, seed) for seed in range(200)]
+    few = np.array([exit_probability(x, law, gamma, radius, steps, 20, seed).value for seed in range(100)])
+    assert abs(few.mean() - value) < 5 * few.std(ddof=1) / math.sqrt(100)
+    assert few.std(ddof=1) / math.sqrt(100) < 0.07 * value
+    found = [exit_probability(x, law, gamma, radius, steps, 200, seed) for seed in range(100)]
     hold = sum(rare.interval[0] <= value <= rare.interval[1] for rare in found)
-    assert hold > stats.binom.ppf(1e-6, 200, 0.9)
+    assert hold > stats.binom.ppf(1e-6, 100, 0.9)
     spread = float(np.std([rare.value for rare in found]))
     assert np.mean([rare.error for rare in found]) == pytest.approx(spread, rel=0.3)
 
@@ -131,7 +132,10 @@ def test_unbiased_over_seeds_and_intervals_that_hold_the_value() -> None:
 NEAR = np.array([[1.0, 0.0], [0.9, 0.3], [-1.0, 0.1]])
 
 
-@pytest.mark.parametrize(("steps", "value"), [(4, 5.63782e-14), (5, 1.63397e-13), (6, 3.57e-13)])
+PICKED = [(4, 5.63782e-14), (5, 1.63397e-13), (6, 3.57e-13)]
+
+
+@pytest.mark.parametrize(("steps", "value"), PICKED[: 3 if "ATTNFLOW_EXAMPLES" in os.environ else 1])
 def test_rare_picks_among_cheap_ones(steps: int, value: float) -> None:
     """More than 12 of 60 intervals of level 0.95 miss with probability below 1e-5, and a mean by five errors too."""
     found = [exit_probability(NEAR, SOFT(beta=8.0), 0.1, 0.4, steps, seed=seed) for seed in range(60)]

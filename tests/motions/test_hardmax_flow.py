@@ -19,7 +19,7 @@ from scipy.special import lambertw
 import attnflow as af
 from attnflow.laws import Hearing
 from attnflow.laws.top_scores import TieError
-from attnflow.motions import crossings
+from attnflow.motions import crossings, hardmax_flow
 from attnflow.watch import Watcher
 
 Array = NDArray[np.float64]
@@ -337,9 +337,10 @@ def test_a_token_that_starts_on_a_sliding_boundary() -> None:
     np.testing.assert_array_equal(run.times, [0.0])
 
 
-def test_events_that_accumulate_end_the_run() -> None:
+def test_events_that_accumulate_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn of almost a right angle: a token near the origin spirals into it in finite time, leader after leader."""
-    B = np.array([[0.0, -1.0], [1.0, 0.0]]) - 0.02 * np.eye(2)
+    monkeypatch.setattr(hardmax_flow, "EVENTS", 4)
+    B = np.array([[0.0, -1.0], [1.0, 0.0]]) - 0.1 * np.eye(2)
     x = np.concatenate([af.tokens.polygon(7), [[0.003, 0.001]]])
     run = flow(x, 3.0, af.Hardmax(B=B))
     assert "changes of leader happened between" in run.stopped
@@ -411,10 +412,12 @@ def test_nothing_is_missed_between_events(seed: int) -> None:
             break
 
 
-@pytest.mark.parametrize(("d", "B"), [(2, None), (2, TWISTED), (3, np.eye(3) + np.triu(np.ones((3, 3)), 1))])
-def test_a_large_cloud_against_restarts(d: int, B: Any) -> None:
+@pytest.mark.parametrize(
+    ("n", "d", "B"), [(150, 2, None), (80, 2, TWISTED), (80, 3, np.eye(3) + np.triu(np.ones((3, 3)), 1))]
+)
+def test_a_large_cloud_against_restarts(n: int, d: int, B: Any) -> None:
     """What is remembered from one event to the next, against forgetting everything every .05 units of time."""
-    law, x = af.Hardmax(B=B), af.tokens.gaussian(n=150, d=d, seed=5)
+    law, x = af.Hardmax(B=B), af.tokens.gaussian(n=n, d=d, seed=5)
     run = flow(x, 2.0, law)
     assert run.report["events"] >= 5
     events = 0
