@@ -361,3 +361,9 @@ def test_margins_of_odd_shapes_are_told() -> None:
     for values, times in ((np.array(1.0), np.zeros(1)), (np.zeros(3), np.zeros(2))):
         with pytest.raises(af.InputError, match="one row for each time"):
             Margins("x", values, times)
+
+
+@pytest.mark.parametrize("law", [af.Hardmax(b=[1.0]), af.Heads([af.Hardmax(), af.Hardmax(b=[1.0])])])
+def test_a_bias_is_refused_in_heads_too(law: af.Law) -> None:
+    with pytest.raises(af.InputError, match=r"but the law has a bias b: leave b out"):
+        af.check("hardmax/hull", tokens=[[1.0], [-1.0]], law=law)

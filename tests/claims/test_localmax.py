@@ -128,7 +128,8 @@ def test_a_state_that_comes_back_never_converges() -> None:
 
 def test_vanishing_is_hardmax_in_the_end() -> None:
     square = [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.5, 0.0]]
-    for delta in (0.0, "0.25 * 0.25 ** t", "1 / 4 ** (t + 1)"):
+    # A delta that is 0 for ever is hardmax, whatever the ratio of its formula.
+    for delta in (0.0, "0.25 * 0.25 ** t", "1 / 4 ** (t + 1)", "0 * 2 ** t", "0 * 0.9 ** t", "0"):
         verdict = af.check("localmax/vanishing", tokens=square, delta=delta)
         assert (verdict.outcome, verdict.certified) == ("holds", "exact")
     assert af.check("localmax/vanishing", tokens=TRIANGLE, delta="0.5 ** t").outcome == "holds"

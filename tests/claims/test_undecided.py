@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -96,6 +97,34 @@ def test_a_start_on_the_border_between_two_limits_says_so() -> None:
     assert_explained(verdict)
 
 
+@pytest.mark.parametrize(
+    ("id", "given", "moment", "remedy"),
+    [
+        ("emergence/growth", {"tokens": CLOUD[:3], "until": 2.0}, "of 2, as happens to stiff flows", "a shorter until"),
+        ("fw/collapse", {"tokens": CLOUD[:3], "steps": 4000}, "of 4000", "fewer steps"),
+    ],
+)
+def test_a_run_that_takes_too_long_is_undecided(
+    id: str, given: dict[str, Any], moment: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nanosecond is over when the first stretch of a run ends, on every machine."""
+    monkeypatch.setattr("attnflow.claims.experiment.PATIENCE", 1e-9)
+    verdict = af.check(id, **given)
+    assert verdict.outcome == "undecided", verdict.because
+    assert_explained(verdict)
+    assert verdict.undecided is not None
+    assert verdict.undecided.cause.startswith("after 1e-09 seconds the run was at ")
+    assert moment in verdict.undecided.cause
+    assert remedy in verdict.undecided.remedy
+
+
+def test_samples_that_take_too_long_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.claims.experiment.PATIENCE", 1e-9)
+    verdict = af.check("emergence/no-consensus")
+    assert verdict.outcome == "undecided"
+    assert f"of {verdict.tried} samples {verdict.tried} undecided" in verdict.because
+
+
 def test_the_remedy_helps() -> None:
     assert af.check("hardmax/limits", tokens=CLOUD, steps=1).outcome == "undecided"
     assert af.check("hardmax/limits", tokens=CLOUD, steps=30).outcome == "holds"
@@ -123,9 +152,38 @@ def test_the_exact_replay_of_a_long_run_stops_but_what_it_decided_stays(monkeypa
     short, long = (af.check("hardmax/limits", tokens=tokens, steps=steps) for steps in (20, 60))
     assert (short.outcome, short.certified, short.decided_to) == ("holds", "exact", None)
     assert (long.outcome, long.certified, long.decided_to) == ("holds", "exact", 54)
-    assert f"this is known from the first 54 of 60 steps: an exact replay of 60 steps of {n} tokens" in long.because
+    assert long.because.startswith("decided for the first 54 of 60 steps: ")
+    assert f"; an exact replay of 60 steps of {n} tokens" in long.because
     assert long.because.endswith("to look at the rest, give exact=True, or fewer tokens")
     assert long.instance["steps"] == 60
+
+
+def test_a_verdict_on_a_part_of_the_run_says_so_wherever_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys.modules["attnflow.claims.check"], "EXACT_AT_MOST", 5e4)
+    tokens, report = CLOUD[:20].tolist(), tmp_path / "report.json"
+    part = af.check("hardmax/limits", tokens=tokens, steps=60)
+    words = f"decided for the first {part.decided_to} of 60 steps"
+    assert (part.outcome, part.decided_to) == ("holds", reasons.affordable_steps((20, 2), 5e4))
+    assert words in part.because
+    assert words in str(part)
+    head, *rows = part._repr_html_().split("<tr><td")
+    assert f"hardmax/limits: holds, {words}</th>" in head
+    assert any("because" in row and words in row for row in rows)
+    given = ["--tokens", str(tokens), "--json", str(report)]
+    assert main(["check", "hardmax/limits", *given, "--steps", "60"]) == 0
+    line, because = capsys.readouterr().out.splitlines()[:2]
+    assert " holds " in line
+    assert line.endswith(words)
+    assert because.startswith(words)
+    assert json.loads(report.read_text())["claims"][0]["decided_to"] == part.decided_to
+    # A run that is decided in full says nothing of the kind.
+    assert main(["check", "hardmax/limits", *given, "--steps", "20"]) == 0
+    assert "decided for" not in capsys.readouterr().out
+    whole = af.check("hardmax/limits", tokens=tokens, steps=20)
+    assert whole.decided_for is None
+    assert "hardmax/limits: holds</th>" in whole._repr_html_()
 
 
 def test_exact_replays_are_taken_in_full_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +248,7 @@ def test_a_tie_that_floats_cannot_decide_leaves_what_came_before() -> None:
     short, long = (decide(doubtful, read(claim, {**given, "steps": steps})) for steps in (3, 6))
     assert (short.outcome, short.decided_to) == ("holds", None)
     assert (long.outcome, long.decided_to) == ("holds", 3)
-    assert "known from the first 3 of 6 steps" in long.because
+    assert long.because.startswith("decided for the first 3 of 6 steps: ")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -17,7 +17,7 @@ from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, symmetry_lost
 from attnflow.claims.instances import read
 from attnflow.claims.margins import Margins, Undecided, unknown
-from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, affordable_steps, capped, within_rounding
+from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, TooLong, affordable_steps, capped, within_rounding
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.inputs import InputError, whole
 from attnflow.laws import Law
@@ -247,10 +247,13 @@ def _shorter(claim: Claim, e: Experiment, verdict: Verdict, most: float) -> Verd
 
 def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -> Verdict:
     """Return a verdict on a shorter run as one on the whole run, which says how far it is known and why no further."""
-    run = f"the first {int(horizon)} of {int(e.horizon)} steps" if e.motion.discrete else f"times up to {horizon:.6g}"
+    if e.motion.discrete:
+        part = f"the first {int(horizon)} of {int(e.horizon)} steps"
+    else:
+        part = f"times up to {horizon:.6g} of {e.horizon:.6g}"
     rest = f"later {why.cause}" if why.shorter is not None else f"{why.cause}; to look at the rest, {why.remedy}"
-    because = f"{verdict.because}; this is known from {run}: {rest}"
-    return replace(verdict, because=because, instance=e.instance, decided_to=horizon)
+    because = f"decided for {part}: {verdict.because}; {rest}"
+    return replace(verdict, because=because, instance=e.instance, decided_to=horizon, decided_for=part)
 
 
 def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
@@ -260,13 +263,20 @@ def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
     chosen = given(own) if callable(given) and not isinstance(given, kind) else given
     if not isinstance(chosen, kind):
         raise InputError(f"{name} is {chosen!r}, expected a {name} or a function that returns one")
-    if name == "law" and getattr(chosen, "b", None) is not None:
+    if name == "law" and any(getattr(law, "b", None) is not None for law in (chosen, *getattr(chosen, "laws", ()))):
         raise InputError("claims are about scores <B x_i, x_j>, but the law has a bias b: leave b out")
     return chosen
 
 
 def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
-    """Return the verdict in the arithmetic of an experiment."""
+    """Return the verdict in the arithmetic of an experiment; undecided where a run takes too long."""
+    try:
+        return _judged(claim, e, most)
+    except TooLong as error:
+        return _undecided(claim, e, "the conclusion is undecided", 0.0, None, error.why)
+
+
+def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
     end, broken, doubtful, asymmetric = inf, None, None, None
     for name, hypothesis in claim.given.items():
         for margins in _margins(hypothesis, e):
@@ -398,8 +408,9 @@ def _verdict(
     because += f" with margin {margin:.3g}{_known(m)}"
     if m.level is not None:
         because += f" at confidence level {m.level:g}"
-    if outcome == VIOLATED and claim.repair is not None and (reason := _what_broke(claim, e)):
-        because += f"; {reason}"
+    if outcome == VIOLATED and claim.repair is not None:
+        with suppress(TooLong):  # the violation stands without a reason
+            because += _what_broke(claim, e)
     return Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
 
 
@@ -408,7 +419,7 @@ def _known(m: Margins) -> str:
 
 
 def _what_broke(claim: Claim, e: Experiment) -> str:
-    """Name the first hypothesis of the repaired claim, absent from the printed one, that fails on this instance."""
+    """Return a clause on the first hypothesis of the repaired claim, absent from the printed one, that fails here."""
     assert claim.repair is not None
     repaired = get(claim.repair)
     defaults = repaired.setting.parameters
@@ -421,7 +432,7 @@ def _what_broke(claim: Claim, e: Experiment) -> str:
         for margins in _margins(hypothesis, e):
             if margins.failed.any():
                 moment = _moment(e, *margins.first(margins.failed))
-                return f"{name}, a hypothesis of {repaired.id}, fails first at {moment}"
+                return f"; {name}, a hypothesis of {repaired.id}, fails first at {moment}"
     return ""
 
 

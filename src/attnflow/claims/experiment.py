@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.blocks import row_blocks
 from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
+from attnflow.claims.reasons import TooLong
 from attnflow.geometry.forms import (
     EPS,
     PRODUCT_ROUNDING,
@@ -124,7 +125,7 @@ class Experiment:
         """Run other tokens, or another time, under the same law and motion, in floats."""
         run = simulate(tokens, self.law, self.motion, until, record=record, watch=[*watch, WallClock(PATIENCE)])
         if "wall clock" in run.stopped:
-            raise InputError(f"the run did not end within {PATIENCE:g} seconds: shorten it, or give fewer tokens")
+            raise TooLong(PATIENCE, self.motion.discrete, float(run.times[-1]), until)
         return run
 
     @cached_property

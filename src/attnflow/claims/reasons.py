@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnflow.claims import exact
 from attnflow.claims.margins import Undecided
+from attnflow.inputs import InputError
 
 if TYPE_CHECKING:
     from attnflow.claims.experiment import Experiment
@@ -15,6 +16,22 @@ DIFFERENT_RUNS = Undecided(
     "the run and its repetition at a tighter tolerance do not agree on what they show",
     "give a shorter until, or tokens farther from where two limits part",
 )
+
+
+class TooLong(InputError):
+    """A run was stopped because it takes too long; `why` is what an undecided verdict says of it."""
+
+    def __init__(self, seconds: float, discrete: bool, reached: float, until: float) -> None:
+        moment, ways = (
+            (f"step {reached:.0f} of {until:.0f}", "fewer steps")
+            if discrete
+            else (f"time {reached:.3g} of {until:.3g}", "a shorter until, smaller tokens or a smaller beta, B or V")
+        )
+        stiff = "" if discrete else ", as happens to stiff flows"
+        self.why = Undecided(
+            f"after {seconds:g} seconds the run was at {moment}{stiff}", f"give {ways}, or fewer tokens"
+        )
+        super().__init__(str(self.why))
 
 
 def affordable_steps(shape: tuple[int, int], most: float) -> int:

@@ -38,7 +38,7 @@ class Checked(NamedTuple):
         tried = f"{v.tried} instance{'s' if v.tried > 1 else ''}"
         return (
             f"{self.claim.id:<42} {self.claim.status:<17} {v.outcome:<19} {v.margin:>9.2g}  {v.certified:<12}"
-            f"{tried:<14}{self.seconds:6.1f} s"
+            f"{tried:<14}{self.seconds:6.1f} s" + (f"  {v.limitation}" if v.limitation else "")
         )
 
     @property
@@ -59,6 +59,7 @@ class Checked(NamedTuple):
             "certified": v.certified,
             "level": v.level,
             "because": v.because,
+            "decided_to": v.decided_to,
             "instances": v.tried,
             "seconds": round(self.seconds, 3),
             "instance": plain(v.instance),

@@ -77,7 +77,8 @@ def tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not callable(law.delta) and law.delta == 0):
         return Fraction(0), Fraction(0)
     if isinstance(law, Localmax) and (terms := geometric(law.delta)) is not None:
-        return terms.first * terms.ratio**t, terms.ratio
+        # A formula with the factor 0 is hardmax, whatever its ratio.
+        return (terms.first * terms.ratio**t, terms.ratio) if terms.first else (Fraction(0), Fraction(0))
     return None
 
 

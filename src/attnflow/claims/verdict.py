@@ -22,7 +22,7 @@ class Verdict:
     "float" with the error from a rerun at a tighter tolerance; `because` is one sentence. `instance` replays it with
     `check(claim, **instance)`, and `tried` counts the instances behind the verdict. `undecided` holds the cause and the
     remedy that `because` of an undecided verdict ends with. `decided_to` is None, or the step or time up to which the
-    verdict is known where the later ones are undecided.
+    verdict is known where the later ones are undecided; `decided_for` says it in words, "the first 54 of 60 steps".
     """
 
     outcome: str
@@ -36,11 +36,18 @@ class Verdict:
     level: float | None = None
     undecided: Undecided | None = field(default=None, repr=False)
     decided_to: float | None = None
+    decided_for: str | None = None
+
+    @property
+    def limitation(self) -> str:
+        """The words that stand beside the outcome on one instance where it is decided for a part of the run only."""
+        return f"decided for {self.decided_for}" if self.decided_for and self.tried == 1 else ""
 
     def _repr_html_(self) -> str:
         step, token = self.where or (None, None)
+        head = ", ".join(filter(None, (self.outcome, self.limitation)))
         rows = {
             "margin": f"{self.margin:.3g}", "step or time": step, "token": token, "certified": self.certified,
             "level": self.level, "instances": self.tried, "because": self.because,
         }  # fmt: skip
-        return card(f"{self.claim}: {self.outcome}" if self.claim else self.outcome, rows)
+        return card(f"{self.claim}: {head}" if self.claim else head, rows)
