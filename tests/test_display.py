@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -59,6 +60,41 @@ def test_a_run_and_its_summary() -> None:
     end = af.measure.summary(run)
     named = {name: str(value) for name, value in end._asdict().items() if value is not None}
     assert shown(end) == ("Summary", named)
+
+
+def test_every_run_says_when_its_tokens_move_again_or_why_that_is_not_said() -> None:
+    """The demo's run of 200 tokens, which are at few places in the end, and runs that are not followed for a table."""
+    x = af.tokens.gaussian(n=200, d=2, seed=0)
+    rests = af.simulate(x, af.Softmax(beta=9.0), af.Layers(gamma=0.1), until=500)
+    first = shown(rests)[1]["next change"]
+    assert first == str(rests.next_change) == shown(rests)[1]["next change"]
+    assert first == "expected to move again near step 2.6 * 10^26"
+    flow = af.simulate(x, af.Softmax(), af.RescaledFlow(), until=0.1)
+    assert shown(flow)[1]["next change"] == "not predicted: this is not known for RescaledFlow"
+    many = af.simulate(x, af.Softmax(), af.Layers(gamma=0.1), until=1)
+    assert shown(many)[1]["next change"].endswith(
+        "to follow 200 places of tokens may take seconds, which run.next_change does"
+    )
+    assert str(many.next_change) == shown(many)[1]["next change"] == "still moving at step 1"
+    crowd = af.simulate(af.tokens.gaussian(n=2001, d=1, seed=0), af.Softmax(), af.Layers(gamma=0.1), until=1)
+    assert shown(crowd)[1]["next change"].endswith("to follow 2001 tokens may take seconds, which run.next_change does")
+
+
+def test_what_a_table_follows_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than 100 places are followed for a table, under any law; all up to 400 where they are asked for."""
+    followed: list[int] = []
+    module = importlib.import_module("attnflow.measure.next_change")
+    going_on = module.simulate
+    monkeypatch.setattr(
+        module, "simulate", lambda x, *rest, **named: followed.append(len(x)) or going_on(x, *rest, **named)
+    )
+    for law in (af.Softmax(beta=2.0), af.Localmax(delta=0.1), af.HegselmannKrause(eps=0.1)):
+        for n in (100, 101):
+            run = af.simulate(af.tokens.gaussian(n=n, d=2, seed=0), law, af.Layers(gamma=0.1), until=1)
+            run._repr_html_()
+            assert followed.pop() == 100 if n == 100 else not followed
+            assert run.next_change.time is not None
+            assert not followed or followed.pop() == 101
 
 
 def test_a_chain_beyond_64_bits() -> None:

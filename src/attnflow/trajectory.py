@@ -131,9 +131,27 @@ class Trajectory:
             "law": self.law and brief(self.law), "motion": self.motion and brief(self.motion),
             "tokens": f"{n:,} in dimension {d}",
             "recorded": f"{len(self):,} states, {unit} {self.times[0]:g} to {self.times[-1]:g}",
-            "stopped": self.stopped, "seed": self.seed, "engine": self.report.get("engine"),
+            "stopped": self.stopped, "next change": self._glance(),
+            "seed": self.seed, "engine": self.report.get("engine"),
         }  # fmt: skip
         return card("Trajectory", rows)
+
+    def _glance(self) -> str:
+        """Say when tokens move again, or why that is not said: a run that rests has not converged.
+
+        A table must appear at once, also if nobody has asked for `next_change`, which may take seconds.
+        """
+        from attnflow.measure.next_change import at_a_glance
+
+        if self._next_change is None:
+            try:
+                found = at_a_glance(self)
+            except InputError as reason:
+                return f"not predicted: {reason}"
+            if found.time is None:
+                return str(found).removeprefix("next change ")
+            self._next_change = found
+        return str(self._next_change).removeprefix("next change ")
 
     def at(self, t: ArrayLike) -> Array:
         """Return the state at one time (n, d), or at each of several (k, n, d).

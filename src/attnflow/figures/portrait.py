@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # How far above its axes the title of a picture of space is, in points.
 IN_SPACE = 1.0
 # The distance of the lines of a title, in heights of a line.
-LINES = 1.0
+LINES = 1.1
 
 
 def plot(
