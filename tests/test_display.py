@@ -85,9 +85,12 @@ def test_what_a_table_follows_is_little(monkeypatch: pytest.MonkeyPatch) -> None
     followed: list[int] = []
     module = importlib.import_module("attnflow.measure.next_change")
     going_on = module.simulate
-    monkeypatch.setattr(
-        module, "simulate", lambda x, *rest, **named: followed.append(len(x)) or going_on(x, *rest, **named)
-    )
+
+    def noted(x: Any, *rest: Any, **named: Any) -> Any:
+        followed.append(len(x))
+        return going_on(x, *rest, **named)
+
+    monkeypatch.setattr(module, "simulate", noted)
     for law in (af.Softmax(beta=2.0), af.Localmax(delta=0.1), af.HegselmannKrause(eps=0.1)):
         for n in (100, 101):
             run = af.simulate(af.tokens.gaussian(n=n, d=2, seed=0), law, af.Layers(gamma=0.1), until=1)
