@@ -17,6 +17,7 @@ import pytest
 
 import attnflow as af
 from attnflow import storage
+from attnflow.lock import Lock
 from attnflow.watch import Watcher
 
 zarr = pytest.importorskip("zarr")
@@ -26,6 +27,8 @@ SPHERE = af.tokens.sphere(n=12, d=2, seed=0)
 CLOUD = af.tokens.gaussian(n=12, d=2, seed=0)
 SOFT = af.Softmax(beta=2.0, B=[[1.0, 0.2], [0.0, 1.0]])
 FEW = af.tokens.sphere(n=5, d=2, seed=3)
+# Deaths at more moments are looked at where there is time for them.
+MORE = "ATTNFLOW_EXAMPLES" in os.environ
 
 
 def refused(message: str) -> Any:
@@ -85,8 +88,13 @@ def test_a_chain_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.tokens, af.simulate(x, law, motion, 3000, seed=first.seed).tokens)
 
 
-@pytest.mark.parametrize("name", ["layers", "merging", "jumps", "leaps", "hardmax"])
-@pytest.mark.parametrize("after", [0, 2])
+DYING = ["layers", "merging", "jumps", "leaps", "hardmax"]
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [*((name, 2) for name in DYING), *((name, 0) for name in (DYING if MORE else ["layers", "jumps"]))],
+)
 def test_extending_a_run_that_dies_on_the_way(
     tmp_path: Path, name: str, after: int, dies: Callable[[int], Watcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,8 +208,10 @@ def test_a_finished_run_survives_an_extension_that_fails(
     same(af.simulate(x, law, motion, ends[-1], seed=5), af.load(path))
 
 
-def forget_new_parameters(path: Path) -> None:
-    """Let a store speak of its run as the first version did, which knew no `b`."""
+def as_in_the_first_version(path: Path) -> None:
+    """Let a store be as those of the first version: it knew no `b`, and had two files beside the arrays."""
+    for name in ("checkpoint.npz", "lock"):
+        (path / "tokens" / name).rename(path / name)
     group = zarr.open_group(path, mode="r+", use_consolidated=False)
     about = group.attrs["attnflow"]
     run = about["run"]
@@ -212,21 +222,50 @@ def forget_new_parameters(path: Path) -> None:
 
 @pytest.mark.parametrize("law", [SOFT, af.Heads([af.Softmax(), SOFT], V=[None, np.eye(2)])])
 def test_stores_of_earlier_versions_are_read_resumed_and_extended(
-    tmp_path: Path, law: af.Law, dies: Callable[[int], Watcher]
+    tmp_path: Path, law: af.Law, dies: Callable[[int], Watcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("attnflow.motions.motion.STRETCH_STEPS", 100)
     path, motion, often = tmp_path / "run.zarr", af.Residual(dt=0.01), af.watch.Checkpoint(seconds=0)
     with pytest.raises(KeyboardInterrupt):
-        af.simulate(CLOUD, law, motion, 3000, store=path, watch=[often, dies(1)])
-    forget_new_parameters(path)
-    whole = af.simulate(CLOUD, law, motion, 3000)
-    for _ in ("resumed", "read back"):
-        run = af.simulate(CLOUD, law, motion, 3000, store=path)
-        assert run.tokens.tobytes() == whole.tokens.tobytes()
-        forget_new_parameters(path)
-    run = af.simulate(CLOUD, law, motion, 3100, store=path)
-    assert run.tokens.tobytes() == af.simulate(CLOUD, law, motion, 3100).tokens.tobytes()
+        af.simulate(CLOUD, law, motion, 300, store=path, watch=[often, dies(1)])
+    as_in_the_first_version(path)
+    assert len(af.load(path)) == 101
+    whole = af.simulate(CLOUD, law, motion, 300)
+    run = af.simulate(CLOUD, law, motion, 300, store=path)
+    assert run.tokens.tobytes() == whole.tokens.tobytes()
+    assert sorted(p.name for p in path.iterdir()) == ["time", "tokens", "zarr.json"]
+    as_in_the_first_version(path)
+    assert af.simulate(CLOUD, law, motion, 300, store=path).tokens.tobytes() == whole.tokens.tobytes()
+    run = af.simulate(CLOUD, law, motion, 350, store=path)
+    assert run.tokens.tobytes() == af.simulate(CLOUD, law, motion, 350).tokens.tobytes()
     with refused("compare law"):
-        af.simulate(CLOUD, af.Softmax(beta=2.0, B=SOFT.B, b=[1.0, 0.0]), motion, 3200, store=path)
+        af.simulate(CLOUD, af.Softmax(beta=2.0, B=SOFT.B, b=[1.0, 0.0]), motion, 400, store=path)
+
+
+def test_two_versions_do_not_write_to_one_store(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    af.simulate(CLOUD, SOFT, af.Layers(gamma=0.2), 5, store=path)
+    earlier = Lock(path)  # as the first version took it
+    with refused("another run is writing to .*run.zarr: wait"):
+        af.simulate(CLOUD, SOFT, af.Layers(gamma=0.2), 9, store=path)
+    earlier.release()
+    assert len(af.simulate(CLOUD, SOFT, af.Layers(gamma=0.2), 9, store=path)) == 10
+
+
+def test_other_programs_see_the_arrays_alone(
+    tmp_path: Path, dies: Callable[[int], Watcher], recwarn: pytest.WarningsRecorder
+) -> None:
+    """Zarr warns of every file in a group that is no part of it; of an interrupted run as of a finished one."""
+    path, given = tmp_path / "run.zarr", (CLOUD, SOFT, af.Layers(gamma=0.2), 5000)
+    with pytest.raises(KeyboardInterrupt):
+        af.simulate(*given, store=path, watch=[af.watch.Checkpoint(seconds=0), dies(1)])
+    for _ in ("interrupted", "finished"):
+        members = zarr.open_group(path, mode="r", use_consolidated=False).members(max_depth=None)
+        assert sorted(name for name, _ in members) == ["time", "tokens"]
+        with xr.open_zarr(path, consolidated=False) as data:
+            assert set(data.variables) == {"time", "tokens"}
+        af.simulate(*given, store=path)
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 WRITER = """

@@ -24,6 +24,8 @@ _guard = threading.Lock()
 class Lock:
     """The right to write to a folder, held until `release` or the end of the process.
 
+    The file that is locked is in the folder itself, or in another that is inside it.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     first = Lock(Path(folder))
@@ -31,9 +33,9 @@ class Lock:
     ...     Lock(Path(folder)).release()
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, inside: str = ".") -> None:
         try:
-            file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(folder / inside / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise InputError(f"{folder} cannot be written to ({error.strerror}): choose another place") from None
         status = os.fstat(file)

@@ -2,7 +2,8 @@
 
 A store holds ``time`` (T,), ``tokens`` (T, n, d) and, if given, ``masses`` (n,), with named dimensions, and says of
 itself what was run. Only whole chunks are written while the run goes on, each in one atomic replacement; everything
-since the last whole chunk, and all that the next step depends on, is in ``checkpoint.npz``, replaced atomically too.
+since the last whole chunk, and all that the next step depends on, is in ``tokens/checkpoint.npz``, replaced atomically
+too. It is in the folder of an array, where Zarr looks for chunks alone: in that of a group it warns of other files.
 A finished run keeps the checkpoint from before its last stretch, the first that the end of the run could shape: from
 there it can be extended, bit for bit as if the end had been later from the beginning. Until the extended run has passed
 the old end, it is kept in memory and the finished run stays on disk.
@@ -26,12 +27,16 @@ from numpy.typing import NDArray
 from attnflow.describe import versions
 from attnflow.files import FILES, new_place
 from attnflow.inputs import Array, InputError
-from attnflow.lock import Lock
+from attnflow.lock import LOCK, Lock
 
 FORMAT = 1
 CHUNK_BYTES = 1 << 22
 CHUNK_RECORDS = 4096
-CHECKPOINT = "checkpoint.npz"
+# Whatever is no part of the Zarr group is in this folder.
+ASIDE = "tokens"
+CHECKPOINT = f"{ASIDE}/checkpoint.npz"
+# Earlier versions had it here.
+OLD_CHECKPOINT = "checkpoint.npz"
 
 # Plain data, or the numbers of a stepper.
 State = dict[str, Any]
@@ -168,7 +173,7 @@ class Store:
         store = cls._of(path, about)
         if store.finished is not None and store.about["run"]["until"] == about["until"]:
             return store
-        lock = Lock(path)
+        lock = _locked(path)
         try:
             # Another run may have written here until now.
             store = cls._of(path, about)
@@ -197,7 +202,7 @@ class Store:
 
     def extend(self, until: float) -> None:
         """Let the run end later; it goes on from its checkpoint, from before it had to do with its end."""
-        if self.finished is not None and not (self.path / CHECKPOINT).exists():
+        if self.finished is not None and _place(self.path) is None:
             raise InputError(
                 f"{self.path} has no checkpoint to go on from (it was written by save, or by an earlier version): give "
                 "another store"
@@ -291,9 +296,11 @@ class Store:
             memory, t=t, x=x, written=written, times=times, tokens=tokens, notes=json.dumps(notes),
             **{f"state:{name}": value for name, value in state.items()},
         )  # fmt: skip
-        temporary = self.path / f".{CHECKPOINT}"
+        place = self.path / CHECKPOINT
+        temporary = place.with_name(f".{place.name}")
         temporary.write_bytes(memory.getvalue())
-        os.replace(temporary, self.path / CHECKPOINT)
+        os.replace(temporary, place)
+        (self.path / OLD_CHECKPOINT).unlink(missing_ok=True)
 
     def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last checkpoint and forget what came after it; None to start anew."""
@@ -375,9 +382,27 @@ def _umask() -> int:
     return mask
 
 
+def _locked(path: Path) -> Lock:
+    """Return the right to write to a store, which earlier versions gave by a file beside the arrays."""
+    lock = Lock(path, ASIDE)
+    try:
+        if (path / LOCK).exists():
+            Lock(path).release()
+            (path / LOCK).unlink(missing_ok=True)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _place(path: Path) -> Path | None:
+    """Return where the checkpoint of a store is, if it has one."""
+    return next((path / name for name in (CHECKPOINT, OLD_CHECKPOINT) if (path / name).exists()), None)
+
+
 def _checkpoint(path: Path) -> dict[str, NDArray[Any]] | None:
-    place = path / CHECKPOINT
-    if not place.exists():
+    place = _place(path)
+    if place is None:
         return None
     try:
         with np.load(place, allow_pickle=False) as saved:
