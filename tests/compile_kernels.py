@@ -41,7 +41,7 @@ def near(_: str) -> None:
 def many(_: str) -> None:
     """Many systems in one loop."""
     starts = np.stack([af.tokens.sphere(n=8, d=2, seed=k) for k in range(9)])
-    for motion in (af.SphereFlow(rtol=1e-3), af.Layers(gamma=0.1)):
+    for motion in (af.SphereFlow(rtol=1e-3), af.Layers(gamma=0.1), af.RescaledLayers(dt=0.1)):
         af.ensemble(starts, af.Softmax(), motion, until=1)
     # Far from the origin each layer is a sum about a centre.
     af.ensemble(starts + 1e4, af.Softmax(beta=1e-4), af.Layers(gamma=0.1), until=1)

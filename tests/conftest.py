@@ -13,6 +13,9 @@ from attnflow.engines import ENGINES
 from attnflow.motions import Stretch
 from attnflow.watch import Watcher
 
+# JAX compiles every operation that a test uses once: faster so, and the numbers are as exact.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
 settings.register_profile(
     "attnflow",
     deadline=None,

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import attnflow as af
@@ -45,6 +46,20 @@ def shown(result: Any) -> tuple[str, dict[str, str]]:
     """The heading and the rows of what a notebook shows."""
     ((head,), *rows) = Table(result._repr_html_()).rows
     return head, dict(rows)
+
+
+def test_an_ensemble() -> None:
+    law, motion = af.Softmax(beta=np.array([1.0, 2.0])), af.Layers(gamma=0.5)
+    x = np.zeros((2, 3, 1))
+    head, rows = shown(af.ensemble(x, law, motion, until=4, record=[1]))
+    assert head == "Ensemble"
+    assert rows == {
+        "law": "Softmax(beta)", "motion": "Layers(gamma=0.5)", "systems": "2 of 3 tokens in dimension 1",
+        "each its own": "beta", "recorded": "3 states of each, steps 0 to 4", "stopped": "reached step 4, as asked",
+    }  # fmt: skip
+    _, rows = shown(af.ensemble(x, af.Softmax(), af.Flow(), until=0.5, observe=lambda x: x.sum(axis=(1, 2))))
+    assert "each its own" not in rows
+    assert rows["recorded"] == "2 observations of each, times 0 to 0.5"
 
 
 def test_a_run_and_its_summary() -> None:

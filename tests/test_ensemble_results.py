@@ -71,7 +71,8 @@ def test_a_system_is_a_run() -> None:
 def test_what_is_saved_comes_back_bit_for_bit(ending: str, tmp_path: Path) -> None:
     ensemble, path = found(), tmp_path / f"found.{ending}"
     ensemble.save(path)
-    again = af.Ensemble.load(path)
+    again = af.load(path)
+    assert isinstance(again, af.Ensemble)
     for name in ("times", "values", "final"):
         old, new = getattr(ensemble, name), getattr(again, name)
         assert old.dtype == new.dtype
@@ -119,13 +120,26 @@ def test_a_table_has_a_row_for_each_token(tmp_path: Path) -> None:
     assert (row["beta"], row["gamma"]) == ("2.0", "0.5")
 
 
+def test_a_data_frame_holds_what_the_table_does(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    ensemble = found()
+    frame = ensemble.to_pandas()
+    rows = frame[(frame.time == 5) & (frame.system == 2)]
+    np.testing.assert_array_equal(rows[["x0", "x1"]], ensemble.values[2, 2])
+    assert set(rows.beta) == {2.0}
+    seen = af.ensemble(X, af.Softmax(), af.Layers(gamma=0.5), until=3, observe=lambda x: x.mean(axis=(1, 2)))
+    for k, one in enumerate((ensemble, seen)):
+        one.save(tmp_path / f"{k}.csv")
+        pandas.testing.assert_frame_equal(one.to_pandas(), pandas.read_csv(tmp_path / f"{k}.csv"))
+    assert seen.to_pandas().columns.tolist() == ["time", "system", "values"]
+
+
 def test_bad_places_get_a_sentence(tmp_path: Path) -> None:
     ensemble = found()
     with pytest.raises(af.InputError, match=r"saved as .npz, .nc or .csv"):
         ensemble.save(tmp_path / "found.zarr")
     ensemble.save(tmp_path / "found.npz")
-    with pytest.raises(af.InputError, match=r"read it by attnflow.Ensemble.load"):
-        af.load(tmp_path / "found.npz")
+    assert repr(af.load(tmp_path / "found.npz")) == repr(af.Ensemble.load(tmp_path / "found.npz")) == repr(ensemble)
     single(0).save(tmp_path / "run.npz")
     with pytest.raises(af.InputError, match=r"holds no ensemble: read a run by attnflow.load"):
         af.Ensemble.load(tmp_path / "run.npz")

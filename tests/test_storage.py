@@ -56,7 +56,7 @@ def test_laws_and_motions_come_back(tmp_path: Path) -> None:
     back = af.load(tmp_path / "run.zarr")
     assert back.law is not None
     np.testing.assert_array_equal(back.law.weights(X, t=2), law.weights(X, t=2))
-    again = af.simulate(X, back.law, back.motion, until=0.5)  # type: ignore[arg-type]
+    again = af.simulate(X, back.law, back.motion, until=0.5)
     same(again, back)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from attnflow import files
-from attnflow.describe import describe, parameters, rebuild, versions
+from attnflow.cards import card
+from attnflow.describe import brief, describe, parameters, rebuild, versions
 from attnflow.inputs import Array, InputError, location
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -65,6 +66,19 @@ class Ensemble:
     def __repr__(self) -> str:
         b, n, d = self.final.shape
         return f"<Ensemble: {b} systems of {n} tokens in dimension {d} at {len(self.times)} times; {self._reached}>"
+
+    def _repr_html_(self) -> str:
+        b, n, d = self.final.shape
+        unit = "steps" if self.times.dtype.kind == "i" else "times"
+        each = ", ".join(name for part in (self.law, self.motion) for name in each_its_own(part))
+        rows = {
+            "law": self.law and brief(self.law), "motion": self.motion and brief(self.motion),
+            "systems": f"{b:,} of {n:,} tokens in dimension {d}", "each its own": each or None,
+            "recorded": f"{len(self.times):,} {'observations' if self.observed else 'states'} of each, "
+            f"{unit} {self.times[0]:g} to {self.times[-1]:g}",
+            "stopped": f"{self._reached}, as asked",
+        }  # fmt: skip
+        return card("Ensemble", rows)
 
     @property
     def _reached(self) -> str:
@@ -156,18 +170,40 @@ class Ensemble:
         """
         return files.dataset(self._variables(), {"stopped": self._reached, "steps": self.steps})
 
-    def save(self, path: str | Path) -> None:
-        """Write the ensemble to a new file: .npz or .nc, to be read by `Ensemble.load`, or .csv for other programs.
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each time, system and token: time, system, token, x0, x1...
 
-        A table has a row for each time, system and token; of what was observed instead, a row for each number, without
-        the last states.
+        Of what was observed instead there is a row for each number, without the last states. Parameters that differ
+        from system to system, and masses, are columns too.
+
+        >>> import attnflow as af
+        >>> found = af.ensemble(
+        ...     [[[1.0]], [[2.0]]], af.Softmax(beta=np.array([3.0, 4.0])), af.Layers(gamma=0.5), until=1
+        ... )
+        >>> found.to_pandas()
+           time  system  token   x0  beta
+        0     0       0      0  1.0   3.0
+        1     0       1      0  2.0   4.0
+        2     1       0      0  1.0   3.0
+        3     1       1      0  2.0   4.0
+        """
+        return files.table(self._rows())
+
+    def _rows(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+        """Return the arrays of a table: it has rows of one kind, those of what was recorded."""
+        return {name: value for name, value in self._variables().items() if name != "final"}
+
+    def save(self, path: str | Path) -> None:
+        """Write the ensemble to a new file: .npz or .nc, to be read by `attnflow.load`, or .csv for other programs.
+
+        A .csv file holds the table of `to_pandas`.
 
         >>> import tempfile, attnflow as af
         >>> x0 = np.stack([af.tokens.gaussian(n=4, d=2, seed=s) for s in range(3)])
         >>> found = af.ensemble(x0, af.Softmax(beta=np.array([1.0, 2.0, 3.0])), af.Layers(gamma=0.5), until=5)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.save(f"{folder}/found.npz")
-        ...     af.Ensemble.load(f"{folder}/found.npz").law
+        ...     af.load(f"{folder}/found.npz").law
         Softmax(beta=array([1., 2., 3.]), B=None, b=None)
         """
         target = location(path, "path")
@@ -175,21 +211,22 @@ class Ensemble:
             raise InputError(
                 f"path is {str(path)!r}, but an ensemble is saved as .npz, .nc or .csv: choose one of these"
             )
-        variables = self._variables()
-        if target.suffix == ".csv":
-            # A table has rows of one kind: those of what was recorded.
-            variables.pop("final", None)
-        files.write(target, variables, self._about())
+        files.write(target, self._rows() if target.suffix == ".csv" else self._variables(), self._about())
 
     @classmethod
     def load(cls, path: str | Path) -> Ensemble:
-        """Read an ensemble that `save` wrote as .npz or .nc, the same bits.
+        """Read an ensemble that `save` wrote as .npz or .nc, the same bits, as `attnflow.load` does.
 
         Laws and motions come back unless a parameter was a function of time, which is not stored.
         """
         arrays, about = files.arrays_of(location(path, "path"))
         if "ensemble" not in about:
             raise InputError(f"{path} holds no ensemble: read a run by attnflow.load")
+        return cls.of(arrays, about)
+
+    @classmethod
+    def of(cls, arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> Ensemble:
+        """Return the ensemble of these arrays, which say this of themselves in a file."""
         values = arrays["values" if about["observed"] else "tokens"]
         parts = {name: rebuild(data) for name, data in about["ensemble"].items()}
         for name, own in about["own"].items():

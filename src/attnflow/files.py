@@ -103,6 +103,15 @@ def dataset(variables: Variables, attributes: dict[str, Any]) -> Any:
     return xarray.Dataset(data, coords=places, attrs=attributes)
 
 
+def table(variables: Variables) -> Any:
+    """Return the arrays as a tidy `pandas.DataFrame`."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_pandas needs pandas: pip install 'attnflow[store]'") from None
+    return pandas.DataFrame(columns(variables))
+
+
 def columns(variables: Variables) -> dict[str, NDArray[Any]]:
     """Return the columns of a tidy table: a row for each entry of the array with most dimensions.
 

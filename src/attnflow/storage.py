@@ -455,15 +455,15 @@ def read_array(path: Path, array: Any, start: int = 0, stop: int | None = None) 
     return data
 
 
-def read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]:
-    """Return what a store says of itself, and its times, tokens and masses."""
+def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the times, tokens and masses of a store, and what it says of itself."""
     group = opened(path, "r")
     about = group.attrs["attnflow"]
     names = ["time", "tokens", *(["masses"] if "masses" in group else [])]
     saved = None if "results" in about else _checkpoint(path)
     written = None if "results" in about else 0 if saved is None else int(saved["written"])
-    data = [read_array(path, group[name], 0, None if name == "masses" else written) for name in names]
-    times, tokens = data[:2]
+    data = {name: read_array(path, group[name], 0, None if name == "masses" else written) for name in names}
     if saved is not None:
-        times, tokens = np.concatenate([times, saved["times"]]), np.concatenate([tokens, saved["tokens"]])
-    return about, times, tokens, data[2] if len(data) > 2 else None
+        data["time"] = np.concatenate([data["time"], saved["times"]])
+        data["tokens"] = np.concatenate([data["tokens"], saved["tokens"]])
+    return data, about

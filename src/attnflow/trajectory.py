@@ -324,13 +324,9 @@ class Trajectory:
         2     1      0  0.75
         3     1      1  0.25
         """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("to_pandas needs pandas: pip install 'attnflow[store]'") from None
-        from attnflow.files import columns
+        from attnflow.files import table
 
-        return pandas.DataFrame(columns(self._variables()))
+        return table(self._variables())
 
     def plot(
         self,
@@ -388,8 +384,8 @@ class Trajectory:
         return dashboard(self.to_numpy())
 
 
-def load(path: str | Path) -> Trajectory:
-    """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote.
+def load(path: str | Path) -> Any:
+    """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote, or an `Ensemble`.
 
     A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
     function of time, which is not stored.
@@ -403,7 +399,14 @@ def load(path: str | Path) -> Trajectory:
     """
     from attnflow.describe import rebuild
 
-    about, times, tokens, masses = _read(location(path, "path"))
+    arrays, about = _read(location(path, "path"))
+    if "ensemble" in about:
+        from attnflow.ensemble_results import Ensemble
+
+        return Ensemble.of(arrays, about)
+    if not {"time", "tokens"} <= set(arrays):
+        raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
+    times, tokens, masses = arrays["time"], arrays["tokens"], arrays.get("masses")
     if len(times) == 0:
         raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
     results = about.get("results", {"stopped": UNFINISHED, "report": {}})
@@ -419,17 +422,12 @@ def load(path: str | Path) -> Trajectory:
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], NDArray[Any], Array, Array | None]:
-    """Return what a store or a file says of itself, and its times, tokens and masses."""
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays of a store or a file, and what it says of itself."""
     if path.is_dir() or not path.exists():
         from attnflow.storage import read
 
         return read(path)
     from attnflow.files import arrays_of
 
-    arrays, about = arrays_of(path)
-    if "ensemble" in about:
-        raise InputError(f"{path} holds an ensemble, not a run: read it by attnflow.Ensemble.load")
-    if not {"time", "tokens"} <= set(arrays):
-        raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
-    return about, arrays["time"], arrays["tokens"], arrays.get("masses")
+    return arrays_of(path)

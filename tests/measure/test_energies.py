@@ -67,6 +67,25 @@ def test_energy_at_the_largest_beta() -> None:
     assert m.energy([[2.0], [1.0]], -1e308) == 0
 
 
+def test_a_run_whose_energy_overflows_says_when_and_what_to_do() -> None:
+    """The law of a rescaled run sees e^{tV} z; of z itself there is an energy."""
+    x = af.tokens.gaussian(n=12, d=2, seed=0)
+    run = af.simulate(x, af.Softmax(), af.RescaledFlow(V=np.diag([1.0, 0.5])), until=12.0, record=[12.0])
+    size = np.abs(run.final * np.exp([12.0, 6.0])).max()
+    with pytest.raises(af.InputError) as told:
+        m.energy(run)
+    assert str(told.value) == (
+        f"tokens are as large as {size:.2g} at t = 12, where the energy at beta = 1 leaves the range of float64: the "
+        "law of a rescaled run sees e^{tV} z; end the run earlier, or measure z, as energy(run.final)"
+    )
+    assert m.energy(run.final) == pytest.approx(np.exp(run.final @ run.final.T).mean() / 2)
+    grown = af.simulate(x, af.Softmax(), af.Residual(dt=0.5), until=30)
+    with pytest.raises(af.InputError, match=r"at t = \d+, where .* float64: end the run earlier, or lower beta"):
+        m.energy(grown)
+    with pytest.raises(af.InputError, match=r"as large as 99, where .*: divide them by a number, or lower beta"):
+        m.energy([[99.0]])
+
+
 def test_energy_climbs_on_the_sphere() -> None:
     run = af.simulate(af.tokens.sphere(n=8, d=3, seed=0), af.Softmax(beta=2.0), af.SphereFlow(), until=20.0)
     found = m.energy(run, 2.0)

@@ -22,6 +22,8 @@ from attnflow.figures.stage import panel
 from attnflow.inputs import Array, InputError, number_at
 from attnflow.laws import Heads, Softmax, weighs_like
 from attnflow.measure.configuration import CLOSE
+from attnflow.measure.energies import energy_of
+from attnflow.measure.over_time import State
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,7 +117,8 @@ def _energy(run: Trajectory, x: Array, t: float) -> float:
     if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.b is not None or law.beta == 0:
         raise InputError("defined for softmax with a constant $\\beta\\neq0$, without a bias")
     _at_most(PAIRS, x, "energies")
-    return measure.energy(heard(run, x, t), number_at(law.beta, 0, "beta"), law.B, run.masses)
+    beta = number_at(law.beta, 0, "beta")
+    return energy_of(State(heard(run, x, t), t, run.masses), Softmax(beta=beta, B=law.B), beta, run)
 
 
 MEASURED = (

@@ -13,6 +13,7 @@ from attnflow.ensemble_results import Ensemble
 from attnflow.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.laws import Softmax
 from attnflow.measure.over_time import State, each_system, measured, stacked
+from attnflow.motions import RescaledFlow, RescaledLayers
 from attnflow.trajectory import Trajectory
 
 
@@ -40,18 +41,30 @@ def energy(
     law = Softmax(beta=number(beta, "beta"), B=B)
     if beta == 0:
         raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
-    return stacked(measured(lambda state: _energy(state, law, float(beta)), x, masses=masses, seen=True))
+    return stacked(measured(lambda state: energy_of(state, law, float(beta), x), x, masses=masses, seen=True))
 
 
-def _energy(state: State, law: Softmax, beta: float) -> float:
+def energy_of(state: State, law: Softmax, beta: float, of: ArrayLike | Trajectory) -> float:
+    """Return the energy of a state as the law sees it: of tokens that a user gave, or of a run."""
     share = shares(state.masses, len(state.x))
     with np.errstate(over="ignore", invalid="ignore"):
         log_total = law.hear(state.x, state.t, masses=share).log_total
         assert log_total is not None
         total = float(share @ np.exp(log_total)) / beta / 2
     if not np.isfinite(total):
-        raise InputError(f"the energy at beta = {beta:g} leaves the range of float64: rescale the tokens or lower beta")
+        raise InputError(_too_large(state, beta, of))
     return total
+
+
+def _too_large(state: State, beta: float, of: ArrayLike | Trajectory) -> str:
+    """Return the sentence about tokens whose energy leaves the range of float64."""
+    at, remedy = "", "divide them by a number, or lower beta"
+    if isinstance(of, Trajectory):
+        at, remedy = f" at t = {state.t:g}", "end the run earlier, or lower beta"
+        if isinstance(of.motion, RescaledFlow | RescaledLayers):
+            remedy = "the law of a rescaled run sees e^{tV} z; end the run earlier, or measure z, as energy(run.final)"
+    size = f"tokens are as large as {np.abs(state.x).max():.2g}{at}"
+    return f"{size}, where the energy at beta = {beta:g} leaves the range of float64: {remedy}"
 
 
 @overload
