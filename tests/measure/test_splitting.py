@@ -124,7 +124,9 @@ def test_unbiased_over_seeds_and_intervals_that_hold_the_value() -> None:
     found = [exit_probability(x, law, gamma, radius, steps, 200, seed) for seed in range(100)]
     hold = sum(rare.interval[0] <= value <= rare.interval[1] for rare in found)
     assert hold > stats.binom.ppf(1e-6, 100, 0.9)
-    spread = float(np.std([rare.value for rare in found]))
+    values = np.array([rare.value for rare in found])
+    spread = float(values.std(ddof=1))
+    assert abs(values.mean() - value) < 5 * spread / math.sqrt(100) < 0.1 * value
     assert np.mean([rare.error for rare in found]) == pytest.approx(spread, rel=0.3)
 
 
