@@ -45,7 +45,9 @@ browser:
 	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
 
 # Types are checked by one core while the other compiles: two tests that need the same kernel would both compile it.
+# Where Python is told to write no bytecode, each of the many processes that tests start would compile the library anew.
 kernels: .venv/ready
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python tests/compile_kernels.py
 
 test: .venv/ready
