@@ -242,6 +242,7 @@ class TestCompare:
     def test_one_panel_each_on_one_scale(self, runs: dict[str, Trajectory]) -> None:
         figure = figures.compare(runs)
         assert [ax.get_title() for ax in figure.axes] == list(runs)
+        assert {ax.title.get_linespacing() for ax in figure.axes} == {"normal"}
         assert len({(ax.get_xlim(), ax.get_ylim()) for ax in figure.axes}) == 1
         width, height = figure.get_size_inches() * figure.dpi
         assert (round(width), round(height)) == (1500, 520)

@@ -232,4 +232,10 @@ def entitle(ax: Any, text: str) -> None:
     space = ax.name == "3d"
     title = ax.set_title(text, **({"y": 1.0, "pad": IN_SPACE} if space else {}))
     title.set_in_layout(not space)
-    title.set_linespacing(LINES)
+    spaced(title)
+
+
+def spaced(title: Any) -> None:
+    """Set the lines of a title close; one line keeps the height that Matplotlib gives it."""
+    if "\n" in title.get_text():
+        title.set_linespacing(LINES)

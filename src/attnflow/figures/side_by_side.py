@@ -10,7 +10,7 @@ import numpy as np
 
 from attnflow.figures.look import found_by, look, sheet, typeset
 from attnflow.figures.marks import key, scale
-from attnflow.figures.portrait import LINES, draw
+from attnflow.figures.portrait import draw, spaced
 from attnflow.figures.scene import Scene, history, projection, scene
 from attnflow.figures.stage import panel
 from attnflow.inputs import InputError
@@ -50,7 +50,7 @@ def compare(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Figure:
         for k, (name, shown) in enumerate(zip(runs, scenes, strict=True)):
             ax = panel(figure, grid[k // columns, k % columns], shown)
             draw(ax, shown)
-            ax.set_title(name).set_linespacing(LINES)
+            spaced(ax.set_title(name))
             _caption(ax, shown)
             if k % columns and shown.dimension != 3:
                 _share_scale(ax)
