@@ -102,7 +102,7 @@ def test_against_the_reference(cloud: str, d: int) -> None:
     rng = np.random.default_rng(d)
     x = CLOUDS[cloud](rng, 603, d)
     for gain in (1e-6, 1.0, 30.0, 1e3, 1e6):
-        assert_close(x, x, x, None, gain)
+        assert_close(x, x, x, None, gain, slice(1, None, 3))  # the outlier among them
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -113,7 +113,7 @@ def test_queries_masses_and_values_of_their_own(cloud: str, form: str) -> None:
     q = np.concatenate([x, 0.1 * x[:50]]) @ FORMS[form](2).T
     log_masses = np.log(10.0) * rng.uniform(-6, 6, len(x))
     for gain, c in ((1.0, 2), (40.0, 1), (40.0, 3), (40.0, 2), (1e4, 2)):
-        assert_close(q, x, rng.standard_normal((len(x), c)), log_masses, gain)
+        assert_close(q, x, rng.standard_normal((len(x), c)), log_masses, gain, slice(1, None, 3))
         assert_close(q[:77], x, x, log_masses, gain)
 
 
@@ -186,7 +186,7 @@ def test_a_memory_changes_nothing_but_the_order(engine: Any, own_queries: bool) 
     for k in (x + 1e-3 * rng.standard_normal(x.shape), rng.permutation(x), rng.standard_normal((n - 1000, 2))):
         q = q + 1e-3 if own_queries else k
         mean, _ = engine.softmax(q, k, k, None, gain, memory)
-        np.testing.assert_allclose(mean, dense.softmax(q, k, k, None, gain)[0], atol=1e-9)
+        np.testing.assert_allclose(mean[::7], dense.softmax(q[::7], k, k, None, gain)[0], atol=1e-9)
         assert (memory.keys is order) == (len(k) == n)
     memory.forget()
     assert memory.keys is None

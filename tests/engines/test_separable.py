@@ -90,7 +90,7 @@ def test_tokens_hear_each_other(cloud: str, d: int) -> None:
     served = 0
     for gain in GAINS:
         if applies(x, x, gain) or not math.isfinite(cost(x, x, gain)):
-            wrong, wrong_total = errors(x, x, x, None, gain)
+            wrong, wrong_total = errors(x, x, x, None, gain, np.arange(len(x) - 1, -1, -3))  # the outlier is the last
             assert wrong < TOLERANCE, gain
             assert wrong_total < TOLERANCE, gain
             served += applies(x, x, gain)
@@ -114,12 +114,12 @@ def test_queries_under_any_form_with_masses(cloud: str, form: str, d: int) -> No
     x = CLOUDS[cloud](rng, 501, d)
     q = x[:203] @ FORMS[form](rng, d).T
     log_masses = rng.uniform(-6, 6, 501) * math.log(10)
-    served = 0
+    served, some = 0, np.arange(0, 203, 3)
     for gain in (1e-6, 1e-3, 0.3, 3.0, 40.0):
         if applies(q, x, gain):
             served += 1
-            assert max(errors(q, x, x, log_masses, gain)) < TOLERANCE, gain
-            assert max(errors(q, x, rng.standard_normal((501, 3)) + 7, log_masses, gain)) < TOLERANCE, gain
+            assert max(errors(q, x, x, log_masses, gain, some)) < TOLERANCE, gain
+            assert max(errors(q, x, rng.standard_normal((501, 3)) + 7, log_masses, gain, some)) < TOLERANCE, gain
     assert served >= 2
 
 
