@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -184,6 +185,7 @@ def test_progress_shows_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     import tqdm.auto
 
     drawn: list[str] = []
+    lock = threading.Lock()
 
     class Shell:
         kernel = object()
@@ -198,7 +200,13 @@ def test_progress_shows_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
         def set_postfix_str(self, text: str, refresh: bool) -> None:
             assert "passed" in text
 
-        def refresh(self) -> None:
+        @staticmethod
+        def get_lock() -> threading.Lock:
+            return lock
+
+        def refresh(self, nolock: bool) -> None:
+            assert nolock
+            assert lock.locked()
             drawn.append("refreshed")
 
         def close(self) -> None:

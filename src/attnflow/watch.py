@@ -184,7 +184,7 @@ class Progress(Watcher):
 
 @dataclass
 class Checkpoint(Watcher):
-    """Say how often a run with a store writes a checkpoint: at the first stretch after so many seconds.
+    """Say how often a run with a store writes a checkpoint: at the first stretch after `seconds` have passed.
 
     Without one, a store has a checkpoint every two seconds.
 
@@ -255,7 +255,7 @@ class At:
 
 @dataclass(frozen=True)
 class Geometric:
-    """Record at times growing geometrically from `first`, so many per decade; whole numbers for layers.
+    """Record at times growing geometrically from `first`, `per_decade` of them per decade; whole numbers for layers.
 
     >>> import attnflow as af
     >>> geometric = Geometric(first=1, per_decade=2)
