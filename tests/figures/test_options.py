@@ -15,6 +15,7 @@ import attnflow as af
 from attnflow.figures.cells import area
 from attnflow.figures.look import colours
 from attnflow.figures.marks import LEADER, START
+from attnflow.figures.portrait import inks as chosen_inks
 from attnflow.figures.scene import history, scene
 from attnflow.figures.stage import HULL
 from attnflow.inputs import Array
@@ -130,35 +131,34 @@ class TestColours:
     def test_a_real_number_for_each_token_is_a_shade_that_is_seen(self, hardmax: Trajectory) -> None:
         """Larger numbers have darker dots, all at least 3:1 on white, and the bar has the numbers' range."""
         values = hardmax.tokens[0][:, 0]
-        for given in (values, values.tolist(), values.astype(np.float32), values * 1e-200):
-            ax = hardmax.plot(color=given)
-            rgb = dots(ax).get_facecolors()[:, :3]
-            linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-            luminance = linear @ [0.2126, 0.7152, 0.0722]
-            assert (1.05 / (luminance + 0.05)).min() > 2.99
-            assert (np.diff(luminance[np.argsort(values)]) <= 0).all()
-            bar = ax.figure.axes[1]
-            assert bar.get_label() == "<colorbar>"
-            np.testing.assert_allclose(bar.get_ylim(), [np.min(given), np.max(given)], rtol=1e-6)
-        assert len(set(inks(dots(hardmax.plot(color=[0.5] * 40))))) == 1
+        ax = hardmax.plot(color=values)
+        rgb = dots(ax).get_facecolors()[:, :3]
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        luminance = linear @ [0.2126, 0.7152, 0.0722]
+        assert (1.05 / (luminance + 0.05)).min() > 2.99
+        assert (np.diff(luminance[np.argsort(values)]) <= 0).all()
+        bar = ax.figure.axes[1]
+        assert bar.get_label() == "<colorbar>"
+        np.testing.assert_allclose(bar.get_ylim(), [values.min(), values.max()])
+        for alike in (values.tolist(), values * 1e-200, 7 * values):
+            assert chosen_inks(alike, 40) == inks(dots(ax))
+        assert len(set(chosen_inks([0.5] * 40, 40))) == 1
         own = matplotlib.figure.Figure().add_subplot()
-        hardmax.plot(ax=own, color=values)
+        hardmax.plot(ax=own, color=values.astype(np.float32))
         assert len(own.figure.axes) == 1
         with pytest.raises(af.InputError, match="color has numbers that are not finite, expected one real number per"):
             hardmax.plot(color=np.where(values > 0, values, np.nan))
 
     def test_yes_and_no_are_two_colours(self, hardmax: Trajectory) -> None:
         right = hardmax.final[:, 0] > 0
-        wanted = [c.lower() for c in colours(right.astype(int))]
-        assert inks(dots(hardmax.plot(color=right))) == inks(dots(hardmax.plot(color=right.tolist()))) == wanted
+        assert chosen_inks(right, 40) == chosen_inks(right.tolist(), 40) == colours(right.astype(int))
 
     def test_of_another_run_are_those_of_the_comparison(self, hardmax: Trajectory) -> None:
         soft = af.simulate(hardmax.tokens[0], af.Softmax(beta=9.0), af.Layers(gamma=0.1), until=200)
         compared = af.figures.compare([soft, hardmax]).axes
         assert inks(dots(hardmax.plot(color=soft, cells=True))) == inks(dots(compared[1]))
-        assert inks(dots(soft.plot(color=soft))) == inks(dots(soft.plot())) == inks(dots(compared[0]))
         # Otherwise this would be true of any colours.
-        assert inks(dots(hardmax.plot())) != inks(dots(compared[1]))
+        assert [colour.lower() for colour in scene(hardmax, *history(hardmax)).colours] != inks(dots(compared[1]))
         with pytest.raises(af.InputError, match="color is a run of 3 tokens, expected one of 40: give a run of these"):
             hardmax.plot(color=short(np.eye(3)))
 
