@@ -12,30 +12,36 @@ from attnflow.claims import Claim
 from attnflow.claims import all as all_claims
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
-from attnflow.claims.samplers import KINDS, ROUNDS
+from attnflow.claims.samplers import KINDS, at_any_scale
 
-# Samples of these rounds are multiplied by a power of two.
-FIRST, STEP = (ROUNDS - 1) * len(KINDS), ROUNDS * len(KINDS)
 SCALED = [claim for claim in all_claims() if claim.setting.lengths and "tokens" in claim.setting.parameters]
 TRUE = [claim for claim in SCALED if claim.status in ("proved", "derived")]
 
 
 @pytest.mark.parametrize("claim", SCALED, ids=lambda claim: claim.id)
-def test_one_round_in_three_is_multiplied_by_a_power_of_two(claim: Claim) -> None:
+def test_every_other_sample_is_multiplied_by_a_power_of_two(claim: Claim) -> None:
     setting, exponents = claim.setting, []
-    for k in (*range(FIRST), *range(FIRST, FIRST + len(KINDS))):
+    for k in range(2 * len(KINDS)):
         plain, drawn = setting.sample(np.random.default_rng([3, k]), k), setting.drawn(3, k)
-        factor = 1.0 if k < FIRST else np.abs(drawn["tokens"]).max() / (np.abs(plain["tokens"]).max() or 1.0)
+        factor = 1.0 if not at_any_scale(k) else np.abs(drawn["tokens"]).max() / (np.abs(plain["tokens"]).max() or 1.0)
         for name, value in plain.items():
             if name in setting.lengths and value is not None:
                 np.testing.assert_array_equal(drawn[name], factor * np.asarray(value))
             else:
                 assert same(drawn[name], value)
-        if k >= FIRST and plain["tokens"].any():
+        if at_any_scale(k) and plain["tokens"].any():
             exponents.append(np.log2(factor))
     low, high = setting.scales
     assert all(exponent == round(exponent) and low <= exponent <= high for exponent in exponents)
     assert len(set(exponents)) > 1
+
+
+def test_default_checks_see_other_scales_and_two_rounds_see_every_kind_both_ways() -> None:
+    for claim in SCALED:
+        rescaled = [at_any_scale(k) for k in range(claim.setting.samples)]
+        assert 0.4 <= np.mean(rescaled) <= 0.6
+    for kind in range(len(KINDS)):
+        assert {at_any_scale(kind), at_any_scale(kind + len(KINDS))} == {True, False}
 
 
 def same(one: Any, other: Any) -> bool:
@@ -51,7 +57,6 @@ ALL = "ATTNFLOW_EXAMPLES" in os.environ
 def test_no_true_claim_is_violated_at_any_scale(claim: Claim) -> None:
     if not ALL and not claim.id.startswith(CHEAP):
         pytest.skip("long: make test-all")
-    rounds = range(FIRST, FIRST + 8 * STEP, STEP) if ALL else (FIRST,)
-    for k in (first + kind for first in rounds for kind in range(len(KINDS) if ALL else 2)):
+    for k in filter(at_any_scale, range(16 * len(KINDS) if ALL else 4)):
         verdict = decide(claim, read(claim, claim.setting.drawn(5, k), 5))
         assert verdict.outcome != "violated", (k, verdict.because)

@@ -12,7 +12,7 @@ import numpy as np
 from attnflow.cards import card
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins
-from attnflow.claims.samplers import KINDS, ROUNDS, SCALES, rescaled
+from attnflow.claims.samplers import SCALES, at_any_scale, rescaled
 from attnflow.inputs import InputError, one_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -51,9 +51,9 @@ class Setting:
     former: Mapping[str, str] = field(default_factory=dict)
 
     def drawn(self, seed: int, k: int) -> Instance:
-        """Return the k-th instance of a seed; of three rounds through the kinds the third is at any scale."""
+        """Return the k-th instance of a seed; every other one is at any scale."""
         instance = self.sample(np.random.default_rng([seed, k]), k)
-        if k // len(KINDS) % ROUNDS < ROUNDS - 1:
+        if not at_any_scale(k):
             return instance
         low, high = self.scales
         # From numbers of its own, so that the draws of other samples do not depend on it.

@@ -2,7 +2,7 @@
 
 Ties have measure zero except on lattices; symmetric clouds verify what asymmetric ones refute; a bound that is not
 invariant under scaling fails at some scale only. The k-th draw is of the k-th kind, so that a few draws see them all;
-of three rounds through the kinds the third is at any scale.
+every other draw is at any scale, so that two rounds through the kinds see each of them once as it is and once rescaled.
 """
 
 from __future__ import annotations
@@ -62,8 +62,17 @@ def cloud(rng: Rng, k: int, n: int | None = None, d: int | None = None) -> Array
     return x
 
 
-# Of three rounds through the kinds one is drawn at any scale: a power of two, which keeps ties and symmetries.
-ROUNDS, SCALES = 3, (-10, 10)
+# Exponents of the scales: powers of two keep ties and symmetries.
+SCALES = (-10, 10)
+
+
+def at_any_scale(k: int) -> bool:
+    """Say whether the k-th draw is at any scale: every other one, and of two rounds each kind once.
+
+    >>> [k for k in range(2 * len(KINDS)) if at_any_scale(k)]
+    [1, 3, 5, 7, 8, 10, 12, 14]
+    """
+    return (k + k // len(KINDS)) % 2 == 1
 
 
 def rescaled(instance: dict[str, Any], lengths: Sequence[str], exponent: int) -> dict[str, Any]:
