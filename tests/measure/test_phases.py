@@ -84,10 +84,11 @@ def test_hardmax_runs_straight_once_leaders_rest(gamma: float) -> None:
 
 
 @pytest.mark.usefixtures("few_moves")
-def test_a_token_that_ties_goes_to_the_middle() -> None:
+def test_a_token_that_ties_goes_to_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     x = [[1.0, 1.0], [-1.0, 1.0], [0.0, -1.5], [0.0, 0.5]]
     np.testing.assert_allclose(phases(x, [5.0], 0.5, runs=6).limits[3], [0.0, 1.0], atol=1e-11)
-    with pytest.raises(af.InputError, match="hardmax steps some token is still led by one that moves"):
+    monkeypatch.setattr(module, "MOST_STEPS", 2000)
+    with pytest.raises(af.InputError, match="2000 hardmax steps some token is still led by one that moves"):
         phases(x, [5.0], 0.001)
 
 
