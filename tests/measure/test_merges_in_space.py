@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.integrate import quad
 
 import attnflow as af
 from attnflow.inputs import Array
+from attnflow.measure.merges import _merged
 
 THREE = np.array([[1.0], [0.4], [-1.0]])
 
@@ -148,6 +150,36 @@ def test_the_staircase_of_leaps_in_the_plane() -> None:
     assert stairs.half_heights[-1][0] <= stairs.merges[-1].time
     figure = af.figures.staircase(stairs)
     assert figure.axes[0].get_xscale() == "log"
+
+
+@pytest.mark.parametrize("motion", [af.Layers(gamma=0.1), af.Leaps(gamma=0.1)], ids=repr)
+def test_clusters_that_part_are_counted_and_lower_the_heights(motion: af.Motion) -> None:
+    """A close pair in the middle is pulled apart, and each of the two merges with a token outside."""
+    run = af.simulate([[-0.02], [0.02], [2.0], [-2.0]], af.Softmax(beta=2.0), motion, until=200)
+    merges = af.measure.merge_times(run)
+    assert (merges.splits, merges.sizes.tolist(), merges.left.tolist()) == (1, [[1, 1], [1, 1]], [3, 2])
+    for part in (merges, merges[-1:]):
+        assert repr(part).endswith("2 left\na cluster parted once, which is not listed")
+    stairs = af.measure.staircase(run)
+    np.testing.assert_allclose(stairs.heights, [6 / 16, 6 / 16, 8 / 16])
+    assert stairs.plateaux[-1].predicted == pytest.approx(energy(run.final, 2.0, np.ones(4)), abs=1e-3)
+
+
+def test_clusters_that_exchange_a_token_part_and_merge_at_once() -> None:
+    """Two pairs exchange their partners in one step: two parts leave, and two merge."""
+    changes: list[tuple[float, Hashable]] = [(0, (0, 0, 1, 1)), (3, (0, 1, 0, 1)), (5, (0, 0, 0, 0))]
+    merges = _merged(changes, np.ones(4))
+    assert (merges.splits, merges.time.tolist(), merges.left.tolist()) == (2, [3, 3, 5], [3, 2, 1])
+    np.testing.assert_allclose(merges.heights, [8 / 16, 6 / 16, 8 / 16, 1.0])
+
+
+def test_a_height_that_is_never_passed_is_told_by_infinity() -> None:
+    """Tokens that are joined by a large threshold, and still far apart for the energy."""
+    run = af.simulate([[0.0], [1.05]], af.Softmax(beta=9.0), af.Layers(gamma=0.1), until=5)
+    with_none = af.measure.staircase(run, threshold=1.0)
+    assert len(with_none.merges) == len(with_none.half_heights) == 1
+    assert with_none.energy.max() < 0.75
+    assert with_none.half_heights == [(np.inf, np.inf)]
 
 
 def test_layers_have_a_staircase_off_the_sphere() -> None:

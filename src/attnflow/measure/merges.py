@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -47,14 +47,24 @@ class Merge:
 
 
 class Merges(OverTime[Merge]):
-    """All merges of a run, in the order of time; an attribute is that of all merges, stacked."""
+    """All merges of a run, in the order of time; an attribute is that of all merges, stacked.
+
+    `splits` is how often a part has left a cluster, which is not listed. `heights` are sum_q (n_q/n)^2, n_q the masses
+    of the clusters and n that of all, before the first merge and after each.
+    """
+
+    def __init__(self, results: Iterable[Merge], heights: Sequence[float] = (), splits: int = 0) -> None:
+        super().__init__(results)
+        self.heights, self.splits = np.asarray(heights, np.float64), splits
 
     def __getitem__(self, k: Any) -> Any:
-        return Merges(self._results[k]) if isinstance(k, slice) else self._results[k]
+        return Merges(self._results[k], splits=self.splits) if isinstance(k, slice) else self._results[k]
 
     def __repr__(self) -> str:
         lines = [f"t = {m.time:.10g} +- {m.error:.2g}: {m.sizes[0]:g} + {m.sizes[1]:g}, {m.left} left" for m in self]
-        return "\n".join(lines) or "<no merges>"
+        parted = [f"clusters parted {self.splits} times, which is not listed"] if self.splits > 1 else []
+        parted = ["a cluster parted once, which is not listed"] if self.splits == 1 else parted
+        return "\n".join((lines or ["<no merges>"]) + parted)
 
 
 def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
@@ -63,7 +73,8 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
     On the sphere clusters are tokens joined by chains of inner products <x_i, x_j> > threshold (single linkage), .999
     by default; elsewhere by chains of distances of at most the threshold, by default a hundredth of the extent of the
     first state. `sizes` are the masses of the two that merge, and `left` the number of clusters afterwards. What is
-    joined at the start has not merged; clusters that part again may merge again.
+    joined at the start has not merged. Clusters that part are not listed, but counted, by `merges.splits`; they may
+    merge again.
 
     A flow, or a run of `Leaps`, is repeated three times, and each merge located on the solver's dense output: at t with
     the tolerance it had, at t' with a tenth of it, from a start moved by 64 roundings, and at t'' with a hundredth of
@@ -101,8 +112,10 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
         return tuple(single_linkage(x, reach).tolist())
 
     repeated = [_merged(changes, m) for changes in _repeated(run, partition)]
-    errors = _errors(run, [[t for t, *_ in merges] for merges in repeated])
-    return Merges([Merge(t, error, sizes, left) for (t, sizes, left), error in zip(repeated[0], errors, strict=True)])
+    errors = _errors(run, [[merge.time for merge in merges] for merges in repeated])
+    first = repeated[0]
+    found = [replace(merge, error=error) for merge, error in zip(first, errors, strict=True)]
+    return Merges(found, first.heights.tolist(), first.splits)
 
 
 @dataclass(frozen=True)
@@ -125,7 +138,7 @@ class Staircase:
 
     `heights` are those predicted, before the first merge and after each.
     Entry k of `half_heights` is when the energy first is half way between the predicted heights before and after merge
-    k, as (time, error).
+    k, as (time, error), infinite if it never is.
     """
 
     times: Array
@@ -142,6 +155,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     On the sphere the exponent is beta (<x_i, x_j> - 1), and F grows in time. At large beta it rests at
     sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a merge of masses a and b adds
     2 a b / n^2. Errors, and the threshold, are those of `merge_times`. The first plateau begins when the run does.
+    Where clusters part F falls; plateaux end at merges alone, and the height after the next merge tells that they did.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
@@ -156,28 +170,28 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     if getattr(getattr(run, "motion", None), "V", None) is not None:
         raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
     merges, F = merge_times(run, threshold), _energy(run)
-    heights = _heights(run, merges, threshold)
-    levels = (heights[1:] + heights[:-1]) / 2
-    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: int((levels <= F(x)).sum()))]
+    n = each_mass(run.masses, run.tokens.shape[1]).sum()
+    levels = merges.heights[1:] - [a * b / n**2 for a, b in (merge.sizes for merge in merges)]
+    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: tuple((levels <= F(x)).tolist()))]
     return Staircase(
         np.asarray(run.times, np.float64),
         _energies(run, F),
         merges,
-        plateaux(run, merges, threshold),
+        plateaux(run, merges),
         list(zip(repeated[0], _errors(run, repeated), strict=True)),
-        heights,
+        merges.heights,
     )
 
 
-def plateaux(run: Trajectory, merges: Merges, threshold: float | None) -> list[Plateau]:
+def plateaux(run: Trajectory, merges: Merges) -> list[Plateau]:
     """Return the times between merges, with the energy half way and what is predicted, whatever moved the tokens."""
-    F, heights = _energy(run), _heights(run, merges, threshold)
+    F = _energy(run)
     when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
     unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-_softmax(run)[1]))
     whole = run.motion is not None and run.motion.discrete
     return [
         Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
-        for a, b, height in zip(when[:-1], when[1:], heights.tolist(), strict=True)
+        for a, b, height in zip(when[:-1], when[1:], merges.heights.tolist(), strict=True)
         if b > a
     ]
 
@@ -210,14 +224,6 @@ def _energy(run: Trajectory) -> Callable[[Array], float]:
         return float(share @ np.exp(log_total - beta))
 
     return F if _on_sphere(run) else pairs
-
-
-def _heights(run: Trajectory, merges: Merges, threshold: float | None) -> Array:
-    """Return sum_q (n_q/n)^2 before the first merge and after each."""
-    m = each_mass(run.masses, run.tokens.shape[1])
-    first = np.bincount(single_linkage(run.tokens[0], _reach(run, threshold)), weights=m)
-    gains = [2 * a * b for a, b in (merge.sizes for merge in merges)]
-    return np.asarray(np.cumsum([float((first**2).sum()), *gains]) / m.sum() ** 2)
 
 
 def _half_way(a: float, b: float, whole: bool) -> float:
@@ -339,13 +345,18 @@ def _middle(low: float, high: float) -> float:
     return (low + high) // 2 if isinstance(low, int) else low + (high - low) / 2
 
 
-def _merged(changes: Changes, m: Array) -> list[tuple[float, tuple[float, float], int]]:
-    """Return the merges among changes of clusters: when, which masses, how many clusters are left."""
-    merges = []
+def _merged(changes: Changes, m: Array) -> Merges:
+    """Return the merges among changes of clusters, their errors not yet known."""
+    merges, splits = list[Merge](), 0
+    heights = [_height(np.array(changes[0][1]), m)]
     for (_, before), (t, after) in pairwise(changes):
         together = list[tuple[float, float]]()
         old: Labels = np.array(before)
         new: Labels = np.array(after)
+        # What was together before, and is so after: clusters part first, and then merge.
+        pieces = np.unique(old * len(m) + new, return_inverse=True)[1].ravel()
+        splits += int(pieces.max() - old.max())
+        height = _height(pieces, m)
         for cluster in range(int(new.max()) + 1):
             parts = sorted(float(m[(new == cluster) & (old == k)].sum()) for k in np.unique(old[new == cluster]))
             whole = parts.pop()
@@ -353,16 +364,25 @@ def _merged(changes: Changes, m: Array) -> list[tuple[float, tuple[float, float]
                 part = parts.pop()
                 together.append((whole, part))
                 whole += part
-        merges += [(t, sizes, int(new.max()) + len(together) - k) for k, sizes in enumerate(together)]
-    return merges
+        for k, (a, b) in enumerate(together):
+            height += 2 * a * b / m.sum() ** 2
+            merges.append(Merge(t, np.nan, (a, b), int(new.max()) + len(together) - k))
+            heights.append(height)
+    return Merges(merges, heights, splits)
+
+
+def _height(labels: Labels, m: Array) -> float:
+    """Return sum_q (n_q/n)^2 of clusters."""
+    return float((np.bincount(labels, weights=m) ** 2).sum() / m.sum() ** 2)
 
 
 def _passed(changes: Changes, count: int) -> list[float]:
     """Return when each of the levels is first passed."""
-    when: list[float] = []
-    for t, passed in changes:
-        when += [t] * (int(passed) - len(when))  # type: ignore[call-overload]
-    return when + [np.inf] * (count - len(when))
+    when = [np.inf] * count
+    for t, passed in reversed(changes):
+        assert isinstance(passed, tuple)
+        when = [t if above else later for above, later in zip(passed, when, strict=True)]
+    return when
 
 
 def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
@@ -370,7 +390,7 @@ def _errors(run: Trajectory, repeated: list[list[float]]) -> list[float]:
     times, others = repeated[0], repeated[1:]
     if not others:
         gaps = np.diff(run.times, prepend=run.times[0])
-        return [float(max(gaps[np.searchsorted(run.times, t)] - 1, 0)) for t in times]
+        return [float(max(gaps[np.searchsorted(run.times, t)] - 1, 0)) if t < np.inf else np.inf for t in times]
     one, two = ([*other, *[np.inf] * (len(times) - len(other))] for other in others)
     errors = [max(_error(t, one[k], two[k], _improves(run.motion)), 4 * EPS * t) for k, t in enumerate(times)]
     whole = run.motion is not None and run.motion.discrete

@@ -154,7 +154,7 @@ def staircase(e: Experiment) -> Margins:
     """The energy half way, in log time, between merges a factor of 100 apart, against sum_q (n_q/n)^2, to 5 percent."""
     run = e.evolve(normalised(e.tokens), e.until)
     found, relaxed = merge_times(run, MERGE), RELAXED * (1.0 if e.normalized else exp(-e.beta))
-    rests = [p for p in plateaux(run, found, MERGE) if p.end >= PLATEAU * max(p.start, relaxed)]
+    rests = [p for p in plateaux(run, found) if p.end >= PLATEAU * max(p.start, relaxed)]
     heights = np.array([HEIGHT - abs(p.height - p.predicted) for p in rests])
     merges = ", ".join(f"{m.time:.4g} +- {m.error:.1g}" for m in found)
     what = f"the energy between merges (at t = {merges}) is sum_q (n_q / n)^2 to {HEIGHT:g}"
