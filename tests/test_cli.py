@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -271,29 +272,32 @@ def test_an_unknown_claim_is_answered_by_the_command_that_lists_them(
     assert "`attnflow check list`" in shown
 
 
+def buffered(command: str, output: Any) -> tuple[int, bytes]:
+    """Run a command that writes to an output in blocks, as to any file; return its status and what it says of it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    line = [sys.executable, "-m", "attnflow", *command.split()]
+    ended = subprocess.run(line, stdout=output, stderr=subprocess.PIPE, env=environment, check=False)
+    return ended.returncode, ended.stderr
+
+
 @pytest.mark.parametrize("command", ["check list", "--version"])
 def test_a_reader_that_has_gone_ends_the_command_without_a_word(command: str) -> None:
     """One output is longer than the buffer, the other is written only when the command ends."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "attnflow", *command.split()], stdout=writer, stderr=subprocess.PIPE, check=False
-        )
+        assert buffered(command, writer) == (141, b"")
     finally:
         os.close(writer)
-    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_an_output_that_cannot_be_written_is_one_sentence() -> None:
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "attnflow", "--version"], stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith(b"attnflow: the output cannot be used (")
-    assert ended.stderr.count(b"\n") == 1
+        status, said = buffered("--version", full)
+    assert status == 2
+    assert said.startswith(b"attnflow: the output cannot be used (")
+    assert said.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("given", [["--beta", "--"], ["--beta=--"], ["--cloud", "--", "--law", "softmax"]])
