@@ -62,9 +62,13 @@ def test_false_claims_are_refuted(id: str, seed: int, monkeypatch: pytest.Monkey
         monkeypatch.setattr(attack, "SHRINKING", 6 if ALL else 0)
     witness = af.search(id, evaluations=400, seed=seed)
     assert witness is not None
-    again = af.check(id, **witness.instance)
-    assert again.outcome == "violated"
-    assert (again.margin, again.where) == (witness.verdict.margin, witness.verdict.where)
+    assert witness.verdict.outcome == "violated"
+    if ALL or not id.startswith(
+        "emergence/"
+    ):  # witnesses of flows are replayed on their page, docs/claims/emergence.md
+        again = af.check(id, **witness.instance)
+        assert again.outcome == "violated"
+        assert (again.margin, again.where) == (witness.verdict.margin, witness.verdict.where)
     assert witness.exact == (id in RATIONAL)
     assert witness.evaluations <= 400 + attack.SHRINKING
     if id in RATIONAL and id != "fw/exponential-rate":
@@ -73,7 +77,8 @@ def test_false_claims_are_refuted(id: str, seed: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("id", TRUE)
 def test_true_claims_survive(id: str) -> None:
-    assert af.search(id, evaluations=SLOW.get(id, 60) if ALL else min(SLOW.get(id, 60), 24)) is None
+    fewer = min(SLOW[id], 10) if id in SLOW else 24
+    assert af.search(id, evaluations=SLOW.get(id, 60) if ALL else fewer) is None
 
 
 @pytest.mark.skipif(not ALL, reason="long: make test-all")

@@ -275,8 +275,9 @@ def test_a_varying_beta_is_refused() -> None:
 def test_no_true_claim_is_violated(id: str) -> None:
     """On the first samples in make test, and on all in make test-all."""
     claim = af.claims.get(id)
-    long = id in ("sphere/phase-diagram", "sphere/staircase")
-    for k in range(claim.setting.samples if ALL else 1 if long else 2):
+    if not ALL and id in ("sphere/phase-diagram", "sphere/staircase"):
+        pytest.skip("long, and in test_broken_models on one instance: make test-all")
+    for k in range(claim.setting.samples if ALL else 2):
         instance = read(claim, claim.setting.sample(np.random.default_rng([1, k]), k), 1)
         verdict = decide(claim, instance)
         assert verdict.outcome != "violated" or claim.refutable, verdict.because

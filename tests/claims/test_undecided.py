@@ -47,6 +47,8 @@ def assert_explained(verdict: Verdict) -> None:
 @pytest.mark.parametrize("id", [c.id for c in CLAIMS if {"steps", "until"} & set(c.setting.parameters)])
 def test_undecided_verdicts_have_a_cause_and_a_remedy(id: str) -> None:
     """Runs so short that claims about limits say nothing yet."""
+    if not ALL and id == "sphere/staircase":
+        pytest.skip("long, and among the causes and remedies below: make test-all")
     claim = get(id)
     for k in range(2 if ALL or "steps" in claim.setting.parameters else 1):
         verdict = decide(claim, sampled(claim, k, steps=2, until=0.05))
