@@ -33,7 +33,7 @@ def written(table: Table) -> str:
 
 def plotted(curves: dict[float, tuple[list[int], list[float]]], path: Path) -> None:
     """Draw the time of one sum against n, with the time of torch's fused attention if it is there."""
-    from attnflow.figures.look import look, sheet, tone
+    from attnflow.figures.style import look, sheet, tone
 
     with look():
         figure: Any = sheet(6.0, 4.0)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from attnflow.engines import ENGINES
 from attnflow.motions import Stretch
-from attnflow.watch import Watcher
+from attnflow.runs.watch import Watcher
 
 # JAX compiles every operation that a test uses once: faster so, and the numbers are as exact.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import attnflow as af
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.cards import card
 from attnflow.claims.claim import PROVED, REGISTER, Paper
+from attnflow.core.cards import card
 
 ROOT = Path(__file__).parent.parent
 

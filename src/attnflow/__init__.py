@@ -11,10 +11,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import calls, figures, geometry, measure, progress, tokens, watch
-from attnflow.ensemble_results import Ensemble
-from attnflow.ensembles import ensemble
-from attnflow.inputs import InputError
+from attnflow import figures, geometry, measure, tokens
+from attnflow.core import calls, progress
+from attnflow.core.inputs import InputError
+from attnflow.core.schedules import Schedule
 from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import (
     FeedForward,
@@ -30,9 +30,11 @@ from attnflow.motions import (
     SphereFlow,
     SphereLayers,
 )
-from attnflow.schedules import Schedule
-from attnflow.simulate import simulate
-from attnflow.trajectory import Trajectory, load
+from attnflow.runs import watch
+from attnflow.runs.ensemble_results import Ensemble
+from attnflow.runs.ensembles import ensemble
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory, load
 
 if TYPE_CHECKING:
     from attnflow import claims

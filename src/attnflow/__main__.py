@@ -1,5 +1,5 @@
 """`python -m attnflow` is the command line."""
 
-from attnflow.cli import main
+from attnflow.app.cli import main
 
 raise SystemExit(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnflow.inputs import Array, InputError, number, whole
+from attnflow.core.inputs import Array, InputError, number, whole
 
 # Arrays of NumPy have up to 64, and one is needed for the coordinates.
 MOST_AXES = 63

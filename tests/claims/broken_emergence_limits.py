@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 from attnflow.laws import Law, Softmax
 
 

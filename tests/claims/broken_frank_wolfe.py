@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
+from attnflow.core.schedules import Schedule
 from attnflow.laws import Hardmax, Law, Localmax, Softmax
 from attnflow.motions import Jumps, Layers
-from attnflow.schedules import Schedule
 from attnflow.tokens import polygon
 
 TRIANGLE = polygon(3)

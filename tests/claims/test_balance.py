@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnflow.claims.balance import Balance, doubling
 from attnflow.motions import Stretch
-from attnflow.watch import Start
+from attnflow.runs.watch import Start
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import pytest
 
 import attnflow as af
 from attnflow.claims import balls
-from attnflow.schedules import Schedule
+from attnflow.core.schedules import Schedule
 
 TOKENS = [[1.0, 0.5], [-0.5, 0.25], [0.0, -1.0]]
 

@@ -15,7 +15,7 @@ from attnflow.claims.emergence.settling import Discounted, Frame, final, leaders
 from attnflow.claims.emergence.symmetry import Group
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.instances import read
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
 
 FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
 TRIPLE: Any = {"tokens": [[-1.0], [0.0], [1.0]], "symmetry": FLIP}

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 import attnflow as af
 from attnflow.claims import exact
-from attnflow.schedules import Schedule
+from attnflow.core.schedules import Schedule
 
 Point = list[Fraction]
 

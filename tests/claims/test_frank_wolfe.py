@@ -19,7 +19,7 @@ from attnflow.claims.frank_wolfe import cells, chain
 from attnflow.claims.frank_wolfe.cone import Cone
 from attnflow.claims.instances import read
 from attnflow.claims.samplers import distinct
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
 from attnflow.motions.jumps import chains
 from attnflow.tokens import polygon
 

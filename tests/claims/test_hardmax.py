@@ -13,7 +13,7 @@ from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import leaders_persist, leads, norms
 from attnflow.claims.settled import Settled, _stays_above, closed_groups, limit, settled
-from attnflow.schedules import Schedule
+from attnflow.core.schedules import Schedule
 
 EMERGING = np.array(
     [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 1 / 4], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1], [0.6, 0.15]]

@@ -15,7 +15,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.instances import read
 from attnflow.claims.localmax import LEADER, OUTSIDE, WANDERER, Periodic
 from attnflow.claims.settled import orbit, settled
-from attnflow.schedules import Schedule
+from attnflow.core.schedules import Schedule
 
 TRIANGLE = np.array([[2.0, 0.0], [-1.0, 1.5], [-1.0, -1.0], [0.5, 0.25], [-0.25, 0.5]])
 LINE = np.array([[10.0], [-10.0], [1.0], [-1.0]])

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.app.cli import main
 from attnflow.claims import Margins, Paper, Setting, report
 from attnflow.claims.claim import PROVED, REGISTER, STATUSES
 from attnflow.claims.witness import Witness, plain
-from attnflow.cli import main
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

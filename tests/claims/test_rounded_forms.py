@@ -9,8 +9,8 @@ import pytest
 import attnflow as af
 from attnflow.claims import Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS
+from attnflow.core.inputs import Array
 from attnflow.geometry import forms
-from attnflow.inputs import Array
 
 ABOUT_SYMMETRIC = [c.id for c in af.claims.all() if OF_SYMMETRIC_FORMS.intersection(c.given.values())]
 SAID = "B differs from its transpose by"

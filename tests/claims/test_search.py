@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow import progress
 from attnflow.claims import Claim, Experiment, Margins, get
 from attnflow.claims.margins import once
 from attnflow.claims.shrink import shrink
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness, plain
-from attnflow.inputs import InputError
-from attnflow.schedules import Schedule
+from attnflow.core import progress
+from attnflow.core.inputs import InputError
+from attnflow.core.schedules import Schedule
 
 attack = importlib.import_module("attnflow.claims.search")
 

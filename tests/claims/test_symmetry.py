@@ -14,7 +14,7 @@ from attnflow.claims.emergence.symmetry import (
     group_matrices,
     symmetric_cloud,
 )
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
 from attnflow.motions import RescaledFlow
 
 FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]

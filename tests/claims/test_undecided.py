@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.app.cli import main
 from attnflow.claims import Claim, Experiment, Margins, check, get, reasons
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
 from attnflow.claims.margins import LOOSEST
 from attnflow.claims.verdict import Verdict
-from attnflow.cli import main
 
 CLAIMS = af.claims.all()
 WITH_STEPS = [c.id for c in CLAIMS if "steps" in c.setting.parameters and c.setting.arithmetics == ("exact",)]

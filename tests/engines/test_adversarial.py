@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnflow.core.inputs import Array
 from attnflow.engines import ENGINES, SEPARABLE_DIMENSION, SOFTMAX
-from attnflow.inputs import Array
 
 BETAS = (1e-6, 1e-2, 1.0, 30.0, 1e3, 1e6)
 # What engines promise, of the diameter of the cloud; in logarithms, of their size.

@@ -15,8 +15,8 @@ import attnflow
 
 ROOT = Path(attnflow.__file__).parent
 KERNELS = [
-    f"attnflow.{file.parent.name}.{file.stem}"
-    for file in sorted([*ROOT.glob("engines/*.py"), *ROOT.glob("motions/*.py")])
+    ".".join(("attnflow", *file.relative_to(ROOT).with_suffix("").parts))
+    for file in sorted([*ROOT.glob("engines/*.py"), *ROOT.glob("motions/**/*.py")])
     if "kernels import compiled" in (text := file.read_text()) or "@compiled" in text
 ]
 

@@ -9,8 +9,8 @@ import pytest
 
 import attnflow as af
 from attnflow import engines
+from attnflow.core.inputs import Array
 from attnflow.engines import centring
-from attnflow.inputs import Array
 from attnflow.laws import Sources
 
 SOFTMAX = ("dense", "fused", "blocked", "pruned", "separable", "fast")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.engines import dense, fast, pruned, separable
-from attnflow.inputs import Array
 
 RNG = np.random.default_rng(0)
 N = 20_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import InputError
 from attnflow.engines import dense, vertices
-from attnflow.inputs import InputError
 from attnflow.laws import TieError
 
 Array = NDArray[np.float64]

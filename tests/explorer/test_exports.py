@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.core.inputs import InputError
 from attnflow.explorer import exports
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
-from attnflow.inputs import InputError
 
 TOKENS = {"cloud": "gaussian", "n": 8, "d": 2, "seed": 3}
 SOFT = {"tokens": TOKENS, "law": {"name": "softmax"}, "motion": {"name": "layers", "gamma": 0.2}, "until": 30}

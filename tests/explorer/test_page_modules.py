@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import ConvexHull, distance_matrix
 from scipy.spatial.transform import Rotation
 
-from attnflow.figures.look import DARK, LIGHT, colours, look
+from attnflow.figures.style import DARK, LIGHT, colours, look
 
 Page = Any
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.describe import describe
-from attnflow.explorer import standing as claims_panel
+from attnflow.explorer import applicable_claims as claims_panel
+from attnflow.explorer.applicable_claims import standing
 from attnflow.explorer.presets import FEWER, PRESETS, SHOWN, Preset
-from attnflow.explorer.standing import standing
 from attnflow.explorer.state import State, arguments, read
 from attnflow.figures import gallery
+from attnflow.serialise import describe
 
 # Figures without a preset, and why.
 EXCLUDED = {

@@ -26,8 +26,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import attnflow as af
-from attnflow.cli import main
-from attnflow.explorer import keeper
+from attnflow.app.cli import main
+from attnflow.explorer import supervisor
 from attnflow.explorer.scratch import PREFIX
 from attnflow.explorer.server import MOST_BYTES, MOST_CONNECTIONS, configured, listening, ours, same_site
 
@@ -215,7 +215,7 @@ def test_the_page_and_its_files(served: Served) -> None:
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     status, headers, body = served.get("/page/main.js")
     assert (status, headers["content-type"]) == (200, "text/javascript; charset=utf-8")
-    assert body == (Path(keeper.__file__).parent / "page" / "main.js").read_bytes()
+    assert body == (Path(supervisor.__file__).parent / "page" / "main.js").read_bytes()
     status, headers, body = served.get("/presets.json")
     assert (status, headers["content-type"]) == (200, "application/json")
     presets = {preset["name"]: preset for preset in json.loads(body)}
@@ -383,7 +383,7 @@ def test_a_movie_that_nobody_waits_for_leaves_no_file(served: Served) -> None:
 @contextmanager
 def limits(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, "LIMITS", {**keeper.LIMITS, **seconds})
+        patch.setattr(supervisor, "LIMITS", {**supervisor.LIMITS, **seconds})
         yield
 
 
@@ -415,10 +415,10 @@ SLOW_CLAIM = "fw/voronoi"
 
 def dawdle(channel: socket.socket, role: str, folder: str) -> None:
     """Work, except that one claim is never decided, and runs never take a step."""
-    from attnflow.explorer import running, standing
+    from attnflow.explorer import applicable_claims, run_stream
     from attnflow.explorer.worker import work
 
-    swift = standing._verdict
+    swift = applicable_claims._verdict
 
     def slow(claim: Any, *rest: Any) -> Any:
         if claim.id == SLOW_CLAIM:
@@ -426,8 +426,8 @@ def dawdle(channel: socket.socket, role: str, folder: str) -> None:
             time.sleep(3600)
         return swift(claim, *rest)
 
-    vars(standing)["_verdict"] = slow
-    vars(running)["simulate"] = lambda *_, **__: time.sleep(3600)
+    vars(applicable_claims)["_verdict"] = slow
+    vars(run_stream)["simulate"] = lambda *_, **__: time.sleep(3600)
     work(channel, role, folder)
 
 
@@ -435,16 +435,16 @@ def test_a_claim_that_takes_too_long_is_undecided_and_the_next_is_checked(
     line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hard = {**SOFT, "law": {"name": "softmax", "beta": "inf"}, "tokens": {**CLOUD, "n": 4}, "until": 5}
-    reached, limit = tmp_path / "reached", keeper.Keeper._limit
-    timed: list[tuple[keeper.Keeper, keeper.Job, asyncio.AbstractEventLoop]] = []
+    reached, limit = tmp_path / "reached", supervisor.Keeper._limit
+    timed: list[tuple[supervisor.Keeper, supervisor.Job, asyncio.AbstractEventLoop]] = []
 
-    def watched(self: keeper.Keeper, job: keeper.Job, seconds: float) -> None:
+    def watched(self: supervisor.Keeper, job: supervisor.Job, seconds: float) -> None:
         timed.append((self, job, asyncio.get_running_loop()))
         limit(self, job, seconds)
 
     monkeypatch.setenv("REACHED", str(reached))
-    monkeypatch.setattr(keeper, "work", dawdle)
-    monkeypatch.setattr(keeper.Keeper, "_limit", watched)
+    monkeypatch.setattr(supervisor, "work", dawdle)
+    monkeypatch.setattr(supervisor.Keeper, "_limit", watched)
     with limits(monkeypatch, claims=PATIENCE):
         line.say(2, "claims", state=hard)
         # The time is up for this claim and no other, however busy the machine is.
@@ -461,11 +461,11 @@ def test_a_claim_that_takes_too_long_is_undecided_and_the_next_is_checked(
 
 def test_a_run_that_does_not_listen_makes_way_for_a_newer_one(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, "work", dawdle)
-        patch.setattr(keeper, "GRACE", 0.2)
+        patch.setattr(supervisor, "work", dawdle)
+        patch.setattr(supervisor, "GRACE", 0.2)
         line.say(1, "run", state=SOFT)
         line.until("look")
-    monkeypatch.setattr(keeper, "GRACE", 0.2)
+    monkeypatch.setattr(supervisor, "GRACE", 0.2)
     line.say(2, "run", state=SOFT)
     told = line.until("end", "refused")
     assert (told[-1][0]["kind"], told[-1][0]["id"]) == ("end", 2)
@@ -479,12 +479,12 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
         told.append(body)
 
     async def scene() -> None:
-        one = keeper.Keeper("runs", deliver)
+        one = supervisor.Keeper("runs", deliver)
         orders = [json.dumps({"id": id, "do": "run", "state": SOFT}).encode() for id in (1, 2)]
         with monkeypatch.context() as patch:
-            patch.setattr(keeper, "work", dawdle)
+            patch.setattr(supervisor, "work", dawdle)
             patch.setattr(
-                keeper.Keeper, "_began", lambda self, *began: (self.submit(2, "run", orders[1]), old(self, *began))
+                supervisor.Keeper, "_began", lambda self, *began: (self.submit(2, "run", orders[1]), old(self, *began))
             )
             one.submit(1, "run", orders[0])
             async with asyncio.timeout(PATIENCE):
@@ -497,8 +497,8 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
         finally:
             await one.close()
 
-    old = keeper.Keeper._began
-    monkeypatch.setattr(keeper, "GRACE", 0.2)
+    old = supervisor.Keeper._began
+    monkeypatch.setattr(supervisor, "GRACE", 0.2)
     asyncio.run(scene())
     assert not any('"id":1' in body for body in told if isinstance(body, str))
 
@@ -510,7 +510,7 @@ def refuse_to_start(channel: socket.socket, role: str, folder: str) -> None:
 
 def test_a_worker_that_cannot_start_is_not_started_over_and_over(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, "work", refuse_to_start)
+        patch.setattr(supervisor, "work", refuse_to_start)
         line.say(1, "run", state=SOFT)
         assert "ended unexpectedly" in line.refused()["sentence"]
     line.say(2, "run", state=SOFT)
@@ -529,7 +529,7 @@ def test_a_slow_browser_is_waited_for_and_spared_what_is_old() -> None:
             about = json.loads(body if isinstance(body, str) else body[4 : 4 + int.from_bytes(body[:4], "little")])
             told.append((about["kind"], about["id"]))
 
-        one = keeper.Keeper("runs", deliver)
+        one = supervisor.Keeper("runs", deliver)
         try:
             one.submit(1, "run", json.dumps({"id": 1, "do": "run", "state": LONG}).encode())
             await asyncio.wait_for(waits.wait(), PATIENCE)

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnflow as af
-from attnflow import cli
+from attnflow.app import cli
+from attnflow.core.inputs import Array
 from attnflow.explorer import state as module
 from attnflow.explorer.presets import PRESETS, Preset
-from attnflow.explorer.running import film_of, shoot
+from attnflow.explorer.run_stream import film_of, shoot
 from attnflow.explorer.state import State, arguments, command, python, read
-from attnflow.inputs import Array
 
 BASE: dict[str, Any] = {
     "tokens": {"cloud": "gaussian", "n": 12, "d": 2, "seed": 3},
@@ -298,7 +298,7 @@ def by_command(shown: State, monkeypatch: pytest.MonkeyPatch) -> Array:
         seen.append(simulate(**given))
         return seen[-1]
 
-    monkeypatch.setattr(sys.modules["attnflow.simulate"], "simulate", remembered)
+    monkeypatch.setattr(sys.modules["attnflow.runs.simulate"], "simulate", remembered)
     assert cli.main(words[1:]) == 0
     return seen[0].final
 

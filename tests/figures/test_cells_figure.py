@@ -11,11 +11,11 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from attnflow import tokens
+from attnflow.core.inputs import Array
 from attnflow.figures import look
 from attnflow.figures.cells import area, cells_within, draw_cells, draw_vertices, make_room
-from attnflow.figures.look import colours, sheet
+from attnflow.figures.style import colours, sheet
 from attnflow.geometry import cells, hull
-from attnflow.inputs import Array
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

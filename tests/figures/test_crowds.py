@@ -13,12 +13,12 @@ from matplotlib.colors import LogNorm
 
 import attnflow as af
 from attnflow import figures
+from attnflow.core.inputs import Array
 from attnflow.figures.gif import Gif
 from attnflow.figures.marks import DENSITY, PLACE, RING
 from attnflow.figures.places import SHARE, places
 from attnflow.figures.stage import HULL
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

@@ -13,10 +13,10 @@ from scipy.spatial import ConvexHull
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.clock import Clock
-from attnflow.figures.look import sheet
 from attnflow.figures.marks import END
 from attnflow.figures.stage import HULL
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import sheet
+from attnflow.runs.trajectory import Trajectory
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

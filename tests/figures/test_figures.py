@@ -15,13 +15,13 @@ from matplotlib.colors import to_hex
 
 import attnflow as af
 from attnflow import figures
+from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups, heard
-from attnflow.figures.look import DARK, LIGHT, Tone, colours, look, tone
 from attnflow.figures.marks import LEADER, START
 from attnflow.figures.scene import history, outline, projection
 from attnflow.figures.stage import HULL
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import DARK, LIGHT, Tone, colours, look, tone
+from attnflow.runs.trajectory import Trajectory
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

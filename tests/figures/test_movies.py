@@ -17,10 +17,10 @@ from attnflow.figures.cells import draw_cells
 from attnflow.figures.gallery import named
 from attnflow.figures.gif import COLOURS, Gif, alike
 from attnflow.figures.groups import groups
-from attnflow.figures.look import look, sheet
 from attnflow.figures.marks import END, LEADER, START
 from attnflow.figures.stage import HULL
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import look, sheet
+from attnflow.runs.trajectory import Trajectory
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

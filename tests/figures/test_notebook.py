@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import attnflow as af
 from attnflow import figures
 from attnflow.figures.sheets import KEPT
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 SETUP = """
 import attnflow as af

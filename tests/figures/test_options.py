@@ -12,14 +12,14 @@ from matplotlib.colors import to_hex
 from scipy.spatial import ConvexHull
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import area
-from attnflow.figures.look import colours
 from attnflow.figures.marks import LEADER, START
-from attnflow.figures.portrait import inks as chosen_inks
+from attnflow.figures.plot import inks as chosen_inks
 from attnflow.figures.scene import history, scene
 from attnflow.figures.stage import HULL
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import colours
+from attnflow.runs.trajectory import Trajectory
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.path import Path
 
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import named
-from attnflow.figures.look import colours as colours_of
-from attnflow.inputs import Array
+from attnflow.figures.style import colours as colours_of
 
 matplotlib.use("Agg")
 

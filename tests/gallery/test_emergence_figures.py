@@ -14,10 +14,10 @@ from scipy.linalg import eig, expm
 from scipy.spatial import ConvexHull
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.emergence import vertices
-from attnflow.figures.look import DARK, look
-from attnflow.inputs import Array
+from attnflow.figures.style import DARK, look
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,12 +12,12 @@ from matplotlib.colors import to_hex
 from matplotlib.path import Path
 from scipy.spatial import ConvexHull
 
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered, uniform_in
 from attnflow.figures.gallery.frank_wolfe_times import arrivals
 from attnflow.figures.groups import groups
 from attnflow.figures.marks import LEADER, START
-from attnflow.inputs import Array
 
 
 @cache

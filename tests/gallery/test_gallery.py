@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import attnflow as af
-from attnflow import cli
+from attnflow.app import cli
 from attnflow.figures import gallery, gallery_files
 from attnflow.figures.gallery import Drawing, Entry, chosen, entries, named
 from attnflow.figures.gallery_files import Style, write, write_all

@@ -11,10 +11,10 @@ import pytest
 from matplotlib.colors import to_hex
 from scipy.spatial import ConvexHull
 
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.hardmax import BETWEEN, EMERGING, SQUARE
 from attnflow.figures.marks import LEADER
-from attnflow.inputs import Array
 
 LAYERS = (0, 1, 2, 5, 30)
 ROWS = ("triangle", "emerging leader", "square", "non-leader clusters")

@@ -14,9 +14,9 @@ from scipy.optimize import root
 from scipy.spatial import ConvexHull
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.marks import LEADER
-from attnflow.inputs import Array
 
 B = np.array([[1.5, 0.5], [0.5, 0.8]])
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import attnflow as af
-from attnflow.indices import takes_indices
-from attnflow.inputs import Array, InputError
+from attnflow.core.indices import takes_indices
+from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Law
 
 

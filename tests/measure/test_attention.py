@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import entropy as scipy_entropy
 
 import attnflow as af
-from attnflow import blocks as block_module
+from attnflow.core import blocks as block_module
 
 m = af.measure
 LAWS = [af.Softmax(beta=3.0), af.Hardmax(), af.Hardmax(ties="points"), af.Localmax(delta=0.2), af.HegselmannKrause(0.9)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -15,7 +16,6 @@ from scipy.spatial.distance import pdist
 import attnflow as af
 from attnflow.geometry import linkage as single
 from attnflow.geometry.linkage import single_linkage
-from attnflow.measure import farthest
 
 Array = NDArray[np.float64]
 
@@ -42,6 +42,8 @@ def clouds(kind: str, rng: np.random.Generator, n: int, d: int) -> Array:
     return x
 
 
+# The function of this name hides its module.
+DIAMETER = import_module("attnflow.measure.diameter")
 KINDS = ("lattice", "tenths", "copies", "collinear", "far apart", "flat", "round", "three", "gaussian")
 
 
@@ -130,13 +132,13 @@ def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
     assert single_linkage(x, 1.7).max() == 39
 
 
-@pytest.mark.parametrize("few", [1, farthest.FEW])
+@pytest.mark.parametrize("few", [1, DIAMETER.FEW])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))
 def test_diameter_is_that_of_all_pairs(few: int, kind: str, seed: int, n: int, d: int) -> None:
     x = clouds(kind, np.random.default_rng(seed), n, d)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(farthest, "FEW", few)
+        patch.setattr(DIAMETER, "FEW", few)
         assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
         assert af.measure.diameter(x * 1e-120) == pytest.approx(1e-120 * pdist(x).max(), rel=1e-14)
 
@@ -168,7 +170,7 @@ def test_antipodes_where_rounding_turns_an_edge(n: int) -> None:
         for step in product((-1, 0, 1), repeat=2):
             w = np.insert(v, corner + 1, v[corner] + 2.0**-52 * np.array(step), axis=0)
             if (w[corner] != w[corner + 1]).any():
-                assert farthest._farthest_antipodes(w) == pytest.approx(pdist(v).max(), rel=1e-14)
+                assert DIAMETER._farthest_antipodes(w) == pytest.approx(pdist(v).max(), rel=1e-14)
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-3, 1e-5, 1e-7])
@@ -181,7 +183,7 @@ def test_diameter_where_going_to_the_farthest_token_ends_at_the_wrong_pair(width
 
 def test_the_farthest_partner_is_not_the_farthest_from_the_centre() -> None:
     y = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.7]])
-    assert farthest._farthest_by_products(y) == farthest._farthest_by_tree(y) == 2.0
+    assert DIAMETER._farthest_by_products(y) == DIAMETER._farthest_by_tree(y) == 2.0
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -17,7 +17,7 @@ from test_merges import ANGLE, on_circle, two_tokens
 from test_splitting import CASES, exact
 
 import attnflow as af
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 from attnflow.measure.confidence import mean_interval
 from attnflow.measure.splitting import exit_probability
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 
 import attnflow as af
-from attnflow import blocks as block_module
+from attnflow.core import blocks as block_module
 
 m = af.measure
 

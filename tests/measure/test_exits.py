@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import attnflow as af
-from attnflow import blocks
+from attnflow.core import blocks
 from attnflow.measure import exits
 from attnflow.measure.exits import ExitTimes, GeometricLaw, exit_rate, exit_times
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 from attnflow.measure import mean_field, sampling_rate, wasserstein
 
 LINE = partial(af.tokens.uniform, d=1, low=0.0)

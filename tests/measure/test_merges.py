@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import attnflow as af
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 ANGLE = float(np.arccos(0.999))
 

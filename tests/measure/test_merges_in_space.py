@@ -11,7 +11,7 @@ import pytest
 from scipy.integrate import quad
 
 import attnflow as af
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 from attnflow.measure.merges import _merged
 
 THREE = np.array([[1.0], [0.4], [-1.0]])

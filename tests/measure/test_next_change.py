@@ -12,8 +12,8 @@ import pytest
 from scipy.integrate import quad
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups
-from attnflow.inputs import Array
 
 
 def on_a_line(beta: float, gamma: float, radius: float) -> int:

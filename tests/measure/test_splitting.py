@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import attnflow as af
-from attnflow import blocks
+from attnflow.core import blocks
 from attnflow.measure import splitting
 from attnflow.measure.exits import exit_times
 from attnflow.measure.splitting import exit_probability

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import expm
 
-from attnflow.motions.crossings import Race, Rounding, quadratic_times
-from attnflow.motions.following import SPAN, Following, Piece
+from attnflow.motions.solvers.crossings import Race, Rounding, quadratic_times
+from attnflow.motions.solvers.leader_graph import SPAN, Following, Piece
 
 Array = NDArray[np.float64]
 

@@ -19,8 +19,9 @@ from scipy.special import lambertw
 import attnflow as af
 from attnflow.laws import Hearing
 from attnflow.laws.top_scores import TieError
-from attnflow.motions import crossings, hardmax_flow
-from attnflow.watch import Watcher
+from attnflow.motions import hardmax_flow
+from attnflow.motions.solvers import crossings
+from attnflow.runs.watch import Watcher
 
 Array = NDArray[np.float64]
 FLOW = af.HardmaxFlow()

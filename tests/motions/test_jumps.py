@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import attnflow as af
-from attnflow import blocks
-from attnflow.cli import main
+from attnflow.app.cli import main
+from attnflow.core import blocks
 from attnflow.motions.jumps import Rule, chains
-from attnflow.watch import Checkpoint, Converged, Geometric, When
+from attnflow.runs.watch import Checkpoint, Converged, Geometric, When
 
 Array = NDArray[np.float64]
 LEVEL = 1e-6

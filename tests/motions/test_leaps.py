@@ -16,7 +16,7 @@ from scipy import integrate
 import attnflow as af
 from attnflow.laws import Hearing
 from attnflow.motions import Leaps
-from attnflow.watch import Checkpoint, Geometric, When
+from attnflow.runs.watch import Checkpoint, Geometric, When
 
 Array = NDArray[np.float64]
 THREE = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.6, -0.8]])

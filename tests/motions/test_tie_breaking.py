@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.motions.crossings import Rounding
-from attnflow.motions.tie_breaking import Source, points, row_of
+from attnflow.motions.solvers.crossings import Rounding
+from attnflow.motions.solvers.tie_breaking import Source, points, row_of
 
 Array = NDArray[np.float64]
 TIES = ("tokens", "points", "first")

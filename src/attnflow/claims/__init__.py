@@ -7,7 +7,6 @@
 
 import sys
 
-from attnflow import calls
 from attnflow.claims import emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
@@ -16,6 +15,7 @@ from attnflow.claims.margins import Margins
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness
+from attnflow.core import calls
 
 __all__ = [
     "Claim",

@@ -12,10 +12,10 @@ import numpy as np
 
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Undecided
+from attnflow.core.inputs import Array, InputError
 from attnflow.geometry.forms import EPS
-from attnflow.inputs import Array, InputError
 from attnflow.motions import Stretch
-from attnflow.watch import Start, Watcher
+from attnflow.runs.watch import Start, Watcher
 
 # The numbers of nodes of two rules, Lobatto's, which uses the ends of an interval, and Gauss's, which does not. Where
 # they disagree an interval is halved, at most HALVINGS times.

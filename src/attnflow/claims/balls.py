@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from attnflow.claims import exact
 from attnflow.claims.margins import objects
-from attnflow.inputs import matrix_at
+from attnflow.core.inputs import matrix_at
+from attnflow.core.schedules import Schedule
 from attnflow.laws import Law, Softmax
 from attnflow.motions import Layers, Motion
-from attnflow.schedules import Schedule
 
 Balls = NDArray[np.object_]
 BITS = 256

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from attnflow import progress
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
@@ -19,7 +18,8 @@ from attnflow.claims.instances import read
 from attnflow.claims.margins import Margins, Undecided, unknown
 from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, TooLong, affordable_steps, capped, within_rounding
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
-from attnflow.inputs import InputError, whole
+from attnflow.core import progress
+from attnflow.core.inputs import InputError, whole
 from attnflow.laws import Law
 from attnflow.motions import Motion
 

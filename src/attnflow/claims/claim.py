@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnflow.cards import card
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins
 from attnflow.claims.samplers import SCALES, at_any_scale, rescaled
-from attnflow.inputs import InputError, one_of
+from attnflow.core.cards import card
+from attnflow.core.inputs import InputError, one_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
@@ -76,7 +76,7 @@ class Claim:
         def norms(e: Experiment) -> Margins:
             '''Along the run, each step of each token against the step before.'''
             gain = ...
-            return Margins("|z^{k+1}|^2 >= |z^k|^2 + |step|^2", gain / e.scale**2, e.times[:-1], tol=64 * e.eps)
+            return Margins("|z^{k+1}|^2 >= |z^k|^2 + |step|^2", gain / e.scale**2, e.times[:-1], tol=64 * e.rounding)
 
     The first line of its docstring says how the claim is checked. LAYERS is a `Setting`: the parameters, the model and
     the sampler, shared by the claims of a model. A hypothesis is a function like the conclusion: margins at the steps

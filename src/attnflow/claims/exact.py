@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.claims.margins import objects
-from attnflow.inputs import InputError, called
+from attnflow.core.inputs import InputError, called
+from attnflow.core.progress import tick
+from attnflow.core.schedules import Schedule
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
 from attnflow.motions import Layers, Motion
-from attnflow.progress import tick
-from attnflow.schedules import Schedule
 
 Rationals = NDArray[Any]
 # The laws, themselves and not what is made from them, whose layers are replayed.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
 from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
 from attnflow.claims.reasons import TooLong
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, called, matrix_at
 from attnflow.geometry.forms import (
     EPS,
     PRODUCT_ROUNDING,
@@ -23,13 +24,12 @@ from attnflow.geometry.forms import (
     symmetric,
     symmetric_part,
 )
-from attnflow.inputs import Array, InputError, called, matrix_at
 from attnflow.laws import Law
 from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
-from attnflow.simulate import simulate
-from attnflow.trajectory import Trajectory
-from attnflow.watch import Record, WallClock, Watcher
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory
+from attnflow.runs.watch import Record, WallClock, Watcher
 
 RTOL = 1e-11
 MOST_STEPS = 100_000
@@ -68,7 +68,7 @@ class Experiment:
         return self.instance[name]
 
     @property
-    def eps(self) -> float:
+    def rounding(self) -> float:
         """The unit of rounding."""
         return EPS if self.arithmetic == "float" else 0.0
 

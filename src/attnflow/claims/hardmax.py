@@ -19,8 +19,8 @@ from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, 
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled
+from attnflow.core.inputs import number_at
 from attnflow.geometry.forms import score_rounding
-from attnflow.inputs import number_at
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
 
@@ -288,6 +288,6 @@ def follower_rate(e: Experiment) -> list[Margins]:
         return [unknown("some token follows a leader", none)]
     times = np.arange(shape[0])
     return [
-        Margins("z_i^{k+1} - v = (z_i^k - v)/(1 + alpha)", -off, times, 8 * e.eps),
-        Margins("a follower has not arrived", left, times, 8 * e.eps, strict=True),
+        Margins("z_i^{k+1} - v = (z_i^k - v)/(1 + alpha)", -off, times, 8 * e.rounding),
+        Margins("a follower has not arrived", left, times, 8 * e.rounding, strict=True),
     ]

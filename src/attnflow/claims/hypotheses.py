@@ -13,9 +13,9 @@ from attnflow.claims import exact
 from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, once, stacked
+from attnflow.core.inputs import Array, InputError
 from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, not_symmetric, symmetric_part
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array, InputError
 
 
 def quadratic(form: Numbers, x: Numbers) -> Numbers:
@@ -141,7 +141,7 @@ def hull_rounding(e: Experiment) -> Array:
     """Return what depths in the hull of each state, over its size, are known up to: a column."""
     states = e.states.astype(float)
     spread = np.abs(states - states.mean(axis=1, keepdims=True)).max(axis=(1, 2))
-    tol: Array = 1024 * e.shape[1] * e.eps * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]
+    tol: Array = 1024 * e.shape[1] * e.rounding * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]
     return tol
 
 

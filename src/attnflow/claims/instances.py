@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import Claim
-from attnflow.inputs import InputError, OverLayers, cloud, constant_matrix, constant_number, matrix_at, number, whole
-from attnflow.schedules import Schedule
+from attnflow.core.inputs import (
+    InputError,
+    OverLayers,
+    cloud,
+    constant_matrix,
+    constant_number,
+    matrix_at,
+    number,
+    whole,
+)
+from attnflow.core.schedules import Schedule
 
 
 def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:

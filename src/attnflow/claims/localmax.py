@@ -23,10 +23,10 @@ from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, 
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
-from attnflow.inputs import number, number_at, one_of
+from attnflow.core.inputs import number, number_at, one_of
+from attnflow.core.schedules import Schedule
 from attnflow.laws import HegselmannKrause, Localmax
 from attnflow.motions import Layers
-from attnflow.schedules import Schedule
 
 LOCALMAX = Paper(
     "localmax",
@@ -230,8 +230,8 @@ def no_finite_time(e: Experiment) -> list[Margins]:
         return [unknown("two tokens have the same neighbours", none)]
     times = np.arange(shape[0])
     return [
-        Margins("z_i^+ - z_j^+ = (1 - gamma)(z_i - z_j)", -off, times, 32 * e.shape[1] * e.eps),
-        Margins("z_i^+ != z_j^+", left, times, 32 * e.shape[1] * e.eps, strict=True),
+        Margins("z_i^+ - z_j^+ = (1 - gamma)(z_i - z_j)", -off, times, 32 * e.shape[1] * e.rounding),
+        Margins("z_i^+ != z_j^+", left, times, 32 * e.shape[1] * e.rounding, strict=True),
     ]
 
 
@@ -464,7 +464,7 @@ def lyapunov(e: Experiment) -> Margins:
     steps = quadratic(one, e.states[1:] - e.states[:-1]).sum(axis=1)
     unit = len(e.tokens) ** 2 * e.scale**2
     what, slack = "drop >= 4 (2/gamma - 1) sum |Delta_i|^2", (drops - factor * steps) / unit
-    return Margins(what, slack, np.arange(len(drops)), 256 * e.shape[1] * e.eps)
+    return Margins(what, slack, np.arange(len(drops)), 256 * e.shape[1] * e.rounding)
 
 
 def _directed_sample(rng: Rng, k: int) -> dict[str, Any]:

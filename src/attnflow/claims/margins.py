@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
 
 Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
 

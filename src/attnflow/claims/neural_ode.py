@@ -12,9 +12,9 @@ from attnflow.claims.claim import FALSE, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, cloud, pick
+from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import cloud as rows_of
 from attnflow.geometry.forms import EPS
-from attnflow.inputs import Array, InputError
-from attnflow.inputs import cloud as rows_of
 from attnflow.laws import Hearing, Softmax
 from attnflow.motions import DiscreteMotion
 

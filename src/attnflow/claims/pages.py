@@ -19,8 +19,8 @@ from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
 from attnflow.claims.witness import Witness, plain
-from attnflow.describe import versions
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
+from attnflow.serialise import versions
 
 # How many instances a search tries: of a claim that should fall, and of one that should stand.
 EVALUATIONS, FEWER = 400, 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnflow.claims import exact
 from attnflow.claims.margins import Undecided
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
 
 if TYPE_CHECKING:
     from attnflow.claims.experiment import Experiment

@@ -12,8 +12,8 @@ from attnflow.claims.check import on_samples
 from attnflow.claims.claim import DERIVED, PROVED, STATUSES, Claim, all, get
 from attnflow.claims.verdict import VIOLATED, Verdict
 from attnflow.claims.witness import Witness, plain
-from attnflow.describe import versions
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
+from attnflow.serialise import versions
 
 # How long a line of the list of claims is at most, and the column of their status.
 LINE, STATUS = 120, max(map(len, STATUSES))

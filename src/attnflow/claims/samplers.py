@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 Rng = np.random.Generator
 T = TypeVar("T")

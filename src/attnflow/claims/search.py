@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnflow import progress
 from attnflow.claims.check import decide
 from attnflow.claims.claim import Claim, Instance, get
 from attnflow.claims.experiment import RTOL, products
@@ -16,7 +15,8 @@ from attnflow.claims.instances import read
 from attnflow.claims.shrink import HORIZONS, shrink
 from attnflow.claims.verdict import HOLDS, UNDECIDED, VIOLATED, Verdict
 from attnflow.claims.witness import Witness
-from attnflow.inputs import Array, InputError, number, whole
+from attnflow.core import progress
+from attnflow.core.inputs import Array, InputError, number, whole
 
 EVALUATIONS = 1000
 ROUND = 16  # samples between two local searches

@@ -22,9 +22,9 @@ from attnflow.claims import exact
 from attnflow.claims.exact import Rationals
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Numbers
+from attnflow.core.schedules import Geometric, Schedule
 from attnflow.laws import Hardmax, Law, Localmax
 from attnflow.motions import Layers, Motion
-from attnflow.schedules import Geometric, Schedule
 
 Neighbours = list[list[int]]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnflow.claims.claim import Instance
 from attnflow.claims.verdict import Verdict
-from attnflow.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError
 
 Violates = Callable[[Instance], Verdict | None]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnflow.cards import card
 from attnflow.claims.margins import Undecided
+from attnflow.core.cards import card
 
 HOLDS, VIOLATED, NOT_MET, UNDECIDED = ("holds", "violated", "hypotheses not met", "undecided")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.verdict import Verdict
-from attnflow.schedules import Schedule
+from attnflow.core.schedules import Schedule
 
 
 @dataclass(frozen=True)

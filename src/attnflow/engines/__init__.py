@@ -26,7 +26,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.inputs import InputError, one_of
+from attnflow.core.inputs import InputError, one_of
 
 # Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
 LARGEST_GAIN = 1e300

@@ -13,11 +13,11 @@ import math
 
 import numpy as np
 
+from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN, blocked_kernels, dense
 from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E, UNSHIFTED
-from attnflow.engines.lanes import WIDTH
-from attnflow.inputs import Array
+from attnflow.engines.simd import WIDTH
 
 BLOCK = blocked_kernels.BLOCK
 # G is used while g max |x|^2 log2(e) is at most this and no mass is below this power of 2 of the largest: all sums are

@@ -16,7 +16,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from attnflow.engines.kernels import compiled, in_parallel
-from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, store
+from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}

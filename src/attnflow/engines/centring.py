@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.arrays import namespace
-from attnflow.inputs import Array
+from attnflow.core.arrays import namespace
+from attnflow.core.inputs import Array
 
 Sums = tuple[Array, Array]
 

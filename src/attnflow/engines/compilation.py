@@ -6,7 +6,7 @@ from typing import Any
 
 from numba.core import event
 
-from attnflow.progress import note
+from attnflow.core.progress import note
 
 PACKAGE = __name__.partition(".")[0] + "."
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.arrays import foreign, namespace
-from attnflow.blocks import row_blocks
+from attnflow.core.arrays import foreign, namespace
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import centre, clearly_near, size
-from attnflow.inputs import Array
 
 
 def scores(queries: Array, keys: Array) -> Array:

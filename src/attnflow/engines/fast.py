@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.engines import Memory, fused, pruned, separable
 from attnflow.engines.centring import about_centre
-from attnflow.inputs import Array
 
 # Separable sums at this many pairs of the fused engine per token are taken without looking further.
 CHEAP = 500.0

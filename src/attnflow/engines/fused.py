@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.blocks import row_blocks
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array
 from attnflow.engines import compilation, dense, kernels, plane_kernels
 from attnflow.engines.centring import about_centre, centre, size
-from attnflow.engines.lanes import WIDTH
-from attnflow.inputs import Array
+from attnflow.engines.simd import WIDTH
 
 # Fewer pairs are done by one core before others could be woken.
 PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17

@@ -18,7 +18,7 @@ import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import HARMLESS, NEAR
-from attnflow.engines.lanes import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}

@@ -17,9 +17,9 @@ import math
 import numba
 import numpy as np
 
+from attnflow.core.inputs import Array
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
-from attnflow.engines.lanes import WIDTH, exp2_within, load, muladd, splat, spread, store
-from attnflow.inputs import Array
+from attnflow.engines.simd import WIDTH, exp2_within, load, muladd, splat, spread, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}

@@ -23,13 +23,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.engines import Memory, fused, separable
 from attnflow.engines import pruned_kernels as kernels
 from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.lanes import WIDTH
 from attnflow.engines.pruned_kernels import LEAF
-from attnflow.inputs import Array
+from attnflow.engines.simd import WIDTH
 
 TOLERANCE = 1e-10
 # Fewer sources are not worth blocks.

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel, score
-from attnflow.engines.lanes import WIDTH, exp2, load, maximum, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, spread, store
 from attnflow.engines.vertices_kernels import _part
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.

@@ -32,16 +32,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.engines import fused
 from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.lanes import WIDTH
 from attnflow.engines.separable_blocks import P
 from attnflow.engines.separable_evaluation import evaluate
 from attnflow.engines.separable_moments import moments
 from attnflow.engines.separable_places import count, extent, occupied, sort, turned
 from attnflow.engines.separable_products import contract, exponentials, lift
-from attnflow.inputs import Array
+from attnflow.engines.simd import WIDTH
 
 Indices = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel
-from attnflow.engines.lanes import WIDTH, load, maximum, splat, store
+from attnflow.engines.simd import WIDTH, load, maximum, splat, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be"}

@@ -12,7 +12,6 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
-from attnflow.engines.lanes import WIDTH, exp2, load, muladd, splat, spread, store
 from attnflow.engines.separable_blocks import (
     NODES,
     TO_CHEBYSHEV,
@@ -22,6 +21,7 @@ from attnflow.engines.separable_blocks import (
     P,
     eight_rows,
 )
+from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
 # Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
 COPIES = {"lanes": "c20a1d91acce76be", "separable_blocks": "08fcd4b3379392e9"}

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.engines import fused
 from attnflow.engines import vertices_kernels as kernels
-from attnflow.inputs import Array
 
 Indices = NDArray[np.int64]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.explorer.running import film_of, shoot
+from attnflow.core.inputs import InputError
+from attnflow.explorer.run_stream import film_of, shoot
 from attnflow.explorer.state import State
-from attnflow.inputs import InputError
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 TYPES = {"mp4": "video/mp4", "gif": "image/gif"}
 # How long a movie lasts, in seconds; each of them is 25 pictures to draw.
@@ -22,7 +22,7 @@ LENGTH = 6.0
 
 def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
     """Return a movie of the run, as by `attnflow.figures.animate`: its name, its type, and its bytes."""
-    from attnflow.figures.look import look
+    from attnflow.figures.style import look
 
     if not isinstance(format, str) or format not in TYPES:
         raise InputError(f"format is {format!r:.40}, expected {' or '.join(TYPES)}")

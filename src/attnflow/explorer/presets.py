@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.core.inputs import Array
 from attnflow.figures import gallery
 from attnflow.figures.gallery.emergence import LATE
 from attnflow.figures.gallery.emergence_attention import LAST, square
@@ -18,7 +19,6 @@ from attnflow.figures.gallery.frank_wolfe import VARIANTS
 from attnflow.figures.gallery.frank_wolfe_times import inside_a_polygon
 from attnflow.figures.gallery.hardmax import SQUARE, four_clouds
 from attnflow.figures.gallery.laws import LONG
-from attnflow.inputs import Array
 from attnflow.tokens import polygon, uniform
 
 SHOWN = ("cells", "hull", "limits", "leaders", "quiescent", "paths", "numbers")

@@ -17,10 +17,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from attnflow.explorer.desk import encoded, refused
-from attnflow.explorer.keeper import Keeper
+from attnflow.core.inputs import InputError, whole
+from attnflow.explorer.protocol import encoded, refused
+from attnflow.explorer.supervisor import Keeper
 from attnflow.explorer.worker import ROLES
-from attnflow.inputs import InputError, whole
 
 if TYPE_CHECKING:
     import uvicorn

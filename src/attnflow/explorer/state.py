@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.config import CLOUDS, LAWS, MATRICES, SCHEDULES, Config
-from attnflow.describe import SCHEDULE, describe, varying
-from attnflow.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
+from attnflow.app.config import CLOUDS, LAWS, MATRICES, SCHEDULES, Config
+from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
+from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Jumps, Leaps, Motion
-from attnflow.schedules import Schedule
-from attnflow.watch import Every, Geometric, Record
+from attnflow.runs.watch import Every, Geometric, Record
+from attnflow.serialise import SCHEDULE, describe, varying
 
 MOST_TOKENS = 5000
 # A chain keeps the probabilities of all pairs.
@@ -54,7 +54,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A run that somebody looks at: `data` is the plain JSON, `settings` the same as `attnflow.config` has it.
+    """A run that somebody looks at: `data` is the plain JSON, `settings` the same as `attnflow.app.config` has it.
 
     >>> state = read({"tokens": [[1.0], [0.0]], "law": {"name": "softmax", "beta": "inf"},
     ...               "motion": {"name": "layers", "gamma": 0.5}, "until": 1000})
@@ -94,7 +94,7 @@ def read(data: Any) -> State:
     >>> read({"tokens": [[1.0]], "law": {"name": "softmax", "B": "m.csv"}, "motion": {"name": "flow"}, "until": 1})
     Traceback (most recent call last):
     ...
-    attnflow.inputs.InputError: B is a text, expected a list of rows such as [[1, 0], [0, 1]]
+    attnflow.InputError: B is a text, expected a list of rows such as [[1, 0], [0, 1]]
     """
     given = _said(data)
     law, motion = _table(given["law"], "law"), _table(given["motion"], "motion")
@@ -211,7 +211,7 @@ def _hardened(law: dict[str, Any], motion: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _start(tokens: Any) -> tuple[dict[str, Any], int]:
-    """Return the tokens as `attnflow.config` has them, and the seed they are drawn from."""
+    """Return the tokens as `attnflow.app.config` has them, and the seed they are drawn from."""
     if isinstance(tokens, list):
         if len(tokens) > MOST_TOKENS:
             raise InputError(f"there are {len(tokens)} tokens, expected at most {MOST_TOKENS}: take some away")
@@ -377,7 +377,7 @@ def command(state: State) -> str:
     ...                     "motion": {"name": "layers", "gamma": "2 / (t + 2)"}, "until": 40})))
     attnflow simulate --cloud polygon --k 5 --law hardmax --motion layers --gamma '2 / (t + 2)' --until 40
     """
-    from attnflow.cli import FLAGS
+    from attnflow.app.cli import FLAGS
 
     settings = {**state.settings, **_recorded(state), "until": json.loads(_number(state.until))}
     drawn = _drawn(state)

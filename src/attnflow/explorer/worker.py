@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from attnflow import progress
+from attnflow.core import progress
+from attnflow.core.inputs import InputError
 from attnflow.explorer import scratch
-from attnflow.explorer.desk import Answer, Desk, encoded, refused
-from attnflow.inputs import InputError
+from attnflow.explorer.protocol import Answer, Desk, encoded, refused
 
 # role: for each of its threads, what that thread does.
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -31,7 +31,7 @@ ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
 # The roles that write temporary files.
 WRITERS = ("exports",)
 # What a role computes with.
-FIRST = {"runs": "running", "claims": "standing", "exports": "exports"}
+FIRST = {"runs": "run_stream", "claims": "applicable_claims", "exports": "exports"}
 # To the worker: a number of the job, how much of it is done already, and a text of so many bytes.
 ORDER = struct.Struct("<qII")
 # From the worker: what this is, the number of the job, and so many bytes.
@@ -149,13 +149,13 @@ def answers(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], b
 
 
 def _run(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.running import run
+    from attnflow.explorer.run_stream import run
 
     yield from run(message, desk, stop)
 
 
 def _look(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.running import look_at
+    from attnflow.explorer.run_stream import look_at
 
     yield look_at(message, desk)
 
@@ -168,7 +168,7 @@ def _text(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], boo
 
 
 def _claims(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.standing import standing
+    from attnflow.explorer.applicable_claims import standing
     from attnflow.explorer.state import read
 
     for answer in standing(read(message.get("state")), done):

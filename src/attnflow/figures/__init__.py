@@ -4,15 +4,15 @@ systems: `phase_diagram`; of many tokens: `mean_field`. `save` writes them to fi
 Matplotlib is loaded when a picture is drawn, not before.
 """
 
+from attnflow.figures.dashboard import dashboard
 from attnflow.figures.long_times import exits, phases, staircase
-from attnflow.figures.look import look
 from attnflow.figures.mean_field import mean_field
 from attnflow.figures.movie import animate
-from attnflow.figures.page import dashboard
 from attnflow.figures.phase_diagram import phase_diagram
-from attnflow.figures.portrait import plot
+from attnflow.figures.plot import plot
 from attnflow.figures.saving import destination, save
 from attnflow.figures.side_by_side import compare
+from attnflow.figures.style import look
 
 __all__ = [
     "animate", "compare", "dashboard", "destination", "exits", "look", "mean_field", "phase_diagram", "phases", "plot",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import colours, look, sheet, tone
+from attnflow.core.inputs import Array, InputError
 from attnflow.figures.polytope import bare
 from attnflow.figures.stage import frame
+from attnflow.figures.style import colours, look, sheet, tone
 from attnflow.geometry import Cells, Hull, Region
-from attnflow.inputs import Array, InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def draw_cells(
 
     The i-th has the hue of i, or of the i-th of `labels`, or the i-th of `inks`; those without an inside are left out.
 
-    >>> from attnflow.figures.look import look, sheet
+    >>> from attnflow.figures.style import look, sheet
     >>> from attnflow.geometry import cells
     >>> with look():
     ...     ax = sheet(3.4, 3.4).add_subplot()

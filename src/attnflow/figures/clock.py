@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.figures.look import figure_of
-from attnflow.inputs import Array
-from attnflow.watch import when
+from attnflow.core.inputs import Array
+from attnflow.figures.style import figure_of
+from attnflow.runs.watch import when
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # Layers, and flows with velocities of order one, do most of their moving in the first few units of time: runs of this
 # many steps or units are shown in logarithmic time.

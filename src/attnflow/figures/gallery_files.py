@@ -11,11 +11,11 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from attnflow import progress
+from attnflow.core import progress
+from attnflow.core.inputs import InputError, one_of
 from attnflow.figures.gallery import Entry, named
-from attnflow.figures.look import look, pyplot
 from attnflow.figures.saving import save
-from attnflow.inputs import InputError, one_of
+from attnflow.figures.style import look, pyplot
 
 PICTURES = ("svg", "png", "pdf")
 MOVIES = ("mp4", "gif")

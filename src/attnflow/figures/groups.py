@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow import measure
-from attnflow.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Heads
-from attnflow.measure.configuration import CLOSE, Clusters, extent
+from attnflow.measure.clusters import CLOSE, Clusters, extent
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # Tokens closer than this part of the cloud's extent are drawn as one dot, whose size tells how many they are.
 TOGETHER = 1e-3

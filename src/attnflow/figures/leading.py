@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array, InputError, number_at, vector_at
+from attnflow.core.query_key import form_at
 from attnflow.figures.cells import cells_within
 from attnflow.figures.groups import Groups
 from attnflow.geometry import Cells, hull
 from attnflow.geometry.forms import form
-from attnflow.inputs import Array, InputError, number_at, vector_at
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
 from attnflow.motions import Motion
-from attnflow.query_key import form_at
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # More cells than these are not told apart.
 MOST_CELLS = 100

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import colours, found_by, log_numbers, look, sheet, tone
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
+from attnflow.figures.style import colours, found_by, log_numbers, look, sheet, tone
 from attnflow.measure.exits import ExitRate
 from attnflow.measure.merges import Merge, Staircase
 from attnflow.measure.phases import EVENTS, Course, Phases

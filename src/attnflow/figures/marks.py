@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.figures.look import figure_of, ramp, tone
+from attnflow.core.inputs import Array
 from attnflow.figures.places import places
 from attnflow.figures.scene import CROWD, Scene, edges
 from attnflow.figures.stage import HULL
-from attnflow.inputs import Array
+from attnflow.figures.style import figure_of, ramp, tone
 
 START, LEADER, END, SAMPLE = "start", "leader", "hull of the end", "one dot: "
 # How much of their colour trajectories have at their beginning and at their end; on the line; and over a density.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import colours, figure_of, found_by, log_numbers, look, ramp, sheet, tone
-from attnflow.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError
+from attnflow.figures.style import colours, figure_of, found_by, log_numbers, look, ramp, sheet, tone
 from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 
 if TYPE_CHECKING:

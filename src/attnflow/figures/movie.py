@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow import measure, progress
+from attnflow import measure
+from attnflow.core import progress
+from attnflow.core.inputs import InputError, number
 from attnflow.figures.clock import Clock
 from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
-from attnflow.figures.look import DPI, look, pyplot
 from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
-from attnflow.figures.portrait import entitle, happened, size
+from attnflow.figures.plot import entitle, happened, size
 from attnflow.figures.saving import destination
 from attnflow.figures.scene import Between, Scene, scene
 from attnflow.figures.stage import ground, panel
-from attnflow.inputs import InputError, number
+from attnflow.figures.style import DPI, look, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # Frames a second. The last part of the movie, this fraction of it, holds the final state.
 RATE = 25

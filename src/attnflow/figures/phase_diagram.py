@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import found_by, log_numbers, look, sheet, tone
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
+from attnflow.figures.style import found_by, log_numbers, look, sheet, tone
 from attnflow.measure.phase_diagram import PhaseDiagram, passing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 # A place holds this part of all tokens or more, and no larger place is less than two spots wide; a picture is so many.
 SHARE, SPOTS = 0.01, 100

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnflow import measure
+from attnflow.core.inputs import Array
 from attnflow.figures.groups import Groups
 from attnflow.geometry.spectra import classify
-from attnflow.inputs import Array
-from attnflow.measure.configuration import CLOSE
+from attnflow.measure.clusters import CLOSE
 from attnflow.motions import RescaledFlow, RescaledLayers
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # Tokens tend to at most three planes; the values at which their groups are looked for may still have others between.
 MOST_LEVELS = 7

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.figures.look import tone
+from attnflow.core.inputs import Array
 from attnflow.figures.marks import star
 from attnflow.figures.scene import outline
+from attnflow.figures.style import tone
 from attnflow.geometry import Hull, StationaryPoints
-from attnflow.inputs import Array
 
 POLYTOPE, ATTRACTS, UNSTABLE = "limit polytope", "point that attracts", "other points of $S$"
 # How strong the shade is, and the area of a star that covers a ring.

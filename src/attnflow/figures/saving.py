@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnflow.figures.look import look
-from attnflow.inputs import InputError, location
+from attnflow.core.inputs import InputError, location
+from attnflow.figures.style import look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

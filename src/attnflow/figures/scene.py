@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array, InputError
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
-from attnflow.figures.look import colours, found_by
 from attnflow.figures.planes import levelled, planes
+from attnflow.figures.style import colours, found_by
 from attnflow.geometry.hull import hull
-from attnflow.inputs import Array, InputError
 from attnflow.motions import Leaps, SphereFlow, SphereLayers
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 # A picture holds about this many segments of trajectories: more are not seen, and only make its file heavy.
 SEGMENTS = 12_000

@@ -1,6 +1,6 @@
 """Empty figures that pyplot knows, as it knows a user's own: windows show them, and a notebook shows each of them once.
 
-This module imports Matplotlib: `attnflow.figures.look` loads it when a picture is drawn.
+This module imports Matplotlib: `attnflow.figures.style` loads it when a picture is drawn.
 """
 
 from __future__ import annotations

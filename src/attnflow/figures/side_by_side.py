@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import found_by, look, sheet, typeset
+from attnflow.core.inputs import InputError
 from attnflow.figures.marks import key, scale
-from attnflow.figures.portrait import draw, spaced
+from attnflow.figures.plot import draw, spaced
 from attnflow.figures.scene import Scene, history, projection, scene
 from attnflow.figures.stage import panel
-from attnflow.inputs import InputError
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import found_by, look, sheet, typeset
+from attnflow.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.figures.look import tone
+from attnflow.core.inputs import Array
 from attnflow.figures.scene import Scene
-from attnflow.inputs import Array
+from attnflow.figures.style import tone
 
 HULL = "hull of the start"
 

@@ -11,8 +11,8 @@ import numpy as np
 from attnflow.claims.claim import DERIVED, FALSE, OPEN, PROVED, all
 from attnflow.claims.pages import REFUTED, SURVIVES
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED
-from attnflow.figures.look import look, sheet, tone
-from attnflow.inputs import InputError
+from attnflow.core.inputs import InputError
+from attnflow.figures.style import look, sheet, tone
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

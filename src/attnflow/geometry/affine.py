@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 
 def rounding(x: Array) -> float:

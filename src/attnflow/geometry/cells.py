@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, below, cloud, number, points_of
 from attnflow.geometry.forms import EPS, form, in_range, positive_definite, score_rounding, symmetric
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.region import Region
-from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 
 Indices = NDArray[np.int64]
 

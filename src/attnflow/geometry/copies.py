@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnflow.core.inputs import Array
 from attnflow.geometry.linkage import Labels, single_linkage
-from attnflow.inputs import Array
 
 # Where a full look would cost too much, so many points are looked at.
 SAMPLE = 1 << 10

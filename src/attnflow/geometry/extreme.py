@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.geometry.affine import Frame
 from attnflow.geometry.nearest import distance, nearest
-from attnflow.inputs import Array
 
 Indices = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.inputs import Array, InputError, square
+from attnflow.core.inputs import Array, InputError, square
 
 EPS = float(np.finfo(np.float64).eps)
 # Entries of a product K^T Q with m rows are known up to m eps sum_k |K_ki| |Q_kj|. Where K^T Q is symmetric in exact

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.inputs import Array, InputError, cloud
 from attnflow.geometry.cells import Cells, cells
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import distance
-from attnflow.inputs import Array, InputError, cloud
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, below, cloud, number, points_of
 from attnflow.geometry.affine import Frame, rounding
 from attnflow.geometry.extreme import extreme
 from attnflow.geometry.nearest import distance, nearest, non_negative
-from attnflow.inputs import Array, InputError, below, cloud, number, points_of
 
 Indices = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 Labels = NDArray[np.int64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 
 def nearest(corners: Array, p: Array) -> tuple[Array, Array]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.indices import positional, rows_of, weight_rows
+from attnflow.core.inputs import Array, InputError, cloud, number, quoted
 from attnflow.geometry.forms import form, positive_definite, score_rounding
-from attnflow.indices import positional, rows_of, weight_rows
-from attnflow.inputs import Array, InputError, cloud, number, quoted
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
 MOST_ARCS = 100_000_000

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.inputs import Array, InputError, number, points_of
 from attnflow.geometry.affine import rounding
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array, InputError, number, points_of
 
 # So many pairs of corners are looked at, at most, for one cut.
 MOST_PAIRS = 50_000

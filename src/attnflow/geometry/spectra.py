@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.inputs import Array, InputError, square
 from attnflow.geometry.forms import EPS, form, positive_definite, symmetric
-from attnflow.inputs import Array, InputError, square
 
 # Entries, and what V - lambda I does on an eigenspace, are equal up to this part of the largest entry.
 SAME = 1e-12

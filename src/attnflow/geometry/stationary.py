@@ -8,10 +8,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.inputs import Array, InputError, cloud
 from attnflow.geometry.forms import form, positive_definite, score_rounding, symmetric_part
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.nearest import nearest
-from attnflow.inputs import Array, InputError, cloud
 
 # A foot whose barycentric coordinates are no lower than this lies in its simplex.
 INSIDE = -1e-11

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnflow.arrays import namespace
-from attnflow.indices import log_weights
-from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
+from attnflow.core.arrays import namespace
+from attnflow.core.indices import log_weights
+from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.laws.law import Heard, Law, Sources
 
 
@@ -54,9 +54,9 @@ class Heads(Law):
         return all(law.continuous for law in self.laws)
 
     @property
-    def arrays(self) -> bool:  # type: ignore[override]
+    def array_api(self) -> bool:  # type: ignore[override]
         """Whether every head takes arrays of any library."""
-        return all(law.arrays for law in self.laws)
+        return all(law.array_api for law in self.laws)
 
     @property
     def positional(self) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow import engines
-from attnflow.arrays import foreign
+from attnflow.core.arrays import foreign
+from attnflow.core.inputs import Array, Scalar, constant_number, each_mass, number_at
 from attnflow.engines import dense
-from attnflow.inputs import Array, Scalar, constant_number, each_mass, number_at
 from attnflow.laws.law import Heard, Law, Sources, weighs_like
 
 
@@ -35,7 +35,7 @@ class HegselmannKrause(Law):
     """
 
     continuous: ClassVar[bool] = False
-    arrays: ClassVar[bool] = True
+    array_api: ClassVar[bool] = True
 
     eps: Scalar = 1.0
 

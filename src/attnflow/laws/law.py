@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.arrays import foreign, holds, namespace, precision
+from attnflow.core.arrays import foreign, holds, namespace, precision
+from attnflow.core.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
+from attnflow.core.inputs import Array, InputError, any_cloud, mass_vector, number
+from attnflow.core.progress import tick
 from attnflow.engines import Memory
-from attnflow.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
-from attnflow.inputs import Array, InputError, any_cloud, mass_vector, number
-from attnflow.progress import tick
 
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")
@@ -26,7 +26,7 @@ ARRAY_BYTES = 1 << 26
 Kind = TypeVar("Kind", bound="Law")
 
 # What a subclass takes over from another law only together with its weights.
-FOLLOWS_WEIGHTS = frozenset(("listen", "layers", "uses", "served_by", "pull", "adds_up", "stacks", "arrays"))
+FOLLOWS_WEIGHTS = frozenset(("listen", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api"))
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
@@ -91,17 +91,17 @@ class Law:
     ``separates(x, groups, t) -> bool``
         whether groups of tokens are deaf to each other for ever.
 
-    Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``stacks = True``
+    Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``batched = True``
     if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
-    ``adds_up = True`` if tokens at one place are heard as one with their mass: then they are, once half of them
-    coincide. Set ``arrays = True`` if `log_weights` takes the arrays of any library (see `attnflow.arrays`), and let
-    `listen` leave those to this class: tokens may then be arrays of torch, JAX or CuPy.
+    ``merges_copies = True`` if tokens at one place are heard as one with their mass: then they are, once half of them
+    coincide. Set ``array_api = True`` if `log_weights` takes the arrays of any library (see `attnflow.core.arrays`),
+    and let `listen` leave those to this class: tokens may then be arrays of torch, JAX or CuPy.
     """
 
     continuous: ClassVar[bool] = True
-    adds_up: ClassVar[bool] = False
-    stacks: ClassVar[bool] = False
-    arrays: ClassVar[bool] = False
+    merges_copies: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
+    array_api: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

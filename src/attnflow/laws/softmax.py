@@ -9,12 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow import engines
-from attnflow.arrays import foreign, identity, namespace, sign
-from attnflow.blocks import row_blocks
-from attnflow.engines import dense
-from attnflow.engines.centring import centre, from_centre
-from attnflow.geometry.copies import Copies, copies
-from attnflow.inputs import (
+from attnflow.core.arrays import foreign, identity, namespace, sign
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import (
     Array,
     Matrix,
     Scalar,
@@ -26,8 +23,11 @@ from attnflow.inputs import (
     vector_at,
     vectors_at,
 )
+from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
+from attnflow.engines import dense
+from attnflow.engines.centring import centre, from_centre
+from attnflow.geometry.copies import Copies, copies
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
-from attnflow.query_key import QueryKey, form_at, forms_at, set_form
 
 # Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
 # this part of the cloud's size or less.
@@ -73,9 +73,9 @@ class Softmax(Law):
     of clusters in self-attention dynamics* (arXiv 2305.05465).
     """
 
-    stacks: ClassVar[bool] = True
-    adds_up: ClassVar[bool] = True
-    arrays: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
+    merges_copies: ClassVar[bool] = True
+    array_api: ClassVar[bool] = True
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
     beta: Scalar = 1.0

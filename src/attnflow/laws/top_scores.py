@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow import engines
-from attnflow.arrays import foreign, namespace, place
-from attnflow.engines import dense
-from attnflow.geometry.forms import score_rounding
-from attnflow.inputs import (
+from attnflow.core.arrays import foreign, namespace, place
+from attnflow.core.inputs import (
     Array,
     InputError,
     Matrix,
@@ -27,8 +25,10 @@ from attnflow.inputs import (
     one_of,
     vector_at,
 )
+from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
+from attnflow.engines import dense
+from attnflow.geometry.forms import score_rounding
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources, weighs_like
-from attnflow.query_key import QueryKey, form_at, forms_at, set_form
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -79,7 +79,7 @@ class TopScores(Law):
     """The laws of this module: weight w_j on every j with s_ij >= M_i - slack, normalised; s_ij = <B x_i + b, x_j>."""
 
     continuous: ClassVar[bool] = False
-    stacks: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
     kind: ClassVar[str] = "near"
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
     B: Matrix
@@ -91,7 +91,7 @@ class TopScores(Law):
         return "tokens"
 
     @property
-    def arrays(self) -> bool:  # type: ignore[override]
+    def array_api(self) -> bool:  # type: ignore[override]
         """Whether arrays of any library are taken: where equal points need not be told apart."""
         return self.counting in ("tokens", "first")
 

@@ -1,17 +1,17 @@
 """What happened: measurements of one configuration, or of all recorded states of a run."""
 
 from attnflow.measure.attention import Leaders, Rank, entropy, influence, leaders, rank
-from attnflow.measure.configuration import Clusters, clusters, distance_to_limits
+from attnflow.measure.clusters import Clusters, clusters, distance_to_limits
+from attnflow.measure.diameter import diameter
 from attnflow.measure.energies import energy, pair_energy
 from attnflow.measure.exits import ExitRate, ExitTimes, GeometricLaw, exit_rate, exit_times
-from attnflow.measure.farthest import diameter
 from attnflow.measure.mean_field import MeanField, SizeRate, mean_field, sampling_rate
 from attnflow.measure.merges import Merge, Merges, Plateau, Staircase, merge_times, staircase
 from attnflow.measure.next_change import NextChange, next_change
 from attnflow.measure.over_time import OverTime
 from attnflow.measure.phase_diagram import PhaseDiagram, phase_diagram
 from attnflow.measure.phases import Course, Phases, phases
-from attnflow.measure.powers import PowerLaw, power_law
+from attnflow.measure.power_law import PowerLaw, power_law
 from attnflow.measure.rates import Rate, contraction_rate
 from attnflow.measure.splitting import RareEvent, exit_probability
 from attnflow.measure.summary import Summary, summary

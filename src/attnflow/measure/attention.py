@@ -9,12 +9,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.ensemble_results import Ensemble
-from attnflow.indices import rows_of, weight_rows
-from attnflow.inputs import Array, InputError, number, quoted, rectangular, shares
+from attnflow.core.indices import rows_of, weight_rows
+from attnflow.core.inputs import Array, InputError, number, quoted, rectangular, shares
 from attnflow.laws import Heads, Law
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
-from attnflow.trajectory import Trajectory
+from attnflow.runs.ensemble_results import Ensemble
+from attnflow.runs.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 # Confidence of the intervals.
 LEVEL = 0.95

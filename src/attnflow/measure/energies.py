@@ -7,14 +7,14 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.blocks import row_blocks
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.engines.dense import squared_distances
-from attnflow.ensemble_results import Ensemble
-from attnflow.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.laws import Softmax
 from attnflow.measure.over_time import State, each_system, measured, stacked
 from attnflow.motions import RescaledFlow, RescaledLayers
-from attnflow.trajectory import Trajectory
+from attnflow.runs.ensemble_results import Ensemble
+from attnflow.runs.trajectory import Trajectory
 
 
 @overload

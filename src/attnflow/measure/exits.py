@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow import progress
-from attnflow.blocks import BLOCK, row_blocks
-from attnflow.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
+from attnflow.core import progress
+from attnflow.core.blocks import BLOCK, row_blocks
+from attnflow.core.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
 from attnflow.laws import Law, Softmax, weighs_like
 from attnflow.measure.confidence import LEVEL
-from attnflow.measure.farthest import diameter
+from attnflow.measure.diameter import diameter
 from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
 
 # A chain that has moved more often than this is not followed any further.

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow import progress
-from attnflow.inputs import Array, InputError, cloud, number, quoted, reals, whole
+from attnflow.core import progress
+from attnflow.core.inputs import Array, InputError, cloud, number, quoted, reals, whole
 from attnflow.laws import Law
 from attnflow.measure.confidence import pooled_freedom, student
 from attnflow.measure.transport import MOST_PAIRS, quantise
 from attnflow.motions import Jumps, Motion, SphereLayers
-from attnflow.simulate import simulate
+from attnflow.runs.simulate import simulate
 
 # The cells of the reference for each token that is compared with it, and the least number of them.
 ATOMS, LEAST_ATOMS = 4, 1024

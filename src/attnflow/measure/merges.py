@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from attnflow import progress
-from attnflow.blocks import row_blocks
+from attnflow.core import progress
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
-from attnflow.inputs import Array, InputError, each_mass, number, number_at, shares
 from attnflow.laws import Softmax, weighs_like
-from attnflow.measure.configuration import CLOSE, extent
+from attnflow.measure.clusters import CLOSE, extent
 from attnflow.measure.over_time import OverTime
 from attnflow.motions import ContinuousMotion, DiscreteMotion, Leaps, Motion, SphereLayers, Stretch
 from attnflow.motions.flows import TIGHTEST
-from attnflow.simulate import simulate
-from attnflow.trajectory import Trajectory
-from attnflow.watch import Start, Watcher
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory
+from attnflow.runs.watch import Start, Watcher
 
 EPS = float(np.finfo(np.float64).eps)
 # The error of a time is this many times what it changes when the run is repeated at tighter tolerances.

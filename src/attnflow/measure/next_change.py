@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnflow.core.inputs import Array, InputError, each_mass, number
 from attnflow.geometry.linkage import single_linkage
-from attnflow.inputs import Array, InputError, each_mass, number
 from attnflow.laws import Law, Softmax, varies, weighs_like
-from attnflow.measure.configuration import CLOSE, clusters, extent
+from attnflow.measure.clusters import CLOSE, clusters, extent
 from attnflow.motions import HardmaxFlow, Jumps, Layers, Leaps, Motion, SphereFlow, SphereLayers, Stretch
-from attnflow.simulate import simulate
-from attnflow.trajectory import Trajectory
-from attnflow.watch import Start, Watcher, when
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory
+from attnflow.runs.watch import Start, Watcher, when
 
 # Nothing is waited for beyond this step, or this time.
 HORIZON = 10**300

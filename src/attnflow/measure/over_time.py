@@ -9,11 +9,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow import progress
-from attnflow.ensemble_results import Ensemble
-from attnflow.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
+from attnflow.core import progress
+from attnflow.core.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
 from attnflow.laws import Law
-from attnflow.trajectory import Trajectory
+from attnflow.runs.ensemble_results import Ensemble
+from attnflow.runs.trajectory import Trajectory
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow import progress
-from attnflow.ensembles import ensemble
-from attnflow.inputs import Array, InputError, number, reals, whole
+from attnflow.core import progress
+from attnflow.core.inputs import Array, InputError, number, reals, whole
 from attnflow.laws import Softmax
 from attnflow.measure.confidence import share_interval
 from attnflow.motions import SphereFlow
+from attnflow.runs.ensembles import ensemble
 
 # Random systems, whose number may be large, are drawn and moved so many coordinates at a time.
 DRAWN = 1 << 22

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow import progress
-from attnflow.inputs import Array, InputError, cloud, number, reals, whole
+from attnflow.core import progress
+from attnflow.core.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Hardmax, Softmax
+from attnflow.measure.diameter import diameter
 from attnflow.measure.exits import median_ranks, most_moves
-from attnflow.measure.farthest import diameter
 from attnflow.motions import Leaps, Stretch
 from attnflow.motions.jumps import Picks, Rule
 from attnflow.motions.motion import towards
-from attnflow.simulate import simulate
-from attnflow.watch import Start, Watcher
+from attnflow.runs.simulate import simulate
+from attnflow.runs.watch import Start, Watcher
 
 # Nothing is waited for beyond so many steps.
 HORIZON = 10**300

@@ -8,10 +8,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.inputs import Array, InputError, number, reals
-from attnflow.measure.configuration import limit_points, same_dimension
-from attnflow.measure.farthest import diameter
-from attnflow.trajectory import Trajectory
+from attnflow.core.inputs import Array, InputError, number, reals
+from attnflow.measure.clusters import limit_points, same_dimension
+from attnflow.measure.diameter import diameter
+from attnflow.runs.trajectory import Trajectory
 
 # Of distances above this part of the scale, rounding takes less than a millionth.
 FLOOR = 2.0**20 * float(np.finfo(np.float64).eps)

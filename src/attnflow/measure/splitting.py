@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow import progress
-from attnflow.blocks import row_blocks
-from attnflow.inputs import Array, InputError, whole
+from attnflow.core import progress
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, whole
 from attnflow.laws import Law
 from attnflow.measure.confidence import mean_interval
+from attnflow.measure.diameter import diameter
 from attnflow.measure.exits import displacements, exit_problem, leads_beyond
-from attnflow.measure.farthest import diameter
 from attnflow.motions.jumps import Flags, Integers, Rule, each_picked, hazard, movers
 from attnflow.motions.motion import towards
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnflow.cards import card
-from attnflow.inputs import InputError, number
+from attnflow.core.cards import card
+from attnflow.core.inputs import InputError, number
 from attnflow.laws import Heads
 from attnflow.measure.attention import leaders, rank
-from attnflow.measure.configuration import CLOSE, clusters, extent
-from attnflow.trajectory import Trajectory
+from attnflow.measure.clusters import CLOSE, clusters, extent
+from attnflow.runs.trajectory import Trajectory
 
 # Leaders need every weight once, the rank needs the whole matrix.
 LEADER_TOKENS = 5000

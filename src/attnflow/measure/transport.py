@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.inputs import Array, InputError, cloud, mass_vector, number, shares, whole
-from attnflow.measure.configuration import same_dimension
+from attnflow.core.inputs import Array, InputError, cloud, mass_vector, number, shares, whole
+from attnflow.measure.clusters import same_dimension
 
 # An exact plan is sought for at most so many pairs: their costs take 512 MiB, and POT as much again, three times.
 MOST_PAIRS = 1 << 26

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attnflow.arrays import namespace
-from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
+from attnflow.core.arrays import namespace
+from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda y: namespace(y).clip(y, 0.0, None),

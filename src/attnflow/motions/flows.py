@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
+from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
 from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
 from attnflow.motions.layers import constant, one_value_matrix
@@ -24,13 +24,13 @@ class ContinuousMotion(Motion):
     """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so.
 
     `rtol` is the relative tolerance of the integrator, 1e-9 unless a motion says another.
-    Where a motion `meets`, tokens that have met, to ten relative tolerances, go on as one mass. `helps` says what to do
-    where the integrator can only take very many short steps.
+    Where a motion `unites`, tokens that have met, to ten relative tolerances, go on as one mass. `helps` says what
+    to do where the integrator can only take very many short steps.
     """
 
     discrete = False
     retracts: ClassVar[bool] = False
-    meets: ClassVar[bool] = False
+    unites: ClassVar[bool] = False
     helps: ClassVar[str] = "end earlier, or use Layers"
     rtol: float = 1e-9
 
@@ -44,7 +44,7 @@ class ContinuousMotion(Motion):
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
-        from attnflow.motions.integrate import Integration
+        from attnflow.motions.solvers.integrate import Integration
 
         number(self.rtol, "rtol", least=TIGHTEST, most=LOOSEST)
         return Integration(self, hearing, x, t, state)
@@ -198,7 +198,7 @@ class SphereFlow(ContinuousMotion):
     normalized: bool = True
     rtol: float = 1e-9
     retracts: ClassVar[bool] = True
-    meets: ClassVar[bool] = True
+    unites: ClassVar[bool] = True
     helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"
 
     def __post_init__(self) -> None:

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.arrays import plain
-from attnflow.blocks import row_blocks
+from attnflow.core.arrays import plain
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError
+from attnflow.core.query_key import form_at
 from attnflow.engines import dense
-from attnflow.inputs import Array, InputError
 from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.top_scores import TieError
-from attnflow.motions.crossings import Race, Rounding
-from attnflow.motions.following import SPAN, Flags, Following, Indices, Piece
 from attnflow.motions.motion import Motion, Stepper, Stretch
-from attnflow.motions.tie_breaking import Settlement, Slide, Source, points, row_of
-from attnflow.query_key import form_at
+from attnflow.motions.solvers.crossings import Race, Rounding
+from attnflow.motions.solvers.leader_graph import SPAN, Flags, Following, Indices, Piece
+from attnflow.motions.solvers.tie_breaking import Settlement, Slide, Source, points, row_of
 
 # Watchers look at least so often.
 STRETCH = 0.1

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.blocks import row_blocks
-from attnflow.indices import log_weights, rows_of
-from attnflow.inputs import (
+from attnflow.core.blocks import row_blocks
+from attnflow.core.indices import log_weights, rows_of
+from attnflow.core.inputs import (
     Array,
     InputError,
     Scalar,
@@ -28,9 +28,9 @@ from attnflow.inputs import (
     quoted,
     whole,
 )
+from attnflow.core.progress import tick
 from attnflow.laws import Heads, Hearing, Law, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
-from attnflow.progress import tick
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -148,7 +148,7 @@ class Rule:
     def weights(self, x: Array) -> Array:
         """Return P (b, n, n) of configurations x (b, n, d), with rows of zeros for tokens that are held."""
         law, masses = self.law, self.masses
-        if law.stacks:
+        if law.batched:
             P = rows_of(law, log_weights(law, x, 0, masses=masses), x, x)
         else:
             each = [rows_of(law, log_weights(law, one, 0, masses=masses), one, one) for one in x]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.arrays import holds, identity, namespace
-from attnflow.inputs import (
+from attnflow.core.arrays import holds, identity, namespace
+from attnflow.core.inputs import (
     Array,
     InputError,
     Matrix,
@@ -59,7 +59,7 @@ class Layers(DiscreteMotion):
     """
 
     pointwise: ClassVar[bool] = True
-    arrays: ClassVar[bool] = True
+    array_api: ClassVar[bool] = True
 
     gamma: Scalar | None = None
     alpha: Scalar | None = None
@@ -152,7 +152,7 @@ class Residual(DiscreteMotion):
     """
 
     pointwise: ClassVar[bool] = True
-    arrays: ClassVar[bool] = True
+    array_api: ClassVar[bool] = True
 
     V: Matrix = None
     dt: Scalar = 1.0
@@ -262,7 +262,7 @@ class SphereLayers(DiscreteMotion):
     """
 
     pointwise: ClassVar[bool] = True
-    arrays: ClassVar[bool] = True
+    array_api: ClassVar[bool] = True
 
     V: Matrix = None
     dt: Scalar = 1.0

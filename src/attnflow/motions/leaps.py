@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.inputs import Array, InputError, number
+from attnflow.core.inputs import Array, InputError, number
 from attnflow.laws import Heads, Hearing, varies
-from attnflow.motions.meeting import MEETING, Clumps
 from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
+from attnflow.motions.solvers.clumps import MEETING, Clumps
 
 # A leap evaluates G about forty times, so that a shorter one costs more than its steps.
 LEAST = 64

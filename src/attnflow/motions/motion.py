@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.arrays import holds, namespace
-from attnflow.calls import check_method
+from attnflow.core.arrays import holds, namespace
+from attnflow.core.calls import check_method
+from attnflow.core.inputs import Array, InputError, quoted
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
-from attnflow.inputs import Array, InputError, quoted
 from attnflow.laws import Hearing
 
 # A stretch of discrete steps covers about this many pairs of tokens, and at most this many steps: a few
@@ -109,13 +109,13 @@ class Motion:
 
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
     what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
-    they used, and keep their generator in the `state` of their stepper. Discrete motions with ``arrays = True`` move
-    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.arrays`).
+    they used, and keep their generator in the `state` of their stepper. Discrete motions with ``array_api = True`` move
+    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`).
     """
 
     discrete: ClassVar[bool]
     random: ClassVar[bool] = False
-    arrays: ClassVar[bool] = False
+    array_api: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -199,7 +199,7 @@ class _Layerwise(Stepper):
         """Return the states after some steps, of one body for all tokens at one place if the law hears it as such."""
         hearing = self.hearing
         law, alike = hearing.law, self.motion.pointwise
-        asked = self.most > 1 and hearing.engine == "auto" and law.adds_up and not law.positional and alike
+        asked = self.most > 1 and hearing.engine == "auto" and law.merges_copies and not law.positional and alike
         bodies = copies(self.x) if asked else None
         if bodies is None:
             return self.motion.steps(self.hearing, self.x, times)

@@ -18,7 +18,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import quadratic
 from attnflow.claims.margins import Margins, Undecided, once, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick
-from attnflow.inputs import Array
+from attnflow.core.inputs import Array
 
 # Limits closer than the first, in parts of the initial spread, are one subspace; farther than the second, two.
 ONE, TWO = 1e-3, 1e-2

@@ -15,8 +15,8 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, any_form, cloud, distinct, log_uniform, pick, positive_form
+from attnflow.core.inputs import Array, constant_number, matrix_at
 from attnflow.geometry.forms import EPS, form
-from attnflow.inputs import Array, constant_number, matrix_at
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, Motion, Residual
 
@@ -138,7 +138,7 @@ def _separations(e: Experiment) -> tuple[Array, Array]:
 
 def _monotone(e: Experiment) -> float:
     """Return the relative error that a distance may carry: that of the integrator, or rounding under Euler."""
-    return 256 * e.shape[0] * e.eps if e.motion.discrete else MONOTONE
+    return 256 * e.shape[0] * e.rounding if e.motion.discrete else MONOTONE
 
 
 @EMERGENCE.claim(

@@ -34,12 +34,12 @@ from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form
+from attnflow.core.inputs import Array
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.stationary import stationary_points
-from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions.flows import ContinuousMotion
-from attnflow.simulate import simulate
+from attnflow.runs.simulate import simulate
 
 # Tokens are at a point of S when they are this close, in parts of the diameter; vertices are in S up to the second.
 NEAR, ON = 3e-3, 1e-3

@@ -23,12 +23,12 @@ from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import RECORDS, Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, distinct, log_uniform, pick
+from attnflow.core.indices import log_weights
+from attnflow.core.inputs import Array
 from attnflow.geometry.forms import EPS
-from attnflow.indices import log_weights
-from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, RescaledFlow
-from attnflow.simulate import simulate
+from attnflow.runs.simulate import simulate
 
 # Beyond this unit time leaders are rounding noise.
 LAST = 28.0

@@ -15,8 +15,8 @@ from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
 from attnflow.claims.samplers import Rng, any_form, cloud, distinct, log_uniform, pick
-from attnflow.inputs import Array, InputError
-from attnflow.inputs import cloud as checked_cloud
+from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import cloud as checked_cloud
 from attnflow.laws import Hearing, Softmax
 from attnflow.motions import ContinuousMotion, Flow
 
@@ -109,7 +109,7 @@ def mean_field(e: Experiment) -> Iterator[Margins]:
     one, other = _probes(R, e.shape[1])
     apart = np.linalg.norm(one - other, axis=1)
     differ = np.linalg.norm(_field(e, one, x) - _field(e, other, x), axis=1)
-    rounding = 64 * e.eps * R / apart + 1e-12 * q
+    rounding = 64 * e.rounding * R / apart + 1e-12 * q
     slack = q - differ / (speed * apart)
     worst = int((slack + rounding).argmin())
     yield once("|X(x) - X(x')| <= |B||V|R^2 |x - x'|", slack[worst], rounding[worst])
@@ -117,7 +117,7 @@ def mean_field(e: Experiment) -> Iterator[Margins]:
     apart_fields = np.linalg.norm(_field(e, points, x) - _field(e, points, y), axis=1)
     with np.errstate(over="ignore"):
         bound = (1 + 2 * q) * np.exp(2 * q) * transport(x, y, 1) / R
-    yield once("|X[mu] - X[nu]| <= |V|(1+2q)e^{2q} W_1", bound - apart_fields.max() / (speed * R), 64 * e.eps)
+    yield once("|X[mu] - X[nu]| <= |V|(1+2q)e^{2q} W_1", bound - apart_fields.max() / (speed * R), 64 * e.rounding)
     yield _drift(e, (x, y), (q, V, R))
 
 

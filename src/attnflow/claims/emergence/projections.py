@@ -40,10 +40,10 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
+from attnflow.core.inputs import Array
 from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.spectra import Dominant, classify
 from attnflow.geometry.stationary import stationary_points
-from attnflow.inputs import Array
 from attnflow.laws import Softmax
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import gain_of

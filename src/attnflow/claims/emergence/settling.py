@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.claims.emergence.symmetry import Group, Patient
+from attnflow.core.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.geometry.forms import score_rounding
-from attnflow.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.laws import Hearing
 from attnflow.motions.flows import RescaledFlow, tolerance
 from attnflow.motions.motion import apply, gain_of, grown

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
 from attnflow.claims.samplers import Rng, pick
-from attnflow.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import Stepper, Stretch

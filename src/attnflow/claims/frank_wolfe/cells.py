@@ -15,10 +15,10 @@ from attnflow.claims.hypotheses import positive_definite, quadratic, semidefinit
 from attnflow.claims.margins import Margins, Numbers, once, per_token, stacked
 from attnflow.claims.samplers import KINDS, Rng, any_form, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.statistics import at_least, at_most
+from attnflow.core.indices import log_weights
+from attnflow.core.inputs import number, whole
 from attnflow.geometry.forms import EPS, form, score_rounding
 from attnflow.geometry.hull import Hull
-from attnflow.indices import log_weights
-from attnflow.inputs import number, whole
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
 
@@ -75,7 +75,7 @@ def cells(e: Experiment) -> list[Margins]:
     unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
     chosen = _heard(e, points, v)
     short = (scores - scores.max(axis=1, keepdims=True)) / unit
-    tol = 64 * e.shape[1] * e.eps
+    tol = 64 * e.shape[1] * e.rounding
     covered = [min(short[p, row], default=e.array(-1)[()]) for p, row in enumerate(chosen)]
     shared = [(POINTS + p, i) for p in range(POINTS - 1) for i in set(chosen[p]) & set(chosen[p + 1])]
     margins = [per_token("the chosen vertex is a maximiser", stacked(covered), tol)]
@@ -187,7 +187,7 @@ def _owns_iff(e: Experiment, owns: Callable[[list[int], int], bool], signs: Call
 def own_cell(e: Experiment) -> Margins:
     """Whether hardmax lets a vertex hear itself, against the signs towards its neighbours and 0, in fractions."""
     values = _owns_iff(e, lambda row, i: i in row, lambda s: (s < 0).all() or (s > 0).all())
-    return per_token("v_i in C_i(v) iff one strict sign", values, 64 * e.eps)
+    return per_token("v_i in C_i(v) iff one strict sign", values, 64 * e.rounding)
 
 
 @FW.claim(
@@ -199,7 +199,7 @@ def own_cell(e: Experiment) -> Margins:
 def own_cell_repaired(e: Experiment) -> Margins:
     """Whether hardmax lets a vertex hear itself alone, against the signs towards its neighbours and 0, in fractions."""
     values = _owns_iff(e, lambda row, i: row == [i], lambda s: (s < 0).all())
-    return per_token("v_i strictly owns its cell iff all signs are negative", values, 64 * e.eps)
+    return per_token("v_i strictly owns its cell iff all signs are negative", values, 64 * e.rounding)
 
 
 def _identity(given: dict[str, Any]) -> tuple[Hardmax, Layers]:

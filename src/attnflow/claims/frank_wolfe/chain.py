@@ -17,10 +17,10 @@ from attnflow.claims.hypotheses import depths
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.statistics import at_least, at_most
+from attnflow.core.indices import log_weights
+from attnflow.core.inputs import Array, cloud, number, whole
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
-from attnflow.indices import log_weights
-from attnflow.inputs import Array, cloud, number, whole
 from attnflow.tokens import polygon
 
 

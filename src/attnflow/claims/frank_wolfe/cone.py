@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
 from attnflow.claims.samplers import Rng
-from attnflow.inputs import Array, InputError, cloud, number, whole
+from attnflow.core.inputs import Array, InputError, cloud, number, whole
 from attnflow.laws import Softmax
 from attnflow.motions import Jumps
 

@@ -26,11 +26,11 @@ from attnflow.claims.hypotheses import (
 )
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
+from attnflow.core.inputs import number_at
+from attnflow.core.schedules import Schedule
 from attnflow.geometry import forms
-from attnflow.inputs import number_at
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
-from attnflow.schedules import Schedule
 
 
 def _frank_wolfe(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
@@ -95,7 +95,7 @@ def _energy_against(e: Experiment, bound: Any) -> Margins:
     unit = largest * squared_diameter(e.tokens) or 1
     J = np.array([quadratic(_energy_form(e, t), e.states[t + 1]) / 2 for t in steps.tolist()])
     allowed = np.array([bound(t) for t in e.array(steps)])
-    return Margins("J^t(x_i^{t+1}) <= bound", allowed[:, None] - J / unit, steps, 64 * e.shape[1] * e.eps)
+    return Margins("J^t(x_i^{t+1}) <= bound", allowed[:, None] - J / unit, steps, 64 * e.shape[1] * e.rounding)
 
 
 DESCENDING = "B_*^t = -B^t >= 0, not increasing"
@@ -205,7 +205,7 @@ def _balanced(e: Experiment) -> list[Margins]:
     one, other = beta[:-1] * gamma[1:], beta[1:] * gamma[:-1]
     sizes = np.maximum(np.abs(one), np.abs(other))
     off = np.abs(one - other) / np.where(sizes > 0, sizes, 1)
-    balance = Margins("beta^t gamma^{t+1} = beta^{t+1} gamma^t", -off, np.arange(1, len(beta)), 4 * e.eps)
+    balance = Margins("beta^t gamma^{t+1} = beta^{t+1} gamma^t", -off, np.arange(1, len(beta)), 4 * e.rounding)
     return [Margins("beta^t >= 0", beta, np.arange(1, len(beta) + 1)), *([balance] if len(beta) > 1 else [])]
 
 
@@ -226,7 +226,7 @@ def duality_gap(e: Experiment) -> list[Margins]:
     B, x, steps = e.form(), e.states[:-1], len(e.states) - 1
     energy = quadratic(B, x) / 2
     unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
-    tol = 64 * e.shape[1] * e.eps
+    tol = 64 * e.shape[1] * e.rounding
     rise = Margins("<B x_i, x_i> never decreases", np.diff(quadratic(B, e.states), axis=0) / unit, e.times[:-1], tol)
     if steps < 2:
         return [rise]

@@ -17,9 +17,9 @@ from attnflow.claims.hypotheses import depths
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick
 from attnflow.claims.statistics import at_least
+from attnflow.core.indices import log_weights
+from attnflow.core.inputs import Array, number
 from attnflow.geometry.forms import EPS
-from attnflow.indices import log_weights
-from attnflow.inputs import Array, number
 from attnflow.laws import Softmax
 
 

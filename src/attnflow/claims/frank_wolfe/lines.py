@@ -15,14 +15,14 @@ from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
+from attnflow.core.inputs import Array
+from attnflow.core.schedules import Schedule
 from attnflow.geometry.forms import EPS, form
 from attnflow.geometry.generic import genericity
 from attnflow.geometry.hull import Hull
-from attnflow.inputs import Array
 from attnflow.laws import Hardmax
 from attnflow.laws.top_scores import TopScores
 from attnflow.motions import HardmaxFlow, Layers
-from attnflow.schedules import Schedule
 
 MOVED = 2.0**-20
 
@@ -35,7 +35,7 @@ def _invertible(e: Experiment) -> Margins:
     values = np.array(least) / np.array(size)
     if e.exact:
         values = np.where([exact.invertible(e.form(t)) for t in steps], np.maximum(values, EPS), 0.0)
-    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * e.eps, strict=True)
+    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * e.rounding, strict=True)
 
 
 def _any_start(rng: Rng, k: int) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def straight_lines(e: Experiment) -> Margins:
     shrunk = np.concatenate([e.array([1]), np.cumprod(1 - e.gammas)])
     expected = v + shrunk[:, None, None] * (e.tokens - v)
     errors = np.abs(e.states - expected).max(axis=2) / e.scale
-    return Margins("x_i^t = v + Pi_t (x_i^0 - v)", -errors, e.times, 4 * (e.times + 2) * e.eps)
+    return Margins("x_i^t = v + Pi_t (x_i^0 - v)", -errors, e.times, 4 * (e.times + 2) * e.rounding)
 
 
 NO_LIMIT = Undecided(
@@ -181,7 +181,7 @@ def exponential_rate(e: Experiment) -> Margins:
     limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
     if limit is None:
         return unknown(what, NO_LIMIT, end)
-    return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.eps > 0), time=end, strict=True)
+    return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.rounding > 0), time=end, strict=True)
 
 
 def _bounded_below(rng: Rng, k: int) -> dict[str, Any]:
@@ -195,7 +195,7 @@ BOUNDED_STEPS = replace(POLYTOPE, parameters={**POLYTOPE.parameters, "c": 0.25},
 
 def _at_least_c(e: Experiment) -> Margins:
     low = np.minimum(e.gammas - e.array(e.c), 1 - e.gammas)
-    return Margins("c <= gamma^t < 1", low, np.arange(len(low)), 4 * e.eps)
+    return Margins("c <= gamma^t < 1", low, np.arange(len(low)), 4 * e.rounding)
 
 
 @FW.claim(
@@ -210,7 +210,7 @@ def exponential_rate_repaired(e: Experiment) -> Margins:
     powers = np.concatenate([e.array([1]), np.cumprod(np.broadcast_to(1 - e.array(e.c), (len(e.states) - 1,)))])
     room = powers[:, None, None] * np.abs(e.tokens - v) - np.abs(e.states - v)
     return Margins(
-        "|x_i^t - v| <= (1 - c)^t |x_i^0 - v|", room.min(axis=2) / e.scale, e.times, 4 * (e.times + 2) * e.eps
+        "|x_i^t - v| <= (1 - c)^t |x_i^0 - v|", room.min(axis=2) / e.scale, e.times, 4 * (e.times + 2) * e.rounding
     )
 
 
@@ -243,7 +243,7 @@ def ode(e: Experiment) -> list[Margins]:
 
 def _euler_order(e: Experiment, v: Numbers) -> Margins:
     """Return by how much the errors at time 1 of 64 and of 128 Euler steps are in a ratio between 1.8 and 2.2."""
-    from attnflow.simulate import simulate
+    from attnflow.runs.simulate import simulate
 
     expected = v + np.exp(-1.0) * (e.tokens - v)
     ends = [simulate(e.tokens, e.law, Layers(gamma=(1 / m) / (1 + 1 / m)), m).final for m in (64, 128)]

@@ -120,7 +120,7 @@ def collapse_to_origin(e: Experiment) -> list[Margins]:
     end = "tokens tend to 0, by symmetry,"
     still = Undecided("0 is in all hulls of the run, and only symmetry would tell where it ends", "give more steps")
     limit = once(end, 1.0, time=e.times[-1]) if _symmetric(e) else unknown(end, still, e.times[-1])
-    return [Margins("0 in K^t", stacked(values), e.times, 1e-12 * (e.eps > 0)), limit]
+    return [Margins("0 in K^t", stacked(values), e.times, 1e-12 * (e.rounding > 0)), limit]
 
 
 def _symmetric(e: Experiment) -> bool:

@@ -20,9 +20,9 @@ from attnflow.claims.sphere.runs import (
     random_rotation,
     sphere_model,
 )
+from attnflow.core.inputs import Array
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
-from attnflow.inputs import Array
 from attnflow.laws import Hearing
 from attnflow.measure.phase_diagram import equiangular
 from attnflow.motions import ContinuousMotion

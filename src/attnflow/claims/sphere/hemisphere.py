@@ -28,9 +28,9 @@ from attnflow.claims.sphere.runs import (
     sphere_model,
 )
 from attnflow.claims.statistics import at_least, at_most
+from attnflow.core.inputs import Array, InputError, whole
+from attnflow.core.inputs import cloud as rows_of
 from attnflow.geometry.forms import EPS
-from attnflow.inputs import Array, InputError, whole
-from attnflow.inputs import cloud as rows_of
 from attnflow.laws import Law, Softmax
 from attnflow.motions import SphereLayers
 

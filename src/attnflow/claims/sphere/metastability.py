@@ -20,9 +20,9 @@ from attnflow.claims.sphere.runs import (
     sphere_model,
 )
 from attnflow.claims.statistics import at_least
+from attnflow.core.inputs import Array, InputError, number, whole
+from attnflow.core.inputs import cloud as rows_of
 from attnflow.geometry.forms import EPS
-from attnflow.inputs import Array, InputError, number, whole
-from attnflow.inputs import cloud as rows_of
 from attnflow.measure.merges import merge_times, plateaux
 from attnflow.measure.phase_diagram import passing
 

@@ -9,10 +9,10 @@ import numpy as np
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, per_token
 from attnflow.claims.samplers import Rng, cloud, pick
+from attnflow.core.inputs import Array, InputError, number
+from attnflow.core.inputs import cloud as rows_of
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import nearest
-from attnflow.inputs import Array, InputError, number
-from attnflow.inputs import cloud as rows_of
 from attnflow.laws import Softmax
 from attnflow.motions import SphereFlow
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.figures.look import look
-from attnflow.inputs import InputError, whole
+from attnflow.core.inputs import InputError, whole
+from attnflow.figures.style import look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

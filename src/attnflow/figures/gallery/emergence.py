@@ -15,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import Groups, counted, groups
-from attnflow.figures.look import colours, figure_of, log_numbers, sheet, tone
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
+from attnflow.figures.plot import draw
 from attnflow.figures.polytope import shade, solid, stations
-from attnflow.figures.portrait import draw
 from attnflow.figures.scene import Projection, Scene, edges, history, outline, scene
 from attnflow.figures.stage import panel
+from attnflow.figures.style import colours, figure_of, log_numbers, sheet, tone
 from attnflow.geometry import Hull, StationaryPoints
-from attnflow.inputs import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # The limit is read from a longer run than the one drawn: by then tokens are within about 1e-6 of it.
 LATE = 14.0

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.emergence import basis, leading
 from attnflow.figures.groups import counted
-from attnflow.figures.look import colours, figure_of, log_numbers, ramp, sheet, tone
 from attnflow.figures.marks import LEADER, key, star
 from attnflow.figures.papers import EMERGENCE
-from attnflow.inputs import Array
+from attnflow.figures.style import colours, figure_of, log_numbers, ramp, sheet, tone
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 # Beyond this many units of 1 / lambda_1 the leaders of tokens that are nearly tied are rounding noise.
 LAST = 28.0

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.emergence import basis, leading, projected, seen, two_panels
 from attnflow.figures.groups import Groups
-from attnflow.figures.look import colours, tone
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
-from attnflow.figures.portrait import draw
+from attnflow.figures.plot import draw
 from attnflow.figures.scene import Scene
-from attnflow.inputs import Array
+from attnflow.figures.style import colours, tone
 
 if TYPE_CHECKING:
-    from attnflow.trajectory import Trajectory
+    from attnflow.runs.trajectory import Trajectory
 
 Rows = list[list[float]]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import (
     area,
     cells_within,
@@ -23,10 +24,9 @@ from attnflow.figures.cells import (
 )
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered
-from attnflow.figures.look import colours, figure_of, ramp, sheet, tone
 from attnflow.figures.papers import FRANK_WOLFE
+from attnflow.figures.style import colours, figure_of, ramp, sheet, tone
 from attnflow.geometry import Cells, Hull, Region, cells
-from attnflow.inputs import Array
 
 # How the points of a polygon are drawn, and what its row of the figure is called.
 VARIANTS = {"equal norms": directions, "all on the hull": corners, "some inside": scattered}

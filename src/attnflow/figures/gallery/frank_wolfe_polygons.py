@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnflow.core.inputs import Array, InputError
 from attnflow.geometry import hull
-from attnflow.inputs import Array, InputError
 
 # Norms are uniform between these, unless they are equal.
 SHORTEST, LONGEST = 0.4, 1.0

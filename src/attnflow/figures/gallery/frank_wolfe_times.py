@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices, make_room
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import directions, uniform_in
-from attnflow.figures.look import colours, log_numbers, sheet, tone
 from attnflow.figures.marks import dots, key, stars, starts, trails
 from attnflow.figures.papers import FRANK_WOLFE
-from attnflow.figures.portrait import happened
+from attnflow.figures.plot import happened
 from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.style import colours, log_numbers, sheet, tone
 from attnflow.geometry import Cells, cells
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 MARKERS = ("o", "s", "^", "D", "v")
 # Distances below this are left to rounding.

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.look import colours, log_numbers, sheet, tone
 from attnflow.figures.marks import LEADER, dots, key, stars, starts, trails
 from attnflow.figures.papers import HARDMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import history, scene
 from attnflow.figures.stage import frame, ground
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.figures.style import colours, log_numbers, sheet, tone
+from attnflow.runs.trajectory import Trajectory
 
 Points = Sequence[tuple[float, float]]
 

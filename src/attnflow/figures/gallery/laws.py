@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, tints
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import close
-from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import START, dots, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import Scene, history, scene
 from attnflow.figures.stage import frame, ground
+from attnflow.figures.style import colours, sheet, tone
 from attnflow.geometry import Cells
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 RECONSTRUCTED = f"{LOCALMAX}, reconstructed from its abstract"
 LIMITS = f"{EMERGENCE}, for the set S; {FRANK_WOLFE}, for the cells"

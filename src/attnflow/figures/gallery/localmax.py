@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 import attnflow as af
+from attnflow.core.inputs import Array
 from attnflow.figures.cells import draw_origin
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import counted
-from attnflow.figures.look import colours, sheet, tone
 from attnflow.figures.marks import LEADER, dots, trails
 from attnflow.figures.papers import LOCALMAX
+from attnflow.figures.plot import draw
 from attnflow.figures.polytope import attracting, bare
-from attnflow.figures.portrait import draw
 from attnflow.figures.scene import history, outline, scene
 from attnflow.figures.stage import HULL, frame, ground
+from attnflow.figures.style import colours, sheet, tone
 from attnflow.geometry import QuiescentSet
-from attnflow.inputs import Array
-from attnflow.trajectory import Trajectory
+from attnflow.runs.trajectory import Trajectory
 
 RECONSTRUCTED = f"{LOCALMAX}; the rule is a reconstruction from its abstract"
 CONFIDENCE = "Hegselmann, Krause, Opinion dynamics and bounded confidence (2002)"

@@ -1,0 +1,482 @@
+"""The command line: `attnflow simulate`, `check`, `search`, `figure` and `explore`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+SIMULATE = """\
+Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
+
+  attnflow simulate --cloud gaussian --n 200 --d 2 --law softmax --beta 9 --motion layers --gamma 0.1 --until 500
+  attnflow simulate --tokens cloud.csv --law hardmax --motion layers --gamma "2 / (t + 2)" --until 100
+  attnflow simulate run.toml --beta 20 --store run.zarr --plot run.png
+  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \\
+    --merges 0.999 --draw staircase.png
+  attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
+
+Numbers may be formulas in t; matrices are lists such as "[[1, 0], [0, 2]]", or .csv and .npy files. A store records
+the configuration, the versions and the seed with the run; an interrupted run goes on when the command is repeated.
+"""
+EXAMPLE = """\
+a TOML file:
+
+  until = 500
+  seed = 0
+
+  [tokens]
+  cloud = "gaussian"    # or uniform, sphere, polygon, grid, orthogonal; or file = "cloud.csv"
+  n = 200
+  d = 2
+
+  [law]
+  name = "softmax"      # or hardmax, localmax, hegselmann-krause, heads
+  beta = 9.0
+
+  [motion]
+  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow,
+                        # jumps, leaps
+  gamma = 0.1
+
+  [measure]             # of long times, one of: merges = 0.999 (a distance off the sphere); exits = 0.1, a radius
+  phases = 0.05         # (jumps), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
+  betas = [8, 16, 32]   # with betas
+
+  [output]
+  store = "run.zarr"
+"""
+# flag: (table, key, help)
+FLAGS = {
+    "cloud": ("tokens", "cloud", "gaussian, uniform, sphere, polygon, grid or orthogonal"),
+    "tokens": ("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row"),
+    "n": ("tokens", "n", "number of tokens"),
+    "d": ("tokens", "d", "dimension"),
+    "k": ("tokens", "k", "corners of the polygon, or grid points per axis"),
+    "low": ("tokens", "low", "lower end of the cube (uniform, grid)"),
+    "high": ("tokens", "high", "upper end of the cube (uniform, grid)"),
+    "radius": ("tokens", "radius", "distance of the corners from 0 (polygon)"),
+    "angle": ("tokens", "angle", "angle of the first corner (polygon)"),
+    "law": ("law", "name", "softmax, hardmax, localmax or hegselmann-krause"),
+    "beta": ("law", "beta", "inverse temperature (softmax)"),
+    "B": ("law", "B", "matrix of the scores <B x_i, x_j>"),
+    "delta": ("law", "delta", "alignment slack (localmax)"),
+    "threshold": ("law", "threshold", "additive, relative or normalized (localmax)"),
+    "ties": ("law", "ties", "tokens, points, first or error (hardmax)"),
+    "eps": ("law", "eps", "confidence radius (hegselmann-krause)"),
+    "motion": ("motion", "name", "layers, residual, sphere-layers, flow, sphere-flow, jumps, leaps: see below"),
+    "gamma": ("motion", "gamma", "step size in (0, 1] (layers, jumps, leaps)"),
+    "alpha": ("motion", "alpha", "gamma = alpha / (1 + alpha) (layers)"),
+    "V": ("motion", "V", "value matrix"),
+    "dt": ("motion", "dt", "time step (residual, rescaled-layers, sphere-layers)"),
+    "rtol": ("motion", "rtol", "relative tolerance (flows, leaps)"),
+    "normalized": ("motion", "normalized", "true for SA, false for USA (sphere-flow)"),
+    "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
+    "until": (None, "until", "number of steps, or time"),
+    "seed": (None, "seed", "seed of everything random"),
+    "record": (
+        None,
+        "record",
+        'record every k-th step (jumps: move), at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}',
+    ),
+    "masses": (None, "masses", "masses of the tokens, a list or a file"),
+    "engine": (None, "engine", "auto, dense or fused"),
+    "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
+    "clusters": ("stop", "clusters", "stop when at most this many clusters are left"),
+    "tol": ("stop", "tol", "distance that joins tokens to a cluster"),
+    "seconds": ("stop", "seconds", "stop after this many seconds"),
+    "merges": (
+        "measure",
+        "merges",
+        "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
+    ),
+    "exits": ("measure", "exits", "tell when chains first leave this radius (jumps)"),
+    "within": ("measure", "within", "how likely exits are within this many steps, however rare"),
+    "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
+    "betas": ("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
+    "runs": ("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
+    "store": ("output", "store", "Zarr store to write the run to"),
+    "plot": ("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
+    "draw": ("output", "draw", "picture of merges, exits or phases to draw"),
+}
+
+
+CHECK = """\
+Check claims of the literature: all of them, those of one paper, or one, on their own samples or on your tokens.
+
+  attnflow check list                                  the claims by name, paper by paper
+  attnflow check all                                   one line per claim
+  attnflow check fw --json report.json                 one paper, with a report from which every verdict replays
+  attnflow check fw/cluster-rate --tokens "[[3], [-1]]" --steps 700
+  attnflow check fw/voronoi --tokens cloud.csv --B "[[2, 0], [0, 1]]"
+
+The exit status is 1 if a claim that is proved or derived is violated, 2 if the question makes no sense, else 0.
+"""
+SEARCH = """\
+Look for a counterexample to a claim: samples of every kind, descent on the margin, longer horizons; then make it small,
+and prove it in rational or ball arithmetic where that can be done.
+
+  attnflow search list                                 the claims by name, paper by paper
+  attnflow search fw/cluster-rate
+  attnflow search fw/own-cell --evaluations 500 --seed 3
+
+The exit status is 1 if a claim that is proved or derived is refuted, 2 if the question makes no sense, else 0.
+"""
+FIGURE = """\
+Draw figures of the papers, and some that nobody has, each from its seed: vector pictures, PNG, a caption with the
+parameters, and a movie where the figure moves.
+
+  attnflow figure list                                 one line per figure
+  attnflow figure fw/cells                             fw-cells.svg, .png, .pdf and .txt in the current folder
+  attnflow figure fw/cells --seed 4 --dark -o talk     another polygon, on dark paper
+  attnflow figure all -o figures --only svg,png        the whole gallery, on all cores
+"""
+EXPLORE = """\
+Open a page in the browser where tokens are dragged, laws and motions switched, beta turned up to infinity, and claims
+checked while you drag. All is computed here, by this library; the page works offline.
+
+  attnflow explore                                     on this machine alone, at http://127.0.0.1:8765/
+  attnflow explore --port 9000 --no-browser            another port; open the address yourself
+  attnflow explore --host 0.0.0.0                      for up to four pages on machines that can reach this one
+
+The address of the page holds all that is on the screen: send it to somebody, or keep it. Ctrl-C ends the server and
+every computation.
+"""
+# Parameters of claims that are flags of their own; --set name=value gives any other.
+CLAIM_FLAGS = {
+    "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
+    "B": "matrix of the scores <B x_i, x_j>, as in simulate",
+    "V": "value matrix",
+    "beta": "inverse temperature",
+    "gamma": "step size",
+    "alpha": "gamma = alpha / (1 + alpha)",
+    "delta": 'alignment slack: a number or a formula such as "0.1 * 0.5 ** t"',
+    "steps": "number of steps",
+    "until": "time",
+}
+
+
+# The exit status of a program whose reader has gone: 128 and the number of the signal SIGPIPE.
+READER_GONE = 128 + 13
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose refusals are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and leave."""
+        print(f"attnflow: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="attnflow",
+        description="The laboratory for self-attention dynamics: tokens as interacting particles.",
+        epilog="attnflow COMMAND --help has examples; that of simulate a configuration file to start from.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    simulate = _command(
+        commands, "simulate", "let tokens move under a law of attention, from flags or a TOML file", SIMULATE
+    )
+    simulate.epilog = EXAMPLE
+    simulate.add_argument("config", nargs="?", type=Path, metavar="FILE.toml", help="a configuration")
+    for flag, (_, _, text) in FLAGS.items():
+        simulate.add_argument(f"--{flag}", metavar="X", help=text)
+    _add_check(commands)
+    _add_search(commands)
+    _add_figure(commands)
+    _add_explore(commands)
+    return parser
+
+
+def _command(commands: Any, name: str, text: str, description: str) -> Any:
+    layout = argparse.RawDescriptionHelpFormatter
+    return commands.add_parser(name, help=text, description=description, formatter_class=layout)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+
+
+def _add_check(commands: Any) -> None:
+    check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
+    check.add_argument(
+        "claim", metavar="CLAIM", help="'list', 'all', a paper such as fw, or a claim such as fw/voronoi"
+    )
+    check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
+    check.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the samples and of random claims")
+    for flag, text in CLAIM_FLAGS.items():
+        check.add_argument(f"--{flag}", metavar="X", help=text)
+    check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
+    check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
+
+
+def _add_search(commands: Any) -> None:
+    search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)
+    search.add_argument("claim", metavar="CLAIM", help="'list', or a claim such as fw/cluster-rate")
+    search.add_argument("--seconds", type=_real, default=60.0, metavar="X", help="stop after this many seconds (60)")
+    search.add_argument(
+        "--evaluations", type=_whole, default=1000, metavar="X", help="stop after this many checks (1000)"
+    )
+    search.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the search")
+
+
+def _add_figure(commands: Any) -> None:
+    figure = _command(commands, "figure", "draw the figures of the papers, and some that nobody has", FIGURE)
+    figure.add_argument(
+        "names", nargs="+", metavar="NAME", help="'list', 'all', a group such as fw, or one such as fw/cells"
+    )
+    figure.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder to write to")
+    figure.add_argument("--seed", type=_whole, metavar="X", help="another seed than the figure's own")
+    figure.add_argument("--only", metavar="X", help="formats, some of svg,png,pdf,mp4,gif (all)")
+    figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
+    figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
+
+
+def _add_explore(commands: Any) -> None:
+    explore = _command(commands, "explore", "drag tokens in the browser, and see the theorems", EXPLORE)
+    explore.add_argument(
+        "--port", type=_whole, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"
+    )
+    explore.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (127.0.0.1)")
+    explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Join flags to values that begin with a minus, which argparse would take for flags: --beta -3e2."""
+    joined: list[str] = []
+    for argument in arguments:
+        flag = joined[-1].removeprefix("--") if joined else ""
+        if flag in FLAGS and argument.startswith("-") and argument.removeprefix("--").split("=")[0] not in FLAGS:
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 2 after one sentence on standard error.
+
+    When the reader of its output has gone, as in ``attnflow check list | head -1``, it ends without a word.
+    """
+    try:
+        try:
+            return _answer(arguments)
+        finally:
+            # What still waits to be written would fail when the interpreter ends, where nothing can be said.
+            print(end="", flush=True)
+    except BrokenPipeError:
+        _leave_output()
+        return READER_GONE
+    except OSError as error:
+        if error.filename is None:
+            _leave_output()
+        return _refused(f"{error.filename or 'the output'} cannot be used ({error.strerror}): choose another place")
+
+
+def _answer(arguments: Sequence[str] | None) -> int:
+    parser = _parser()
+    joined = _joined(sys.argv[1:] if arguments is None else arguments)
+    for flag, equals, value in (argument.partition("=") for argument in joined):
+        # argparse would take this value away.
+        if flag.startswith("-") and equals and value == "--":
+            parser.error(f"{flag} was given '--', which is no value")
+    given = parser.parse_args(joined)
+    from attnflow import InputError, __version__
+
+    if given.version:
+        print(f"attnflow {__version__}")
+        return 0
+    if given.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return COMMANDS[given.command](vars(given))
+    except InputError as error:
+        sentence = str(error)
+    except MemoryError:
+        sentence = "there is not enough memory for these tokens and records: ask for fewer"
+    except KeyboardInterrupt:
+        sentence = "interrupted; a run with a store goes on from its last checkpoint when the command is repeated"
+    return _refused(sentence)
+
+
+def _refused(sentence: str) -> int:
+    # Where standard error cannot be written either, the exit status has to do.
+    with suppress(OSError):
+        print(f"attnflow: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _leave_output() -> None:
+    """Let what could not be written go nowhere, or the interpreter would fail to write it once more when it ends."""
+    with suppress(OSError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _simulate(given: dict[str, Any]) -> int:
+    from attnflow import figures, measure
+    from attnflow.app import config, long_times
+    from attnflow.core.inputs import InputError, number
+    from attnflow.runs.simulate import simulate
+    from attnflow.runs.store import opened
+
+    settings = config.read(given["config"]) if given["config"] else config.Config({}, Path())
+    for flag, (table, key, _) in FLAGS.items():
+        if given[flag] is not None:
+            settings.set(table, key, _value(given[flag]))
+    arguments, asked, output = settings.arguments(), settings.asked, settings.output
+    if "draw" in output and not long_times.drawable(asked):
+        raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")
+    for picture in ("plot", "draw"):
+        if picture in output:
+            figures.destination(output[picture])
+    store = Path(output["store"]) if "store" in output else None
+    if store is not None:
+        said = opened(store, "r").attrs["attnflow"] if store.exists() else {}
+        if "results" in said and number(arguments["until"], "until", above=0.0) <= said["run"]["until"]:
+            raise InputError(f"{store} holds a finished run: choose a later until, or another name")
+        arguments["watch"].append(config.Remembered(store, settings.text()))
+    begin = time.perf_counter()
+    run = simulate(**arguments, store=store)
+    seconds = time.perf_counter() - begin
+    answers = long_times.answers(run, asked, arguments.get("seed", 0))
+    if "plot" in output:
+        figures.save(run.plot(), output["plot"])
+    if "draw" in output:
+        assert answers.picture is not None
+        figures.save(answers.picture(), output["draw"])
+    end = measure.summary(run)
+    rows = {
+        "tokens": f"{run.tokens.shape[1]} in dimension {run.tokens.shape[2]}",
+        "law": run.law,
+        "motion": run.motion,
+        "engine": run.report["engine"],
+        "clusters": f"{end.clusters} (tokens closer than {end.tol:.0%} of the cloud's extent are one)",
+        "leaders": "-" if end.leaders is None else end.leaders,
+        "rank": "-" if end.rank is None else end.rank,
+        "stopped": end.stopped,
+        "next": run.next_change,
+        "recorded": f"{len(run)} states",
+        "time": f"{seconds:.2f} s",
+        **output,
+    }
+    print("\n".join([*(f"{name:<10}{value}" for name, value in rows.items()), *answers.lines]), flush=True)
+    return 0
+
+
+def _check(given: dict[str, Any]) -> int:
+    from attnflow.claims import report
+    from attnflow.claims.check import allowed, decide
+    from attnflow.claims.instances import read
+    from attnflow.core.inputs import InputError, whole
+
+    if given["claim"] == "list":
+        print(report.listed(report.selected("all")))
+        return 0
+    claims = report.selected(given["claim"])
+    whole(given["seed"], "seed", least=0)
+    instance = report.parameters(claims, _instance(given))
+    if given["exact"] and not instance:
+        raise InputError("--exact is about one run: give its tokens and steps")
+    rows = []
+    if instance:
+        begin = time.perf_counter()
+        most = allowed(claims[0], given["exact"])
+        verdict = decide(claims[0], read(claims[0], instance, given["seed"]), most=most)
+        rows.append(report.Checked(claims[0], verdict, time.perf_counter() - begin))
+        print(rows[0].told)
+    else:
+        for row in report.checked(claims, given["seed"]):
+            rows.append(row)
+            print(row.line if len(claims) > 1 else row.told, flush=True)
+    if given["json"] is not None:
+        text = json.dumps(report.report(rows, given["seed"]), indent=1, allow_nan=False)
+        given["json"].write_text(text + "\n")
+    return int(any(row.alarming for row in rows))
+
+
+def _instance(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a claim that were given as flags; tokens and matrices may be files."""
+    from attnflow.app import config
+    from attnflow.core.inputs import InputError
+
+    values = {flag: _value(given[flag]) for flag in CLAIM_FLAGS if given[flag] is not None}
+    for pair in given["set"]:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set got {pair!r}, expected a name and a value such as --set eps=0.15")
+        values[name] = _value(text)
+    files = config.Config({}, Path())
+    return {
+        name: files.numbers(value, name) if name in ("tokens", "vertices", "B", "V") else value
+        for name, value in values.items()
+    }
+
+
+def _search(given: dict[str, Any]) -> int:
+    from attnflow import claims
+    from attnflow.claims import report
+
+    if given["claim"] == "list":
+        print(report.listed(claims.all()))
+        return 0
+    claim = claims.get(given["claim"])
+    witness = claims.search(claim.id, given["seconds"], given["evaluations"], given["seed"])
+    print(report.told(claim, witness))
+    return int(witness is not None and report.Checked(claim, witness.verdict, 0.0).alarming)
+
+
+def _figure(given: dict[str, Any]) -> int:
+    from attnflow.figures import gallery, gallery_files
+
+    if given["names"][0] == "list":
+        names = gallery.chosen(given["names"][1:] or ["all"])
+        for name in names:
+            print(f"{name:<{max(map(len, names))}}  {gallery.named(name).title}")
+        return 0
+    style = gallery_files.Style(given["dark"], given["latex"], given["seed"], gallery_files.formats(given["only"]))
+    names = gallery.chosen(given["names"])
+    folder = gallery_files.folder(given["output"])
+    begin = time.perf_counter()
+    for count, (name, files) in enumerate(gallery_files.write_all(names, folder, style), start=1):
+        print(f"{count}/{len(names)}  {name}: {', '.join(files)}", flush=True)
+    if len(names) > 1:
+        print(f"{len(names)} figures in {folder} in {time.perf_counter() - begin:.0f} s")
+    return 0
+
+
+def _explore(given: dict[str, Any]) -> int:
+    from attnflow.explorer.server import serve
+
+    serve(given["host"], given["port"], not given["no_browser"])
+    return 0
+
+
+COMMANDS = {"simulate": _simulate, "check": _check, "search": _search, "figure": _figure, "explore": _explore}
+
+
+def _value(text: str) -> Any:
+    """Read numbers, lists and true/false as such; all else is a name, a formula or a file."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,1 @@
+"""What everything else stands on: inputs and their sentences, arrays, blocks, functions of time, progress."""

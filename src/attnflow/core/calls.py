@@ -1,0 +1,125 @@
+"""Calls that do not fit: a keyword that does not exist, or a value that is lacking, is answered by one sentence."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter
+from types import FunctionType, ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+from attnflow.core.inputs import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Names less alike than this are not suggested: 'store' is not meant by 'steps'.
+CLOSE = 0.7
+
+BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+def fitting(function: Callable[P, R], name: str, method: bool = False) -> Callable[P, R]:
+    """Return the function, refusing calls that do not fit its parameters with an `InputError` in place of a TypeError.
+
+    Its signature, documentation and place stay what they are. A `method` is called with its object first.
+
+    >>> def heat(beta, *, t=0): return beta
+    >>> fitting(heat, "heat")(betta=1)
+    Traceback (most recent call last):
+    ...
+    attnflow.InputError: heat has no parameter 'betta' (is 'beta' meant?): it takes beta, t
+    """
+
+    @wraps(function)
+    def called(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*args, **keywords)
+        except MemoryError:
+            raise InputError(f"not enough memory for {name}: ask for fewer tokens or records") from None
+        except TypeError:
+            try:
+                signature.bind(*args, **keywords)
+            except TypeError:
+                raise InputError(_misfit(function, name, args[method:], set(keywords), method)) from None
+            raise
+
+    signature, called.fits = inspect.signature(function), True  # type: ignore[attr-defined]
+    return called
+
+
+def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], keywords: set[str], method: bool) -> str:
+    """Return the sentence that says why these values and keywords do not fit."""
+    parameters = list(inspect.signature(function).parameters.values())[method:]
+    takes = [parameter.name for parameter in parameters if parameter.kind in BY_NAME]
+    places = [parameter.name for parameter in parameters if parameter.kind in BY_PLACE]
+    expected = f"it takes {', '.join(takes)}" if takes else "it takes nothing"
+    unknown = sorted(keywords - set(takes))
+    if unknown:
+        near = get_close_matches(unknown[0], takes, n=1, cutoff=CLOSE) or [
+            one for one in takes if len(one) > 1 and (unknown[0].startswith(one) or one.startswith(unknown[0]))
+        ]
+        meant = f" (is {near[0]!r} meant?)" if near else ""
+        return f"{name} has no parameter {unknown[0]!r}{meant}: {expected}"
+    if len(values) > len(places):
+        return f"{name} was given {len(values)} values without names, expected at most {len(places)}: {expected}"
+    twice = [place for place in places[: len(values)] if place in keywords]
+    if twice:
+        return f"{name} was given {twice[0]!r} twice, by its place and by its name: {expected}"
+    needed = [parameter.name for parameter in parameters if parameter.default is Parameter.empty]
+    lacking = [one for one in needed if one in takes and one not in keywords and one not in places[: len(values)]]
+    return f"{name} was not given {', '.join(lacking)}: {expected}"
+
+
+def check_method(kind: type, name: str, places: tuple[str, ...], keywords: tuple[str, ...] = ()) -> None:
+    """Refuse a method of a class of one's own that cannot be called with these values and keywords.
+
+    >>> class Own:
+    ...     def velocity(self, x, t): return x
+    >>> check_method(Own, "velocity", ("hearing", "x", "t"))
+    Traceback (most recent call last):
+    ...
+    attnflow.InputError: velocity of Own is written as (self, x, t), expected (self, hearing, x, t)
+    """
+    method = inspect.getattr_static(kind, name, None)
+    if not isinstance(method, FunctionType):
+        return
+    signature = inspect.signature(method)
+    try:
+        signature.bind("self", *places, **dict.fromkeys(keywords))
+    except TypeError:
+        bare = [parameter.replace(annotation=Parameter.empty) for parameter in signature.parameters.values()]
+        written = signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+        expected = ", ".join(("self", *places, *(("*", *keywords) if keywords else ())))
+        raise InputError(f"{name} of {kind.__name__} is written as {written}, expected ({expected})") from None
+
+
+def speak(module: ModuleType) -> None:
+    """Let the public functions and classes of a module answer calls that do not fit."""
+    for name in getattr(module, "__all__", None) or _defined(module):
+        value = vars(module).get(name)
+        if isinstance(value, type):
+            _speak_of(value)
+        elif isinstance(value, FunctionType) and not hasattr(value, "fits"):
+            said = fitting(value, name)
+            # Also where it is defined, so that it can be pickled.
+            setattr(sys.modules[value.__module__], value.__name__, said)
+            setattr(module, name, said)
+
+
+def _defined(module: ModuleType) -> list[str]:
+    here = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    return [name for name in here if not name.startswith("_")]
+
+
+def _speak_of(kind: type) -> None:
+    for name, function in list(vars(kind).items()):
+        if isinstance(function, FunctionType) and not hasattr(function, "fits"):
+            if name == "__init__":
+                type.__setattr__(kind, name, fitting(function, kind.__name__, method=True))
+            elif not name.startswith("_"):
+                type.__setattr__(kind, name, fitting(function, name, method=True))

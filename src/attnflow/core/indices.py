@@ -1,0 +1,168 @@
+"""Who is asking: the indices of queries and sources, for laws whose weights depend on them (masks, positions).
+
+A law whose `log_weights` takes the keywords ``rows`` and ``columns`` is told both in every call: `rows` (m,) are the
+indices of the queries among the tokens, `columns` (n,) those of the sources. All code that needs weights asks for them
+here, so what a law is told is decided in one place. The tokens of such a law are never merged, sorted or dropped.
+
+A law that does not take them must give each token the same weights wherever it stands among the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from attnflow.core.arrays import foreign, holds, namespace, place
+from attnflow.core.blocks import row_blocks
+from attnflow.core.calls import check_method
+from attnflow.core.inputs import Array, InputError
+
+NAMES = ("rows", "columns")
+# The order of tokens is reversed for at most LOOKED_AT queries and HEARD sources. Means are different if they are
+# further apart than DIFFERENT times the cloud's extent.
+LOOKED_AT, HEARD, DIFFERENT = 16, 1 << 17, 1e-6
+# Rows of weights sum to one up to this, also where a law computes them in single precision.
+ROW_SUM = 1e-5
+
+
+def takes_indices(law: Any) -> bool:
+    """Say whether the `log_weights` of a law takes the keywords rows and columns.
+
+    >>> import attnflow as af
+    >>> takes_indices(af.Softmax())
+    False
+    """
+    kind: Any = type(law)
+    return _takes_indices(kind)
+
+
+@cache
+def _takes_indices(kind: Any) -> bool:
+    parameters = inspect.signature(kind.log_weights).parameters.values()
+    taken = [parameter.name for parameter in parameters if parameter.name in NAMES]
+    everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if len(taken) == 1 and not everything:
+        raise InputError(f"log_weights of {kind.__name__} takes {taken[0]} alone, expected both rows and columns")
+    told = everything or len(taken) == 2
+    check_method(kind, "log_weights", ("x", "t"), ("sources", "masses", *(NAMES if told else ())))
+    return told
+
+
+def positional(law: Any) -> bool:
+    """Say whether the weights of a law depend on the indices of tokens, so that it has to be told them."""
+    told: bool = law.positional if hasattr(law, "positional") else takes_indices(law)
+    return told
+
+
+def log_weights(
+    law: Any,
+    x: Array,
+    t: float = 0,
+    *,
+    sources: Array | None = None,
+    masses: Array | None = None,
+    rows: Array | None = None,
+    columns: Array | None = None,
+) -> Array:
+    """Return log P_ij of a law, telling it the indices of queries and sources if it takes them.
+
+    Unless given, the queries are the tokens 0, 1, ... in this order, and so are the sources.
+    """
+    y = x if sources is None else sources
+    told: dict[str, Any] = {}
+    if positional(law):
+        told = {
+            "rows": _first(x) if rows is None else rows,
+            "columns": _first(y) if columns is None else columns,
+        }
+    found: Array = law.log_weights(x, t, sources=y, masses=masses, **told)
+    return found
+
+
+def weight_rows(
+    law: Any, x: Array, t: float, *, sources: Array, masses: Array | None = None, most: int | None = None
+) -> Iterator[tuple[slice, Array]]:
+    """Yield log P_ij in blocks of rows: queries x are the tokens 0, 1, ..., and so are the sources."""
+    blocks = list(row_blocks(len(x), len(sources), most))
+    if len(blocks) > 1 and hasattr(law, "check_order"):
+        law.check_order(x, t, sources=sources, masses=masses)
+    every = _first(x)
+    for rows in blocks:
+        yield rows, log_weights(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
+
+
+def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
+    """Return P from log P, refusing what a law of one's own may return by mistake: other shapes, other sums of rows.
+
+    >>> import attnflow as af
+    >>> x = np.zeros((2, 1))
+    >>> rows_of(af.Law(), np.log([[0.5, 0.5], [0.25, 0.5]]), x, x)
+    Traceback (most recent call last):
+    ...
+    attnflow.InputError: a row of the weights of Law sums to 0.75, expected 1: subtract the logarithm of its sum
+    """
+    name, m, n = type(law).__name__, x.shape[-2], sources.shape[-2]
+    shape = tuple(np.shape(log_weights))
+    if shape[-2:] != (m, n):
+        raise InputError(
+            f"log_weights of {name} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} "
+            f"queries, with log P_ij for each of {n} sources"
+        )
+    P: Array = namespace(x).exp(log_weights)
+    if not foreign(P):
+        sums = P.sum(axis=-1)
+        # Where scores leave the range of float64 these are no numbers, which is told in other words.
+        wrong = abs(sums - 1) > ROW_SUM
+        if wrong.any():
+            raise InputError(
+                f"a row of the weights of {name} sums to {sums[wrong][0]:.6g}, expected 1: subtract the logarithm of "
+                "its sum"
+            )
+    return P
+
+
+def refuse_hidden_order(
+    law: Any, x: Array, t: float, *, sources: Array | None = None, masses: Array | None = None
+) -> None:
+    """Refuse a law that depends on the order of tokens without taking their indices.
+
+    The first 16 queries are given twice, with the sources in their order and in the opposite one: most of the means
+    must agree. A dependence that these queries do not show is not found.
+    Ties may fall differently by rounding, but not for most tokens.
+    """
+    y = (x if sources is None else sources)[:HEARD]
+    m = min(LOOKED_AT, len(x), len(y) - 1)
+    if positional(law) or m < 1:
+        return
+    xp, w = namespace(x), None if masses is None else masses[: len(y)]
+    with np.errstate(all="ignore"):
+        there = law.log_weights(x[:m], t, sources=y, masses=w)
+        back = law.log_weights(_reversed(x[:m]), t, sources=_reversed(y), masses=None if w is None else _reversed(w))
+        if any(tuple(np.shape(found)[-2:]) != (m, len(y)) for found in (there, back)):
+            return
+        means, other = xp.exp(there) @ y, xp.exp(back) @ _reversed(y)
+        extent = xp.max(y, axis=0) + xp.max(-y, axis=0)
+        apart = abs(means - xp.stack([other[..., m - 1 - i, :] for i in range(m)], axis=-2)) > DIFFERENT * extent
+        differing = apart.sum(axis=-1) > 0
+        few = 2 * differing.sum() <= math.prod(differing.shape)
+    if not holds(few):
+        raise InputError(
+            f"the weights of {type(law).__name__} depend on the order of the tokens, which its log_weights is not told "
+            "where rows are taken in blocks or tokens are merged: let it take the keywords rows and columns, the "
+            "indices of queries and sources"
+        )
+
+
+def _first(x: Array) -> Any:
+    """Return 0, 1, ... for the rows of x, as an array of its library."""
+    return namespace(x).arange(x.shape[-2], **place(x))
+
+
+def _reversed(x: Array) -> Array:
+    """Return the rows in the opposite order; torch has no negative steps."""
+    return x[namespace(x).arange(len(x) - 1, -1, -1, **place(x))]

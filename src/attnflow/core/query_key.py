@@ -1,0 +1,103 @@
+"""Matrices Q and K of queries and keys, in place of the one matrix B = K^T Q of their scores."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnflow.core.arrays import foreign, is_real
+from attnflow.core.inputs import (
+    Array,
+    InputError,
+    Matrix,
+    OverLayers,
+    called,
+    constant,
+    constant_matrix,
+    known_to_be_finite,
+    matrix_at,
+    rectangular,
+)
+
+
+class QueryKey(NamedTuple):
+    """Q and K, each a matrix, a sequence over layers, or a function of time."""
+
+    Q: Any
+    K: Any
+
+
+def set_form(law: Any, Q: Matrix, K: Matrix) -> None:
+    """Check the matrix B of a law and put it in its place; from Q and K, if they were given, which are remembered."""
+    form, query_key = constant_form(law.B, Q, K)
+    object.__setattr__(law, "B", form)
+    object.__setattr__(law, "query_key", query_key)
+
+
+def form_at(law: Any, t: float, d: int, like: Any = None) -> Array | None:
+    """Value at time t of the matrix B of a law, for tokens (like these) in dimension d; None for the identity."""
+    if law.query_key is None:
+        return matrix_at(law.B, t, d, "B", like)
+    form = matrix_at(law.B, t, None, "B = K.T @ Q", like)
+    assert form is not None
+    if form.shape[0] != d:
+        Q, K = (tuple(np.shape(part(t) if callable(part) else part)) for part in law.query_key)
+        raise InputError(f"Q has shape {Q} and K {K}, but the tokens have dimension {d}: give both {d} columns")
+    return form
+
+
+def forms_at(law: Any, times: range, d: int) -> Array:
+    """Values at several times, stacked: one matrix per time, one for all if it is constant, none for the identity."""
+    values = [form_at(law, t, d) for t in (times if callable(law.B) else times[:1])]
+    return np.array([value for value in values if value is not None]).reshape(-1, d, d)
+
+
+def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None]:
+    """Check the matrix B of the scores <B x_i, x_j>, or return K^T Q for matrices Q and K with scores <Q x_i, K x_j>.
+
+    Q and K come with it, checked, if they were given.
+
+    >>> constant_form(None, [[1.0, 2.0]], [[3.0, 0.0]])[0]
+    array([[3., 6.],
+           [0., 0.]])
+    """
+    if Q is None and K is None:
+        return constant_matrix(B, "B"), None
+    if B is not None:
+        raise InputError("B came with Q or K, which stand for B = K.T @ Q: give B, or Q and K")
+    if Q is None or K is None:
+        given, lacking = ("Q", "K") if K is None else ("K", "Q")
+        raise InputError(f"{given} came without {lacking}: give both, for B = K.T @ Q, or B")
+    parts: Any = [constant(part, name, 2, _any_rectangle) for part, name in ((Q, "Q"), (K, "K"))]
+    lengths = {len(part) for part in parts if isinstance(part, OverLayers)}
+    if len(lengths) > 1:
+        raise InputError(
+            f"Q has {len(parts[0])} entries, one for each layer, and K {len(parts[1])}: give both the same number"
+        )
+
+    def form(t: float) -> Any:
+        at = [
+            _any_rectangle(called(part, t, name), f"{name}({t:g})") if callable(part) else part
+            for part, name in zip(parts, "QK", strict=True)
+        ]
+        return _form(*at)
+
+    if lengths:
+        return OverLayers([form(t) for t in range(lengths.pop())], "B = K.T @ Q"), QueryKey(*parts)
+    return (form if any(map(callable, parts)) else _form(*parts)), QueryKey(*parts)
+
+
+def _form(Q: Any, K: Any) -> Any:
+    if tuple(Q.shape) != tuple(K.shape):
+        raise InputError(
+            f"Q has shape {tuple(Q.shape)} and K {tuple(K.shape)}, expected the same: k rows of d numbers each"
+        )
+    return K.T @ Q
+
+
+def _any_rectangle(matrix: Any, name: str) -> Any:
+    """Check a matrix; one of another library stays as it is, so that it can be differentiated."""
+    if not (foreign(matrix) and is_real(matrix) and len(matrix.shape) == 2):
+        return rectangular(matrix, name)
+    return known_to_be_finite(matrix, name)

@@ -1,0 +1,452 @@
+"""Which claims of the papers are about what is on the screen, and how each of them stands there."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.check import EXACT_AT_ONCE, examine
+from attnflow.claims.claim import Claim
+from attnflow.claims.claim import all as all_claims
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.frank_wolfe.cone import Cone
+from attnflow.claims.instances import read
+from attnflow.claims.sphere.runs import normalised
+from attnflow.claims.verdict import HOLDS, UNDECIDED
+from attnflow.core.inputs import Array, InputError, matrix_at, number_at
+from attnflow.core.schedules import Schedule
+from attnflow.explorer.state import State
+from attnflow.geometry import hull
+from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.measure import clusters
+from attnflow.motions import Jumps, Layers, Leaps, Motion, RescaledLayers, Residual, SphereFlow, SphereLayers
+from attnflow.serialise import describe
+
+Offer = dict[str, Any]
+
+# A check takes about a second for thirty tokens: runs are looked at for so many products of coordinates, at least so
+# many steps, and flows for so long.
+MOST_WORK, FEWEST_STEPS, MOST_STEPS, LONGEST = 1e7, 10, 600, 100.0
+# Of more tokens only claims about the tokens as they are can be checked while somebody waits, up to the second number.
+MOST_TOKENS, MOST_AT_REST = 200, 1000
+# Some take longer: merges on the circle are located one by one, an energy is integrated, a limit is found exactly.
+DEAR = {"sphere/staircase": 8, "sphere/energy": 50, "hardmax/leaders-are-vertices": 100}
+# Chains drawn for a claim about probabilities.
+DRAWS = 100
+
+# One system in two frames, or at two speeds of computation, is one system: tokens of the flow x' = V m and of its
+# rescaling z = e^{-tV} x, of residual layers and theirs, of layers and leaps over many of them.
+SAME_SYSTEM = {
+    **dict.fromkeys(("RescaledFlow", "Rescaled", "Discounted"), "Flow"),
+    "RescaledLayers": "Residual",
+    "Leaps": "Layers",
+}
+# Numbers that say how a run is computed, or what happens where tokens tie, not what is run.
+ASIDE = ("rtol", "literal", "ties", "growth")
+# Functions of time are compared at all steps, or at so many moments of a flow.
+MOMENTS = 65
+
+
+def standing(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the claims about what is on the screen, then the verdict on each, the cheapest first.
+
+    After `done` verdicts, the last of which took too long, say so of it and go on with the next.
+
+    >>> from attnflow.explorer.state import read as shown
+    >>> square = [[1, 1], [-1, 1], [-1, -1], [1, -1], [0.5, 0.2]]
+    >>> state = shown({"tokens": square, "law": {"name": "softmax", "beta": "inf"},
+    ...                "motion": {"name": "layers", "gamma": 0.5}, "until": 30})
+    >>> answers = {answer.get("claim"): answer for answer in standing(state)}
+    >>> answers["fw/straight-lines"]["outcome"], answers["fw/straight-lines"]["given"][1]
+    ('holds', {'name': 'generic polytope', 'outcome': 'holds'})
+    """
+    found = applicable(state)
+    ordered = sorted(found, key=lambda pair: _cost(pair[0], pair[1], state))
+    if done == 0:
+        yield _listed(found)
+    for claim, _ in ordered[max(0, done - 1) : done]:
+        yield _undecided(claim, f"{claim.id} takes too long to check here: attnflow check has more time")
+    experiments: dict[Any, Experiment] = {}
+    for claim, instance in ordered[done:]:
+        # Claims about one model look at one run.
+        key = (claim.setting.model, json.dumps(describe(list(instance.items()))))
+        if key not in experiments:
+            experiments[key] = Experiment(instance, *claim.setting.model(instance))
+        yield _verdict(claim, experiments[key], state)
+    yield {"kind": "done"}
+
+
+def _listed(found: list[tuple[Claim, dict[str, Any]]]) -> dict[str, Any]:
+    return {
+        "kind": "claims",
+        "claims": [
+            {
+                "claim": claim.id,
+                "paper": claim.paper.short,
+                "where": claim.where,
+                "status": claim.status,
+                "statement": claim.statement,
+                "given": list(claim.given),
+            }
+            for claim, _ in found
+        ],
+        "others": len(all_claims()) - len(found),
+    }
+
+
+def applicable(state: State) -> list[tuple[Claim, dict[str, Any]]]:
+    """Return the claims whose model is the one on the screen, each with its instance, in the order of the papers."""
+    found = ((claim, _instance(claim, state)) for claim in all_claims())
+    return [(claim, instance) for claim, instance in found if instance is not None]
+
+
+def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
+    n = len(state.tokens)
+    most = DEAR.get(claim.id, MOST_AT_REST if _at_rest(claim) else MOST_TOKENS)
+    if n > most:
+        return _undecided(
+            claim, f"there are {n} tokens, but {claim.id} is checked here for at most {most}: take some away"
+        )
+    if getattr(e.law, "ties", None) != getattr(state.law, "ties", None) and len(np.unique(state.tokens, axis=0)) < n:
+        return _undecided(
+            claim, f"tokens coincide: {claim.id} counts each point once, the screen every token; take copies away"
+        )
+    try:
+        verdict, given = examine(claim, e, EXACT_AT_ONCE)
+    except Exception as error:  # one claim that cannot be checked must not silence the others
+        said = " ".join(str(error).split())[:120]
+        return _undecided(claim, f"{claim.id} cannot be checked here ({type(error).__name__}: {said})")
+    outcome, because = verdict.outcome, verdict.because
+    key, kind = ("steps", "step") if state.motion.discrete else ("until", "time")
+    looked = e.instance.get(key, state.until) if verdict.decided_to is None else verdict.decided_to
+    if outcome == HOLDS and looked < state.until:
+        # What is on the screen goes on, and may end otherwise.
+        outcome = UNDECIDED
+        because += f"; this is known up to {kind} {looked:g} only, the screen goes on to {state.until:g}"
+    return {
+        "kind": "verdict",
+        "claim": claim.id,
+        "outcome": outcome,
+        "margin": float(verdict.margin) if math.isfinite(verdict.margin) else None,
+        "certified": verdict.certified,
+        "because": because,
+        "given": [{"name": name, "outcome": what} for name, what in given.items()],
+    }
+
+
+def _undecided(claim: Claim, because: str) -> dict[str, Any]:
+    """Return the verdict on a claim that was not checked, or not to the end."""
+    return {
+        "kind": "verdict",
+        "claim": claim.id,
+        "outcome": UNDECIDED,
+        "margin": None,
+        "certified": None,
+        "because": because,
+        "given": [{"name": name, "outcome": UNDECIDED} for name in claim.given],
+    }
+
+
+def _at_rest(claim: Claim) -> bool:
+    """Say whether a claim is about tokens as they are: it has no steps, no time and no step size."""
+    return not {"steps", "until", "gamma", "alpha", "beta"} & set(claim.setting.parameters)
+
+
+def _cost(claim: Claim, instance: dict[str, Any], state: State) -> int:
+    """Return a number that grows with how long a check takes: of tokens at rest, of layers, of flows, of many draws."""
+    if claim.id in DEAR:
+        return 4
+    if _at_rest(claim):
+        return 0
+    return 3 if "runs" in instance else 1 if state.motion.discrete else 2
+
+
+# Instances: the parameters of a claim, taken from the screen
+
+
+def _instance(claim: Claim, state: State) -> dict[str, Any] | None:
+    """Return the instance of a claim that is on the screen, None if there is none."""
+    for offer in _offers(claim, state):
+        try:
+            instance = read(claim, offer, state.seed)
+            model = claim.setting.model(instance)
+            if _same_law(model[0], state) and (_indifferent(claim, model[1]) or _same_motion(model[1], state)):
+                return instance
+        except InputError:  # another model: its parameters refuse what is on the screen
+            continue
+    return None
+
+
+def _indifferent(claim: Claim, motion: Motion) -> bool:
+    """Say whether a claim is about the law alone: layers that it takes no steps of."""
+    return _at_rest(claim) and isinstance(motion, Layers)
+
+
+def _offers(claim: Claim, state: State) -> Iterator[Offer]:
+    """Yield what the screen gives for the parameters of a claim."""
+    parameters = claim.setting.parameters
+    offer = {**_of_law(state, parameters), **_of_motion(state, parameters), **_free(state)}
+    subject = SUBJECTS.get(claim.id)
+    if subject is not None:
+        about = subject(state)
+        if about is None:
+            return
+        offer |= about
+    # Of gamma and alpha a claim may have the other.
+    known = {*parameters, *(("gamma", "alpha") if {"gamma", "alpha"} & set(parameters) else ())}
+    offer = {name: value for name, value in offer.items() if name in known}
+    if "tokens" in parameters or "vertices" in parameters:
+        offer = {"tokens": state.tokens, **offer}
+    elif subject is None:
+        return
+    yield offer
+
+
+def _said(value: Any) -> Any:
+    """Return a parameter as instances have it: formulas as text."""
+    return value.text if isinstance(value, Schedule) else value
+
+
+def _of_law(state: State, parameters: Any) -> Offer:
+    law = state.law
+    if isinstance(law, HegselmannKrause):
+        return {"eps": _said(law.eps)}
+    offer = {"B": law.B} if isinstance(law, Softmax | Hardmax | Localmax) else {}
+    if isinstance(law, Localmax):
+        offer |= {"delta": _said(law.delta), "threshold": law.threshold}
+        return offer if callable(law.delta) else {**offer, "deltas": (law.delta,)}
+    if not isinstance(law, Softmax):
+        return offer
+    offer["beta"] = _said(law.beta)
+    if not callable(law.beta) and {"beta", "B"} - set(parameters):
+        # One of the two carries both: e^{beta <Bx, y>} is e^{<(beta B)x, y>}.
+        B = np.eye(state.tokens.shape[1]) if law.B is None else np.asarray(law.B)
+        beta = number_at(law.beta, 0, "beta")
+        if "beta" not in parameters:
+            offer["B"] = law.B if beta == 1 else beta * B
+        elif (B[0, 0] * np.eye(len(B)) == B).all():
+            offer["beta"] = beta * float(B[0, 0])
+    return offer
+
+
+def _of_motion(state: State, parameters: Any) -> Offer:
+    motion, d = state.motion, state.tokens.shape[1]
+    offer: Offer = {"steps" if motion.discrete else "until": _horizon(state)}
+    V = getattr(motion, "V", None)
+    if V is not None or parameters.get("V") is ...:
+        offer["V"] = np.eye(d) if V is None else V
+    if isinstance(motion, Layers):
+        offer |= {name: _said(step) for name in ("gamma", "alpha") if (step := getattr(motion, name)) is not None}
+        if V is None and (gamma := _constant_step(motion)) is not None and gamma < 1:
+            offer["V"] = gamma / (1 - gamma) * np.eye(d)
+    if isinstance(motion, Jumps | Leaps):
+        offer["gamma"] = _said(motion.gamma)
+    if isinstance(motion, Residual | RescaledLayers | SphereLayers):
+        offer["dt"] = _said(motion.dt)
+    if isinstance(motion, SphereFlow):
+        offer["normalized"] = motion.normalized
+    return offer
+
+
+def _constant_step(motion: Layers) -> float | None:
+    if motion.V is not None or callable(motion.gamma) or callable(motion.alpha):
+        return None
+    return float(motion.step_sizes(range(1))[0])
+
+
+def _free(state: State) -> Offer:
+    """Return constants that a claim lets us choose, so that its hypotheses on them hold where they can."""
+    motion = state.motion
+    offer: Offer = {"runs": DRAWS}
+    if isinstance(motion, Layers) and motion.V is None:
+        step = motion.gamma if motion.gamma is not None else motion.alpha
+        # The weights of the duality gap are proportional to the steps.
+        if isinstance(state.law, Hardmax) and isinstance(step, Schedule):
+            text = step.text
+            offer["beta"] = text if motion.gamma is not None else f"({text}) / (1 + ({text}))"
+        if not isinstance(step, Schedule):  # the least of steps that vary is not known from some of them
+            offer["c"] = float(motion.step_sizes(range(1))[0])
+    return offer
+
+
+def _horizon(state: State) -> float:
+    if not state.motion.discrete:
+        return min(state.until, LONGEST)
+    n, d = state.tokens.shape
+    most = MOST_WORK / (n * n * d)
+    return int(min(state.until, max(FEWEST_STEPS, min(MOST_STEPS, most))))
+
+
+# Claims about special clouds
+
+
+def _polygon(state: State) -> Offer | None:
+    """Return k if the tokens are the corners of a regular k-gon in the unit circle."""
+    x = state.tokens
+    if x.shape[1] != 2 or len(x) < 2:
+        return None
+    angles = np.sort(np.arctan2(x[:, 1], x[:, 0]))
+    turns = np.diff(angles, append=angles[0] + 2 * np.pi)
+    regular = np.abs(np.linalg.norm(x, axis=1) - 1).max() < 1e-9 and np.abs(turns * len(x) - 2 * np.pi).max() < 1e-6
+    return {"k": len(x)} if regular else None
+
+
+def _gaussian(state: State) -> Offer | None:
+    """Return n and d of a Gaussian cloud as it was drawn."""
+    tokens = state.data["tokens"]
+    drawn = isinstance(tokens, dict) and tokens.get("cloud") == "gaussian" and len(state.tokens) > 1
+    return {"k": len(state.tokens), "d": state.tokens.shape[1]} if drawn else None
+
+
+def _cone(state: State) -> tuple[Array, Array] | None:
+    """Return the vertices of the hull, and the tokens that are no vertices."""
+    outer = hull(state.tokens)
+    if len(outer.vertices) < 2 or not isinstance(state.motion, Jumps) or callable(state.motion.gamma):
+        return None
+    return outer.vertices, np.delete(state.tokens, outer.indices, axis=0)
+
+
+def _wide(state: State) -> Offer | None:
+    """Return the vertices and the least eps that the printed theorem asks for."""
+    found = _cone(state)
+    if found is None:
+        return None
+    v, gamma = found[0], float(getattr(state.motion, "gamma", 1.0))
+    return {"vertices": v, "eps": 2.01 * gamma * Cone(v).D}
+
+
+def _close(state: State) -> Offer | None:
+    """Return the vertices and an eps with 4 R (rho + eps) <= c0/2, if there is one."""
+    found = _cone(state)
+    if found is None:
+        return None
+    cone, x = Cone(found[0]), state.tokens
+    rho = float(np.linalg.norm(x - cone.v[cone.assigned(x)], axis=1).max())
+    room = cone.c0 / (8 * cone.R) - rho if cone.R else 0.0
+    return {"vertices": cone.v, "eps": 0.75 * room if room > 0 else 0.15}
+
+
+def _inner(state: State) -> Offer | None:
+    """Return the vertices and the other tokens."""
+    found = _cone(state)
+    return None if found is None or not len(found[1]) else {"vertices": found[0], "tokens": found[1]}
+
+
+def _caps(state: State) -> Offer | None:
+    """Return the centres of two or more clusters, each within a cap, on the sphere."""
+    if not isinstance(state.motion, SphereFlow):
+        return None
+    centres = clusters(state.tokens, math.sqrt(2 * CAP)).centres
+    lengths = np.linalg.norm(centres, axis=1)
+    return {"centres": normalised(centres), "eps": CAP} if len(centres) > 1 and lengths.min() > 0.5 else None
+
+
+# The depth of a cap, as in the claim.
+CAP = 0.01
+
+SUBJECTS: dict[str, Callable[[State], Offer | None]] = {
+    "fw/exit-time": _polygon,
+    "fw/gaussian-own-cell": _gaussian,
+    "fw/gaussian-own-cell/explicit": _gaussian,
+    "fw/metastable": _wide,
+    "fw/metastable/repaired": _close,
+    "fw/metastable/staged": _close,
+    "fw/first-phase": _inner,
+    "fw/first-phase/repaired": _inner,
+    "sphere/metastability": _caps,
+    "sphere/staircase": lambda state: {"until": state.until},  # which is nothing in a short time
+}
+
+
+# Models: the same law and the same motion, as data
+
+
+def _same_law(law: Law, state: State) -> bool:
+    moments = _moments(state, law, state.law)
+    return _same(lambda t: _law(law, t, state), lambda t: _law(state.law, t, state), moments)
+
+
+def _moments(state: State, *things: Any) -> list[Any]:
+    """Return when functions of time are compared; constants are so at the start alone."""
+    parts = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
+    if not any(callable(part) for part in parts):
+        return [0]
+    if state.motion.discrete:
+        # Of very long runs, the first steps and some later ones, the last among them.
+        # They are Python integers: int64 ends at 9e18, and chains go on beyond it.
+        last = int(state.until)
+        later = np.geomspace(1, float(last), MOST_STEPS).tolist() if last > MOST_STEPS else []
+        return sorted({*range(min(last, MOST_STEPS) + 1), *(min(int(t), last) for t in later)})
+    return np.linspace(0, state.until, MOMENTS).tolist()
+
+
+def _same_motion(motion: Motion, state: State) -> bool:
+    moments = _moments(state, motion, state.motion)
+    return _same(lambda t: _motion(motion, t, state), lambda t: _motion(state.motion, t, state), moments)
+
+
+def _same(one: Callable[[Any], Offer], other: Callable[[Any], Offer], moments: list[Any]) -> bool:
+    """Compare as long as the run lasts, or until a formula on the screen has no value any more."""
+    for t in moments:
+        try:
+            shown = other(t)
+        except InputError:
+            break
+        if not _alike(one(t), shown):
+            return False
+    return True
+
+
+def _law(law: Law, t: Any, state: State) -> Offer:
+    """Return what a law is at step t; softmax by the matrix beta B of its scores."""
+    found = _parts(law, t, state)
+    if isinstance(law, Softmax):
+        found["B"] = found.pop("beta") * found["B"]
+    return found
+
+
+def _motion(motion: Motion, t: Any, state: State) -> Offer:
+    """Return what a motion is at step t; averaging layers by the matrix of their step."""
+    if isinstance(motion, Layers):
+        return {"name": "Layers", "step": motion.step_matrix(int(t), state.tokens.shape[1])}
+    found = _parts(motion, t, state)
+    if found["name"] == "Layers":
+        return {"name": "Layers", "step": found["gamma"] * np.eye(state.tokens.shape[1])}
+    return found
+
+
+def _parts(thing: Any, t: Any, state: State) -> Offer:
+    """Return the name and the parameters at step t, with the identity where a matrix was left out."""
+    d = state.tokens.shape[1]
+    name = type(thing).__name__
+    found: Offer = {"name": SAME_SYSTEM.get(name, name)}
+    for field in fields(thing) if is_dataclass(thing) else ():
+        value = getattr(thing, field.name)
+        if not field.init or field.name in ASIDE:
+            continue
+        if field.name in ("B", "V"):
+            matrix = matrix_at(value, t, d, field.name)
+            found[field.name] = np.eye(d) if matrix is None else matrix
+        elif callable(value):
+            found[field.name] = number_at(value, t, field.name)
+        elif value is not None:
+            found[field.name] = describe(value)
+    return found
+
+
+def _alike(one: Offer, other: Offer) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(_equal(value, other[name]) for name, value in one.items())
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, str | bool | dict) or isinstance(other, str | bool | dict):
+        return bool(one == other)
+    one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-12, atol=0.0))

@@ -1,0 +1,204 @@
+"""What there is to see in one frame: hull, cells, limits, leaders, quiescent sets, clusters, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.core.blocks import row_blocks
+from attnflow.core.inputs import Array, InputError, matrix_at, number_at
+from attnflow.core.schedules import Schedule
+from attnflow.explorer.state import State
+from attnflow.figures.groups import close
+from attnflow.figures.leading import leading_form
+from attnflow.geometry import Hull, cells, hull, stationary_points
+from attnflow.geometry.forms import score_rounding
+from attnflow.geometry.quiescent import closed_sets
+from attnflow.geometry.region import clip
+from attnflow.laws import Localmax, Softmax
+from attnflow.measure import clusters
+from attnflow.motions import Flow, Layers, RescaledFlow, RescaledLayers, Residual, SphereFlow, SphereLayers
+
+# What is quick to find: cells, edges and limits of a hull with so many vertices, and what looks at all pairs of tokens.
+MOST_CELLS, MOST_EDGES, MOST_LIMITS = 100, 300, 60
+MOST_PAIRS = 1000
+# Attention is shown in full up to this many tokens, and by the means of as many blocks beyond.
+BLOCKS = 128
+# Cells are cut by a box that reaches this many times the extent of the tokens beyond them.
+AROUND = 2.0
+
+
+class Frame:
+    """Tokens x (n, d) at time t, and what several overlays of them share."""
+
+    def __init__(self, x: Array, t: float, state: State) -> None:
+        self.x, self.t, self.state = x, t, state
+
+    @cached_property
+    def hull(self) -> Hull:
+        """The convex hull of the tokens."""
+        return hull(self.x)
+
+    @cached_property
+    def form(self) -> Array:
+        """The matrix whose scores decide who leads whom."""
+        return leading_form(self.state.law, self.state.motion, self.t, self.x.shape[1])
+
+    @cached_property
+    def leader(self) -> NDArray[np.int64]:
+        """For each token the vertex, as a row of the hull's, that has its top score; -1 where rounding could decide."""
+        queries, v = self.x @ self.form.T, self.hull.vertices
+        if len(v) == 1:
+            return np.zeros(len(queries), dtype=np.int64)
+        rounding = score_rounding(self.form, self.x, v)
+        found = []
+        for rows in row_blocks(len(queries), len(v)):
+            scores = queries[rows] @ v.T
+            second, top = np.partition(scores, -2, axis=1)[:, -2:].T
+            found.append(np.where(top - second > rounding[rows], scores.argmax(axis=1), -1))
+        return np.concatenate(found)
+
+    def few_vertices(self, most: int, what: str) -> None:
+        """Refuse an overlay of a hull that has too many vertices."""
+        if (count := len(self.hull.vertices)) > most:
+            raise InputError(f"{what} are shown for at most {most} vertices of the hull, this one has {count}")
+
+    def few_tokens(self, what: str) -> None:
+        """Refuse an overlay that looks at all pairs of too many tokens."""
+        if len(self.x) > MOST_PAIRS:
+            raise InputError(f"{what} are shown for at most {MOST_PAIRS} tokens, these are {len(self.x)}")
+
+
+def look(x: Array, t: float, state: State, want: Iterable[str]) -> dict[str, Any]:
+    """Return what is wanted of the tokens x at time t, as plain data; `why` says what is missing and for which reason.
+
+    >>> from attnflow.explorer.state import read
+    >>> state = read({"tokens": [[1, 1], [-1, 1], [0, -1], [0.2, 0.1]], "law": {"name": "softmax", "beta": "inf"},
+    ...               "motion": {"name": "layers", "gamma": 0.5}, "until": 9})
+    >>> found = look(state.tokens, 0, state, ["hull", "leaders"])
+    >>> found["hull"], found["leaders"], found["follows"], found["why"]
+    ([0, 1, 2], [0, 1, 2], [0, 1, 2, 0], {})
+    """
+    frame = Frame(x, t, state)
+    found: dict[str, Any] = {}
+    why: dict[str, str] = {}
+    for name in want:
+        if name not in OVERLAYS:
+            why[name] = f"there is no overlay '{name}': ask for {', '.join(OVERLAYS)}"
+            continue
+        try:
+            found |= OVERLAYS[name](frame)
+        except InputError as reason:
+            why[name] = str(reason)
+    return {"kind": "look", **found, "why": why}
+
+
+def _hull(frame: Frame) -> dict[str, Any]:
+    body = frame.hull
+    if frame.x.shape[1] < 3:
+        return {"hull": body.indices.tolist()}
+    frame.few_vertices(MOST_EDGES, "edges")
+    return {"hull": body.indices.tolist(), "edges": body.indices[body.edges].tolist()}
+
+
+def _cells(frame: Frame) -> dict[str, Any]:
+    """Return who leads where, polygons in the plane, and for each token the cell that it is in."""
+    labels = frame.leader
+    plane = frame.x.shape[1] == 2
+    shapes = _polygons(frame) if plane else {i: [] for i in np.unique(labels[labels >= 0]).tolist()}
+    # The last place is that of tokens on a boundary, which have the label -1.
+    place = np.full(len(frame.hull.vertices) + 1, -1)
+    place[list(shapes)] = np.arange(len(shapes))
+    vertices = frame.hull.indices.tolist()
+    return {
+        "cells": [{"vertex": vertices[i], "polygon": polygon} for i, polygon in shapes.items()],
+        "labels": place[labels].tolist(),
+    }
+
+
+def _polygons(frame: Frame) -> dict[int, list[list[float]]]:
+    """Return the corners of the cells that have an inside, cut by a box."""
+    frame.few_vertices(MOST_CELLS, "cells")
+    parts, box = cells(frame.hull.vertices, frame.form), _box(frame)
+    regions = [parts.region(i, within=box) for i in range(len(parts.vertices))]
+    rings = {i: clip(box, region.normals, region.offsets) for i, region in enumerate(regions)}
+    return {i: ring.tolist() for i, ring in rings.items() if len(ring) > 2 and np.ptp(ring, axis=0).min() > box.tol}
+
+
+def _box(frame: Frame) -> Hull:
+    """Return a square around the tokens, as they are and as they were, and around the origin, where all cells meet."""
+    both = np.concatenate([frame.x, frame.state.tokens, np.zeros((1, 2))])
+    low, high = both.min(axis=0), both.max(axis=0)
+    reach = (0.5 + AROUND) * (float((high - low).max()) or 1.0)
+    return hull((low + high) / 2 + reach * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]))
+
+
+def _limits(frame: Frame) -> dict[str, Any]:
+    """Return the points of the hull where tokens can come to rest under hardmax."""
+    law, motion = frame.state.law, frame.state.motion
+    if isinstance(motion, SphereFlow | SphereLayers):
+        raise InputError("tokens on the sphere stay there: the limits shown here are those of tokens in their hull")
+    if isinstance(motion, Flow | Residual):
+        raise InputError("these tokens grow without end: their limits are seen in the rescaled frame")
+    if isinstance(motion, RescaledFlow | RescaledLayers | Layers) and motion.V is not None:
+        V = matrix_at(motion.V, frame.t, frame.x.shape[1], "V")
+        if V is not None and not (V[0, 0] > 0 and (V[0, 0] * np.eye(len(V)) == V).all()):
+            raise InputError("limits are a finite set where V is the identity or a positive multiple of it")
+    if isinstance(law, Localmax) and number_at(law.delta, frame.t, "delta") > 0 and not _vanishing(law.delta):
+        raise InputError("under localmax with a delta that stays tokens can come to rest anywhere in their hull")
+    if isinstance(law, Softmax) and number_at(law.beta, frame.t, "beta") < 0:
+        raise InputError("beta is negative, so that tokens flee from each other: limits are those of a positive beta")
+    frame.few_vertices(MOST_LIMITS, "limits")
+    found = stationary_points(frame.hull.vertices, frame.form)
+    return {"limits": {"points": found.points.tolist(), "attracting": found.attracts.tolist()}}
+
+
+def _vanishing(delta: Any) -> bool:
+    """Say whether a formula is known to tend to 0: a quotient of polynomials."""
+    return isinstance(delta, Schedule) and delta.limit() == 0
+
+
+def _leaders(frame: Frame) -> dict[str, Any]:
+    """Return whom each token listens to most, a vertex of the hull; -1 where several are heard alike."""
+    follows = np.append(frame.hull.indices, -1)[frame.leader]
+    return {"leaders": np.unique(follows[follows >= 0]).tolist(), "follows": follows.tolist()}
+
+
+def _quiescent(frame: Frame) -> dict[str, Any]:
+    law = frame.state.law
+    if isinstance(law, Softmax):
+        raise InputError("under softmax every token hears every other: all of them are one set")
+    frame.few_tokens("quiescent sets")
+    sets = closed_sets(law, frame.state.motion.seen(frame.x, frame.t), frame.t)
+    return {"quiescent": [{"members": members.tolist()} for members in sets]}
+
+
+def _clusters(frame: Frame) -> dict[str, Any]:
+    found = clusters(frame.x, close(frame.state.tokens, frame.x))
+    return {"clusters": found.labels.tolist()}
+
+
+def _attention(frame: Frame) -> dict[str, Any]:
+    """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order."""
+    frame.few_tokens("attention matrices")
+    P, n = frame.state.law.weights(frame.state.motion.seen(frame.x, frame.t), frame.t), len(frame.x)
+    if n > BLOCKS:
+        starts = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
+        sizes, starts = np.diff(starts), starts[:-1]
+        P = np.add.reduceat(np.add.reduceat(P, starts, axis=0), starts, axis=1) / (sizes[:, None] * sizes)
+    return {"attention": {"size": len(P), "rows": P.tolist()}}
+
+
+OVERLAYS: dict[str, Callable[[Frame], dict[str, Any]]] = {
+    "hull": _hull,
+    "cells": _cells,
+    "limits": _limits,
+    "leaders": _leaders,
+    "quiescent": _quiescent,
+    "clusters": _clusters,
+    "attention": _attention,
+}

@@ -1,0 +1,141 @@
+"""What a worker keeps between answers, and how answers travel to the page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.core.inputs import Array, InputError
+
+if TYPE_CHECKING:
+    from attnflow.explorer.state import State
+
+# A message of the server: plain data, or a header with bytes or float64 numbers.
+Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
+
+
+@dataclass
+class Film:
+    """The frames of one run, as far as it has come: what a recorder of `simulate` writes to.
+
+    With `most` frames allowed, every second is dropped each time there are more, and from then on every second one that
+    comes; the last is put back by `close`.
+    """
+
+    run: int
+    state: State
+    most: int | None = None
+    times: list[Any] = field(default_factory=list)
+    frames: list[Array] = field(default_factory=list)
+    stride: int = 1
+    seen: int = 0
+    newest: tuple[Any, Array] | None = None
+
+    def reserve(self, count: int) -> None:
+        """Expect so many frames; lists grow by themselves."""
+
+    def append(self, times: NDArray[Any], tokens: Array) -> None:
+        """Add frames; times come last, so that whoever counts times finds their frames."""
+        picks = np.flatnonzero((self.seen + np.arange(len(times))) % self.stride == 0)
+        self.seen += len(times)
+        # Copies: a stretch may be a long one of which few states are kept.
+        self.newest = (times.item(-1), np.array(tokens[-1]))
+        self.frames.extend(np.array(tokens[picks]))
+        self.times.extend(times[picks].tolist())
+        while self.most is not None and len(self.times) > self.most - 1:
+            del self.frames[1::2], self.times[1::2]
+            self.stride *= 2
+
+    def checkpoint(self) -> None:
+        """A film is not interrupted: there is nothing to keep."""
+
+    def remember(
+        self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
+    ) -> None:
+        """A film is not interrupted: there is nothing to keep."""
+
+    def resume(self) -> None:
+        """A film begins at the beginning."""
+
+    def close(self) -> None:
+        """End with the last state."""
+        if self.newest is not None and self.newest[0] != self.times[-1]:
+            self.frames.append(self.newest[1])
+            self.times.append(self.newest[0])
+
+    def frame(self, k: int) -> tuple[Any, Array]:
+        """Return the time and the tokens of the k-th frame."""
+        count = len(self.times)
+        if not 0 <= k < count:
+            raise InputError(
+                f"frame {k} was asked for, but run {self.run} has {count} so far: wait for it, or run again"
+            )
+        return self.times[k], self.frames[k]
+
+
+@dataclass
+class Desk:
+    """What a worker keeps: the film of the last run."""
+
+    film: Film | None = None
+
+    def of(self, run: int) -> Film:
+        """Return the film of a run, if it is still here."""
+        if self.film is None or self.film.run != run:
+            here = "no run is here" if self.film is None else f"only run {self.film.run} is here"
+            raise InputError(f"run {run} was asked for, but {here}: start it again")
+        return self.film
+
+
+def refused(id: int | None, sentence: str) -> dict[str, Any]:
+    """Return the message that says why something was not done."""
+    return {"kind": "refused", "id": id, "sentence": sentence}
+
+
+def encoded(answer: Answer) -> str | bytes:
+    """Return an answer as it travels: JSON text, or for one with a payload its header and the payload.
+
+    A binary message is a little-endian uint32 L, a header of L bytes of JSON, and the payload. Spaces after the header
+    bring the payload to a multiple of 8 bytes, where a page may read float64 numbers in place.
+
+    >>> encoded({"kind": "done", "id": 9})
+    '{"kind":"done","id":9}'
+    >>> encoded(({"kind": "frames"}, np.array([1.0])))
+    b'\\x14\\x00\\x00\\x00{"kind":"frames"}   \\x00\\x00\\x00\\x00\\x00\\x00\\xf0?'
+    """
+    if isinstance(answer, dict):
+        return _json(answer)
+    about, payload = answer
+    header = _json(about).encode()
+    header += b" " * (-(4 + len(header)) % 8)
+    body = payload if isinstance(payload, bytes) else np.ascontiguousarray(payload, "<f8").tobytes()
+    return len(header).to_bytes(4, "little") + header + body
+
+
+def _json(data: dict[str, Any]) -> str:
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False, default=_plain)
+    except ValueError:
+        return json.dumps(_finite(data), separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number or array as plain data."""
+    return value.tolist()
+
+
+def _finite(data: Any) -> Any:
+    """Return plain data with null for numbers that JSON does not have: an infinite margin, say."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, np.ndarray | np.generic):
+        return _finite(data.tolist())
+    return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -1,0 +1,214 @@
+"""A run as a stream of answers: what starts, its frames while they are computed, how it ended, what it measures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnflow.core.inputs import Array, InputError
+from attnflow.explorer.overlays import OVERLAYS, look
+from attnflow.explorer.protocol import Answer, Desk, Film
+from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
+from attnflow.figures.dashboard import MEASURED
+from attnflow.motions import Stretch
+from attnflow.runs import watch
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory
+
+# Frames wait for company at most so many seconds, and travel in messages of about so many bytes at most.
+FLUSH = 0.03
+CHUNK = 1 << 20
+# Measurements over time are taken at so many frames, and for so many seconds at most.
+MOST_MEASURED, MEASURING = 120, 4.0
+# Squares of larger coordinates leave float64.
+LARGEST_MEASURED = 1e150
+# The names of the measurements on the page, for those of the dashboard.
+SERIES = {
+    "clusters": "clusters",
+    "rank": "rank of attention",
+    "diameter": "diameter",
+    "energy": "interaction energy",
+}
+# What a page is drawn from between the first and the last state is the film; the run itself need not keep it.
+ENDS = watch.Every(1 << 62)
+
+
+@dataclass
+class Until(watch.Watcher):
+    """Stop a run when nobody waits for it any more."""
+
+    unwanted: Callable[[], bool]
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop after this stretch."""
+        return (len(stretch.times), "a newer run took its place") if self.unwanted() else None
+
+
+def film_of(run: int, state: State) -> Film:
+    """Return an empty film for a run; the moves of a chain cannot be counted beforehand, so that they are thinned."""
+    return Film(run, state, most=MOST_FRAMES if state.record is None else None)
+
+
+def shoot(film: Film, stop: Callable[[], bool]) -> Trajectory:
+    """Simulate what a film is of, and fill it; return the run, of which only the first and last state are kept."""
+    given = arguments(film.state)
+    recorder = watch.Recorder(given.pop("record"), film)
+    run = simulate(**given, record=ENDS, watch=[watch.WallClock(SECONDS), Until(stop), recorder])
+    film.close()
+    return run
+
+
+class Shooting(threading.Thread):
+    """A film being shot in a thread of its own, until it ends or is abandoned."""
+
+    def __init__(self, film: Film, stop: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self.film, self.abandoned = film, threading.Event()
+        self.stop_asked = lambda: stop() or self.abandoned.is_set()
+        self.result: Trajectory | BaseException | None = None
+
+    def run(self) -> None:
+        """Shoot, and keep what was raised."""
+        try:
+            self.result = shoot(self.film, self.stop_asked)
+        except BaseException as error:
+            self.result = error
+
+    def finished(self) -> Trajectory:
+        """Return the run, or raise what it raised."""
+        self.join()
+        assert self.result is not None
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+
+def run(message: dict[str, Any], desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+    """Yield the answers to "run": start, the look of frame 0, frames as they come, end, series.
+
+    `stop` is asked between the steps of the run and between answers; nothing comes after it has said yes.
+    """
+    id, want, state = message["id"], wanted(message), read(message.get("state"))
+    desk.film = film = film_of(id, state)
+    shooting = Shooting(film, stop)
+    shooting.start()
+    try:
+        yield _start(id, state)
+        yield looked(id, film, 0, state.tokens, 0, want)
+        yield from _frames(film, shooting, stop)
+        run = shooting.finished()
+        if stop():
+            return
+        count = len(film.times)
+        yield {"kind": "end", "id": id, "frames": count, "stopped": run.stopped, "engine": run.report["engine"]}
+        measured = series(film, run, stop)
+        if not stop():
+            yield {"kind": "series", "id": id, **measured}
+    finally:
+        # Whatever happened here, no computation is left behind.
+        shooting.abandoned.set()
+        shooting.join()
+
+
+def _start(id: int, state: State) -> Answer:
+    n, d = state.tokens.shape
+    what = {"law": repr(state.law), "motion": repr(state.motion), "until": float(state.until)}
+    start = {"kind": "start", "id": id, "n": n, "d": d, "discrete": state.motion.discrete}
+    return {**start, "tokens": state.tokens.tolist(), **what}
+
+
+def look_at(message: dict[str, Any], desk: Desk) -> Answer:
+    """Return the answer to "look": the geometry of a frame of the run that is here."""
+    run, frame, want = _whole(message, "run"), _whole(message, "frame"), wanted(message)
+    film = desk.of(run)
+    t, x = film.frame(frame)
+    return looked(message["id"], film, frame, x, t, want)
+
+
+def looked(id: int, film: Film, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
+    """Return what is to be seen of a frame, as a message."""
+    return {"kind": "look", "id": id, "run": film.run, "frame": frame, **look(x, t, film.state, want)}
+
+
+def _whole(message: dict[str, Any], name: str) -> int:
+    value = message.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{name} is {value!r:.40}, expected a whole number")
+    return value
+
+
+def wanted(message: dict[str, Any]) -> list[str]:
+    """Return what the page wants to see of a frame."""
+    want = message.get("want", [])
+    if not isinstance(want, list) or not all(isinstance(name, str) and name in OVERLAYS for name in want):
+        raise InputError(f"want is not a list of overlays: give some of {', '.join(OVERLAYS)}")
+    return list(dict.fromkeys(want))
+
+
+def _frames(film: Film, shooting: Shooting, stop: Callable[[], bool]) -> Iterator[Answer]:
+    """Yield frames in messages of one or more until all are sent, or nobody wants them any more."""
+    n, d = film.state.tokens.shape
+    sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), film.most is None
+    while not stop():
+        going = shooting.is_alive()
+        there = len(film.times) if streaming or not going else 0
+        if there == sent and not going:
+            return
+        for first in range(sent, there, most):
+            if stop():
+                return
+            last = min(first + most, there)
+            times = [float(t) for t in film.times[first:last]]
+            about = {"kind": "frames", "id": film.run, "first": first, "count": last - first, "n": n, "d": d}
+            yield {**about, "times": times}, np.stack(film.frames[first:last])
+        sent = there
+        if going:
+            shooting.join(FLUSH)
+
+
+def series(film: Film, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Return measurements of a film at some of its frames, as on the dashboard; null for what has none, with a note.
+
+    The coarse picture comes first: when time is up, frames are missing everywhere alike.
+    """
+    if not np.abs(run.final).max() < LARGEST_MEASURED:
+        note = f"nothing is measured, since tokens become too large: {run.stopped}"
+        return {"frames": [], **dict.fromkeys(SERIES), "note": note}
+    count = len(film.times)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
+    deadline = time.monotonic() + MEASURING
+    notes: dict[str, None] = {}
+    measures = {name: next(m.of for m in MEASURED if m.title == title) for name, title in SERIES.items()}
+    found: dict[int, dict[str, float]] = {}
+    for k in _coarse_to_fine(chosen):
+        if stop() or (time.monotonic() > deadline and len(found) > 1):
+            break
+        t, x = film.frame(k)
+        found[k] = {}
+        for name, of in list(measures.items()):
+            try:
+                found[k][name] = of(run, x, t)
+            except (InputError, np.linalg.LinAlgError) as reason:
+                # The dashboard speaks TeX.
+                said = str(reason).replace(r"$\beta\neq0$", "beta different from 0")
+                notes[f"no {name}: {said}"] = None
+                del measures[name]
+    frames = sorted(found)
+    values = {name: [found[k][name] for k in frames] if name in measures else None for name in SERIES}
+    return {"frames": frames, **values, "note": "; ".join(notes) or None}
+
+
+def _coarse_to_fine(items: Sequence[int]) -> list[int]:
+    """Return the items in an order in which every beginning is spread evenly: ends first, then halves, quarters...
+
+    >>> _coarse_to_fine(range(9))
+    [0, 8, 4, 2, 6, 1, 3, 5, 7]
+    """
+    last = len(items) - 1
+    order = sorted(range(1, last), key=lambda k: (-(k & -k), k))
+    return [items[k] for k in dict.fromkeys([0, last, *order])]

@@ -1,0 +1,269 @@
+"""One flow under way: SciPy's Runge-Kutta methods, stepped so that watchers see every step."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.integrate import DOP853
+
+from attnflow.core.inputs import Array, InputError
+from attnflow.engines import Memory
+from attnflow.laws import Hearing, varies
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stepper, Stretch, moved
+from attnflow.motions.solvers.clumps import MEETING, Clumps
+from attnflow.motions.solvers.order_switch import Pace
+
+if TYPE_CHECKING:
+    from attnflow.motions.flows import ContinuousMotion
+
+
+# Flows with a tolerance below this need sums that are exact to rounding.
+NOISY = 1e-9
+# From so many coordinates on BLAS would use threads.
+MANY = 1 << 13
+# Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
+# accuracy holds back stays well below that.
+STIFF = 3.5
+# The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. A reason for short
+# steps is told when LOOKS of them have the same one.
+SETTLED, LOOKS = 1000, 3
+
+
+def _alone(numbers: int) -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread if there are many numbers.
+
+    The integrator multiplies matrices between two sums of attention, after which threads of BLAS would spin for a while
+    and keep those of the sums waiting.
+    """
+    if numbers < MANY:
+        return nullcontext()
+    from threadpoolctl import ThreadpoolController
+
+    limited: AbstractContextManager[object] = ThreadpoolController().limit(limits=1, user_api="blas")
+    return limited
+
+
+class Together(DOP853):  # type: ignore[misc]
+    """Many systems integrated with common steps, whose error is that of the worst system, not of the mean."""
+
+    systems = 1
+
+    def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
+        fifth, third = ((np.dot(K.T, E) / scale).reshape(self.systems, -1) for E in (self.E5, self.E3))
+        square5, square3 = (fifth**2).sum(axis=1), (third**2).sum(axis=1)
+        mixed = np.sqrt((square5 + 0.01 * square3) * fifth.shape[1])
+        # Where something left the range of float64 this is not a number, and the step is refused.
+        worst = (square5 / np.where(mixed == 0, 1.0, mixed)).max()
+        return float(abs(h) * worst)
+
+
+class Integration(Stepper):
+    """The stepper of flows; its state is all that the next step depends on, so a stopped run goes on bit for bit.
+
+    What is integrated are bodies: tokens that coincide move as one. Where tokens meet, after long rests, each step has
+    a clock of its own that starts at 0, so that a step of length 1 does not vanish beside a time of 1e20 (several
+    states then have the same time, to rounding), and ticks at the speed of the motion: the integrator squares speeds,
+    and 1e-200 must not vanish.
+    """
+
+    def __init__(
+        self, motion: ContinuousMotion, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None
+    ) -> None:
+        self.motion, self.t, self.x = motion, float(t), x
+        self.known = state or {}
+        self.atol = float(self.known.get("atol", motion.rtol * ABSOLUTE * max(float(np.abs(x).max()), 1e-300)))
+        self.evaluations = 0
+        self.norm_defect = float(self.known.get("norm_defect", 0.0))
+        # Sums that err by 1e-10 would be noise to a tighter tolerance.
+        precise = hearing.engine == "auto" and motion.rtol < NOISY
+        # Kept for one step, so that a run that is taken up again sums in the same order.
+        self.memory = Memory()
+        self.hearing = replace(hearing, engine="precise" if precise else hearing.engine, memory=self.memory)
+        # Tokens that approach now may part later if the law or the motion changes with time, or tells them apart.
+        self.unites = motion.unites and not (varies(hearing.law) or varies(motion) or hearing.law.positional)
+        self._embody(
+            Clumps(self.known["labels"], self.known.get("masses"))
+            if "labels" in self.known
+            else Clumps.at_the_start(x, hearing)
+        )
+        self.solver: Any = None
+        self.pace = Pace(self.known.get("pace"))
+        self.origin, self.unit = 0.0, 1.0
+        # Why steps are short, what the last looks have found, how many of them alike, and when the last one was.
+        self.reason: str | None = None
+        self.stiff, self.alike, self.looked = False, 0, math.nan
+
+    def _embody(self, clumps: Clumps) -> None:
+        self.clumps, self.hearing = clumps, replace(self.hearing, masses=clumps.masses)
+
+    def _set_clock(self) -> None:
+        """Let the next step begin at 0, in a unit of time in which speeds are of order one."""
+        if not self.unites:
+            return
+        self.origin, solver = self.t, self.solver
+        speed = float(np.abs(solver.f).max()) / self.unit
+        if 0 < speed < np.inf:
+            # A power of two changes no bit.
+            unit = 2.0 ** -max(-1000, min(1000, round(math.log2(speed))))
+            solver.f, solver.h_abs = solver.f * (unit / self.unit), solver.h_abs * (self.unit / unit)
+            self.unit = unit
+
+    def _velocity(self, s: float, flat: Array) -> Array:
+        self.evaluations += 1
+        x, t = flat.reshape(self.clumps.count, -1), self.origin + self.unit * s
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.unit * moved(self.motion, "velocity", self.motion.velocity(self.hearing, x, t), x).ravel()
+
+    def _start(self, y: Array, first: float | None, until: float) -> None:
+        self.memory.forget()
+        self.origin, self.unit = self.t if self.unites else 0.0, 1.0
+        self.solver = self.pace.start(
+            self._velocity,
+            self.t - self.origin,
+            y.ravel(),
+            until - self.origin,
+            rtol=self.motion.rtol,
+            atol=self.atol,
+            first_step=None if first is None else min(first, until - self.t),
+        )
+        self.shortened = self.shortened or self._limited(first, until)
+
+    def _limited(self, first: float | None, until: float) -> bool:
+        """Say whether the end of the run shortened the first step, or the trial step by which SciPy chooses it."""
+        left = (until - self.t) * (1 - 1e-12)
+        if first is not None:
+            return first > left
+        scale = self.atol + np.abs(self.solver.y) * self.motion.rtol
+        d0, d1 = (float(np.linalg.norm(v / scale)) / math.sqrt(v.size) for v in (self.solver.y, self.solver.f))
+        trial = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
+        return trial > left or float(self.solver.h_abs) >= left
+
+    def _go_on(self, until: float) -> None:
+        """Start, or go on from the state of a checkpoint."""
+        first = self.known.get("step_size")
+        self._start(self.clumps.bodies(self.x), None if first is None else float(first), until)
+        if "velocity" in self.known:
+            self.solver.h_abs = float(self.known["step_size"])
+            self.solver.f = np.asarray(self.known["velocity"])
+            self.evaluations = int(self.known["evaluations"])
+
+    def advance(self, until: float) -> Stretch:
+        """Take one accepted step, at most to the given time."""
+        before = (self.t, self.x)
+        with np.errstate(over="ignore", invalid="ignore"), _alone(self.x.size):
+            if self.solver is None:
+                self._go_on(float(until))
+            solver, clumps = self.solver, self.clumps
+            finite = np.isfinite(solver.f).all()
+            if finite:
+                self._set_clock()
+                solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
+                self.memory.forget()
+                # A step that is cut at the end may be refused and taken anew, shorter than it would have been.
+                longest = max(float(solver.h_abs), self.pace.rival)
+                self.shortened = self.shortened or solver.t + longest > solver.t_bound
+                solver = self.solver = self.pace.step(solver)
+        if not finite or solver.status == "failed":
+            why = "its steps became too small" if finite else "speeds left the range of float64"
+            sentence = f"the integrator stopped at t = {self.t:.6g} because {why}; {self.motion.hint}"
+            return Stretch(before, np.empty(0), np.empty((0, *self.x.shape)), ended=sentence)
+        self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
+        bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
+        if (found := self._meeting(bodies)) is not None:
+            inside.append(solver.dense_output())
+            bodies = self._unite(*found, float(until))
+        self.x = x = self.clumps.tokens(bodies)
+
+        def between(t: float) -> Array:
+            # The interpolant costs three evaluations, so it waits until somebody asks.
+            if t >= stretch.times[0]:
+                return x
+            if not inside:
+                if self.t != stretch.times[0]:
+                    raise InputError("this stretch is over: ask for states between its ends while it is being watched")
+                inside.append(solver.dense_output())
+            return clumps.tokens(self.motion.retract(inside[0]((t - origin) / unit).reshape(clumps.count, -1)))
+
+        stretch = Stretch(before, np.array([self.t]), x[None].copy(), between)
+        if not self.unites:
+            self.solver = self.pace.turn(solver)
+        return stretch
+
+    def _retracted(self) -> Array:
+        """Return the bodies after the step, put back where the motion lives."""
+        reached = self.solver.y.reshape(self.clumps.count, -1)
+        y = self.motion.retract(reached)
+        if self.motion.retracts:
+            # The velocity stays that of the point before: it differs by no more than the step's own error.
+            self.norm_defect = max(self.norm_defect, float(np.abs(y - reached).max()))
+            self.solver.y = y.ravel().copy()
+        return y
+
+    def _meeting(self, y: Array) -> tuple[Clumps, Array] | None:
+        """Return what becomes of bodies y that have met, None if none have."""
+        if not self.unites:
+            return None
+        return self.clumps.united(y, self.solver.f.reshape(y.shape), MEETING * self.motion.rtol)
+
+    def _unite(self, clumps: Clumps, y: Array, until: float) -> Array:
+        """Go on with these bodies."""
+        y = self.motion.retract(y)
+        self._embody(clumps)
+        if self.t < until:
+            self._start(y, self.unit * float(self.solver.h_abs), until)
+        return y
+
+    def state(self) -> dict[str, Any]:
+        """Return the next step size, the current velocity, the counters, and which tokens are one."""
+        if self.solver is None:
+            return self.known
+        state = {
+            "atol": self.atol,
+            "step_size": self.unit * float(self.solver.h_abs),
+            "velocity": self.solver.f / self.unit,
+            "evaluations": self.evaluations,
+            "norm_defect": self.norm_defect,
+            "labels": self.clumps.labels,
+            "pace": self.pace.state(),
+        }
+        return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
+
+    def slow(self) -> str | None:
+        """Say, of a flow that has very many steps before it, why they are short and what helps.
+
+        The product of the step and the rate of decay is measured as in Hairer and Wanner's code DOP853: by two
+        evaluations at the end of a step, the last stage and the step itself.
+        """
+        solver = self.solver
+        # What was said once stays: two reasons would only confuse. Each step is looked at once.
+        if self.reason is not None or self.evaluations < SETTLED or self.looked == self.t:
+            return self.reason
+        if not isinstance(solver, DOP853) or solver.h_previous is None:
+            return None
+        self.looked = self.t
+        h, left = solver.h_previous, solver.t_bound - solver.t
+        if not left > SLOW_STEPS * h > 0:
+            return None
+        K, last = solver.K, len(solver.B) - 1
+        apart = h * float(np.linalg.norm(K[:-1].T @ solver.B - K[:last].T @ solver.A[last, :last]))
+        product = h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
+        stiff = product >= STIFF
+        self.alike = self.alike + 1 if stiff == self.stiff else 1
+        self.stiff = stiff
+        if self.alike >= LOOKS:
+            short = "this flow is stiff: a fast decay keeps its steps short; "
+            turns = "steps are short: tokens turn quickly; loosen rtol, lower beta, "
+            self.reason = (short if stiff else turns) + self.motion.helps
+        return self.reason
+
+    def report(self) -> dict[str, Any]:
+        """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""
+        engine = self.hearing.served_by(self.motion.seen(self.clumps.bodies(self.x), self.t), self.t)
+        report: dict[str, Any] = {"engine": engine, "evaluations": self.evaluations, "bodies": self.clumps.count}
+        if self.motion.retracts:
+            report["norm defect"] = self.norm_defect
+        return report

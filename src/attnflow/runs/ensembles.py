@@ -1,0 +1,359 @@
+"""Many small systems at once: one law, one motion, different starts and parameters."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnflow.core import progress
+from attnflow.core.arrays import foreign, library
+from attnflow.core.indices import log_weights, rows_of
+from attnflow.core.inputs import (
+    CONVERT,
+    Array,
+    InputError,
+    cloud,
+    mass_vector,
+    number,
+    number_at,
+    quoted,
+    reals,
+    vector_at,
+)
+from attnflow.core.query_key import form_at
+from attnflow.laws import Heard, Hearing, Law, Softmax, weighs_like
+from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, check_motion
+from attnflow.motions.solvers import ensemble_flow
+from attnflow.runs.ensemble_results import Ensemble, each_its_own
+from attnflow.runs.watch import At, Geometric, Record, rule, when
+from attnflow.serialise import check_layers
+
+# So many coordinates move together: their stages fit in the cache.
+TOGETHER = 1 << 15
+# And so many are recorded at once.
+RECORDED = 1 << 21
+
+Observe = Callable[[Array], ArrayLike]
+
+
+def ensemble(
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    *,
+    masses: ArrayLike | None = None,
+    record: Record = None,
+    observe: Observe | None = None,
+) -> Ensemble:
+    """Let many small systems, tokens (b, n, d), move independently, block by block, on all cores.
+
+    Parameters of the law and of the motion may be NumPy arrays (b,), one number for each system:
+    ``Softmax(beta=betas)``; a list has one number for each layer instead, the same in all systems.
+    Masses (n,) are the same in all. Under softmax whose parameters do not depend on time, all happens in one compiled
+    loop, and flows take steps of their own in each system; otherwise some systems, about 2^15 coordinates, share their
+    steps, which keep the error of every single one within the tolerance, not only their mean.
+
+    `record` is a list of times or `watch.Geometric`, by default the first and the last. `observe(x)` maps states
+    (k, n, d) to k rows, recorded instead of the tokens.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> x0 = np.stack([af.tokens.sphere(n=8, d=2, seed=s) for s in range(6)])
+    >>> betas = np.array([1.0, 1.0, 4.0, 4.0, 9.0, 9.0])
+    >>> found = ensemble(x0, af.Softmax(beta=betas), af.SphereFlow(), until=20.0, record=[10.0])
+    >>> found.values.shape
+    (3, 6, 8, 2)
+    >>> one = af.simulate(x0[2], af.Softmax(beta=4.0), af.SphereFlow(), until=20.0)
+    >>> bool(abs(found.final[2] - one.final).max() < 1e-7)
+    True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
+    phase diagram.
+    """
+    if not isinstance(law, Law):
+        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
+    x = _systems(tokens)
+    weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
+    check_layers(law, motion, float(times[-1]))
+    _part(law, np.zeros(1, dtype=np.int64)).check_order(x[0], masses=weights)
+    blocks = list(_blocks(law, motion, x, len(times)))
+
+    def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
+        rows, state, steps = [], block.start, 0
+        for state, steps in block.path(times, weights, going):  # noqa: B007
+            rows.append(_rows(state if observe is None else _observed(observe, state), len(state)))
+        return np.stack(rows), state.copy(), steps
+
+    found = _on_all_cores(moved, blocks, motion)
+    order = np.argsort(np.concatenate([block.members for block in blocks]))
+    values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
+    final = np.concatenate([state for _, state, _ in found])[order]
+    most = max(steps for *_, steps in found)
+    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None)
+
+
+class _Abandoned(Exception):
+    """The caller does not wait any more."""
+
+
+def _on_all_cores(moved: Callable[..., Any], blocks: list[Block], motion: Motion) -> list[Any]:
+    """Return moved(block, going) of every block; show how far they are, and give up within a moment if interrupted."""
+    done, abandoned, slow = [0.0] * len(blocks), threading.Event(), threading.Event()
+    sizes = [len(block.members) for block in blocks]
+
+    def one(k: int) -> Any:
+        def going(part: float, many_steps: bool) -> None:
+            if abandoned.is_set():
+                raise _Abandoned
+            done[k] = part * sizes[k]
+            if many_steps:
+                slow.set()
+
+        found = moved(blocks[k], going)
+        done[k] = float(sizes[k])
+        return found
+
+    def noted() -> str | None:
+        helps = getattr(motion, "helps", None)
+        return f"some systems take very many short steps; {helps}, or give a looser rtol" if slow.is_set() else None
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        tasks = [pool.submit(one, k) for k in range(len(blocks))]
+        with progress.task("ensemble", sum(sizes)) as work:
+            while (state := wait(tasks, progress.AGAIN, FIRST_EXCEPTION)).not_done:
+                # An error is told at once: nobody needs the other blocks then.
+                for task in tasks:
+                    if task in state.done:
+                        task.result()
+                work.reach(sum(done), lambda: f"{sum(done):.0f} of {sum(sizes)} systems", notes=noted)
+        return [task.result() for task in tasks]
+    finally:
+        abandoned.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _systems(tokens: ArrayLike) -> Array:
+    if foreign(tokens):
+        raise InputError(f"ensemble takes NumPy arrays alone, not those of {library(tokens)}: {CONVERT}")
+    x = reals(tokens, "tokens are", "b systems of n rows of d numbers")
+    if x.ndim != 3 or x.size == 0:
+        raise InputError(f"tokens have shape {x.shape}, expected (b, n, d): stack the clouds of b systems")
+    cloud(x.reshape(-1, x.shape[2]))
+    return x
+
+
+def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
+    """Return the times to record: the first, those asked for, and the last."""
+    check_motion(motion)
+    if not isinstance(motion, ContinuousMotion | DiscreteMotion):
+        raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
+    end, chosen = number(until, "until", above=0.0), rule(record)
+    if motion.discrete and not end.is_integer():
+        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    if chosen is not None and not isinstance(chosen, At | Geometric):
+        raise InputError(f"record is {record!r}, expected a list of times, or Geometric(first, per_decade)")
+    inside = np.empty(0) if chosen is None else chosen.chosen(end, motion.discrete)
+    times = np.unique(np.concatenate([[0.0], inside, [end]]))
+    return times.astype(np.int64) if motion.discrete else times
+
+
+def _observed(observe: Observe, state: Array) -> ArrayLike:
+    try:
+        return observe(state)
+    except Exception as error:
+        raise InputError(
+            f"observe failed on systems of shape {state.shape} ({error}): it must return one row for each system"
+        ) from error
+
+
+def _rows(seen: ArrayLike, count: int) -> Array:
+    found = reals(seen, "what observe returns is", "one row for each system")
+    if found.ndim == 0 or len(found) != count:
+        raise InputError(f"observe returned shape {found.shape} for {count} systems: return one row for each")
+    return found
+
+
+# Parameters
+
+
+def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64], Law, Motion]]:
+    """Return groups of systems that differ in nothing but the beta of softmax, with their law and motion."""
+    arrays: list[tuple[str, str, Array]] = []
+    for which, part in (("law", law), ("motion", motion)):
+        for name, value in each_its_own(part).items():
+            if len(value) != b:
+                raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
+            if not (name == "beta" and weighs_like(part, Softmax)):
+                arrays.append((which, name, value))
+    if not arrays:
+        yield np.arange(b), law, motion
+        return
+    kinds, group = np.unique(np.column_stack([value for *_, value in arrays]), axis=0, return_inverse=True)
+    for k, kind in enumerate(kinds.tolist()):
+        changed: dict[str, dict[str, float]] = {"law": {}, "motion": {}}
+        for (which, name, _), value in zip(arrays, kind, strict=True):
+            changed[which][name] = value
+        one_law: Any = replace(law, **changed["law"]) if changed["law"] else law  # type: ignore[type-var]
+        one_motion: Any = replace(motion, **changed["motion"]) if changed["motion"] else motion  # type: ignore[type-var]
+        yield np.flatnonzero(group.ravel() == k), one_law, one_motion
+
+
+def _part(law: Law, members: NDArray[np.int64]) -> Law:
+    """Return the law of some of the systems; that of one has one beta."""
+    beta: Any = getattr(law, "beta", None)
+    if not weighs_like(law, Softmax) or not isinstance(beta, np.ndarray):
+        return law
+    part = beta[members]
+    return replace(law, beta=float(part[0]) if len(part) == 1 else part)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Systems that move together: which they are, where they start, and how they move."""
+
+    members: NDArray[np.int64]
+    start: Array
+    law: Law
+    motion: Motion
+
+    def path(
+        self, times: NDArray[Any], masses: Array | None, going: ensemble_flow.Going
+    ) -> Iterator[tuple[Array, int]]:
+        """Yield the states at these times, and how many steps it took; `going` hears how far it is, and may stop it."""
+        if (compiled := ensemble_flow.paths(self.start, self.law, self.motion, masses, times, going)) is not None:
+            states, steps = compiled
+            return ((state, steps) for state in states)
+        hearing: Any = ManyHearing(self.law, masses)
+        if isinstance(self.motion, ContinuousMotion):
+            return _flow(self.start, hearing, self.motion, times, going)
+        assert isinstance(self.motion, DiscreteMotion)
+        return _layers(self.start, hearing, self.motion, times, going)
+
+
+def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
+    b, n, d = x.shape
+    size = max(1, min(TOGETHER, RECORDED // times) // (n * d))
+    for members, one_law, one_motion in _alike(law, motion, b):
+        start = one_motion.prepare(x[members].reshape(-1, d), Hearing(_part(one_law, members[:1]))).reshape(-1, n, d)
+        for first in range(0, len(members), size):
+            part = slice(first, first + size)
+            yield Block(members[part], start[part], _part(one_law, members[part]), one_motion)
+
+
+@dataclass(frozen=True)
+class ManyHearing:
+    """What many systems (b, n, d) hear at once; motions use it as they use a `Hearing`."""
+
+    law: Law
+    masses: Array | None
+
+    def __call__(
+        self, x: Array, t: float, *, sources: Array | None = None, values: Array | None = None, gain: float = 1.0
+    ) -> Heard:
+        """What tokens at x hear at time t, each those of its own system."""
+        y = x if sources is None else sources
+        v = y if values is None else values
+        if weighs_like(self.law, Softmax):
+            return self._softmax(x, y, v, t, gain)
+        if self.law.batched:
+            scale = np.sqrt(gain)
+            log_p = log_weights(self.law, scale * x, t, sources=scale * y, masses=self.masses)
+            return Heard(rows_of(self.law, log_p, x, y) @ v, None)
+        each = [
+            self.law.hear(one, t, sources=z, values=w, masses=self.masses, gain=gain)
+            for one, z, w in zip(x, y, v, strict=True)
+        ]
+        return Heard(np.stack([heard.mean for heard in each]), None)
+
+    def _softmax(self, x: Array, y: Array, v: Array, t: float, gain: float) -> Heard:
+        from attnflow.engines import fused
+
+        assert isinstance(self.law, Softmax)
+        beta: Any = self.law.beta
+        B, b = form_at(self.law, t, x.shape[2]), vector_at(self.law.b, t, x.shape[2], "b")
+        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
+        queries = x if B is None else x @ B.T
+        if b is not None:
+            queries = queries + b / np.sqrt(gain)
+        if (betas < 0).any():
+            queries = np.sign(betas)[:, None, None] * queries
+        log_masses = None if self.masses is None else np.log(self.masses)
+        return Heard(*fused.softmax_many(queries, y, v, log_masses, np.abs(betas) * gain))
+
+    def pull(self, x: Array, t: float) -> Heard:
+        """What tokens hear, as seen from where they are."""
+        heard = self(x, t)
+        return Heard(heard.mean - x, heard.log_total)
+
+    @property
+    def total_mass(self) -> float | None:
+        """Sum of the masses of one system, or None when each token has mass one."""
+        return None if self.masses is None else float(self.masses.sum())
+
+
+# Motions
+
+
+def _layers(
+    x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any], going: ensemble_flow.Going
+) -> Iterator[tuple[Array, int]]:
+    """Yield the states at these steps, and how many steps it took."""
+    t = 0
+    for end in times.tolist():
+        while t < end:
+            x = _finite(motion.step(hearing, x, t), t + 1, motion)
+            t += 1
+            going(t / times[-1], False)
+        yield x, t
+
+
+def _flow(
+    x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any], going: ensemble_flow.Going
+) -> Iterator[tuple[Array, int]]:
+    """Yield the states at these times, and how many steps it took."""
+    from attnflow.motions.solvers.integrate import Together
+
+    def velocity(t: float, flat: Array) -> Array:
+        return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
+
+    sizes = np.maximum(np.abs(x).max(axis=(1, 2)), 1e-300)
+    atol = motion.rtol * ABSOLUTE * np.repeat(sizes, x[0].size)
+    solver, steps, k = Together(velocity, 0.0, x.ravel(), float(times[-1]), rtol=motion.rtol, atol=atol), 0, 1
+    solver.systems = len(x)
+    yield x, 0
+    while k < len(times):
+        with np.errstate(over="ignore", invalid="ignore"):
+            solver.step()
+        going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.h_abs)
+        if solver.status == "failed":
+            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: its steps became too small; {motion.hint}")
+        reached = motion.retract(_finite(solver.y.reshape(x.shape), solver.t, motion))
+        inside = None
+        steps += 1
+        while k < len(times) and times[k] <= solver.t:
+            if times[k] < solver.t and inside is None:
+                inside = solver.dense_output()
+            there = times[k] == solver.t
+            yield reached if there else motion.retract(inside(times[k]).reshape(x.shape)), steps  # type: ignore[misc]
+            k += 1
+        if motion.retracts:
+            solver.y = reached.ravel().copy()
+
+
+def _finite(x: Array, t: float, motion: Motion) -> Array:
+    if not np.isfinite(x).all():
+        raise InputError(f"a token left the range of float64 at {when(motion.discrete)(t)}; {motion.hint}")
+    return x

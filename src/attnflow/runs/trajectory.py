@@ -1,0 +1,433 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnflow.core.arrays import foreign, library
+from attnflow.core.cards import card
+from attnflow.core.inputs import Array, InputError, location, number, reals
+from attnflow.laws import Hearing, Law
+from attnflow.motions import Motion
+
+CONVERT = "take that of run.to_numpy()"
+UNFINISHED = "not finished: this is its last checkpoint"
+
+
+class Trajectory:
+    """The recorded states of a run, what was run, and why it ended.
+
+    Attributes
+    ----------
+    times : (T,)
+        Recorded times: step numbers for layers and chains, Python integers where int64 ends too early; real times for
+        flows.
+    tokens : (T, n, d)
+        Recorded tokens. Where a run started from an array of torch, JAX or CuPy they are one too; the functions of
+        `measure` and `figures` want ``run.to_numpy()``.
+    stopped : str
+        A sentence that says why the run ended.
+    next_change : NextChange
+        When tokens are expected to move again.
+    law, motion
+        What was run. After `load`, None where a parameter was a function of time, which is not stored.
+    masses : (n,) or None
+    seed : int or None
+    report : dict
+        What the computation says of itself: the engine, and for flows the number of evaluations of the velocity.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=2)
+    >>> run
+    <Trajectory: 3 states of 2 tokens in dimension 1; reached step 2, as asked>
+    >>> run.final
+    array([[0.625],
+           [0.375]])
+    """
+
+    def __init__(
+        self,
+        times: NDArray[Any],
+        tokens: Array | Callable[[], Array],
+        *,
+        law: Law | None,
+        motion: Motion | None,
+        masses: Array | None,
+        stopped: str,
+        about: dict[str, Any],
+        report: dict[str, Any],
+    ) -> None:
+        self.times, self._tokens = times, tokens
+        self.law, self.motion, self.masses = law, motion, masses
+        self.stopped, self.about, self.report = stopped, about, report
+        self._next_change: Any = None
+
+    @property
+    def tokens(self) -> Array:
+        """Recorded tokens (T, n, d), read from disk at first use when the run was streamed there."""
+        if callable(self._tokens):
+            self._tokens = self._tokens()
+        return self._tokens
+
+    @property
+    def final(self) -> Array:
+        """The last state (n, d)."""
+        return self.tokens[-1]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run: the one given, or else the one that a random motion drew."""
+        seed: int | None = self.about["seed"]
+        return self.report.get("seed") if seed is None else seed
+
+    @property
+    def next_change(self) -> Any:
+        """When tokens are expected to move again, found at first use: see `attnflow.measure.next_change`.
+
+        >>> import attnflow as af
+        >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=30.0), af.Layers(gamma=0.1), until=500)
+        >>> print(run.next_change)
+        expected to move again near step 7.4 * 10^11
+        """
+        if self._next_change is None:
+            from attnflow.measure import next_change
+
+            self._next_change = next_change(self)
+        return self._next_change
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __getitem__(self, k: Any) -> NoReturn:
+        """Refuse: k could be the number of a record or a time."""
+        raise InputError(
+            "a run has no items: take run.tokens[k] for the k-th recorded state, or run.at(t) for the state at time t"
+        )
+
+    def __iter__(self) -> NoReturn:
+        """Refuse, as for one item."""
+        raise InputError(
+            "a run cannot be iterated over: take run.tokens for the recorded states, or zip(run.times, run.tokens)"
+        )
+
+    def __repr__(self) -> str:
+        n, d = self.tokens.shape[1:]
+        return f"<Trajectory: {len(self)} states of {n} tokens in dimension {d}; {self.stopped}>"
+
+    def _repr_html_(self) -> str:
+        from attnflow.serialise import brief
+
+        n, d = self.tokens.shape[1:]
+        unit = "steps" if self.motion is not None and self.motion.discrete else "times"
+        rows = {
+            "law": self.law and brief(self.law), "motion": self.motion and brief(self.motion),
+            "tokens": f"{n:,} in dimension {d}",
+            "recorded": f"{len(self):,} states, {unit} {self.times[0]:g} to {self.times[-1]:g}",
+            "stopped": self.stopped, "next change": self._glance(),
+            "seed": self.seed, "engine": self.report.get("engine"),
+        }  # fmt: skip
+        return card("Trajectory", rows)
+
+    def _glance(self) -> str:
+        """Say when tokens move again, or why that is not said: a run that rests has not converged.
+
+        A table must appear at once, also if nobody has asked for `next_change`, which may take seconds.
+        """
+        from attnflow.measure.next_change import at_a_glance
+
+        if self._next_change is None:
+            try:
+                found = at_a_glance(self)
+            except InputError as reason:
+                return f"not predicted: {reason}"
+            if found.time is None:
+                return str(found).removeprefix("next change ")
+            self._next_change = found
+        return str(self._next_change).removeprefix("next change ")
+
+    def at(self, t: ArrayLike) -> Array:
+        """Return the state at one time (n, d), or at each of several (k, n, d).
+
+        The motion is replayed from the last recorded state before t: flows by the integrator's dense output, to its
+        tolerance, layers exactly. Chains are replayed from their seed, bit for bit.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=9, record=[0, 9])
+        >>> run.at(2)
+        array([[0.625],
+               [0.375]])
+        """
+        if foreign(self.tokens):
+            raise InputError(f"at replays NumPy runs, and this one holds arrays of {library(self.tokens)}: {CONVERT}")
+        wanted: NDArray[Any] = reals(self._floats(t), "t is", "one time, or a list of times")
+        if wanted.ndim > 1 or wanted.size == 0 or not np.isfinite(wanted).all():
+            raise InputError("t is not a list of finite times: give one time, or a list of at least one")
+        if self.times.dtype == object:
+            wanted = np.asarray(t, object)  # as it was given: a float would round whole numbers beyond 2**53
+        states = [self._at(moment) for moment in wanted.ravel().tolist()]
+        return states[0] if wanted.ndim == 0 else np.stack(states)
+
+    def _floats(self, t: ArrayLike) -> ArrayLike:
+        """Return times beyond int64 as floats, all others as they were given."""
+        if self.times.dtype != object:
+            return t
+        try:
+            return np.asarray(t, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return t
+
+    def _at(self, t: float) -> Array:
+        if not self.times[0] <= t <= self.times[-1]:
+            raise InputError(f"t is {t:g}, expected a time of the run, {self.times[0]:g} to {self.times[-1]:g}")
+        k = int(np.searchsorted(self.times, t, side="right")) - 1
+        if self.times[k] == t:
+            return self.tokens[k].copy()
+        if self.law is None or self.motion is None:
+            raise InputError("this run was loaded without its law or motion, so it can only give recorded times")
+        if self.motion.discrete and t % 1:
+            raise InputError(f"t is {t:g}, but layers are counted: give a whole number")
+        if self.motion.random and self.seed is None:
+            raise InputError("this run is not finished and its seed not known, so it can only give recorded times")
+        # A flow from one tie to the next may not find its way from a rounded state; from the start it repeats itself.
+        # A chain does so only from the start, where its generator began.
+        for first in (0,) if self.motion.random else (k, 0):
+            state, ended = self._replayed(first, t)
+            if state is not None:
+                return state
+        raise InputError(f"the state at t = {t:g} cannot be replayed: {ended}")
+
+    def _replayed(self, k: int, t: float) -> tuple[Array | None, str | None]:
+        """Return the state at time t by moving on from the k-th record, or why that is not possible."""
+        assert self.law is not None
+        assert self.motion is not None
+        hearing = Hearing(self.law, self.masses, self.about["engine"], self.seed)
+        step = None if self.motion.discrete or k == 0 else {"step_size": float(self.times[k + 1] - self.times[k])}
+        stepper = self.motion.start(hearing, self.tokens[k], self.times.item(k), step)
+        while True:
+            stretch = stepper.advance(t if self.motion.discrete else float(self.times[-1]))
+            if stretch.after[0] >= t:
+                return (stretch.between(t) if stretch.between is not None else stretch.after[1]), None
+            if stretch.ended is not None:
+                return None, stretch.ended
+
+    def seen(self, k: int = -1) -> Array:
+        """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
+        if self.motion is None:
+            raise InputError("this run was loaded without its motion: what its law sees is not known")
+        if not number(k, "k", least=-len(self), most=len(self) - 1).is_integer():
+            raise InputError(f"k is {k:g}, expected the whole number of a recorded state")
+        return self.motion.seen(self.tokens[int(k)], self.times.item(int(k)))
+
+    def to_numpy(self) -> Trajectory:
+        """Return the run with NumPy arrays in float64, without derivatives; a run that has them is returned as it is.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> run.to_numpy() is run
+        True
+        """
+        if not foreign(self.tokens):
+            return self
+        from attnflow.serialise import describe, rebuild
+
+        about = {**self.about, "law": describe(self.law), "motion": describe(self.motion)}
+        return Trajectory(
+            self.times,
+            reals(self.tokens, "the tokens of the run are", "values that are known"),
+            law=rebuild(about["law"]) or self.law,
+            motion=rebuild(about["motion"]) or self.motion,
+            masses=None if self.masses is None else reals(self.masses, "masses are", "values that are known"),
+            stopped=self.stopped,
+            about=about,
+            report=self.report,
+        )
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the recorded tokens (T, n, d): ``np.asarray(run)``."""
+        return np.array(self.to_numpy().tokens, dtype=dtype, copy=copy)
+
+    def _variables(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+        """Return the arrays of the run, each with the names of its dimensions."""
+        run = self.to_numpy()
+        variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+            "time": (("time",), run.times),
+            "tokens": (("time", "token", "coordinate"), run.tokens),
+        }
+        return variables if run.masses is None else {**variables, "masses": (("token",), run.masses)}
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to a new place, in the format that the ending names.
+
+        - ``.zarr``: a store, read by `attnflow.load` or `xarray.open_zarr`;
+        - ``.npz``: one file with `times`, `tokens`, `masses` and, as JSON, what was run, read by `attnflow.load` or
+          `numpy.load`, where times beyond int64 are text;
+        - ``.nc``: netCDF, read by `attnflow.load` or `xarray.open_dataset`;
+        - ``.csv``: the table of `to_pandas`, for other programs.
+
+        All keep every bit of the tokens; .csv does not say what was run.
+
+        >>> import tempfile, attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.save(f"{folder}/run.zarr")
+        ...     run.save(f"{folder}/run.npz")
+        ...     sorted(np.load(f"{folder}/run.npz"))
+        ['attnflow', 'times', 'tokens']
+        """
+        target, results = location(path, "path"), {"stopped": self.stopped, "report": self.report}
+        run = self.to_numpy()
+        if target.suffix != ".zarr":
+            from attnflow.runs import files
+            from attnflow.serialise import versions
+
+            about = {"format": 1, "run": run.about, "versions": versions(), "results": results}
+            return files.write(target, self._variables(), about)
+        from attnflow.runs.store import Store
+
+        if self.times.dtype == object:
+            raise InputError("a store counts steps in int64, which this run goes beyond: save it as .npz")
+        if self.stopped == UNFINISHED:
+            raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
+        store = Store.create(target, run.about, run.tokens[0], run.masses)
+        store.append(run.times, run.tokens)
+        return store.finish(**results)
+
+    def to_xarray(self) -> Any:
+        """Return an `xarray.Dataset` with `tokens` over the dimensions time, token, coordinate.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+        >>> run.to_xarray().tokens.sel(time=2).dims
+        ('token', 'coordinate')
+        """
+        from attnflow.runs.files import dataset
+
+        return dataset(self._variables(), {"stopped": self.stopped, "run": json.dumps(self.to_numpy().about)})
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with one row per time and token: time, token, x0, x1..., and masses if given.
+
+        >>> import attnflow as af
+        >>> run = af.simulate([[1.0], [0.0]], af.Softmax(beta=0.0), af.Layers(gamma=0.5), until=1)
+        >>> run.to_pandas()
+           time  token    x0
+        0     0      0  1.00
+        1     0      1  0.00
+        2     1      0  0.75
+        3     1      1  0.25
+        """
+        from attnflow.runs.files import table
+
+        return table(self._variables())
+
+    def plot(
+        self,
+        ax: Any = None,
+        t: float | None = None,
+        *,
+        cells: bool = False,
+        coords: Sequence[int] | None = None,
+        color: Any = None,
+        title: str | None = None,
+    ) -> Any:
+        """Draw the run in one picture and return its Matplotlib axes; `attnflow.figures.plot` says what is drawn.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default a new figure.
+        t
+            The time shown as the last, by default the end of the run.
+        cells
+            Whether to draw who leads where, in the plane.
+        coords
+            The two or three coordinates to show, counted from 0, as (0, 2).
+        color
+            A colour for all tokens; or one per token, as a list of colours or of numbers; or another run of the same
+            tokens, whose clusters lend their colours.
+        title
+            What to write above the picture, by default the law and what happened.
+
+        Examples
+        --------
+        >>> import attnflow as af
+        >>> x0 = af.tokens.gaussian(n=30, d=3, seed=0)
+        >>> run = af.simulate(x0, af.Hardmax(), af.Layers(alpha=0.5), until=50)
+        >>> ax = run.plot(coords=(0, 2), color="tab:green", title="from the side")
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('$x_1$', '$x_3$')
+        >>> import matplotlib.pyplot as plt
+        >>> plt.close(ax.figure)
+        """
+        from attnflow.figures import plot
+
+        return plot(self.to_numpy(), ax, t, cells=cells, coords=coords, color=color, title=title)
+
+    def animate(self, path: str | Path | None = None, seconds: float = 6, behind: Any = None) -> Any:
+        """Write a movie of this many seconds, MP4 or GIF, over what `behind` draws: see `attnflow.figures.animate`."""
+        from attnflow.figures import animate
+
+        return animate(self.to_numpy(), path, seconds, behind)
+
+    def dashboard(self) -> Any:
+        """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""
+        from attnflow.figures import dashboard
+
+        return dashboard(self.to_numpy())
+
+
+def load(path: str | Path) -> Any:
+    """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote, or an `Ensemble`.
+
+    A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
+    function of time, which is not stored.
+
+    >>> import tempfile, attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run.zarr")
+    ...     load(f"{folder}/run.zarr").law
+    Softmax(beta=1.0, B=None, b=None)
+    """
+    from attnflow.serialise import rebuild
+
+    arrays, about = _read(location(path, "path"))
+    if "ensemble" in about:
+        from attnflow.runs.ensemble_results import Ensemble
+
+        return Ensemble.of(arrays, about)
+    if not {"time", "tokens"} <= set(arrays):
+        raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
+    times, tokens, masses = arrays["time"], arrays["tokens"], arrays.get("masses")
+    if len(times) == 0:
+        raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
+    results = about.get("results", {"stopped": UNFINISHED, "report": {}})
+    return Trajectory(
+        times,
+        tokens,
+        law=rebuild(about["run"]["law"]),
+        motion=rebuild(about["run"]["motion"]),
+        masses=masses,
+        stopped=results["stopped"],
+        about=about["run"],
+        report=results["report"],
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays of a store or a file, and what it says of itself."""
+    if path.is_dir() or not path.exists():
+        from attnflow.runs.store import read
+
+        return read(path)
+    from attnflow.runs.files import arrays_of
+
+    return arrays_of(path)

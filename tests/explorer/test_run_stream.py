@@ -1,0 +1,219 @@
+"""A run as a stream of answers: the numbers of `simulate`, in order, abandoned when asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.explorer.protocol import Desk, Film, encoded
+from attnflow.explorer.run_stream import MOST_MEASURED, Shooting, film_of, run, series, shoot
+from attnflow.explorer.state import MOST_FRAMES, arguments, read
+from attnflow.explorer.worker import answers
+
+CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
+SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
+FLOW = {**SOFT, "motion": {"name": "flow"}, "until": 2}
+JUMPS = {
+    "tokens": {"cloud": "polygon", "k": 4},
+    "law": {"name": "softmax", "beta": 2},
+    "motion": {"name": "jumps", "gamma": 0.1},
+    "until": 5000,
+}
+ENDLESS = {**SOFT, "tokens": {**CLOUD, "n": 2000}, "until": 20000}
+
+
+def asked(state: Any, desk: Desk | None = None, **message: Any) -> list[Any]:
+    return list(run({"id": 7, "do": "run", "state": state, **message}, desk or Desk(), lambda: False))
+
+
+def film(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
+    """Put the frames together, and see that none is missing or comes twice."""
+    times: list[float] = []
+    frames = []
+    for about, payload in (answer for answer in told if isinstance(answer, tuple)):
+        assert about["kind"] == "frames"
+        assert about["first"] == len(times)
+        assert about["count"] == len(about["times"]) == len(payload)
+        assert payload.shape[1:] == (about["n"], about["d"])
+        times += about["times"]
+        frames.append(payload)
+    return times, np.concatenate(frames)
+
+
+def kinds(told: list[Any]) -> list[str]:
+    found = [(answer if isinstance(answer, dict) else answer[0])["kind"] for answer in told]
+    return [kind for k, kind in enumerate(found) if k == 0 or found[k - 1] != kind]
+
+
+@pytest.mark.parametrize("state", [SOFT, FLOW, {**FLOW, "clock": "log"}, {**JUMPS, "clock": "log"}])
+def test_frames_are_those_of_simulate(state: dict[str, Any]) -> None:
+    told = asked(state)
+    assert kinds(told) == ["start", "look", "frames", "end", "series"]
+    times, frames = film(told)
+    reference = af.simulate(**arguments(read(state)))
+    np.testing.assert_array_equal(times, reference.times.astype(float))
+    np.testing.assert_array_equal(frames, reference.tokens)
+    end = next(answer for answer in told if isinstance(answer, dict) and answer["kind"] == "end")
+    assert (end["frames"], end["stopped"]) == (len(reference), reference.stopped)
+
+
+def test_the_start_says_what_runs_to_the_last_digit() -> None:
+    start = asked(SOFT)[0]
+    np.testing.assert_array_equal(json.loads(encoded(start))["tokens"], af.tokens.gaussian(20, 2, seed=3))
+    assert (start["n"], start["d"], start["discrete"], start["until"]) == (20, 2, True, 50.0)
+
+
+def test_moves_of_a_chain_are_thinned_evenly_and_end_where_the_chain_ends() -> None:
+    state = {**JUMPS, "tokens": CLOUD}
+    times, frames = film(asked(state))
+    reference = af.simulate(**arguments(read(state)))
+    assert len(reference) > MOST_FRAMES >= len(times) >= MOST_FRAMES // 2 - 1
+    at = np.searchsorted(reference.times, times)
+    np.testing.assert_array_equal(reference.times[at], times)
+    np.testing.assert_array_equal(frames, reference.tokens[at])
+    assert len(set(np.diff(at[:-1]).tolist())) == 1
+    assert (at[0], at[-1]) == (0, len(reference) - 1)
+
+
+def test_steps_beyond_int64_travel_as_floats() -> None:
+    state = {**JUMPS, "law": {"name": "softmax", "beta": 60}, "until": 1e25}
+    told = asked(state)
+    times, _ = film(told)
+    assert times[-1] == 1e25
+    assert all(isinstance(json.loads(text), dict) for text in map(encoded, told) if isinstance(text, str))
+
+
+def test_a_thinned_film_keeps_first_and_last() -> None:
+    most = 10
+    for count in range(1, 60):
+        shot = Film(0, None, most)  # type: ignore[arg-type]
+        for t in range(0, count, 3):
+            some = np.arange(t, min(t + 3, count))
+            shot.append(some, some[:, None, None].astype(float))
+        shot.close()
+        assert len(shot.times) == len(shot.frames) <= most
+        assert len(set(np.diff(shot.times[:-1]).tolist())) <= 1
+        assert (shot.times[0], shot.times[-1]) == (0, count - 1)
+        assert [float(x[0, 0]) for x in shot.frames] == shot.times
+
+
+def test_series_are_the_measurements_of_the_library() -> None:
+    told = asked({**SOFT, "until": 300})
+    series, (times, frames) = told[-1], film(told)
+    at = series["frames"]
+    assert at == sorted(set(at))
+    assert (at[0], at[-1], len(at)) == (0, len(times) - 1, MOST_MEASURED)
+    np.testing.assert_allclose(series["diameter"], [af.measure.diameter(frames[k]) for k in at])
+    np.testing.assert_allclose(series["energy"], [af.measure.energy(frames[k], 4.0) for k in at])
+    law = af.Softmax(beta=4.0)
+    assert series["rank"] == [af.measure.rank(law.weights(frames[k])).value for k in at]
+    assert series["clusters"][-1] == len(np.unique(frames[-1].round(2), axis=0))
+
+
+def test_what_has_no_energy_says_so() -> None:
+    series = asked({**SOFT, "law": {"name": "softmax", "beta": "inf"}})[-1]
+    assert series["energy"] is None
+    assert series["note"].startswith("no energy: ")
+    assert "$" not in series["note"]
+
+
+def shooting() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if isinstance(thread, Shooting)]
+
+
+def test_a_run_that_nobody_wants_ends_at_the_next_step() -> None:
+    unwanted = threading.Event()
+    told = []
+    for answer in run({"id": 1, "state": ENDLESS}, Desk(), unwanted.is_set):
+        told.append(answer)
+        if isinstance(answer, tuple):
+            unwanted.set()
+    assert kinds(told) == ["start", "look", "frames"]
+    assert not shooting()
+    assert shoot(film_of(1, read(ENDLESS)), lambda: True).stopped == "a newer run took its place"
+
+
+def test_a_generator_that_is_dropped_leaves_no_computation() -> None:
+    told = run({"id": 1, "state": ENDLESS}, Desk(), lambda: False)
+    next(told)
+    (computation,) = shooting()
+    told.close()  # type: ignore[attr-defined]
+    assert not shooting()
+    assert isinstance(computation, Shooting)
+    assert computation.finished().stopped == "a newer run took its place"
+
+
+def test_a_run_asks_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.explorer.run_stream.SECONDS", 0.2)
+    end = shoot(film_of(1, read(ENDLESS)), lambda: False)
+    assert end.stopped.endswith("0.2 s of wall clock passed")
+
+
+def test_looks_are_at_the_run_that_is_here() -> None:
+    desk = Desk()
+
+    def look(**message: Any) -> Any:
+        (answer,) = answers({"id": 9, "do": "look", **message}, 0, desk, lambda: False)
+        return answer
+
+    assert look(run=7, frame=0)["sentence"] == "run 7 was asked for, but no run is here: start it again"
+    asked(SOFT, desk)
+    seen = look(run=7, frame=12, want=["hull"])
+    assert (seen["kind"], seen["id"], seen["run"], seen["frame"]) == ("look", 9, 7, 12)
+    for wrong in ({"run": 6, "frame": 0}, {"run": 7, "frame": 51}, {"run": 7, "frame": -1}, {"run": 7, "frame": 0.5},
+                  {"run": 7, "frame": True}, {"run": None, "frame": 0}, {"run": 7}, {"run": 7, "frame": 0, "want": 3},
+                  {"run": 7, "frame": 0, "want": [[]]}):  # fmt: skip
+        assert look(**wrong)["kind"] == "refused", wrong
+
+
+@pytest.mark.parametrize(
+    "state", [None, [], {}, {**SOFT, "until": -1}, {**SOFT, "tokens": [[1e9, 0]]}, {**SOFT, "motion": {"name": "../x"}}]
+)
+@pytest.mark.parametrize("do", ["run", "text", "claims", "data", "movie"])
+def test_states_that_make_no_sense_are_refused_in_one_sentence(do: str, state: Any) -> None:
+    (answer,) = answers({"id": 4, "do": do, "state": state, "format": "gif"}, 0, Desk(), lambda: False)
+    assert isinstance(answer, dict)
+    assert (answer["kind"], answer["id"]) == ("refused", 4)
+    assert "\n" not in answer["sentence"]
+
+
+def test_what_goes_wrong_inside_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("no\nreason")
+
+    monkeypatch.setattr("attnflow.explorer.run_stream.simulate", broken)
+    *_, last = answers({"id": 4, "do": "run", "state": SOFT}, 0, Desk(), lambda: False)
+    assert isinstance(last, dict)
+    assert last["sentence"] == "this could not be computed (ZeroDivisionError: no reason): change something"
+
+
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    assert encoded({"margin": float("inf"), "rows": [1.0, float("nan")], "x": np.float64(2)}) == (
+        '{"margin": null, "rows": [1.0, null], "x": 2.0}'.replace(": ", ":").replace(", ", ",")
+    )
+
+
+def test_payloads_begin_at_a_multiple_of_eight_bytes() -> None:
+    for length in range(20):
+        body = encoded(({"kind": "x" * length}, np.array([1.5, -2.5])))
+        assert isinstance(body, bytes)
+        size = int.from_bytes(body[:4], "little")
+        assert (4 + size) % 8 == 0
+        assert json.loads(body[4 : 4 + size]) == {"kind": "x" * length}
+        assert np.frombuffer(body[4 + size :], "<f8").tolist() == [1.5, -2.5]
+
+
+def test_a_flow_that_blows_up_is_said_once() -> None:
+    growing = read(
+        {"tokens": [[1.0, 0.5], [0.3, 2.0]], "law": SOFT["law"], "motion": {"name": "flow", "rtol": 1e-4}, "until": 1e6}
+    )
+    film = film_of(1, growing)
+    found = series(film, shoot(film, lambda: False))
+    assert found["frames"] == []
+    assert "too large" in found["note"]
+    assert "inf" not in found["note"]
