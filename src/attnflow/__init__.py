@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import figures, geometry, measure, tokens
+from attnflow import figures, geometry, measure, tokens, watch
 from attnflow.core import calls, progress
 from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
@@ -30,7 +30,6 @@ from attnflow.motions import (
     SphereFlow,
     SphereLayers,
 )
-from attnflow.runs import watch
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.ensembles import ensemble
 from attnflow.runs.simulate import simulate

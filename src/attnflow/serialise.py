@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attnflow import laws, motions
+from attnflow import laws
+from attnflow.catalogue import part_named
 from attnflow.core.arrays import foreign, library, plain
 from attnflow.core.inputs import InputError, OverLayers, called
 from attnflow.core.schedules import Schedule
@@ -127,9 +128,7 @@ def _rebuilt(data: Any) -> Any:
         if not isinstance(data[LAYERS], list):
             raise ValueError("only the digest of these weights was stored")
         return [np.asarray(one) if isinstance(one, list) else one for one in data[LAYERS]]
-    name = data["name"]
-    known = {**vars(laws), **vars(motions)}
-    return known[name](**{k: _rebuilt(v) for k, v in data.items() if k != "name"})
+    return part_named(data["name"])(**{k: _rebuilt(v) for k, v in data.items() if k != "name"})
 
 
 def varying(value: Any, t: float) -> list[Any]:

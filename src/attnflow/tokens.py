@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError, number, whole
+from attnflow.core.parameters import Parameter
 
 # Arrays of NumPy have up to 64, and one is needed for the coordinates.
 MOST_AXES = 63
 # No memory holds more numbers than this, and NumPy cannot count them.
 MOST_NUMBERS = 2**60
+
+_Maker = TypeVar("_Maker", bound=Callable[..., Array])
+
+_N = Parameter("n", "count", "number of tokens", least=1)
+_D = Parameter("d", "count", "dimension", least=1)
+_SEED = Parameter("seed", "count", "seed of the cloud", default=0, least=0)
+_LOW = Parameter("low", "number", "lower end of the cube", default=-1.0)
+_HIGH = Parameter("high", "number", "upper end of the cube", default=1.0)
+
+
+class Cloud(NamedTuple):
+    """What a cloud says of itself."""
+
+    title: str
+    make: Callable[..., Array]
+    parameters: dict[str, Parameter]
+
+
+CLOUDS: dict[str, Cloud] = {}
+
+
+def _cloud(title: str, *parameters: Parameter) -> Callable[[_Maker], _Maker]:
+    """Return a decorator that puts a function among the clouds."""
+
+    def add(make: _Maker) -> _Maker:
+        CLOUDS[make.__name__] = Cloud(title, make, {one.name: one for one in parameters})
+        return make
+
+    return add
 
 
 def _draw(n: int, d: int, seed: int) -> tuple[np.random.Generator, tuple[int, int]]:
@@ -22,6 +55,7 @@ def _fits(n: int, d: int) -> tuple[int, int]:
     return n, d
 
 
+@_cloud("Gaussian", _N, _D, _SEED)
 def gaussian(n: int, d: int, seed: int = 0) -> Array:
     """Return n independent standard normal tokens in dimension d.
 
@@ -32,6 +66,7 @@ def gaussian(n: int, d: int, seed: int = 0) -> Array:
     return rng.standard_normal(shape)
 
 
+@_cloud("Uniform in the cube", _N, _D, _SEED, _LOW, _HIGH)
 def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> Array:
     """Return n independent tokens, uniform in the cube [low, high]^d.
 
@@ -44,6 +79,7 @@ def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0)
     return rng.uniform(low, high, shape)
 
 
+@_cloud("On the sphere", _N, _D, _SEED)
 def sphere(n: int, d: int, seed: int = 0) -> Array:
     """Return n independent tokens, uniform on the unit sphere of R^d.
 
@@ -55,6 +91,12 @@ def sphere(n: int, d: int, seed: int = 0) -> Array:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
+@_cloud(
+    "Regular polygon",
+    Parameter("k", "count", "number of corners", least=1),
+    Parameter("radius", "number", "distance of the corners from 0", default=1.0, above=0.0),
+    Parameter("angle", "number", "angle of the first corner", default=0.0),
+)
 def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
     """Return the vertices of the regular k-gon, the first at the given angle.
 
@@ -68,6 +110,7 @@ def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
     return number(radius, "radius", above=0.0) * np.column_stack([np.cos(turns), np.sin(turns)])
 
 
+@_cloud("Grid", Parameter("k", "count", "grid points per axis", least=1), _D, _LOW, _HIGH)
 def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
     """Return the k^d points of a regular grid on the cube [low, high]^d.
 
@@ -85,6 +128,7 @@ def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
     return np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
 
 
+@_cloud("Orthogonal", _N, Parameter("d", "count", "dimension, n if it is not given", default=None, least=1))
 def orthogonal(n: int, d: int | None = None) -> Array:
     """Return n orthonormal tokens in dimension d >= n (default n): the start of `sphere/orthogonal-start`.
 

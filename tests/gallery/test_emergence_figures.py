@@ -106,7 +106,7 @@ def test_the_movie_ends_as_the_picture_says() -> None:
     drawing = drawn("polytope-2d")
     assert drawing.film is not None
     title = drawing.film.plot().get_title()
-    assert title.startswith(f"{drawing.shows['limits taken']} clusters, {drawing.shows['leaders']} leaders")
+    assert f"\n{drawing.shows['limits taken']} clusters, {drawing.shows['leaders']} leaders" in title
 
 
 def test_the_other_points_of_S_are_feet_on_edges_and_the_origin() -> None:

@@ -18,9 +18,6 @@ from numba.extending import intrinsic
 from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be"}
-
 ROWS, BLOCK = WIDTH, 3 * WIDTH
 # A tile of so many rows and columns, multiples of both, stays in the second cache with what it is made of.
 TILE_ROWS, TILE_COLUMNS = 96, 144

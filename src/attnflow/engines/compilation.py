@@ -1,14 +1,44 @@
-"""The first compilation of a kernel takes seconds: it says so."""
+"""Compiled code: kept on disk as long as no kernel changes, and announced when it is made, which takes seconds."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core import event
 
 from attnflow.core.progress import note
 
 PACKAGE = __name__.partition(".")[0] + "."
+# Where the kernels are.
+FOLDERS = ("engines", "motions/solvers")
+
+
+def kept_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function, and keeps the code on disk until any kernel changes.
+
+    Numba looks only at the file of the function, but the code holds that of the functions it calls, in other files too.
+    """
+
+    def compile(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = numba.njit(cache=True, **options)(function)
+        dispatcher._cache._cache_file._version = version_of_kernels(Path(__file__).parents[1])
+        return dispatcher
+
+    return compile
+
+
+@cache
+def version_of_kernels(package: Path) -> str:
+    """Return the version of Numba with a digest of all files that may hold kernels."""
+    digest = hashlib.sha256()
+    for file in sorted(file for folder in FOLDERS for file in (package / folder).glob("*.py")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return f"{numba.__version__} {digest.hexdigest()}"
 
 
 class _Announcement(event.Listener):

@@ -1,6 +1,6 @@
 """Compiled loops of the fused engine.
 
-The softmax kernels hold eight queries in the lanes of a vector (`lanes.py`) and let the sources pass by; their arrays
+The softmax kernels hold eight queries in the lanes of a vector (`simd.py`) and let the sources pass by; their arrays
 are laid out coordinate first, (d, n), padded to whole vectors. Each row is summed in one fixed order whatever the
 number of threads. The `*_layers` kernels take many steps of x <- x + gamma (m - x) without leaving compiled code.
 """
@@ -18,10 +18,8 @@ import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import HARMLESS, NEAR
+from attnflow.engines.compilation import kept_on_disk
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
-
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be"}
 
 LOG2E, EPS = math.log2(math.e), 2.0**-52
 TILE = 64
@@ -31,8 +29,8 @@ ROWS_PER_TASK = 64
 UNSHIFTED = 500.0
 
 # Overflow gives NaN, as in NumPy; whoever calls looks for it.
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
-in_parallel = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=True)
+compiled = kept_on_disk(nogil=True, error_model="numpy")
+in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
 
 
 # Softmax sums

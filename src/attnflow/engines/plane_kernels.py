@@ -21,9 +21,6 @@ from attnflow.core.inputs import Array
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.simd import WIDTH, exp2_within, load, muladd, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be"}
-
 STRIP = 2 * WIDTH
 # What one source gets: the sum of the weights, and of the two coordinates of the values.
 SUMS = 3

@@ -2,7 +2,7 @@
 """Compiled loops of the pruned engine: nested blocks of tokens, their boxes, and the sums over the blocks that count.
 
 Points are ordered so that `LEAF` consecutive ones lie close together, and so do 8 consecutive leaves, and 8 of those:
-a vector (`lanes.py`) then holds what is known about the 8 children of a block. Arrays are laid out coordinate first.
+a vector (`simd.py`) then holds what is known about the 8 children of a block. Arrays are laid out coordinate first.
 The columns of a box are, row by row: the d coordinates of the centre, the d half-widths, the largest and the least
 binary logarithm of a mass.
 """
@@ -16,9 +16,6 @@ from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel, score
 from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, spread, store
 from attnflow.engines.vertices_kernels import _part
-
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"kernels": "090034de0e3b736a", "lanes": "c20a1d91acce76be", "vertices_kernels": "569c6f994a94a266"}
 
 LEAF = 16
 # Queries are taken in hand by so many at a time.

@@ -15,9 +15,6 @@ from numpy.polynomial import chebyshev
 from attnflow.engines.kernels import compiled
 from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be"}
-
 P = 2 * WIDTH
 
 NODES = np.cos(np.pi * (np.arange(P) + 0.5) / P)

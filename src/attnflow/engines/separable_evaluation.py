@@ -17,9 +17,6 @@ from attnflow.engines.separable_blocks import P, row
 from attnflow.engines.separable_places import PIECES
 from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "separable_blocks": "08fcd4b3379392e9"}
-
 
 @compiled
 def _plane(part, o, u, v):

@@ -17,9 +17,6 @@ from attnflow.engines.separable_blocks import P, eight_rows, powers, row
 from attnflow.engines.separable_places import PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "separable_blocks": "08fcd4b3379392e9"}
-
 # Tokens taken at once, a whole number of blocks.
 TOGETHER = 4 * P
 

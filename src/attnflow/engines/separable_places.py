@@ -14,9 +14,6 @@ import numpy as np
 from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.simd import WIDTH, load, maximum, splat, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be"}
-
 # Pieces of the passes over tokens; of the sort, which needs a counter for each box in each piece.
 PIECES, SORT_PIECES = 64, 8
 

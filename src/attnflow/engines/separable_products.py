@@ -23,9 +23,6 @@ from attnflow.engines.separable_blocks import (
 )
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "separable_blocks": "08fcd4b3379392e9"}
-
 
 @compiled
 def _times(a, b, result):

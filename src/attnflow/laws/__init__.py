@@ -6,7 +6,8 @@ from attnflow.laws.law import Heard, Hearing, Law, Sources, varies, weighs_like
 from attnflow.laws.softmax import Softmax
 from attnflow.laws.top_scores import Hardmax, Localmax, TieError
 
-__all__ = [
-    "Hardmax", "Heads", "Heard", "Hearing", "HegselmannKrause", "Law", "Localmax", "Softmax", "Sources", "TieError",
-    "varies", "weighs_like",
+# Laws in the order of menus and lists.
+__all__ = [  # noqa: RUF022
+    "Softmax", "Hardmax", "Localmax", "HegselmannKrause", "Heads",
+    "Law", "Heard", "Hearing", "Sources", "TieError", "varies", "weighs_like",
 ]  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from attnflow.core.arrays import namespace
 from attnflow.core.indices import log_weights
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
+from attnflow.core.parameters import about
 from attnflow.laws.law import Heard, Law, Sources
 
 
@@ -33,8 +34,12 @@ class Heads(Law):
     (arXiv 2305.05465).
     """
 
-    laws: Sequence[Law]
-    V: Sequence[Matrix] | None = None
+    name: ClassVar[str] = "heads"
+    title: ClassVar[str] = "Several heads"
+    formula: ClassVar[str] = "m_i = sum_h V_h sum_j P^h_ij x_j"
+
+    laws: Sequence[Law] = field(metadata=about("laws", "a law for each head"))
+    V: Sequence[Matrix] | None = field(default=None, metadata=about("laws", "a value matrix for each head"))
 
     def __post_init__(self) -> None:
         laws = _listed(self.laws)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnflow import engines
 from attnflow.core.arrays import foreign
 from attnflow.core.inputs import Array, Scalar, constant_number, each_mass, number_at
+from attnflow.core.parameters import about
 from attnflow.engines import dense
 from attnflow.laws.law import Heard, Law, Sources, weighs_like
 
@@ -34,10 +35,13 @@ class HegselmannKrause(Law):
     Hegselmann, Krause, *Opinion dynamics and bounded confidence* (2002).
     """
 
+    name: ClassVar[str] = "hegselmann-krause"
+    title: ClassVar[str] = "Hegselmann–Krause"
+    formula: ClassVar[str] = "|x_i - x_j| <= eps"
     continuous: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
 
-    eps: Scalar = 1.0
+    eps: Scalar = field(default=1.0, metadata=about("function", "confidence radius", least=0.0))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", constant_number(self.eps, "eps", least=0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 
@@ -98,6 +98,10 @@ class Law:
     and let `listen` leave those to this class: tokens may then be arrays of torch, JAX or CuPy.
     """
 
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    formula: ClassVar[str | Mapping[str, str]] = ""
+    alternatives: ClassVar[tuple[str, ...]] = ()
     continuous: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = False
     batched: ClassVar[bool] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from attnflow.core.inputs import (
     vector_at,
     vectors_at,
 )
+from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
 from attnflow.engines.centring import centre, from_centre
@@ -73,16 +74,19 @@ class Softmax(Law):
     of clusters in self-attention dynamics* (arXiv 2305.05465).
     """
 
+    name: ClassVar[str] = "softmax"
+    title: ClassVar[str] = "Softmax"
+    formula: ClassVar[str] = "P_ij ~ w_j e^{beta <B x_i, x_j>}"
     batched: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = True
     array_api: ClassVar[bool] = True
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
-    beta: Scalar = 1.0
-    B: Matrix = None
-    b: Vector = None
-    Q: InitVar[Matrix] = None
-    K: InitVar[Matrix] = None
+    beta: Scalar = field(default=1.0, metadata=about("function", "inverse temperature", start=4, limit="hardmax"))
+    B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
+    b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))

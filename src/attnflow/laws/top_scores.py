@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import InitVar, dataclass
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
 from types import ModuleType
 from typing import ClassVar, NamedTuple
 
@@ -25,6 +26,7 @@ from attnflow.core.inputs import (
     one_of,
     vector_at,
 )
+from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
 from attnflow.geometry.forms import score_rounding
@@ -215,13 +217,16 @@ class Hardmax(TopScores):
     (arXiv 2508.09628).
     """
 
+    name: ClassVar[str] = "hardmax"
+    title: ClassVar[str] = "Hardmax"
+    formula: ClassVar[str] = "token i hears the j that maximise <B x_i, x_j>"
     kind: ClassVar[str] = "top"
 
-    B: Matrix = None
-    ties: str = "tokens"
-    b: Vector = None
-    Q: InitVar[Matrix] = None
-    K: InitVar[Matrix] = None
+    B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
+    ties: str = field(default="tokens", metadata=about("choice", "how tied sources count", choices=TIES))
+    b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         set_form(self, Q, K)
@@ -259,12 +264,20 @@ class Localmax(TopScores):
     (arXiv 2509.15958).
     """
 
-    delta: Scalar = 0.0
-    B: Matrix = None
-    threshold: str = "additive"
-    b: Vector = None
-    Q: InitVar[Matrix] = None
-    K: InitVar[Matrix] = None
+    name: ClassVar[str] = "localmax"
+    title: ClassVar[str] = "Localmax"
+    formula: ClassVar[Mapping[str, str]] = {
+        "additive": "<B x_i, x_j> >= M_i - delta, M_i the largest",
+        "relative": "<B x_i, x_j> >= M_i - delta |M_i|, M_i the largest",
+        "normalized": "<B x_i, x_j> >= M_i - delta |B x_i|, M_i the largest",
+    }
+
+    delta: Scalar = field(default=0.0, metadata=about("function", "alignment slack", least=0.0, start=0.1))
+    B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
+    threshold: str = field(default="additive", metadata=about("choice", "what delta is a part of", choices=THRESHOLDS))
+    b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))

@@ -8,7 +8,9 @@ from attnflow.motions.layers import Layers, RescaledLayers, Residual, SphereLaye
 from attnflow.motions.leaps import Leaps
 from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch
 
-__all__ = [
-    "ContinuousMotion", "DiscreteMotion", "FeedForward", "Flow", "HardmaxFlow", "Jumps", "Layers", "Leaps",
-    "Motion", "RescaledFlow", "RescaledLayers", "Residual", "SphereFlow", "SphereLayers", "Stepper", "Stretch",
+# Motions in the order of menus and lists.
+__all__ = [  # noqa: RUF022
+    "Layers", "Residual", "RescaledLayers", "SphereLayers", "Leaps", "Jumps",
+    "Flow", "RescaledFlow", "SphereFlow", "HardmaxFlow",
+    "FeedForward", "Motion", "DiscreteMotion", "ContinuousMotion", "Stepper", "Stretch",
 ]  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from attnflow.core.arrays import namespace
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
+from attnflow.core.parameters import about
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda y: namespace(y).clip(y, 0.0, None),
@@ -31,8 +32,8 @@ class FeedForward:
     (arXiv 2305.05465).
     """
 
-    W: Matrix = None
-    activation: str = "relu"
+    W: Matrix = field(default=None, metadata=about("matrix", "output matrix"))
+    activation: str = field(default="relu", metadata=about("choice", "sigma", choices=tuple(ACTIVATIONS)))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "W", constant_matrix(self.W, "W"))

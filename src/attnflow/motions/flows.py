@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
+from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
 from attnflow.motions.layers import constant, one_value_matrix
@@ -81,9 +82,16 @@ class Flow(ContinuousMotion):
     (arXiv 2305.05465).
     """
 
-    V: Matrix = None
-    feed_forward: FeedForward | None = None
-    rtol: float = 1e-9
+    name: ClassVar[str] = "flow"
+    title: ClassVar[str] = "Flow"
+    formula: ClassVar[str] = "x_i' = V m_i"
+    usual_time: ClassVar[float] = 3.0
+
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    feed_forward: FeedForward | None = field(
+        default=None, metadata=about("part", "layer after attention", part=FeedForward)
+    )
+    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
     helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
 
@@ -121,9 +129,16 @@ class RescaledFlow(ContinuousMotion):
     (arXiv 2305.05465).
     """
 
-    V: Matrix = None
-    feed_forward: FeedForward | None = None
-    rtol: float = 1e-9
+    name: ClassVar[str] = "rescaled-flow"
+    title: ClassVar[str] = "Flow, rescaled"
+    formula: ClassVar[str] = "z_i = e^{-tV} x_i, where x_i' = V m_i"
+    usual_time: ClassVar[float] = 10.0
+
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    feed_forward: FeedForward | None = field(
+        default=None, metadata=about("part", "layer after attention", part=FeedForward)
+    )
+    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
     helps: ClassVar[str] = "end earlier, use RescaledLayers, or HardmaxFlow (V = I)"
     _growth: float = field(init=False, repr=False)
     _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
@@ -194,9 +209,15 @@ class SphereFlow(ContinuousMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
-    V: Matrix = None
-    normalized: bool = True
-    rtol: float = 1e-9
+    name: ClassVar[str] = "sphere-flow"
+    title: ClassVar[str] = "Flow on the sphere"
+    formula: ClassVar[str] = "x_i' = V m_i, tangent part"
+    usual_time: ClassVar[float] = 20.0
+    surface: ClassVar[str] = "sphere"
+
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    normalized: bool = field(default=True, metadata=about("switch", "true for SA, false for USA"))
+    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
     retracts: ClassVar[bool] = True
     unites: ClassVar[bool] = True
     helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"

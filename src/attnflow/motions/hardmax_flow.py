@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,10 @@ class HardmaxFlow(Motion):
     Zuazua, *Clustering in pure-attention hardmax transformers and its role in sentiment analysis* (arXiv 2407.01602).
     """
 
+    name: ClassVar[str] = "hardmax-flow"
+    title: ClassVar[str] = "Hardmax flow, exact"
+    formula: ClassVar[str] = "x_i' = m_i - x_i"
+    usual_time: ClassVar[float] = 10.0
     discrete = False
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:

@@ -8,7 +8,7 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from attnflow.core.inputs import (
     quoted,
     whole,
 )
+from attnflow.core.parameters import about
 from attnflow.core.progress import tick
 from attnflow.laws import Heads, Hearing, Law, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
@@ -71,11 +72,16 @@ class Jumps(Motion):
     Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), the model (SA_P).
     """
 
+    name: ClassVar[str] = "jumps"
+    title: ClassVar[str] = "Random jumps"
+    formula: ClassVar[str] = "x_i <- x_i + gamma (x_j - x_i), drawn by P_ij"
     discrete = True
     random: ClassVar[bool] = True
 
-    gamma: Scalar
-    literal: bool = False
+    gamma: Scalar = field(metadata=about("function", "step size", above=0.0, most=1.0, start=0.1))
+    literal: bool = field(
+        default=False, metadata=about("switch", "true to take every step, false to jump from move to move")
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", constant_number(self.gamma, "gamma", above=0.0, most=1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from attnflow.core.inputs import (
     square,
     vector_at,
 )
+from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
 from attnflow.motions.motion import DiscreteMotion, apply, gain_of, grown, lengths, on_sphere, towards
@@ -58,12 +60,22 @@ class Layers(DiscreteMotion):
     Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
     """
 
+    name: ClassVar[str] = "layers"
+    title: ClassVar[str] = "Averaging layers"
+    formula: ClassVar[Mapping[str, str]] = {
+        "gamma": "x_i <- x_i + gamma (m_i - x_i)",
+        "alpha": "x_i <- x_i + alpha / (1 + alpha) (m_i - x_i)",
+        "V": "x_i <- x_i + (I + V)^{-1} V (m_i - x_i)",
+    }
+    alternatives: ClassVar[tuple[str, ...]] = ("gamma", "alpha", "V")
     pointwise: ClassVar[bool] = True
     array_api: ClassVar[bool] = True
 
-    gamma: Scalar | None = None
-    alpha: Scalar | None = None
-    V: Matrix = None
+    gamma: Scalar | None = field(default=None, metadata=about("function", "step size", above=0.0, most=1.0, start=0.5))
+    alpha: Scalar | None = field(
+        default=None, metadata=about("function", "gamma = alpha / (1 + alpha)", above=0.0, start=1)
+    )
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.gamma, self.alpha, self.V)) != 1:
@@ -151,13 +163,18 @@ class Residual(DiscreteMotion):
     (arXiv 2305.05465).
     """
 
+    name: ClassVar[str] = "residual"
+    title: ClassVar[str] = "Residual layers"
+    formula: ClassVar[str] = "x_i <- x_i + dt V m_i"
     pointwise: ClassVar[bool] = True
     array_api: ClassVar[bool] = True
 
-    V: Matrix = None
-    dt: Scalar = 1.0
-    feed_forward: FeedForward | None = None
-    b: Vector = None
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
+    feed_forward: FeedForward | None = field(
+        default=None, metadata=about("part", "layer after attention", part=FeedForward)
+    )
+    b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
     hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
 
     def __post_init__(self) -> None:
@@ -198,9 +215,13 @@ class RescaledLayers(DiscreteMotion):
     (arXiv 2305.05465), section on discrete time. Alcalde, Geshkovski, Ruiz-Balet (arXiv 2508.09628).
     """
 
+    name: ClassVar[str] = "rescaled-layers"
+    title: ClassVar[str] = "Residual layers, rescaled"
+    formula: ClassVar[str] = "z_i = (I + dt V)^{-k} x_i, where x_i <- x_i + dt V m_i"
     pointwise: ClassVar[bool] = True
-    V: Matrix = None
-    dt: float = 1.0
+
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    dt: float = field(default=1.0, metadata=about("number", "time step", above=0.0, start=0.1))
     _moving: tuple[Array, float, Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -261,12 +282,16 @@ class SphereLayers(DiscreteMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
+    name: ClassVar[str] = "sphere-layers"
+    title: ClassVar[str] = "Layers on the sphere"
+    formula: ClassVar[str] = "x_i <- x_i + dt V m_i, then to length 1"
+    surface: ClassVar[str] = "sphere"
     pointwise: ClassVar[bool] = True
     array_api: ClassVar[bool] = True
 
-    V: Matrix = None
-    dt: Scalar = 1.0
-    b: Vector = None
+    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
+    dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
+    b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))

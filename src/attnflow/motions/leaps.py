@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError, number
+from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
@@ -61,10 +62,13 @@ class Leaps(Motion):
     (SA_beta). The logarithm of a map by forward differences: Newton's series of log(1 + Delta).
     """
 
+    name: ClassVar[str] = "leaps"
+    title: ClassVar[str] = "Many layers at once"
+    formula: ClassVar[str] = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
     discrete = True
 
-    gamma: float
-    rtol: float = 1e-9
+    gamma: float = field(metadata=about("number", "step size", above=0.0, most=1.0, start=0.1))
+    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=1e-13, most=1e-2))
 
     def __post_init__(self) -> None:
         if callable(self.gamma):

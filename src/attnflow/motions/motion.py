@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -113,6 +113,12 @@ class Motion:
     the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`).
     """
 
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    formula: ClassVar[str | Mapping[str, str]] = ""
+    surface: ClassVar[str] = "space"
+    alternatives: ClassVar[tuple[str, ...]] = ()
+    usual_time: ClassVar[float] = 60.0
     discrete: ClassVar[bool]
     random: ClassVar[bool] = False
     array_api: ClassVar[bool] = False

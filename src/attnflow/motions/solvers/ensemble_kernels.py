@@ -24,9 +24,6 @@ from attnflow.engines.kernels import compiled
 from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, spread, store
 from attnflow.motions.solvers.ensemble_sums_kernels import Room, Rule, hear, room_for, take_gains
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "kernels": "090034de0e3b736a", "many_sums_kernels": "c7542fb0df0f1853"}
-
 __all__ = ["WIDTH", "Method", "Rule", "flows", "layers", "under_way"]
 
 STAGES, INNER_STAGES = 12, 16

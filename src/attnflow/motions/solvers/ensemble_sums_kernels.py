@@ -19,9 +19,6 @@ from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.kernels import LOG2E, UNSHIFTED, apply, compiled
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
-# Compiled code is kept on disk until its own file changes, and it holds code of these: a test compares their digests.
-COPIES = {"lanes": "c20a1d91acce76be", "kernels": "090034de0e3b736a"}
-
 
 class Rule(NamedTuple):
     """What all systems share: scores g <F x_i, x_j>, F empty for I; masses, the largest one 1; M; which motion it is.

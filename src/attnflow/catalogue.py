@@ -1,0 +1,183 @@
+"""Every law, motion and cloud by name: what it is, its formula, its parameters, and how to make one from plain data.
+
+Each says all of this itself, where it is defined: a law or a motion in its class, a cloud in its function. This module
+only gathers it. Other packages add theirs by the decorator `register`, or without being imported by an entry point in
+one of the groups "attnflow.laws" and "attnflow.motions".
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from pkgutil import iter_modules
+from typing import Any, TypeVar
+
+from attnflow import laws, motions, tokens
+from attnflow.core.inputs import InputError, one_of
+from attnflow.core.parameters import Parameter, parameters_of
+from attnflow.laws import Law
+from attnflow.motions import Motion
+
+Registered = TypeVar("Registered", bound=type)
+# Where the classes of a kind are, and the group of entry points by which other packages add theirs.
+PLACES = {"law": (laws, Law, "attnflow.laws"), "motion": (motions, Motion, "attnflow.motions")}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What there is to know of a law, a motion or a cloud; `make` is its class or function."""
+
+    kind: str
+    name: str
+    title: str
+    make: Callable[..., Any]
+    parameters: Mapping[str, Parameter]
+    formula: str | Mapping[str, str] = ""
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.make) or "").partition("\n")[0]
+
+    @property
+    def citation(self) -> str:
+        """Who introduced it: the references of its docstring, in one line."""
+        _, _, rest = (inspect.getdoc(self.make) or "").partition("References\n----------\n")
+        return " ".join(rest.partition("\n\n")[0].split())
+
+    def formula_for(self, given: Mapping[str, Any]) -> str:
+        """Return the formula, where there are several that of what is given: a parameter, or the value of a choice.
+
+        >>> entry("motion", "layers").formula_for({"alpha": 0.5})
+        'x_i <- x_i + alpha / (1 + alpha) (m_i - x_i)'
+        """
+        if isinstance(self.formula, str):
+            return self.formula
+        said = {key for key, value in given.items() if value is not None}
+        said |= {value for value in given.values() if isinstance(value, str)}
+        return next((self.formula[key] for key in self.formula if key in said), next(iter(self.formula.values())))
+
+
+def register(part: Registered) -> Registered:
+    """Add a law or a motion to the catalogue, as a decorator of its class.
+
+    From then on the command line, configuration files, stores and the explorer know it by its `name`.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import attnflow as af
+    >>> @register
+    ... @dataclass(frozen=True, eq=False)
+    ... class Everyone(af.Law):
+    ...     '''Attention to everyone alike: P_ij = 1 / n.'''
+    ...     name = "everyone"
+    ...     def log_weights(self, x, t=0, *, sources=None, masses=None):
+    ...         return np.full((len(x), len(x if sources is None else sources)), -np.log(len(x)))
+    >>> build("law", {"name": "everyone"})
+    Everyone()
+    >>> del REGISTERED["law"]["everyone"]
+    """
+    found = _entry(part)
+    others = _all(found.kind)
+    if found.name in others and others[found.name].make is not part:
+        raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
+    REGISTERED[found.kind][found.name] = found
+    return part
+
+
+REGISTERED: dict[str, dict[str, Entry]] = {"law": {}, "motion": {}, "cloud": {}}
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """Return the entries of a kind, "law", "motion" or "cloud", by name.
+
+    >>> list(entries("law"))
+    ['softmax', 'hardmax', 'localmax', 'hegselmann-krause', 'heads']
+    """
+    return dict(_all(kind))
+
+
+def entry(kind: str, name: Any) -> Entry:
+    """Return the entry of a name, or refuse the name with those that exist."""
+    return _all(kind)[one_of(name, _all(kind), f"the name of the {kind}")]
+
+
+def build(kind: str, data: Mapping[str, Any], value: Callable[[Parameter, Any], Any] | None = None) -> Any:
+    """Return the law, motion or cloud that plain data describe: its name, and its parameters.
+
+    `value(parameter, given)` turns what is given for a parameter into what it stands for.
+
+    >>> build("motion", {"name": "layers", "gamma": 0.5})
+    Layers(gamma=0.5, alpha=None, V=None)
+    """
+    found = entry(kind, data.get("name", ""))
+    given = {key: one for key, one in data.items() if key != "name"}
+    check_keys(given, found.parameters, f"{kind} {found.name}")
+    lacking = [name for name, one in found.parameters.items() if one.required and name not in given]
+    if lacking:
+        raise InputError(f"{kind} {found.name} does not say {', '.join(lacking)}: add it")
+    return found.make(**{k: value(found.parameters[k], v) if value else v for k, v in given.items()})
+
+
+def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> None:
+    """Refuse keys that nothing knows."""
+    known = tuple(expected)
+    for key in table:
+        if key not in known:
+            raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(known)}")
+
+
+def part_named(name: str) -> type[Any]:
+    """Return the class of this name, as stores write it: that of a law, a motion or a part of one."""
+    for kind in PLACES:
+        for found in _all(kind).values():
+            if isinstance(found.make, type) and found.make.__name__ == name:
+                return found.make
+            for one in found.parameters.values():
+                if one.part is not None and one.part.__name__ == name:
+                    return one.part
+    raise KeyError(name)
+
+
+def _all(kind: str) -> Mapping[str, Entry]:
+    if kind not in REGISTERED:
+        raise InputError(f"the kind is {kind!r}, expected one of {', '.join(REGISTERED)}")
+    return {**_own(kind), **_installed(kind), **REGISTERED[kind]}
+
+
+@cache
+def _own(kind: str) -> dict[str, Entry]:
+    """Return the entries that this package brings: all classes with a name in its folder."""
+    if kind == "cloud":
+        return {name: Entry(kind, name, *cloud) for name, cloud in tokens.CLOUDS.items()}
+    package, base, _ = PLACES[kind]
+    modules = [import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__)]
+    # The order is that of the package; a file that it does not mention comes last.
+    listed = [getattr(package, name) for name in package.__all__]
+    held = [*listed, *(one for module in modules for one in vars(module).values())]
+    found = [one for one in held if isinstance(one, type) and issubclass(one, base) and vars(one).get("name")]
+    return {made.name: made for made in map(_entry, dict.fromkeys(found))}
+
+
+@cache
+def _installed(kind: str) -> dict[str, Entry]:
+    """Return the entries of other packages that are installed."""
+    if kind not in PLACES:
+        return {}
+    return {found.name: found for one in metadata.entry_points(group=PLACES[kind][2]) for found in [_entry(one.load())]}
+
+
+def _entry(part: Any) -> Entry:
+    kind = next(
+        (kind for kind, (_, base, _) in PLACES.items() if isinstance(part, type) and issubclass(part, base)), None
+    )
+    if kind is None or not vars(part).get("name"):
+        raise InputError(
+            f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion with a name of its own"
+        )
+    title = part.title or part.name.replace("-", " ").capitalize()
+    return Entry(kind, part.name, title, part, parameters_of(part), part.formula, part.alternatives)

@@ -1,0 +1,89 @@
+"""What a parameter of a law, a motion or a cloud says of itself: once, where it is defined."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from functools import cache
+from typing import Any
+
+# A number, or a function of time; one that is constant; a whole one; a matrix or a vector, each perhaps a function of
+# time; one of some words; true or false; a part with parameters of its own; a list of laws.
+KINDS = ("function", "number", "count", "matrix", "vector", "choice", "switch", "part", "laws")
+# The default of a parameter that has none.
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: `help` says what it is in a few words, `symbol` is how formulas write it, as "beta" or "x_i".
+
+    Numbers are at least `least`, more than `above` and at most `most`. A page starts from `start` where that is another
+    value than the default. Where a law turns into another one as the parameter tends to infinity, `limit` is its name.
+    """
+
+    name: str
+    kind: str
+    help: str
+    symbol: str = ""
+    default: Any = REQUIRED
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    start: Any = None
+    limit: str = ""
+    part: type | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is REQUIRED
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds that it has, as keywords of the functions that check numbers."""
+        return {name: bound for name in ("least", "above", "most") if (bound := getattr(self, name)) is not None}
+
+
+def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:
+    """Return what a field of a dataclass says of itself as a parameter, its metadata; `facts` are those of `Parameter`.
+
+    >>> from dataclasses import field
+    >>> @dataclass
+    ... class Kernel:
+    ...     width: float = field(default=1.0, metadata=about("function", "width of the kernel", symbol="w", above=0.0))
+    >>> parameters_of(Kernel)["width"].bounds
+    {'above': 0.0}
+    """
+    if kind not in KINDS:
+        raise ValueError(f"the kind of a parameter is {kind!r}, expected one of {', '.join(KINDS)}")
+    return {"parameter": {"kind": kind, "help": help, **facts}}
+
+
+@cache
+def parameters_of(kind: type) -> dict[str, Parameter]:
+    """Return the parameters of a dataclass by name, in the order in which they are written.
+
+    A field that says nothing of itself is taken for what its default is.
+    """
+    known = getattr(kind, "__dataclass_fields__", {})
+    return {
+        name: _said(name, one)
+        for name, one in known.items()
+        # Variables of the class are among them too, and only this tells them apart from `InitVar`.
+        if one.init and one._field_type.name != "_FIELD_CLASSVAR"
+    }
+
+
+def _said(name: str, one: Any) -> Parameter:
+    facts = dict(one.metadata.get("parameter") or {"kind": _kind_of(one.default), "help": name})
+    facts.setdefault("symbol", name)
+    return Parameter(name=name, default=REQUIRED if one.default is MISSING else one.default, **facts)
+
+
+def _kind_of(default: Any) -> str:
+    if isinstance(default, bool):
+        return "switch"
+    if isinstance(default, str):
+        return "choice"
+    return "matrix" if default is None else "function"
