@@ -8,13 +8,15 @@ from attnflow.runs.watch import (
     Every,
     Geometric,
     Progress,
-    Record as Record,
     Recorder,
     Recording,
     Start,
     WallClock,
     Watcher,
     When,
+)
+from attnflow.runs.watch import (
+    Record as Record,
 )
 
 __all__ = [
