@@ -23,7 +23,9 @@ from urllib.request import urlopen
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
+from attnflow.catalogue import REGISTERED
 from attnflow.claims.claim import REGISTER
+from attnflow.figures import gallery
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 ROOT = Path(__file__).parent
@@ -91,15 +93,24 @@ def _visit(arguments: str, environment: dict[str, str]) -> None:
 def _enter(namespace: dict[str, Any]) -> None:
     namespace["_before"], namespace["_folder"] = Path.cwd(), tempfile.TemporaryDirectory()
     namespace["_claims"] = dict(REGISTER)
+    namespace["_parts"] = {kind: dict(parts) for kind, parts in REGISTERED.items()}
     os.chdir(namespace["_folder"].name)
 
 
 def _leave(namespace: dict[str, Any]) -> None:
     os.chdir(namespace["_before"])
     namespace["_folder"].cleanup()
-    # A page may register a claim of its own, which is none of the library's.
+    # A page may register claims, figures, laws and motions of its own, which are none of the library's.
     REGISTER.clear()
     REGISTER.update(namespace["_claims"])
+    for kind, parts in namespace["_parts"].items():
+        REGISTERED[kind].clear()
+        REGISTERED[kind].update(parts)
+    for name in [
+        name for name, one in gallery._known.items() if not str(one.function.__module__).startswith("attnflow")
+    ]:
+        del gallery._known[name]
+    gallery.entries.cache_clear()
 
 
 pytest_collect_file = Sybil(

@@ -43,8 +43,8 @@ class Experiment:
     """An instance of a claim, its law and its motion, in one arithmetic: what hypotheses and conclusions look at.
 
     Every parameter of the instance is an attribute: `e.tokens`, `e.beta`, `e.steps`... In the arithmetic "float" arrays
-    are float64; in "exact" `tokens`, `states` and what `array` returns hold fractions, in "ball" balls. `eps` is the
-    unit of rounding, 0 where there is none, so that one formula serves all three. `asymmetry` is 0 unless B is the
+    are float64; in "exact" `tokens`, `states` and what `array` returns hold fractions, in "ball" balls. `rounding` is
+    the unit of rounding, 0 where there is none, so that one formula serves all three. `asymmetry` is 0 unless B is the
     symmetric part of a form that differs from its transpose by rounding: then by how much, in parts of its size.
     """
 

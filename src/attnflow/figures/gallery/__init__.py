@@ -102,6 +102,7 @@ def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[...
     def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
         assert name not in _known, name
         _known[name] = Entry(name, title, source, parameters, function)
+        entries.cache_clear()
         return function
 
     return known
