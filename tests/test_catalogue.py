@@ -92,6 +92,7 @@ def test_a_law_of_ones_own(everyone: type[af.Law]) -> None:
     assert isinstance(law, everyone)
     np.testing.assert_allclose(law.weights([[1.0], [2.0]]), [[0.75, 0.25], [0.25, 0.75]])
     assert part_named("Everyone") is everyone
+    assert af.Everyone is everyone
     assert entries("law")["everyone"].title == "Everyone"
     assert entries("law")["everyone"].parameters["self_weight"].symbol == "s"
 

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import figures, geometry, measure, tokens, watch
+from attnflow import catalogue, figures, geometry, measure, tokens, watch
 from attnflow.core import calls, progress
 from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
@@ -46,8 +46,8 @@ __all__ = [
     "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
     "Law", "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
-    "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search", "simulate",
-    "tokens", "watch",
+    "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
+    "simulate", "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]):
@@ -55,11 +55,14 @@ for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the claims, a third of the library, when they are first asked for."""
-    if name not in ("claims", "check", "search"):
-        raise AttributeError(f"module 'attnflow' has no attribute {name!r}")
-    module = import_module("attnflow.claims")
-    return module if name == "claims" else getattr(module, name)
+    """Load the claims, a third of the library, when they are first asked for; look others up in the catalogue."""
+    if name in ("claims", "check", "search"):
+        module = import_module("attnflow.claims")
+        return module if name == "claims" else getattr(module, name)
+    try:
+        return catalogue.part_named(name)
+    except KeyError:
+        raise AttributeError(f"module 'attnflow' has no attribute {name!r}") from None
 
 
 def __dir__() -> list[str]:
