@@ -15,7 +15,7 @@ import numpy as np
 from attnflow import laws
 from attnflow.catalogue import part_named
 from attnflow.core.arrays import foreign, library, plain
-from attnflow.core.inputs import InputError, OverLayers, called
+from attnflow.core.inputs import InputError, OverLayers, called, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Law
 from attnflow.motions import FeedForward, Motion
@@ -40,7 +40,7 @@ def describe(value: Any) -> Any:
         return {SCHEDULE: value.text}
     if isinstance(value, OverLayers):
         return {LAYERS: _each_layer(value)}
-    if callable(value):
+    if varies_in_time(value):
         return {FUNCTION: getattr(value, "__name__", type(value).__name__)}
     if isinstance(value, np.ndarray | np.generic) or foreign(value):
         try:
@@ -142,7 +142,7 @@ def varying(value: Any, t: float) -> list[Any]:
     return [
         called(lambda t, f=f: np.asarray(plain(f(t)), dtype=np.float64).tolist(), t, name)  # type: ignore[misc]
         for f in _parts(value)
-        if callable(f) and not isinstance(f, OverLayers)
+        if varies_in_time(f) and not isinstance(f, OverLayers)
     ]
 
 

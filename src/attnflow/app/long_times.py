@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
-from attnflow.core.inputs import InputError, number, whole
+from attnflow.core.inputs import InputError, number, varies_in_time, whole
 from attnflow.laws import Softmax, weighs_like
 from attnflow.motions import Jumps
 
@@ -121,6 +121,6 @@ def _without_bias(run: Trajectory, what: str) -> None:
 
 def _step_size(run: Trajectory) -> float:
     gamma = getattr(run.motion, "gamma", None)
-    if gamma is None or callable(gamma):
+    if gamma is None or varies_in_time(gamma):
         raise InputError(f"this needs a constant gamma, but the motion is {run.motion!r}: use jumps, leaps or layers")
     return float(gamma)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.claims.margins import objects
-from attnflow.core.inputs import InputError, called
+from attnflow.core.inputs import InputError, called, varies_in_time
 from attnflow.core.progress import tick
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
@@ -45,7 +45,7 @@ def value_at(parameter: Any, t: int) -> Any:
     if isinstance(parameter, Schedule):
         value: Any = parameter.exactly(Fraction(t))
     else:
-        value = _asked(parameter, t) if callable(parameter) else parameter
+        value = _asked(parameter, t) if varies_in_time(parameter) else parameter
     try:
         return rational(value)[()]
     except (TypeError, ValueError, OverflowError):

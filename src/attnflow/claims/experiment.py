@@ -14,7 +14,7 @@ from attnflow.claims import balls, exact
 from attnflow.claims.margins import Numbers
 from attnflow.claims.reasons import TooLong
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError, called, matrix_at
+from attnflow.core.inputs import Array, InputError, called, matrix_at, varies_in_time
 from attnflow.geometry.forms import (
     EPS,
     PRODUCT_ROUNDING,
@@ -190,7 +190,7 @@ class Experiment:
         B, d = self.instance.get("B"), self.shape[1]
         if B is None:
             return self
-        moments = range(int(self.horizon)) if callable(B) and self.motion.discrete else range(1)
+        moments = range(int(self.horizon)) if varies_in_time(B) and self.motion.discrete else range(1)
         off = [asymmetry(form(matrix_at(B, t, d, "B"), d)) for t in moments]
         worst = max((value for value in off if value <= PRODUCT_ROUNDING), default=0.0)
         if worst == 0:
@@ -220,7 +220,7 @@ class Experiment:
 
 def _symmetrised(B: Any) -> Any:
     """Return the symmetric part of a form, or of a function of time, where it is symmetric up to rounding."""
-    if callable(B):
+    if varies_in_time(B):
         return lambda t: _symmetrised(np.asarray(called(B, t, "B")))
     return symmetric_part(B) if symmetric(B) else B
 

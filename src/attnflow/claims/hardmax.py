@@ -19,7 +19,7 @@ from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, 
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled
-from attnflow.core.inputs import number_at
+from attnflow.core.inputs import number_at, varies_in_time
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
@@ -98,7 +98,7 @@ def _distinct(e: Experiment) -> list[Margins]:
 
 def _constant(e: Experiment) -> Margins:
     """The step does not vary, so that what remains of the run is known."""
-    return once("alpha is a number", -1.0 if callable(e.alpha) else 1.0)
+    return once("alpha is a number", -1.0 if varies_in_time(e.alpha) else 1.0)
 
 
 @HARDMAX.claim(

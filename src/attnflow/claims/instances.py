@@ -17,6 +17,7 @@ from attnflow.core.inputs import (
     constant_number,
     matrix_at,
     number,
+    varies_in_time,
     whole,
 )
 from attnflow.core.schedules import Schedule
@@ -37,7 +38,7 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
         if value is ... or (value is None and parameters[name] is ...):
             raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
-        if name in ("B", "V") and callable(values[name]) and name not in claim.setting.varying:
+        if name in ("B", "V") and varies_in_time(values[name]) and name not in claim.setting.varying:
             varies = "is given layer by layer" if isinstance(values[name], OverLayers) else "is a function of time"
             raise InputError(f"{name} {varies}, but {claim.id} is about a constant {name}: give a matrix")
         if isinstance(values[name], OverLayers) and "steps" in parameters:
@@ -54,7 +55,7 @@ def _renamed(instance: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapp
     ):
         if given in instance and given not in parameters and parameters.get(wanted) is not None:
             value = instance[given]
-            if wanted in instance or callable(value):
+            if wanted in instance or varies_in_time(value):
                 raise InputError(f"{given} was given, but this claim is about {wanted}: give {wanted} alone")
             if isinstance(value, str):
                 Schedule(value, given)
@@ -81,7 +82,7 @@ def _fit(values: Mapping[str, Any]) -> None:
     """Refuse forms of another dimension than the tokens'."""
     tokens = values.get("tokens")
     for name in ("B", "V"):
-        if tokens is not None and not callable(values.get(name)):
+        if tokens is not None and not varies_in_time(values.get(name)):
             matrix_at(values.get(name), 0, tokens.shape[1], name)
 
 

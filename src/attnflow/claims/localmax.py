@@ -23,7 +23,7 @@ from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, 
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
-from attnflow.core.inputs import number, number_at, one_of
+from attnflow.core.inputs import number, number_at, one_of, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.laws import HegselmannKrause, Localmax
 from attnflow.motions import Layers
@@ -145,7 +145,7 @@ NO_FORMULA = Undecided(
 def _summable(e: Experiment) -> Margins:
     """A constant is 0, or delta(t) = c r^t with r below 1; of other functions no finite number of values tells."""
     what = "sum delta(t) < infinity"
-    if not callable(e.delta):
+    if not varies_in_time(e.delta):
         constant = "a number is a constant delta, for one that vanishes give a formula such as '0.1 * 0.25 ** t'"
         return once(f"{what}: {constant}; this", -e.delta)
     terms = geometric(e.delta)
@@ -157,7 +157,7 @@ def _summable(e: Experiment) -> Margins:
 def _constant_step(e: Experiment) -> Margins:
     """The step is a number below 1, so that what remains of the run is known."""
     what = "gamma < 1 is constant"
-    return once(what, -1.0) if callable(e.gamma) else once(what, 1 - e.gamma, strict=True)
+    return once(what, -1.0) if varies_in_time(e.gamma) else once(what, 1 - e.gamma, strict=True)
 
 
 @LOCALMAX.claim(
@@ -410,7 +410,7 @@ CONVERGING = Setting({**PARAMETERS, "steps": 60}, _localmax, _constant_sample, a
 
 def _constant_delta(e: Experiment) -> Margins:
     """The parameter delta does not vary."""
-    return once("delta is a number", -1.0 if callable(e.delta) else 1.0)
+    return once("delta is a number", -1.0 if varies_in_time(e.delta) else 1.0)
 
 
 @LOCALMAX.claim(

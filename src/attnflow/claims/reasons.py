@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnflow.claims import exact
 from attnflow.claims.margins import Undecided
-from attnflow.core.inputs import InputError
+from attnflow.core.inputs import InputError, varies_in_time
 
 if TYPE_CHECKING:
     from attnflow.claims.experiment import Experiment
@@ -102,7 +102,7 @@ def unsettled(e: Experiment) -> Undecided:
         return Undecided("limits are proved for a constant step below 1 only", "give one number below 1 for the step")
     delta = getattr(e.law, "delta", 0)
     found = tail(e.law, steps)
-    if callable(delta) and found is None:
+    if varies_in_time(delta) and found is None:
         return Undecided(
             "nothing is known of delta beyond the run",
             "give delta as a number, or as a formula such as '0.1 * 0.25 ** t'",

@@ -22,6 +22,7 @@ from attnflow.claims import exact
 from attnflow.claims.exact import Rationals
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Numbers
+from attnflow.core.inputs import varies_in_time
 from attnflow.core.schedules import Geometric, Schedule
 from attnflow.laws import Hardmax, Law, Localmax
 from attnflow.motions import Layers, Motion
@@ -52,7 +53,7 @@ def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
 def settled(e: Experiment) -> Settled | None:
     """Return the limits of all tokens, proved from the last state of an exact run; None where no argument closes."""
     gamma, B = constant_step(e.motion), getattr(e.law, "B", None)
-    if not e.exact or gamma is None or gamma == 1 or callable(B):
+    if not e.exact or gamma is None or gamma == 1 or varies_in_time(B):
         return None
     x, t = e.states[-1], len(e.states) - 1
     form = exact.rational(np.eye(x.shape[1])) if B is None else exact.rational(B)
@@ -60,21 +61,21 @@ def settled(e: Experiment) -> Settled | None:
     if (known := tail(e.law, t)) is not None:
         delta, ratio = known
         return _straight(x, rows, form, _allowance(e.law, delta, x, form)) if ratio <= 1 - gamma else None
-    if isinstance(e.law, Localmax) and not callable(e.law.delta):
+    if isinstance(e.law, Localmax) and not varies_in_time(e.law.delta):
         return _unchanging(e.law, x, rows, form, gamma)
     return None
 
 
 def constant_step(motion: Motion) -> Fraction | None:
     """Return the step size gamma of layers with a constant one, else None."""
-    if not isinstance(motion, Layers) or motion.V is not None or callable(motion.gamma) or callable(motion.alpha):
+    if not isinstance(motion, Layers) or motion.V is not None or any(map(varies_in_time, (motion.gamma, motion.alpha))):
         return None
     return exact.step_size(motion, 0)
 
 
 def tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     """Return (delta, ratio) with delta(t + s) <= delta ratio^s, where such a bound is known."""
-    if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not callable(law.delta) and law.delta == 0):
+    if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not varies_in_time(law.delta) and law.delta == 0):
         return Fraction(0), Fraction(0)
     if isinstance(law, Localmax) and (terms := geometric(law.delta)) is not None:
         # A formula with the factor 0 is hardmax, whatever its ratio.

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnflow.claims.claim import Instance
 from attnflow.claims.verdict import Verdict
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError, varies_in_time
 
 Violates = Callable[[Instance], Verdict | None]
 
@@ -54,7 +54,8 @@ def _fewer_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
 
 def _fewer_dimensions(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     x = instance.get("tokens")
-    if x is None or instance.get("symmetry") is not None or any(callable(instance.get(name)) for name in ("B", "V")):
+    moving = any(varies_in_time(instance.get(name)) for name in ("B", "V"))
+    if x is None or instance.get("symmetry") is not None or moving:
         return
     for k in range(x.shape[1] if x.shape[1] > 1 else 0):
         forms = {
@@ -73,7 +74,7 @@ def _without(instance: Instance, i: int, axis: int) -> Instance:
 def _simple_forms(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     for name in ("B", "V"):
         M = instance.get(name)
-        if M is None or callable(M):
+        if M is None or varies_in_time(M):
             continue
         if name == "B":
             yield {**instance, name: None}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.verdict import Verdict
+from attnflow.core.inputs import varies_in_time
 from attnflow.core.schedules import Schedule
 
 
@@ -54,4 +55,4 @@ def _plain(value: Any) -> Any:
         return plain(value)
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return repr(value) if callable(value) else value
+    return repr(value) if varies_in_time(value) else value

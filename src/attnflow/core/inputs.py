@@ -9,12 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.arrays import cast, foreign, holds, is_real, library, namespace, plain, precision
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Array: TypeAlias = NDArray[np.float64]
 Scalar: TypeAlias = float | Sequence[float] | Callable[[float], float] | NDArray[Any]
@@ -219,6 +222,17 @@ def called(function: Callable[[float], Any], t: float, name: str) -> Any:
         ) from error
 
 
+def varies_in_time(value: object) -> TypeIs[Callable[..., Any]]:
+    """Say whether a parameter is a function of time: a Python function, a formula in t, or a sequence over layers.
+
+    >>> varies_in_time(0.5), varies_in_time(None), varies_in_time(np.eye(2))
+    (False, False, False)
+    >>> varies_in_time(lambda t: 2 / (t + 2)), varies_in_time(OverLayers([1.0, 4.0], "beta"))
+    (True, True)
+    """
+    return callable(value)
+
+
 class OverLayers:
     """A parameter with a value of its own in each layer: a function of the step t = 0, 1, ..., L - 1.
 
@@ -280,7 +294,7 @@ def constant_vector(vector: Vector, name: str) -> Any:
 
 def constant(value: Any, name: str, axes: int, checked: Callable[[Any, str], Any]) -> Any:
     """Check a value that has `axes` axes; one axis more, or a list of such values, is a sequence over layers."""
-    if value is None or callable(value):
+    if value is None or varies_in_time(value):
         return value
     if _axes(value) != axes + 1:
         return checked(value, name)
@@ -330,7 +344,7 @@ def _value_at(value: Any, t: float, name: str, like: Any, checked: Callable[[Any
     """Return a parameter at time t as an array of the tokens' library; what a function returns is checked first."""
     if value is None:
         return None
-    if callable(value):
+    if varies_in_time(value):
         value = checked(called(value, t, name), f"{name}({t:g})")
     found: Array = follow(value, like, name) if foreign(like) or foreign(value) else np.asarray(value, dtype=np.float64)
     return found
@@ -346,7 +360,7 @@ def vector_at(vector: Vector, t: float, d: int, name: str, like: Any = None) -> 
 
 def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
     """Values at several times, stacked: one vector per time, one for all if it is constant, none for 0."""
-    values = [vector_at(vector, t, d, name) for t in (times if callable(vector) else times[:1])]
+    values = [vector_at(vector, t, d, name) for t in (times if varies_in_time(vector) else times[:1])]
     return np.array([value for value in values if value is not None]).reshape(-1, d)
 
 
@@ -411,7 +425,7 @@ def number_at(parameter: Scalar, t: float, name: str, like: Any = None, **bounds
     """
     if type(parameter) is float:
         return parameter
-    if callable(parameter):
+    if varies_in_time(parameter):
         parameter = _any_number(called(parameter, t, name), f"{name}({t:g})", **bounds)
     if not foreign(parameter):
         return _one_number(parameter, name)
@@ -430,7 +444,7 @@ def _one_number(parameter: Any, name: str) -> float:
 
 def numbers_at(parameter: Scalar, times: range, name: str, **bounds: float) -> Array:
     """Values at several times of a number or a function of time."""
-    if callable(parameter):
+    if varies_in_time(parameter):
         return np.array([number_at(parameter, t, name, **bounds) for t in times])
     return np.full(len(times), number_at(parameter, times[0], name))
 
@@ -440,7 +454,7 @@ def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
 
     Systems are those of an ensemble. A function of time is checked whenever it is called.
     """
-    if callable(parameter):
+    if varies_in_time(parameter):
         return parameter
     if isinstance(parameter, list | tuple) or (foreign(parameter) and len(parameter.shape) == 1):
         values = [_any_number(value, f"{name} of layer {k}", **bounds) for k, value in enumerate(parameter)]

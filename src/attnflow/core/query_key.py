@@ -18,6 +18,7 @@ from attnflow.core.inputs import (
     known_to_be_finite,
     matrix_at,
     rectangular,
+    varies_in_time,
 )
 
 
@@ -42,14 +43,14 @@ def form_at(law: Any, t: float, d: int, like: Any = None) -> Array | None:
     form = matrix_at(law.B, t, None, "B = K.T @ Q", like)
     assert form is not None
     if form.shape[0] != d:
-        Q, K = (tuple(np.shape(part(t) if callable(part) else part)) for part in law.query_key)
+        Q, K = (tuple(np.shape(part(t) if varies_in_time(part) else part)) for part in law.query_key)
         raise InputError(f"Q has shape {Q} and K {K}, but the tokens have dimension {d}: give both {d} columns")
     return form
 
 
 def forms_at(law: Any, times: range, d: int) -> Array:
     """Values at several times, stacked: one matrix per time, one for all if it is constant, none for the identity."""
-    values = [form_at(law, t, d) for t in (times if callable(law.B) else times[:1])]
+    values = [form_at(law, t, d) for t in (times if varies_in_time(law.B) else times[:1])]
     return np.array([value for value in values if value is not None]).reshape(-1, d, d)
 
 
@@ -78,14 +79,14 @@ def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None
 
     def form(t: float) -> Any:
         at = [
-            _any_rectangle(called(part, t, name), f"{name}({t:g})") if callable(part) else part
+            _any_rectangle(called(part, t, name), f"{name}({t:g})") if varies_in_time(part) else part
             for part, name in zip(parts, "QK", strict=True)
         ]
         return _form(*at)
 
     if lengths:
         return OverLayers([form(t) for t in range(lengths.pop())], "B = K.T @ Q"), QueryKey(*parts)
-    return (form if any(map(callable, parts)) else _form(*parts)), QueryKey(*parts)
+    return (form if any(map(varies_in_time, parts)) else _form(*parts)), QueryKey(*parts)
 
 
 def _form(Q: Any, K: Any) -> Any:

@@ -18,7 +18,7 @@ from attnflow.claims.frank_wolfe.cone import Cone
 from attnflow.claims.instances import read
 from attnflow.claims.sphere.runs import normalised
 from attnflow.claims.verdict import HOLDS, UNDECIDED
-from attnflow.core.inputs import Array, InputError, matrix_at, number_at
+from attnflow.core.inputs import Array, InputError, matrix_at, number_at, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.state import State
 from attnflow.geometry import hull
@@ -219,11 +219,11 @@ def _of_law(state: State, parameters: Any) -> Offer:
     offer = {"B": law.B} if isinstance(law, Softmax | Hardmax | Localmax) else {}
     if isinstance(law, Localmax):
         offer |= {"delta": _said(law.delta), "threshold": law.threshold}
-        return offer if callable(law.delta) else {**offer, "deltas": (law.delta,)}
+        return offer if varies_in_time(law.delta) else {**offer, "deltas": (law.delta,)}
     if not isinstance(law, Softmax):
         return offer
     offer["beta"] = _said(law.beta)
-    if not callable(law.beta) and {"beta", "B"} - set(parameters):
+    if not varies_in_time(law.beta) and {"beta", "B"} - set(parameters):
         # One of the two carries both: e^{beta <Bx, y>} is e^{<(beta B)x, y>}.
         B = np.eye(state.tokens.shape[1]) if law.B is None else np.asarray(law.B)
         beta = number_at(law.beta, 0, "beta")
@@ -254,7 +254,7 @@ def _of_motion(state: State, parameters: Any) -> Offer:
 
 
 def _constant_step(motion: Layers) -> float | None:
-    if motion.V is not None or callable(motion.gamma) or callable(motion.alpha):
+    if motion.V is not None or varies_in_time(motion.gamma) or varies_in_time(motion.alpha):
         return None
     return float(motion.step_sizes(range(1))[0])
 
@@ -306,7 +306,7 @@ def _gaussian(state: State) -> Offer | None:
 def _cone(state: State) -> tuple[Array, Array] | None:
     """Return the vertices of the hull, and the tokens that are no vertices."""
     outer = hull(state.tokens)
-    if len(outer.vertices) < 2 or not isinstance(state.motion, Jumps) or callable(state.motion.gamma):
+    if len(outer.vertices) < 2 or not isinstance(state.motion, Jumps) or varies_in_time(state.motion.gamma):
         return None
     return outer.vertices, np.delete(state.tokens, outer.indices, axis=0)
 
@@ -374,7 +374,7 @@ def _same_law(law: Law, state: State) -> bool:
 def _moments(state: State, *things: Any) -> list[Any]:
     """Return when functions of time are compared; constants are so at the start alone."""
     parts = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
-    if not any(callable(part) for part in parts):
+    if not any(varies_in_time(part) for part in parts):
         return [0]
     if state.motion.discrete:
         # Of very long runs, the first steps and some later ones, the last among them.
@@ -432,7 +432,7 @@ def _parts(thing: Any, t: Any, state: State) -> Offer:
         if field.name in ("B", "V"):
             matrix = matrix_at(value, t, d, field.name)
             found[field.name] = np.eye(d) if matrix is None else matrix
-        elif callable(value):
+        elif varies_in_time(value):
             found[field.name] = number_at(value, t, field.name)
         elif value is not None:
             found[field.name] = describe(value)

@@ -19,7 +19,7 @@ from attnflow.figures.plot import draw
 from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
 from attnflow.figures.style import colours, log_numbers, look, ramp, sheet, tone
-from attnflow.laws import Heads, Softmax, weighs_like
+from attnflow.laws import Heads, Softmax, varies, weighs_like
 from attnflow.measure.clusters import CLOSE
 from attnflow.measure.energies import energy_of
 from attnflow.measure.over_time import State
@@ -114,7 +114,7 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
-    if not weighs_like(law, Softmax) or callable(law.beta) or callable(law.B) or law.b is not None or law.beta == 0:
+    if not weighs_like(law, Softmax) or varies(law) or law.b is not None or law.beta == 0:
         raise InputError("defined for softmax with a constant $\\beta\\neq0$, without a bias")
     _at_most(PAIRS, x, "energies")
     beta = number_at(law.beta, 0, "beta")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnflow import measure
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, varies_in_time
 from attnflow.figures.groups import Groups
 from attnflow.geometry.spectra import classify
 from attnflow.measure.clusters import CLOSE
@@ -38,7 +38,7 @@ def planes(run: Trajectory) -> Array | None:
     (arXiv 2305.05465), Theorem 3.
     """
     V = run.motion.V if isinstance(run.motion, RescaledFlow | RescaledLayers) else None
-    if V is None or callable(V):
+    if V is None or varies_in_time(V):
         return None
     found = classify(V)
     if "hyperplanes" not in found.applies or found.dominant.left is None:

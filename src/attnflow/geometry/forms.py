@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.core.inputs import Array, InputError, square
+from attnflow.core.inputs import Array, InputError, square, varies_in_time
 
 EPS = float(np.finfo(np.float64).eps)
 # Entries of a product K^T Q with m rows are known up to m eps sum_k |K_ki| |Q_kj|. Where K^T Q is symmetric in exact
@@ -17,7 +17,7 @@ def form(B: ArrayLike | None, d: int) -> Array:
     """Check a constant bilinear form on R^d, the identity if None."""
     if B is None:
         return np.eye(d)
-    if callable(B):
+    if varies_in_time(B):
         raise InputError("B is a function of time, but geometry looks at one moment: give its value B(t)")
     matrix = square(B, "B")
     if len(matrix) != d:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.indices import positional, rows_of, weight_rows
-from attnflow.core.inputs import Array, InputError, cloud, number, quoted
+from attnflow.core.inputs import Array, InputError, cloud, number, quoted, varies_in_time
 from attnflow.geometry.forms import form, positive_definite, score_rounding
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
@@ -124,7 +124,7 @@ def _certificate(law: Any, x: Array, members: NDArray[np.int64], t: float) -> Ce
     """Try the members and their centroid as centre, and keep the one with the largest margin."""
     if not hasattr(law, "slack") or positional(law) or getattr(law, "b", None) is not None:
         return None
-    B = form(law.B(t) if callable(law.B) else law.B, x.shape[1])
+    B = form(law.B(t) if varies_in_time(law.B) else law.B, x.shape[1])
     if not positive_definite(B):
         return None
     inner, others = x[members], np.delete(x, members, axis=0)

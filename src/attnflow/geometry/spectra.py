@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.core.inputs import Array, InputError, square
+from attnflow.core.inputs import Array, InputError, square, varies_in_time
 from attnflow.geometry.forms import EPS, form, positive_definite, symmetric
 
 # Entries, and what V - lambda I does on an eigenspace, are equal up to this part of the largest entry.
@@ -73,7 +73,7 @@ def classify(V: ArrayLike, B: ArrayLike | None = None) -> Classification:
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), Theorems 2, 3, 4 and the case V = -I.
     """
-    if callable(V):
+    if varies_in_time(V):
         raise InputError("V is a function of time, but the theorems need a constant: give a matrix")
     value = square(V, "V")
     scores = form(B, len(value))

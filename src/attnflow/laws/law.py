@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnflow.core.arrays import foreign, holds, namespace, precision
 from attnflow.core.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
-from attnflow.core.inputs import Array, InputError, any_cloud, mass_vector, number
+from attnflow.core.inputs import Array, InputError, any_cloud, mass_vector, number, varies_in_time
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
 
@@ -245,7 +245,7 @@ def varies(part: object) -> bool:
     (False, True)
     """
     values = [value for held in vars(part).values() for value in (held if isinstance(held, tuple) else (held,))]
-    return any(callable(value) or (isinstance(value, Law) and varies(value)) for value in values)
+    return any(varies_in_time(value) or (isinstance(value, Law) and varies(value)) for value in values)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from attnflow.core.inputs import (
     constant_vector,
     number_at,
     numbers_at,
+    varies_in_time,
     vector_at,
     vectors_at,
 )
@@ -191,7 +192,7 @@ class Softmax(Law):
         betas, forms = numbers_at(self.beta, times, "beta"), forms_at(self, times, d)
         biases = vectors_at(self.b, times, d, "b")
         if (betas < 0).any():
-            signs = np.sign(betas) if callable(self.beta) else np.sign(betas[:1])
+            signs = np.sign(betas) if varies_in_time(self.beta) else np.sign(betas[:1])
             forms, biases = signs[:, None, None] * (forms if len(forms) else np.eye(d)), signs[:, None] * biases
         return fused.softmax_layers(x, forms, biases, np.abs(betas), gammas, _log(masses))
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
 from attnflow.core.blocks import BLOCK, row_blocks
-from attnflow.core.inputs import Array, InputError, Matrix, below, cloud, number, reals, whole
+from attnflow.core.inputs import Array, InputError, Matrix, below, cloud, number, reals, varies_in_time, whole
 from attnflow.laws import Law, Softmax, weighs_like
 from attnflow.measure.confidence import LEVEL
 from attnflow.measure.diameter import diameter
@@ -381,7 +381,7 @@ def exit_rate(
     values = reals(betas, "betas are", "at least three increasing positive numbers")
     if values.ndim != 1 or len(values) < 3 or not (np.diff(values, prepend=0.0) > 0).all() or values[-1] == math.inf:
         raise InputError("betas are not three or more positive numbers in increasing order: give some, as [10, 20, 40]")
-    if callable(B):
+    if varies_in_time(B):
         raise InputError("B is a function of time, but chains jump over steps: give a matrix")
     count, seeds = whole(runs, "runs", least=6), np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
     exits: list[ExitTimes] = []

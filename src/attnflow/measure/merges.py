@@ -12,7 +12,7 @@ import numpy as np
 
 from attnflow.core import progress
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares
+from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares, varies_in_time
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.laws import Softmax, weighs_like
@@ -234,7 +234,7 @@ def _half_way(a: float, b: float, whole: bool) -> float:
 
 def _softmax(run: Trajectory) -> tuple[Softmax, float]:
     law = run.law
-    if not weighs_like(law, Softmax) or not law.B is law.b is None or callable(law.beta):
+    if not weighs_like(law, Softmax) or not law.B is law.b is None or varies_in_time(law.beta):
         raise InputError("this run has no staircase, which needs Softmax with a constant beta and without B: use that")
     return law, number_at(law.beta, 0, "beta")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnflow.core.arrays import plain
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.query_key import form_at
 from attnflow.engines import dense
 from attnflow.laws import Hardmax, Hearing, weighs_like
@@ -70,7 +70,7 @@ class HardmaxFlow(Motion):
                 f"HardmaxFlow moves tokens under Hardmax, not {type(law).__name__}: use Hardmax(B), "
                 "or Flow for laws that do not jump and Layers for all others"
             )
-        if callable(law.B):
+        if varies_in_time(law.B):
             raise InputError(
                 "HardmaxFlow needs a constant B, but B is a function of time: use Layers with a small gamma"
             )

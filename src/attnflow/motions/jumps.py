@@ -26,6 +26,7 @@ from attnflow.core.inputs import (
     number,
     number_at,
     quoted,
+    varies_in_time,
     whole,
 )
 from attnflow.core.parameters import about
@@ -99,7 +100,7 @@ class Jumps(Motion):
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
-        kind = _Literal if self.literal or callable(self.gamma) or varies(hearing.law) else _Leaping
+        kind = _Literal if self.literal or varies_in_time(self.gamma) or varies(hearing.law) else _Leaping
         return kind(self.gamma, hearing, x, int(t), state)
 
 

@@ -24,6 +24,7 @@ from attnflow.core.inputs import (
     number_at,
     numbers_at,
     square,
+    varies_in_time,
     vector_at,
 )
 from attnflow.core.parameters import about
@@ -85,7 +86,7 @@ class Layers(DiscreteMotion):
         if self.alpha is not None:
             object.__setattr__(self, "alpha", constant_number(self.alpha, "alpha", above=0.0))
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        if self.V is not None and not callable(self.V):
+        if self.V is not None and not varies_in_time(self.V):
             _renormalised(self.V)
 
     def step_sizes(self, times: range) -> Array:
@@ -226,8 +227,8 @@ class RescaledLayers(DiscreteMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
-        dt = self.dt if callable(self.dt) else constant_number(self.dt, "dt", above=0.0)
-        if callable(dt):
+        dt = self.dt if varies_in_time(self.dt) else constant_number(self.dt, "dt", above=0.0)
+        if varies_in_time(dt):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
         object.__setattr__(self, "dt", number(dt, "dt", above=0.0))
         V = np.eye(1) if self.V is None else np.asarray(self.V)
@@ -318,7 +319,7 @@ class SphereLayers(DiscreteMotion):
 
 def constant(V: Matrix, who: str) -> Array | None:
     """Check the matrix of a moving frame, which cannot vary in time."""
-    if callable(V):
+    if varies_in_time(V):
         raise InputError(f"{who} take a constant V: the frame they move with is its power")
     return None if V is None else square(V, "V")
 

@@ -26,7 +26,7 @@ from attnflow.claims.hypotheses import (
 )
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
-from attnflow.core.inputs import number_at
+from attnflow.core.inputs import number_at, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.geometry import forms
 from attnflow.laws import Hardmax
@@ -64,7 +64,7 @@ WITH_ORIGIN = replace(FRANK_WOLFE, sample=_half_symmetric)
 @of_symmetric_forms
 def _descending_forms(e: Experiment) -> list[Margins]:
     """B_*^t >= 0 and B_*^t >= B_*^{t+1} at every step; a constant form is looked at once."""
-    last = int(e.horizon) if callable(e.B) else 1
+    last = int(e.horizon) if varies_in_time(e.B) else 1
     energies = [_energy_form(e, t) for t in range(last)]
     found = [semidefinite_margin(e, B) for B in energies]
     drops = [semidefinite_margin(e, B - C) for B, C in pairwise(energies)]

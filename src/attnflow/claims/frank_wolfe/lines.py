@@ -15,7 +15,7 @@ from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
 from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.geometry.forms import EPS, form
 from attnflow.geometry.generic import genericity
@@ -29,7 +29,7 @@ MOVED = 2.0**-20
 
 def _invertible(e: Experiment) -> Margins:
     """B^t is invertible at the start, or at every step where it varies."""
-    steps = range(int(e.horizon)) if callable(e.B) else range(1)
+    steps = range(int(e.horizon)) if varies_in_time(e.B) else range(1)
     least = [float(np.linalg.svd(e.form(t).astype(float), compute_uv=False).min()) for t in steps]
     size = [float(np.abs(e.form(t).astype(float)).max()) or 1.0 for t in steps]
     values = np.array(least) / np.array(size)
@@ -150,7 +150,7 @@ NO_LIMIT = Undecided(
 def _always_in_unit_interval(e: Experiment) -> Margins:
     """Return the margin of 0 < gamma^t < 1 for every t, also beyond the run; unknown where no formula tells."""
     what = "0 < gamma^t < 1 for ever"
-    if not callable(e.gamma):
+    if not varies_in_time(e.gamma):
         return once(what, min(e.gamma, 1 - e.gamma), strict=True)
     always = e.gamma.always_between(Fraction(0), Fraction(1)) if isinstance(e.gamma, Schedule) else None
     return unknown(what, NO_LIMIT, e.times[-1]) if always is None else once(what, 1.0 if always else -1.0)
@@ -178,7 +178,7 @@ def exponential_rate(e: Experiment) -> Margins:
     if (np.asarray(e.tokens == _targets(e))).all():
         return once("all tokens are vertices", 1.0, time=end)
     gamma = getattr(e.motion, "gamma", None)
-    limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or callable(gamma) else gamma
+    limit = gamma.limit() if isinstance(gamma, Schedule) else None if gamma is None or varies_in_time(gamma) else gamma
     if limit is None:
         return unknown(what, NO_LIMIT, end)
     return once(what, Fraction(limit) if e.exact else float(limit), 1e-12 * (e.rounding > 0), time=end, strict=True)

@@ -12,6 +12,7 @@ from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import depths
 from attnflow.claims.margins import Margins, Undecided, once, smallest, stacked, unknown
 from attnflow.claims.samplers import Rng, around_origin, cloud, log_uniform, pick
+from attnflow.core.inputs import varies_in_time
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
 from attnflow.laws import Softmax
@@ -35,14 +36,14 @@ SOFTMAX = Setting({"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200}, _sof
 def _constant_step(e: Experiment) -> Margins:
     """Gamma is a number in (0, 1]: steps that sum to a finite length need not bring tokens together."""
     what = "gamma a number in (0, 1]"
-    if callable(e.gamma):
+    if varies_in_time(e.gamma):
         return once(what, -1.0)
     return once(what, e.gamma if e.gamma <= 1 else 1 - e.gamma, strict=True)
 
 
 def _constant_beta(e: Experiment) -> Margins:
     """Beta is a number: one that grows may stop tokens from meeting."""
-    return once("beta a number", -1.0 if callable(e.beta) else 1.0)
+    return once("beta a number", -1.0 if varies_in_time(e.beta) else 1.0)
 
 
 def _diameters(states: Any) -> Any:
