@@ -212,7 +212,7 @@ def test_arithmetics_agree() -> None:
     given = read(get("fw/straight-lines"), {"tokens": [[1.0], [-1.0], [0.25]], "gamma": "1 / (t + 2)", "steps": 6})
     e = Experiment(given, *get("fw/straight-lines").setting.model(given))
     proof = e.using("exact")
-    assert (e.rounding, proof.eps) == (2.0**-52, 0.0)
+    assert (e.rounding, proof.rounding) == (2.0**-52, 0.0)
     np.testing.assert_allclose(proof.states.astype(float), e.states, rtol=1e-14)
     np.testing.assert_allclose(proof.gammas.astype(float), e.gammas, rtol=1e-15)
     assert e.starting_at([[2.0], [3.0]]).states.shape == (7, 2, 1)
