@@ -106,21 +106,71 @@ def entry(kind: str, name: Any) -> Entry:
     return _all(kind)[one_of(name, _all(kind), f"the name of the {kind}")]
 
 
-def build(kind: str, data: Mapping[str, Any], value: Callable[[Parameter, Any], Any] | None = None) -> Any:
+def build(
+    kind: str, data: Mapping[str, Any], value: Callable[[Parameter, Any], Any] | None = None, where: str = ""
+) -> Any:
     """Return the law, motion or cloud that plain data describe: its name, and its parameters.
 
-    `value(parameter, given)` turns what is given for a parameter into what it stands for.
+    `value(parameter, given)` turns what is given for a parameter into what it stands for; refusals say `where` it is
+    given. Parts of a law or a motion are tables too, and the laws of several heads a list of tables.
 
     >>> build("motion", {"name": "layers", "gamma": 0.5})
     Layers(gamma=0.5, alpha=None, V=None)
+    >>> build("law", {"name": "heads", "heads": [{"name": "softmax", "V": [[2.0]]}, {"name": "hardmax"}]})
+    Heads(Softmax(beta=1.0, B=None, b=None), Hardmax(B=None, ties='tokens', b=None))
     """
     found = entry(kind, data.get("name", ""))
+    where = f"{where or kind} {found.name}"
     given = {key: one for key, one in data.items() if key != "name"}
-    check_keys(given, found.parameters, f"{kind} {found.name}")
-    lacking = [name for name, one in found.parameters.items() if one.required and name not in given]
+    return _made(found.make, found.parameters, given, value or (lambda parameter, given: given), where)
+
+
+def _made(
+    make: Callable[..., Any],
+    parameters: Mapping[str, Parameter],
+    data: Mapping[str, Any],
+    value: Callable[[Parameter, Any], Any],
+    where: str,
+) -> Any:
+    """Return what a class or a function makes of a table with its parameters."""
+    written = {one.key: one for one in parameters.values() if not one.beside}
+    check_keys(data, written, where)
+    lacking = [key for key, one in written.items() if one.required and key not in data]
     if lacking:
-        raise InputError(f"{kind} {found.name} does not say {', '.join(lacking)}: add it")
-    return found.make(**{k: value(found.parameters[k], v) if value else v for k, v in given.items()})
+        raise InputError(f"{where} does not say {', '.join(lacking)}: add it")
+    given: dict[str, Any] = {}
+    for key, one in ((key, written[key]) for key in data):
+        if one.kind == "laws":
+            beside = {each.key: each for each in parameters.values() if each.beside == one.name}
+            given |= _laws(one, beside, data[key], value, where)
+        elif one.part is not None and data[key] is not None and not isinstance(data[key], one.part):
+            held = parameters_of(one.part)
+            if not isinstance(data[key], Mapping):
+                raise InputError(f"{key} is {data[key]!r}, expected a table with some of {', '.join(held)}")
+            given[one.name] = _made(one.part, held, data[key], value, key)
+        else:
+            given[one.name] = value(one, data[key])
+    return make(**given)
+
+
+def _laws(
+    one: Parameter,
+    beside: Mapping[str, Parameter],
+    tables: Any,
+    value: Callable[[Parameter, Any], Any],
+    where: str,
+) -> dict[str, list[Any]]:
+    """Return the laws of a list of tables, and the parameters that stand beside each law in its table."""
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        raise InputError(f"{where} need a list of tables, each with a name and perhaps {', '.join(beside)}")
+    own = [{key: given for key, given in table.items() if key not in beside} for table in tables]
+    return {
+        one.name: [build("law", table, value, where.rpartition(" ")[0]) for table in own],
+        **{
+            each.name: [value(each, table[key]) if key in table else None for table in tables]
+            for key, each in beside.items()
+        },
+    }
 
 
 def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> None:

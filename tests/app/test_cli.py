@@ -156,6 +156,10 @@ def test_flags_replace_a_law_and_a_motion(toml: Path, tmp_path: Path) -> None:
     assert (run.motion.gamma, run.motion.alpha) == (None, 0.5)
     np.savetxt(tmp_path / "x.csv", np.eye(2), delimiter=",")
     assert simulate(toml, "--tokens", tmp_path / "x.csv") == 0
+    # A flag takes the place of what the motion takes instead of it, whichever that is.
+    toml.write_text(TOML.replace("gamma = 0.1", "V = [[1, 0], [0, 1]]"))
+    assert simulate(toml, "--gamma", "0.5", "--store", tmp_path / "b.zarr") == 0
+    assert (af.load(tmp_path / "b.zarr").motion.gamma, af.load(tmp_path / "b.zarr").motion.V) == (0.5, None)
 
 
 def test_a_bad_plot_is_refused_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +179,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "law without a name": ([*BASE, "--beta", "3", "--motion", "layers"], "give --law, or name in [law], one of soft"),
     "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
     "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
-    "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "gaussian was not given n, d"),
+    "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "gaussian does not say n, d"),
     "missing keys of a motion": ([*BASE, "--law", "softmax", "--motion", "jumps"], "jumps does not say gamma"),
     "gamma too large": ([*SOFT, "--gamma", "2"], "gamma is 2"),
     "until 0": ([*SOFT, "--until", "0"], "until is 0"),
@@ -320,7 +324,24 @@ def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.Capture
         (TOML + "[output]\nstore = 5\n", "store is 5, expected a path"),
         (
             TOML.replace("gamma = 0.1", "V = [[1, 0], [0, 1]]\nfeed_forward = 3").replace("layers", "flow"),
-            "feed_forward is 3",
+            "feed_forward is 3, expected a table with some of W, activation",
+        ),
+        (
+            TOML.replace("gamma = 0.1", "feed_forward = {sigma = 'tanh'}").replace("layers", "flow"),
+            "feed_forward has an unknown key 'sigma', expected some of W, activation",
+        ),
+        (TOML.replace('"softmax"\nbeta = 4', '"heads"'), "[law] heads does not say heads: add it"),
+        (
+            TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [3]'),
+            "[law] heads need a list of tables, each with a name and perhaps V",
+        ),
+        (
+            TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [{name = "softmax", V = "m.csv"}]'),
+            "V should come from m.csv, which is not a file",
+        ),
+        (
+            TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [{name = "softmax", betta = 1}]'),
+            "[law] softmax has an unknown key 'betta'",
         ),
     ],
 )

@@ -19,6 +19,8 @@ class Parameter:
 
     Numbers are at least `least`, more than `above` and at most `most`. A page starts from `start` where that is another
     value than the default. Where a law turns into another one as the parameter tends to infinity, `limit` is its name.
+    Plain data have it under the name `key` where that is another one. A parameter with one value for each of several
+    laws stands `beside` each of them: in the table of the law, not in a list of its own.
     """
 
     name: str
@@ -33,6 +35,12 @@ class Parameter:
     start: Any = None
     limit: str = ""
     part: type | None = None
+    key: str = ""
+    beside: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbol", self.symbol or self.name)
+        object.__setattr__(self, "key", self.key or self.name)
 
     @property
     def required(self) -> bool:
@@ -77,7 +85,6 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
 
 def _said(name: str, one: Any) -> Parameter:
     facts = dict(one.metadata.get("parameter") or {"kind": _kind_of(one.default), "help": name})
-    facts.setdefault("symbol", name)
     return Parameter(name=name, default=REQUIRED if one.default is MISSING else one.default, **facts)
 
 

@@ -38,8 +38,10 @@ class Heads(Law):
     title: ClassVar[str] = "Several heads"
     formula: ClassVar[str] = "m_i = sum_h V_h sum_j P^h_ij x_j"
 
-    laws: Sequence[Law] = field(metadata=about("laws", "a law for each head"))
-    V: Sequence[Matrix] | None = field(default=None, metadata=about("laws", "a value matrix for each head"))
+    laws: Sequence[Law] = field(metadata=about("laws", "a law for each head", key="heads"))
+    V: Sequence[Matrix] | None = field(
+        default=None, metadata=about("matrix", "a value matrix for each head", beside="laws")
+    )
 
     def __post_init__(self) -> None:
         laws = _listed(self.laws)
