@@ -426,3 +426,23 @@ def test_ends_of_a_scale_are_told_apart(page: Page) -> None:
     found = ask(page, "charts", "g.map(([low, high]) => m.apart(low, high))", cases)
     assert found[:4] == [["1.2", "3.4"], ["1.996", "2"], ["0", "5"], ["7", "7"]]
     assert found[4][0] != found[4][1]
+
+
+def test_a_grip_loses_its_token_when_the_tokens_are_replaced(page: Page) -> None:
+    """Follow all ways through the states of a grip, with `o` for other tokens and `u` for those before."""
+    follow = """async (ways) => { const { createGrip } = await import('/page/grip.js');
+        return ways.map((way) => { let [rows, other] = [[[0]], [[1]]];
+            const grip = createGrip(() => rows);
+            const does = { t: grip.touch, g: () => grip.grab() && grip.hold(0, 1, 2),
+                c: () => grip.carry({ x: 3, y: 4 }), m: () => grip.made(rows), l: grip.compare, r: grip.release,
+                o: () => ([rows, other] = [other, rows]) };
+            for (const step of way) does[step === 'u' ? 'o' : step]();
+            if (!grip.held) return grip.free ? 'free' : 'not held';
+            return grip.held.to ? 'held on its way' : 'held at rest'; }); }"""
+    found = {
+        "": "free", "g": "free", "c": "free", "t": "not held", "tr": "free", "tg": "held at rest",
+        "tgc": "held on its way", "tgl": "held at rest", "tgol": "not held", "tgoul": "held at rest",
+        "tgoml": "held at rest", "tgolc": "not held", "tgolg": "not held", "tgolr": "free", "tog": "not held",
+        "toug": "held at rest", "togu": "not held", "togug": "not held", "tgcr": "free",
+    }  # fmt: skip
+    assert dict(zip(found, page.evaluate(follow, list(found)), strict=True)) == found

@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 from modules import importing
 
+from attnflow.catalogue import entries
 from attnflow.geometry import cells, hull
 
 Page = Any
 SVG = "{http://www.w3.org/2000/svg}"
-SETUP = """async () => {
+SETUP = """async (surfaces) => {
     const [{ createStore }, { createFilm }, { createStage }] =
         await Promise.all(['store', 'film', 'stage'].map((name) => import(`/page/${name}.js`)));
     const canvas = document.createElement('canvas');
     Object.assign(canvas.style, { position: 'fixed', left: '40px', top: '30px', width: '800px', height: '500px' });
     document.body.append(canvas);
     const [store, film] = [createStore(), createFilm()];
-    const stage = createStage(canvas, store, film);
+    const stage = createStage(canvas, store, film, (motion) => surfaces[motion]);
     Object.assign(window, { store, film, stage, canvas, id: 0 });
 }"""
 SHOW = """async ({ tokens, frames, look, motion, show }) => {
@@ -47,7 +48,8 @@ def opened() -> Iterator[Page]:
     with importing() as page:
         # Otherwise a picture comes to its place by and by.
         page.emulate_media(reduced_motion="reduce")
-        page.evaluate(SETUP)
+        motions: Any = entries("motion")
+        page.evaluate(SETUP, {name: motion.make.surface for name, motion in motions.items()})
         yield page
 
 

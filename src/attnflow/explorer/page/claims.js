@@ -136,7 +136,7 @@ export function createClaims(store) {
   }
 
   function hypothesis(/** @type {any} */ { name, outcome }, /** @type {boolean} */ broke) {
-    const word = { holds: "holds", fails: "fails", undecided: "undecided" }[outcome] ?? "…";
+    const word = ["holds", "fails", "undecided"].includes(outcome) ? outcome : "…";
     const text = make("span", {}, ...typeset(name));
     const attributes = { "data-given": name, "data-outcome": outcome, class: broke ? "broke" : null };
     return make("li", attributes, icon(outcome), text, make("em", {}, broke ? "no longer" : word));

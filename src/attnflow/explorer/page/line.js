@@ -8,7 +8,7 @@ import { decades, roundStep, ticks, written } from "./ticks.js";
 
 /**
  * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {import("./scene.js").Scene} Scene
  * @typedef {{y: number, scale: number, left: number, right: number, top: number, bottom: number, first: number,
  *   length: number, clock: string}} Lens the position in the middle, pixels of a unit, the frame of the picture, and
  *   its time: `length` is on the clock

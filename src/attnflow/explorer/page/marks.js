@@ -7,7 +7,7 @@ import { around, met } from "./shapes.js";
 /**
  * @typedef {import("./pen.js").Pen} Pen
  * @typedef {import("./pen.js").Style} Style
- * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {import("./scene.js").Scene} Scene
  */
 
 const RAYS = 8;
@@ -59,8 +59,12 @@ const LATE = 0.3;
 export function overlay(pen, { pale }) {
   if (!pale) return pen;
   const paler = (/** @type {Style} */ style) => ({ ...style, alpha: LATE * (style.alpha ?? 1) });
-  const disc = pen.disc;
-  return { ...pen, paint: (style) => pen.paint(paler(style)), disc: (x, y, r, style) => disc(x, y, r, paler(style)) };
+  /** @type {Pick<Pen, "paint" | "disc">} */
+  const ink = {
+    paint: (style) => pen.paint(paler(style)),
+    disc: (x, y, r, style) => pen.disc(x, y, r, paler(style)),
+  };
+  return { ...pen, ...ink };
 }
 
 /** Draw a disc for each token, larger where more have met. @param {Pen} pen @param {Scene} scene */

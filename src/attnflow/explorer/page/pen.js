@@ -159,8 +159,9 @@ export function svgPen(width, height, paper, title) {
     return said.join(" ");
   };
   /** @type {Pen["disc"]} */
-  const disc = (x, y, r, style) =>
+  const disc = (x, y, r, style) => {
     parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(r)}" ${attributes(style)}/>`);
+  };
   return {
     width,
     height,

@@ -8,7 +8,7 @@ import { roundStep, ticks, written } from "./ticks.js";
 
 /**
  * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {import("./scene.js").Scene} Scene
  * @typedef {{x: number, y: number, scale: number, width: number, height: number}} Lens what is in the middle of the
  *   picture, and how many pixels a unit has
  * @typedef {{x: number, y: number, zoom: number}} Camera

@@ -8,6 +8,8 @@ const TOGETHER = 1e-3;
 /** A film that goes further than this many times the start is not seen as a whole: the picture goes with the tokens. */
 const RUNAWAY = 4;
 
+/** @typedef {ReturnType<typeof createScene>} Scene */
+
 /** Everything that is drawn; filled anew for each picture, in place. */
 export function createScene() {
   return {
@@ -17,7 +19,9 @@ export function createScene() {
     tone: LIGHT,
     n: 0,
     d: 2,
+    /** @type {Float64Array} */
     tokens: new Float64Array(0),
+    /** @type {Float64Array} */
     start: new Float64Array(0),
     screen: new Float64Array(0),
     sizes: new Float64Array(0),

@@ -5,7 +5,7 @@ import { roundStep, ticks, written } from "./ticks.js";
 
 /**
  * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {import("./scene.js").Scene} Scene
  * @typedef {{yaw: number, pitch: number, zoom: number}} Camera
  * @typedef {{middle: number[], right: number[], up: number[], toward: number[], half: number, scale: number,
  *   width: number, height: number, turn: Camera}} Lens what is in the middle, the three directions of the screen
@@ -174,7 +174,7 @@ export function draw(pen, scene) {
 /** Draw the walls behind the cloud, with a grid, and numbers along edges. @param {Pen} pen @param {Scene} scene */
 function room(pen, scene) {
   const { eye, tone } = scene;
-  const { half, middle, toward } = eye;
+  const { half, middle, toward } = /** @type {Lens} */ (eye);
   const [low, high] = [middle.map((m) => m - half), middle.map((m) => m + half)];
   const back = toward.map((part, c) => (part > 0 ? low[c] : high[c]));
   const front = toward.map((part, c) => (part > 0 ? high[c] : low[c]));

@@ -4,7 +4,7 @@ import { colour } from "./colours.js";
 
 /**
  * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./stage.js").Scene} Scene
+ * @typedef {import("./scene.js").Scene} Scene
  */
 
 /** How many steps of tokens the layer holds, and are drawn anew in each frame. */

@@ -1,0 +1,76 @@
+// Which part of space the picture shows, and how it comes there. The frame is in one of two states: "whole" shows the
+// start and the whole film; "following" goes with the tokens, as the film goes too far to be seen as a whole.
+
+import { boxOf, joined, runsAway, shownBox } from "./scene.js";
+
+/** The time in which the picture comes to a new box, in seconds. */
+const EASE = 0.07;
+/** Boxes that are further apart than this part of their size are exchanged at once. */
+const JUMP = 0.6;
+/** Boxes that are nearer than this part of their size are the same to the eye. */
+const SAME = 2e-3;
+
+/** @typedef {import("./scene.js").Box} Box */
+
+/** @param {import("./scene.js").Scene} scene @param {any} film */
+export function createFraming(scene, film) {
+  /** @type {"whole" | "following"} */
+  let state = "whole";
+  let target = scene.box;
+  /** What the box was found for. @type {{rows: any, film: number, count: number}} */
+  const seen = { rows: null, film: -1, count: -1 };
+
+  /** Find the box that is to be shown. @param {boolean} on whether the film is beyond its start */
+  function fit(on) {
+    const { d, n, start, tokens } = scene;
+    const first = boxOf(start, d);
+    const whole = film.count > 0 && film.n === n && film.d === d ? film.box : null;
+    state = !scene.sphere && runsAway(first, whole) ? "following" : "whole";
+    const now = state === "following" ? boxOf(tokens, d) : whole;
+    const wanted = shownBox(first, now, scene.sphere);
+    const [other, follows] = [scene.box.low.length !== d, state === "following" && on];
+    if (other || apart(wanted, target) > 0) target = wanted;
+    if (other || (apart(scene.box, target) > JUMP && !follows)) scene.box = target;
+    // However fast tokens run away, they are never out of sight.
+    if (follows && apart(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
+  }
+
+  return {
+    /**
+     * Find the box anew when the tokens or the film are new, or it follows them; a hand that holds a token keeps it.
+     * @param {number[][]} rows the tokens of the start
+     * @param {boolean} on whether the film is beyond its start
+     * @param {boolean} held
+     */
+    update(rows, on, held) {
+      const fresh = rows !== seen.rows || film.id !== seen.film || film.count !== seen.count;
+      if ((fresh || state === "following") && scene.n > 0 && !held) fit(on);
+      Object.assign(seen, { rows, film: film.id, count: film.count });
+    },
+    /** Find the box anew at the next picture. */
+    forget() {
+      seen.count = -1;
+    },
+    /** Come closer to the box that is to be shown; return whether it changed. @param {number} seconds */
+    ease(seconds) {
+      if (scene.box === target) return false;
+      if (apart(scene.box, target) < SAME || matchMedia("(prefers-reduced-motion: reduce)").matches) scene.box = target;
+      else {
+        const part = 1 - Math.exp(-seconds / EASE);
+        const { low, high } = scene.box;
+        scene.box = {
+          low: low.map((value, c) => value + part * (target.low[c] - value)),
+          high: high.map((value, c) => value + part * (target.high[c] - value)),
+        };
+      }
+      return true;
+    },
+  };
+}
+
+/** Return how far two boxes are apart, as a part of their size. @param {Box} a @param {Box} b */
+function apart(a, b) {
+  const size = Math.max(...b.low.map((low, c) => b.high[c] - low));
+  const gaps = b.low.map((low, c) => Math.max(Math.abs(low - a.low[c]), Math.abs(b.high[c] - a.high[c])));
+  return Math.max(...gaps) / size;
+}

@@ -1,0 +1,162 @@
+// What a hand does to tokens, camera and time: the actions that pointers and keys call.
+
+import { nearest } from "./shapes.js";
+import { startRows } from "./scene.js";
+import * as line from "./line.js";
+
+/** How near a pointer must be to a token, in pixels. */
+const [NEAR, NEAR_TOUCH] = [12, 24];
+
+/**
+ * @param {import("./scene.js").Scene} scene
+ * @param {any} store
+ * @param {any} film
+ * @param {any} stage
+ * @param {ReturnType<typeof import("./grip.js").createGrip>} grip
+ * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture to bring the scene up to date, to
+ *   say what is chosen, and to find anew the box that is shown
+ */
+export function createGestures(scene, store, film, stage, grip, picture) {
+  const { update } = picture;
+
+  function rewind() {
+    if (film.position === 0 && !film.playing) return;
+    film.pause();
+    film.seek(0);
+    store.notify("film");
+  }
+
+  /** Put other tokens at the start. @param {number[][]} rows @param {string} label */
+  function edit(rows, label) {
+    rewind();
+    stage.keepCamera();
+    store.setState({ tokens: rows }, { label });
+    grip.made(rows);
+    stage.draw();
+  }
+
+  /** Move token i to a pixel. @param {number} i @param {number} x @param {number} y */
+  function moveTo(i, x, y) {
+    const rows = [...startRows(store)];
+    if (!rows[i]) return;
+    rows[i] = scene.mode.lift(scene.eye, x, y, rows[i], scene.sphere);
+    edit(rows, `drag token ${i}`);
+  }
+
+  /** Take the held token to where the pointer is. */
+  function bring() {
+    grip.compare();
+    const { held } = grip;
+    if (!held?.to) return;
+    moveTo(held.i, held.to.x - held.dx, held.to.y - held.dy);
+    grip.carry(null);
+  }
+
+  /** Return the lens of the camera as it is now: between two pictures it may turn more than once. */
+  function eye() {
+    scene.camera = store.view.camera;
+    scene.mode.aim(scene);
+    return scene.eye;
+  }
+
+  return {
+    bring,
+    tool: () => store.view.tool ?? "move",
+    pick(/** @type {number} */ x, /** @type {number} */ y, touch = false) {
+      update();
+      const radius = touch ? NEAR_TOUCH : NEAR;
+      const here = nearest(scene.screen, scene.n, x, y, radius);
+      if (here >= 0 || scene.d !== 1 || Math.abs(x - scene.eye.left) > radius) return here;
+      // On the line tokens can be taken at the left edge as well, where they start.
+      const starts = Array.from(scene.start, (value) => [scene.eye.left, line.row(scene.eye, value)]).flat();
+      return nearest(starts, scene.start.length, x, y, radius);
+    },
+    /** Choose a token that may be taken. @param {number} i */
+    touch(i) {
+      grip.touch();
+      stage.choose(i);
+    },
+    grab(/** @type {number} */ i, /** @type {number} */ x, /** @type {number} */ y) {
+      if (!grip.grab()) return;
+      rewind();
+      update();
+      // A token taken where it is later starts elsewhere: it moves as the hand does.
+      grip.hold(i, x - scene.screen[2 * i], y - scene.screen[2 * i + 1]);
+      stage.draw();
+    },
+    holding: () => !grip.free,
+    carry(/** @type {number} */ x, /** @type {number} */ y) {
+      grip.carry({ x, y });
+      stage.draw();
+    },
+    drop() {
+      bring();
+      grip.release();
+      picture.forgetBox();
+      picture.announce();
+      stage.draw();
+    },
+    pull: (/** @type {number} */ dx, /** @type {number} */ dy) =>
+      store.setView({ camera: scene.mode.pulled(eye(), dx, dy) }),
+    zoom: (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ factor) =>
+      store.setView({ camera: scene.mode.zoomed(eye(), x, y, factor) }),
+    /** Begin to move the moment shown, if the pointer is at its line or at the axis of time. */
+    atTime(/** @type {number} */ x, /** @type {number} */ y) {
+      if (scene.d !== 1 || film.count < 2 || x < scene.eye.left - 8) return false;
+      return y > scene.eye.bottom || Math.abs(x - line.now(scene)) < 6;
+    },
+    seekTo(/** @type {number} */ x) {
+      film.pause();
+      film.seek(film.at(line.timeAt(scene.eye, x)));
+      store.notify("film");
+      stage.draw();
+    },
+    add(/** @type {number} */ x, /** @type {number} */ y) {
+      update();
+      const rows = [...startRows(store)];
+      if (!rows.length) return -1;
+      rows.push(scene.mode.lift(scene.eye, x, y, null, scene.sphere));
+      edit(rows, `add token ${rows.length - 1}`);
+      stage.choose(rows.length - 1);
+      return rows.length - 1;
+    },
+    remove(/** @type {number} */ i) {
+      const all = startRows(store);
+      const rows = all.filter((_, k) => k !== i);
+      // Without a token there is nothing to look at.
+      if (rows.length === all.length || !rows.length) return;
+      edit(rows, `delete token ${i}`);
+      stage.choose(-1);
+    },
+    /** Choose the next token, or the one before; return whether there is one. @param {number} by */
+    next(by) {
+      const i = stage.chosen < 0 && by < 0 ? scene.n - 1 : stage.chosen + by;
+      const there = i >= 0 && i < scene.n;
+      stage.choose(there ? i : -1);
+      return there;
+    },
+    /** Move the chosen token by dx and dy pixels. @param {number} dx @param {number} dy */
+    nudge(dx, dy) {
+      update();
+      const i = stage.chosen;
+      if (i < 0) return false;
+      rewind();
+      update();
+      moveTo(i, scene.screen[2 * i] + dx, scene.screen[2 * i + 1] + dy);
+      picture.announce();
+      return true;
+    },
+    step(/** @type {number} */ by) {
+      film.step(by);
+      store.notify("film");
+    },
+    toggle() {
+      film.playing ? film.pause() : film.play();
+      store.notify("film");
+    },
+    fit: () => stage.fit(),
+    size: () => scene,
+    chosen: () => stage.chosen,
+    choose: (/** @type {number} */ i) => stage.choose(i),
+  };
+}

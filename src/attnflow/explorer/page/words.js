@@ -1,0 +1,48 @@
+// What is on the stage, in words: for the note at a chosen token and for screen readers.
+
+import { place, written } from "./ticks.js";
+
+/** @typedef {import("./scene.js").Scene} Scene */
+
+/** Say what token i is, where, and in which cell. @param {Scene} scene @param {number} i @param {string} separator */
+export function about(scene, i, separator) {
+  const { d, tokens } = scene;
+  const look = scene.late ? null : scene.look;
+  const parts = [`token ${i}`, place(tokens.subarray(i * d, (i + 1) * d))];
+  const cell = look?.cells?.[look.labels?.[i]];
+  if (cell) parts.push(`cell of ${cell.vertex === i ? "its own" : `token ${cell.vertex}`}`);
+  else if (look?.follows?.[i] >= 0)
+    parts.push(look.follows[i] === i ? "leads itself" : `follows token ${look.follows[i]}`);
+  return parts.join(separator);
+}
+
+/** Say what is on the stage, and what the chosen token is. @param {Scene} scene */
+export function describe(scene) {
+  const { n, d, chosen } = scene;
+  const look = scene.late ? null : scene.look;
+  const where = { 1: "on the line", 2: "in the plane", 3: "in space" }[d];
+  const moment = `${scene.discrete ? "step" : "time"} ${written(scene.film.time())}`;
+  const said = [`${n} ${n === 1 ? "token" : "tokens"} ${where}, ${moment}.`];
+  if (chosen >= 0) {
+    const parts = [about(scene, chosen, ", ")];
+    if (look?.hull?.includes(chosen)) parts.push("a vertex of the hull");
+    if (look?.leaders?.includes(chosen)) parts.push("a leader");
+    said.push(`Chosen: ${parts.join(", ")}.`);
+  }
+  return said.join(" ");
+}
+
+/** Return a function that tells screen readers what is said, once the hand rests.
+ * @param {HTMLElement} after which element the words are put @param {() => string} say */
+export function createAnnouncer(after, say) {
+  const element = document.createElement("div");
+  element.setAttribute("aria-live", "polite");
+  const size = { position: "absolute", width: "1px", height: "1px" };
+  Object.assign(element.style, { ...size, overflow: "hidden", clipPath: "inset(50%)", whiteSpace: "nowrap" });
+  after.after(element);
+  let saying = 0;
+  return () => {
+    clearTimeout(saying);
+    saying = setTimeout(() => (element.textContent = say()), 150);
+  };
+}
