@@ -22,6 +22,11 @@ from attnflow.laws import Law
 from attnflow.motions import Motion
 
 Registered = TypeVar("Registered", bound=type)
+# What programs that know a part by its data alone may want to know of its class.
+CAPABILITIES = {
+    "law": ("continuous",),
+    "motion": ("discrete", "random", "surface", "usual_time", "takes_jumping_laws", "only_law", "exact_for"),
+}
 # Where the classes of a kind are, and the group of entry points by which other packages add theirs.
 PLACES = {"law": (laws, Law, "attnflow.laws"), "motion": (motions, Motion, "attnflow.motions")}
 
@@ -48,6 +53,19 @@ class Entry:
         """Who introduced it: the references of its docstring, in one line."""
         _, _, rest = (inspect.getdoc(self.make) or "").partition("References\n----------\n")
         return " ".join(rest.partition("\n\n")[0].split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of this as JSON data, with the capabilities of the class that are plain values."""
+        able = {name: getattr(self.make, name, None) for name in CAPABILITIES.get(self.kind, ())}
+        words = {"name": self.name, "title": self.title, "summary": self.summary, "formula": self.formula}
+        return {
+            **words,
+            "alternatives": list(self.alternatives),
+            "parameters": [one.data for one in self.parameters.values()],
+            # What depends on the parameters of an object is not known of its class.
+            **{name: value if isinstance(value, bool | float | str) else None for name, value in able.items()},
+        }
 
     def formula_for(self, given: Mapping[str, Any]) -> str:
         """Return the formula, where there are several that of what is given: a parameter, or the value of a choice.
@@ -99,6 +117,17 @@ def entries(kind: str) -> dict[str, Entry]:
     ['softmax', 'hardmax', 'localmax', 'hegselmann-krause', 'heads']
     """
     return dict(_all(kind))
+
+
+def as_data() -> dict[str, list[dict[str, Any]]]:
+    """Return all laws, motions and clouds as JSON data, each under its kind.
+
+    >>> [one["name"] for one in as_data()["motion"]][:2]
+    ['layers', 'residual']
+    >>> as_data()["law"][0]["parameters"][0]["help"]
+    'inverse temperature'
+    """
+    return {kind: [found.data for found in entries(kind).values()] for kind in REGISTERED}
 
 
 def entry(kind: str, name: Any) -> Entry:

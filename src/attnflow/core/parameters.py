@@ -18,8 +18,8 @@ class Parameter:
     """A parameter: `help` says what it is in a few words, `symbol` is how formulas write it, as "beta" or "x_i".
 
     Numbers are at least `least`, more than `above` and at most `most`. A page starts from `start` where that is another
-    value than the default. Where a law turns into another one as the parameter tends to infinity, `limit` is its name.
-    Plain data have it under the name `key` where that is another one. A parameter with one value for each of several
+    value than the default, and has no field for a parameter that is not `shown`. Where a law turns into another one as
+    the parameter tends to infinity, `limit` is its name. Plain data have it under the name `key` where that is another one. A parameter with one value for each of several
     laws stands `beside` each of them: in the table of the law, not in a list of its own.
     """
 
@@ -37,6 +37,7 @@ class Parameter:
     part: type | None = None
     key: str = ""
     beside: str = ""
+    shown: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.symbol or self.name)
@@ -51,6 +52,14 @@ class Parameter:
     def bounds(self) -> dict[str, float]:
         """The bounds that it has, as keywords of the functions that check numbers."""
         return {name: bound for name in ("least", "above", "most") if (bound := getattr(self, name)) is not None}
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of this as JSON data; a default that is none, such as a matrix, is null as None is."""
+        plain = isinstance(self.default, bool | int | float | str)
+        words = {name: getattr(self, name) for name in ("name", "kind", "help", "symbol", "start", "limit", "shown")}
+        default = {"required": self.required, "default": self.default if plain else None}
+        return {**words, **default, **self.bounds, "choices": list(self.choices)}
 
 
 def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:

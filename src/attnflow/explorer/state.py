@@ -10,16 +10,17 @@ import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnflow.app.config import CLOUDS, LAWS, MATRICES, SCHEDULES, Config
+import attnflow
+from attnflow.catalogue import build, entries, entry
 from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
+from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
-from attnflow.motions import Jumps, Leaps, Motion
+from attnflow.motions import Motion
 from attnflow.runs.watch import Every, Geometric, Record
 from attnflow.serialise import SCHEDULE, describe, varying
 
@@ -40,8 +41,9 @@ MOMENTS = 240  # frames of a flow
 SECONDS = 30.0  # of wall clock for one run
 LONGEST_WORD = 100_000  # systems refuse words of a command that are a little longer
 
-# Hardmax is softmax with beta "inf": one slider leads to it.
-SHOWN_LAWS = tuple(name for name in LAWS if name != "hardmax")
+# Kinds of parameters that a string may give by a formula, and those that have no field on the page.
+FORMULAS = ("function", "number")
+FIELDLESS = ("vector", "part", "laws")
 CLOCKS = ("linear", "log")
 KEYS = ("tokens", "law", "motion", "until", "seed", "clock")
 EXAMPLES = {
@@ -54,7 +56,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A run that somebody looks at: `data` is the plain JSON, `settings` the same as `attnflow.app.config` has it.
+    """A run that somebody looks at: `data` is the plain JSON, `settings` the same as in a configuration file.
 
     >>> state = read({"tokens": [[1.0], [0.0]], "law": {"name": "softmax", "beta": "inf"},
     ...               "motion": {"name": "layers", "gamma": 0.5}, "until": 1000})
@@ -73,7 +75,9 @@ class State:
 
     @property
     def record(self) -> Record:
-        """Return what to record: `MOMENTS` moments of a flow, at most `MOST_FRAMES` layers, every move of a chain.
+        """Return what to record: `MOMENTS` moments of a flow, at most `MOST_FRAMES` layers, or every move.
+
+        Motions that skip steps are recorded at every move: what they skip cannot be seen.
 
         On the logarithmic clock moments grow geometrically, whatever the motion.
         """
@@ -81,7 +85,7 @@ class State:
         if self.clock == "log":
             first = 1.0 if discrete else min(0.01, self.until / 1000)
             return Geometric(first, int((MOMENTS - 3) / max(1.0, math.log10(self.until / first))))
-        if isinstance(self.motion, Jumps | Leaps):
+        if self.motion.skips_steps:
             return None
         if discrete:
             return Every(math.ceil(self.until / (MOST_FRAMES - 2)))
@@ -97,24 +101,40 @@ def read(data: Any) -> State:
     attnflow.InputError: B is a text, expected a list of rows such as [[1, 0], [0, 1]]
     """
     given = _said(data)
-    law, motion = _table(given["law"], "law"), _table(given["motion"], "motion")
-    law, motion = _hardened(law, motion)
+    chosen = _at_the_limit(_part(given["law"], "law"), _part(given["motion"], "motion"))
     start, seed = _start(given["tokens"])
-    settings = {"tokens": start, "law": law, "motion": motion, "until": 1, "seed": seed}
-    built = Config(settings, Path()).arguments()
-    until = _until(given["until"], built["law"], built["motion"])
+    tokens = _placed(start, seed)
+    law, motion = (build(kind, table, _value) for kind, table in chosen.items())
+    until = _until(given["until"], law, motion)
     state = State(
         data={key: json.loads(json.dumps(value)) for key, value in given.items()},
-        settings={**settings, "until": until},
-        tokens=_placed(built["tokens"]),
-        law=built["law"],
-        motion=built["motion"],
+        settings={"tokens": start, **chosen, "until": until, "seed": seed},
+        tokens=tokens,
+        law=law,
+        motion=motion,
         until=until,
         seed=_seed(given["seed"], "seed"),
         clock=one_of(_text(given["clock"], "clock"), CLOCKS, "clock"),
     )
     _fit(state)
     return state
+
+
+def shown(kind: str) -> tuple[str, ...]:
+    """Return the names of the laws or motions that can be chosen.
+
+    A law that another one tends to is reached through that one: one slider leads from softmax to hardmax.
+
+    >>> shown("law")
+    ('softmax', 'localmax', 'hegselmann-krause')
+    """
+    found = entries(kind)
+    limits = {one.limit for each in found.values() for one in each.parameters.values()}
+    return tuple(
+        name
+        for name, each in found.items()
+        if name not in limits and not any(one.required and one.kind in FIELDLESS for one in each.parameters.values())
+    )
 
 
 def arguments(state: State) -> dict[str, Any]:
@@ -145,40 +165,56 @@ def _table(value: Any, name: str) -> dict[str, Any]:
         verb = "are" if name == "tokens" else "is"
         raise InputError(f"{name} {verb} {_kind(value)}, expected {EXAMPLES[name]}")
     _bounded(value, name)
-    for key, entry in value.items():
-        if key in MATRICES and entry is not None:
-            _rows(entry, key)
-        elif isinstance(entry, dict | list):
-            raise InputError(
-                f"{key} of {name} is {_kind(entry)}, which cannot be shown here: give a number or a formula"
-            )
-    return {key: _plain(key, entry) for key, entry in value.items() if entry is not None}
+    return {key: one for key, one in value.items() if one is not None}
 
 
-def _plain(key: str, entry: Any) -> Any:
-    """Return a number for a formula that does not mention t: it is one, wherever it is copied to."""
-    if key in SCHEDULES and isinstance(entry, str) and entry != "inf" and (formula := Schedule(entry, key)).constant:
+def _part(value: Any, kind: str) -> dict[str, Any]:
+    """Return what is said of the law or the motion; what its parameters mean is checked when it is made."""
+    table = _table(value, kind)
+    name = one_of(table.get("name", ""), shown(kind), f"the name of the {kind}")
+    own = entry(kind, name).parameters
+    limits = [entry(kind, one.limit).parameters for one in own.values() if one.limit]
+    known = {key: one for parameters in (*limits, own) for key, one in parameters.items()}
+    return {key: _checked(known.get(key), key, one, kind) for key, one in table.items()}
+
+
+def _checked(parameter: Parameter | None, key: str, given: Any, kind: str) -> Any:
+    """Return what is given for a parameter; a formula that does not mention t as the number that it is everywhere."""
+    what = parameter.kind if parameter else ""
+    if what == "matrix":
+        return _rows(given, key)
+    if what == "vector":
+        return _rows([given], key)[0]
+    if isinstance(given, dict | list) or what in FIELDLESS:
+        raise InputError(f"{key} of {kind} is {_kind(given)}, which cannot be shown here: give a number or a formula")
+    if what in FORMULAS and isinstance(given, str) and given != "inf" and (formula := Schedule(given, key)).constant:
         return number(formula(0), key)
-    return entry
+    return given
+
+
+def _value(parameter: Parameter, given: Any) -> Any:
+    """Return what a law or motion is made with: formulas become functions of time."""
+    formula = parameter.kind in FORMULAS and isinstance(given, str)
+    return Schedule(given, parameter.name) if formula else given
 
 
 def _bounded(value: dict[str, Any], name: str) -> None:
     """Refuse what is too deep, too long or too large."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
-    for count, (entry, depth) in enumerate(waiting):
+    for count, (one, depth) in enumerate(waiting):
         if depth > DEEPEST or count > MOST_ENTRIES:
             raise InputError(
                 f"{name} has more than {MOST_ENTRIES} entries or more than {DEEPEST} levels: leave some out"
             )
-        if isinstance(entry, dict):
-            waiting += [(part, depth + 1) for pair in entry.items() for part in pair]
-        elif isinstance(entry, list):
-            waiting += [(part, depth + 1) for part in entry[: MOST_ENTRIES + 1]]
-        elif isinstance(entry, str):
-            _text(entry, f"a text of {name}")
-        elif not isinstance(entry, bool | None):
-            what = next((key for key, part in value.items() if part is entry), f"a number of {name}")
-            number(entry, what, least=-LARGEST_PARAMETER, most=LARGEST_PARAMETER)
+        if isinstance(one, dict):
+            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
+        elif isinstance(one, list):
+            waiting += [(part, depth + 1) for part in one[: MOST_ENTRIES + 1]]
+        elif isinstance(one, str):
+            _text(one, f"a text of {name}")
+        elif not isinstance(one, bool | None):
+            what = next((key for key, part in value.items() if part is one), f"a number of {name}")
+            number(one, what, least=-LARGEST_PARAMETER, most=LARGEST_PARAMETER)
 
 
 def _rows(rows: Any, name: str) -> list[list[float]]:
@@ -191,53 +227,69 @@ def _rows(rows: Any, name: str) -> list[list[float]]:
             raise InputError(f"a row of {name} is {_kind(row)}, expected a list of numbers")
         if len(row) > MOST_DIMENSIONS:
             raise InputError(f"a row of {name} has {len(row)} numbers, expected at most {MOST_DIMENSIONS}")
-        for entry in row:
-            _amount(entry, what)
+        for one in row:
+            _amount(one, what)
     return rows
 
 
-def _hardened(law: dict[str, Any], motion: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return softmax at beta "inf" as hardmax, and the rescaled flow for V = I under it as the flow of hardmax."""
-    one_of(law.get("name", ""), SHOWN_LAWS, "the name of the law")
-    if law["name"] != "softmax" or law.get("beta") != "inf":
-        return law, motion
-    law = {"name": "hardmax", **{key: entry for key, entry in law.items() if key not in ("name", "beta")}}
-    if motion.get("name") == "rescaled-flow" and "V" not in motion:
-        motion = {
-            "name": "hardmax-flow",
-            **{key: entry for key, entry in motion.items() if key not in ("name", "rtol")},
-        }
-    return law, motion
+def _at_the_limit(law: dict[str, Any], motion: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the law and the motion; a law with a parameter at "inf" is the one that it tends to.
+
+    So softmax at beta "inf" is hardmax, and the rescaled flow for V = I under it is the flow of hardmax.
+    """
+    parameters = entry("law", law["name"]).parameters.values()
+    end = next((one for one in parameters if one.limit and law.get(one.name) == "inf"), None)
+    if end is None:
+        return {"law": law, "motion": motion}
+    law = {**{key: one for key, one in law.items() if key != end.name}, "name": end.limit}
+    exact = {
+        one.data["exact_for"]: name for name, one in entries("motion").items() if one.data["only_law"] == end.limit
+    }
+    # What is exact needs no tolerance.
+    if motion["name"] in exact and motion.keys() <= {"name", "rtol"}:
+        motion = {"name": exact[motion["name"]]}
+    return {"law": law, "motion": motion}
 
 
 def _start(tokens: Any) -> tuple[dict[str, Any], int]:
-    """Return the tokens as `attnflow.app.config` has them, and the seed they are drawn from."""
+    """Return the tokens as configuration files have them, and the seed they are drawn from."""
     if isinstance(tokens, list):
         if len(tokens) > MOST_TOKENS:
             raise InputError(f"there are {len(tokens)} tokens, expected at most {MOST_TOKENS}: take some away")
         return {"file": _rows(tokens, "tokens")}, 0
     table = _table(tokens, "tokens")
-    name = one_of(table.get("cloud", ""), CLOUDS, "the cloud of the tokens")
-    keys = CLOUDS[name][1]
+    name = one_of(table.get("cloud", ""), entries("cloud"), "the cloud of the tokens")
+    known = entry("cloud", name).parameters
     for key in table:
-        one_of(key, ("cloud", *keys), f"a key of the cloud {name}")
-    # Orthogonal tokens need as many dimensions.
-    most = {"n": MOST_DIMENSIONS if name == "orthogonal" else MOST_TOKENS, "k": MOST_TOKENS, "d": MOST_DIMENSIONS}
+        one_of(key, ("cloud", *known), f"a key of the cloud {name}")
+    # A cloud that need not be told its dimension takes as many as it has tokens.
+    alone = "d" in known and not known["d"].required
+    most = {"n": MOST_DIMENSIONS if alone else MOST_TOKENS, "k": MOST_TOKENS, "d": MOST_DIMENSIONS}
     for key in most.keys() & table.keys():
         table[key] = whole(number(table[key], key, most=most[key]), key, least=1)
-    for key in table.keys() & {"low", "high", "radius", "angle"}:
+    for key in (key for key in table if key in known and known[key].kind == "number"):
         table[key] = number(table[key], key)
     if table.get("k", 1) ** table.get("d", 1) > MOST_TOKENS:
         raise InputError(f"a grid of {table['k']} tokens per axis has more than {MOST_TOKENS}: give a smaller k")
     return table, _seed(table.pop("seed", 0), "the seed of the tokens")
 
 
-def _placed(tokens: Any) -> Array:
-    x = cloud(tokens)
+def _placed(start: dict[str, Any], seed: int) -> Array:
+    """Return the tokens that are meant, none of them far away."""
+    if "file" in start:
+        x = cloud(start["file"])
+    else:
+        given = {"name": start["cloud"], **{key: one for key, one in start.items() if key != "cloud"}}
+        x = cloud(build("cloud", given | ({"seed": seed} if _drawn(start) else {})))
     if float(np.abs(x).max()) > LARGEST_COORDINATE:
         i = int(np.abs(x).max(axis=1).argmax())
         raise InputError(f"token {i} is farther than {LARGEST_COORDINATE:g} from 0 in a coordinate: move it closer")
     return x
+
+
+def _drawn(start: dict[str, Any]) -> bool:
+    """Say whether the tokens are drawn from a seed."""
+    return "cloud" in start and "seed" in entry("cloud", start["cloud"]).parameters
 
 
 def _until(value: Any, law: Law, motion: Motion) -> float:
@@ -245,8 +297,7 @@ def _until(value: Any, law: Law, motion: Motion) -> float:
     end = _amount(value, "until")
     if not motion.discrete:
         return number(end, "until", least=SHORTEST, most=LONGEST)
-    skips = isinstance(motion, Leaps) or (isinstance(motion, Jumps) and not motion.literal)
-    long = skips and not varying(law, 0) and not varying(motion, 0)
+    long = motion.skips_steps and not varying(law, 0) and not varying(motion, 0)
     # The page counts in float64: beyond 2**53 the nearest one is meant.
     return whole(number(end, "until", most=LONGEST if long else MOST_STEPS), "until", least=1)
 
@@ -265,7 +316,7 @@ def _amount(value: Any, name: str) -> float:
 def _fit(state: State) -> None:
     """Ask the library whether tokens, law and motion go together, before anything moves."""
     n, d = state.tokens.shape
-    if isinstance(state.motion, Jumps) and n > MOST_IN_CHAINS:
+    if state.motion.stores_all_pairs and n > MOST_IN_CHAINS:
         raise InputError(f"there are {n} tokens, but chains are shown of at most {MOST_IN_CHAINS}: take some away")
     for owner, name in ((state.law, "B"), (state.motion, "V")):
         matrix_at(getattr(owner, name, None), 0, d, name)
@@ -305,9 +356,11 @@ def python(state: State) -> str:
     <BLANKLINE>
     """
     end = _number(state.until)
+    foreign = [one for one in (state.law, state.motion) if not _public(one)]
     options = [f"until={end}", *(f"{name}={text}" for name, text in _options(state))]
     lines = [
         "import attnflow as af",
+        *(f"from {type(one).__module__} import {type(one).__name__}" for one in foreign),
         "",
         f"x0 = {_tokens(state)}",
         f"law = {_built(state.law)}",
@@ -326,21 +379,21 @@ def _tokens(state: State) -> str:
     if isinstance(table, list):
         rows = "".join(f"    {row},\n" for row in state.tokens.tolist())
         return f"np.array([\n{rows}])"
-    given = state.settings["tokens"] | ({"seed": state.settings["seed"]} if _drawn(state) else {})
+    given = state.settings["tokens"] | ({"seed": state.settings["seed"]} if _drawn(state.settings["tokens"]) else {})
     return f"af.tokens.{table['cloud']}({', '.join(f'{key}={v!r}' for key, v in given.items() if key != 'cloud')})"
-
-
-def _drawn(state: State) -> bool:
-    """Say whether the tokens are drawn from a seed."""
-    name = state.settings["tokens"].get("cloud")
-    return name is not None and "seed" in CLOUDS[name][1]
 
 
 def _built(thing: Any) -> str:
     """Return the Python that makes a law or a motion, without its defaults."""
     default = {field.name: field.default for field in fields(thing)}
     given = {key: v for key, v in describe(thing).items() if key != "name" and v != default[key]}
-    return f"af.{type(thing).__name__}({', '.join(f'{key}={_parameter(v)}' for key, v in given.items())})"
+    of = "af." if _public(thing) else ""
+    return f"{of}{type(thing).__name__}({', '.join(f'{key}={_parameter(v)}' for key, v in given.items())})"
+
+
+def _public(thing: Any) -> bool:
+    """Say whether its class is one of ours; that of another package has to be imported."""
+    return getattr(attnflow, type(thing).__name__, None) is type(thing)
 
 
 def _parameter(value: Any) -> str:
@@ -380,7 +433,7 @@ def command(state: State) -> str:
     from attnflow.app.cli import FLAGS
 
     settings = {**state.settings, **_recorded(state), "until": json.loads(_number(state.until))}
-    drawn = _drawn(state)
+    drawn = _drawn(state.settings["tokens"])
     if state.motion.random and drawn and settings["seed"] != state.seed:
         # The command line has one seed for the start and for the motion.
         settings["tokens"] = {"file": state.tokens.tolist()}

@@ -86,8 +86,10 @@ class Softmax(Law):
     beta: Scalar = field(default=1.0, metadata=about("function", "inverse temperature", start=4, limit="hardmax"))
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
+    Q: InitVar[Matrix] = field(
+        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
+    )
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))

@@ -225,8 +225,10 @@ class Hardmax(TopScores):
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     ties: str = field(default="tokens", metadata=about("choice", "how tied sources count", choices=TIES))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
+    Q: InitVar[Matrix] = field(
+        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
+    )
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         set_form(self, Q, K)
@@ -276,8 +278,10 @@ class Localmax(TopScores):
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     threshold: str = field(default="additive", metadata=about("choice", "what delta is a part of", choices=THRESHOLDS))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(default=None, metadata=about("matrix", "queries Q x_i, with K in place of B"))
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B"))
+    Q: InitVar[Matrix] = field(
+        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
+    )
+    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))

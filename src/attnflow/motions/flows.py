@@ -19,6 +19,7 @@ from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_s
 WELL_CONDITIONED = 1e3
 # The relative tolerances that a flow may have.
 TIGHTEST, LOOSEST = 1e-13, 1e-2
+TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False)
 
 
 class ContinuousMotion(Motion):
@@ -30,6 +31,7 @@ class ContinuousMotion(Motion):
     """
 
     discrete = False
+    takes_jumping_laws: ClassVar[bool] = False
     retracts: ClassVar[bool] = False
     unites: ClassVar[bool] = False
     helps: ClassVar[str] = "end earlier, or use Layers"
@@ -91,7 +93,7 @@ class Flow(ContinuousMotion):
     feed_forward: FeedForward | None = field(
         default=None, metadata=about("part", "layer after attention", part=FeedForward)
     )
-    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
+    rtol: float = field(default=1e-9, metadata=TOLERANCE)
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
     helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
 
@@ -108,7 +110,7 @@ class Flow(ContinuousMotion):
 
 @dataclass(frozen=True, eq=False)
 class RescaledFlow(ContinuousMotion):
-    """The flow in the frame z_i = e^{-tV} x_i, V constant: z_i' = V sum_j P_ij (z_j - z_i).
+    """The flow in the frame z_i = e^{-t V} x_i, V constant: z_i' = V sum_j P_ij (z_j - z_i).
 
     The scores <B e^{tV} z_i, e^{tV} z_j> grow like e^{2 l t}, l the largest real part of an eigenvalue of V. With
     E = e^{t(V - l I)} they are e^{2 l t} <B E z_i, E z_j>, and the factor is a gain that multiplies only after the row
@@ -131,14 +133,14 @@ class RescaledFlow(ContinuousMotion):
 
     name: ClassVar[str] = "rescaled-flow"
     title: ClassVar[str] = "Flow, rescaled"
-    formula: ClassVar[str] = "z_i = e^{-tV} x_i, where x_i' = V m_i"
+    formula: ClassVar[str] = "z_i = e^{-t V} x_i, where x_i' = V m_i"
     usual_time: ClassVar[float] = 10.0
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     feed_forward: FeedForward | None = field(
         default=None, metadata=about("part", "layer after attention", part=FeedForward)
     )
-    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
+    rtol: float = field(default=1e-9, metadata=TOLERANCE)
     helps: ClassVar[str] = "end earlier, use RescaledLayers, or HardmaxFlow (V = I)"
     _growth: float = field(init=False, repr=False)
     _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
@@ -217,7 +219,7 @@ class SphereFlow(ContinuousMotion):
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     normalized: bool = field(default=True, metadata=about("switch", "true for SA, false for USA"))
-    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST))
+    rtol: float = field(default=1e-9, metadata=TOLERANCE)
     retracts: ClassVar[bool] = True
     unites: ClassVar[bool] = True
     helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"

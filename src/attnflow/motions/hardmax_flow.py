@@ -61,6 +61,8 @@ class HardmaxFlow(Motion):
     formula: ClassVar[str] = "x_i' = m_i - x_i"
     usual_time: ClassVar[float] = 10.0
     discrete = False
+    only_law: ClassVar[str] = "hardmax"
+    exact_for: ClassVar[str] = "rescaled-flow"
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""

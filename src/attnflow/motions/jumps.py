@@ -78,10 +78,12 @@ class Jumps(Motion):
     formula: ClassVar[str] = "x_i <- x_i + gamma (x_j - x_i), drawn by P_ij"
     discrete = True
     random: ClassVar[bool] = True
+    stores_all_pairs: ClassVar[bool] = True
 
     gamma: Scalar = field(metadata=about("function", "step size", above=0.0, most=1.0, start=0.1))
     literal: bool = field(
-        default=False, metadata=about("switch", "true to take every step, false to jump from move to move")
+        default=False,
+        metadata=about("switch", "true to take every step, false to jump from move to move", shown=False),
     )
 
     def __post_init__(self) -> None:
@@ -90,6 +92,11 @@ class Jumps(Motion):
             raise InputError(
                 f"literal is {self.literal!r}, expected True to take every step or False to jump over some"
             )
+
+    @property
+    def skips_steps(self) -> bool:
+        """Unless every step is to be taken."""
+        return not self.literal
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse heads, which have several matrices of weights, and engines, which form none."""

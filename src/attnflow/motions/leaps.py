@@ -66,15 +66,23 @@ class Leaps(Motion):
     title: ClassVar[str] = "Many layers at once"
     formula: ClassVar[str] = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
     discrete = True
+    takes_jumping_laws: ClassVar[bool] = False
 
     gamma: float = field(metadata=about("number", "step size", above=0.0, most=1.0, start=0.1))
-    rtol: float = field(default=1e-9, metadata=about("number", "relative tolerance", least=1e-13, most=1e-2))
+    rtol: float = field(
+        default=1e-9, metadata=about("number", "relative tolerance", least=1e-13, most=1e-2, shown=False)
+    )
 
     def __post_init__(self) -> None:
         if varies_in_time(self.gamma):
             raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
         object.__setattr__(self, "gamma", number(self.gamma, "gamma", above=0.0, most=1.0))
         object.__setattr__(self, "rtol", number(self.rtol, "rtol", least=1e-13, most=1e-2))
+
+    @property
+    def skips_steps(self) -> bool:
+        """Leaps always do."""
+        return True
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""

@@ -111,6 +111,11 @@ class Motion:
     what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
     they used, and keep their generator in the `state` of their stepper. Discrete motions with ``array_api = True`` move
     the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`).
+
+    What a motion takes: `takes_jumping_laws` is False if the law must be continuous, `only_law` is the name of the one
+    law that it moves tokens under, if there is only one. Under that law it is the exact solution of the motion named
+    `exact_for`, without parameters. `skips_steps` motions pass over steps in which little happens, so that 10^25 of
+    them are possible; `stores_all_pairs` motions need memory for all pairs of tokens.
     """
 
     name: ClassVar[str] = ""
@@ -122,7 +127,16 @@ class Motion:
     discrete: ClassVar[bool]
     random: ClassVar[bool] = False
     array_api: ClassVar[bool] = False
+    takes_jumping_laws: ClassVar[bool] = True
+    only_law: ClassVar[str] = ""
+    exact_for: ClassVar[str] = ""
+    stores_all_pairs: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
+
+    @property
+    def skips_steps(self) -> bool:
+        """Whether steps in which little happens are passed over."""
+        return False
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
