@@ -174,7 +174,7 @@ def _part(value: Any, kind: str) -> dict[str, Any]:
     name = one_of(table.get("name", ""), shown(kind), f"the name of the {kind}")
     own = entry(kind, name).parameters
     limits = [entry(kind, one.limit).parameters for one in own.values() if one.limit]
-    known = {key: one for parameters in (*limits, own) for key, one in parameters.items()}
+    known = {one.key: one for parameters in (*limits, own) for one in parameters.values()}
     return {key: _checked(known.get(key), key, one, kind) for key, one in table.items()}
 
 
@@ -238,10 +238,10 @@ def _at_the_limit(law: dict[str, Any], motion: dict[str, Any]) -> dict[str, dict
     So softmax at beta "inf" is hardmax, and the rescaled flow for V = I under it is the flow of hardmax.
     """
     parameters = entry("law", law["name"]).parameters.values()
-    end = next((one for one in parameters if one.limit and law.get(one.name) == "inf"), None)
+    end = next((one for one in parameters if one.limit and law.get(one.key) == "inf"), None)
     if end is None:
         return {"law": law, "motion": motion}
-    law = {**{key: one for key, one in law.items() if key != end.name}, "name": end.limit}
+    law = {**{key: one for key, one in law.items() if key != end.key}, "name": end.limit}
     exact = {
         one.data["exact_for"]: name for name, one in entries("motion").items() if one.data["only_law"] == end.limit
     }
