@@ -16,6 +16,8 @@ import pytest
 import attnflow as af
 from attnflow.app.cli import main
 from attnflow.app.config import read
+from attnflow.app.flags import flags
+from attnflow.catalogue import entries
 from attnflow.runs.store import opened
 
 BASE = ["--cloud", "gaussian", "--n", "30", "--d", "2", "--seed", "1", "--until", "40"]
@@ -395,10 +397,33 @@ def test_help_teaches_and_loads_nothing_heavy() -> None:
     shown = python("-m", "attnflow", "simulate", "--help")
     assert "attnflow simulate --cloud gaussian" in shown
     assert "[motion]" in shown
-    loaded = python(
-        "-c", "import sys, attnflow.app.cli as c; c._parser(); print({'scipy', 'numba', 'zarr'} & set(sys.modules))"
-    )
-    assert loaded == "set()\n"
+    # The flags of simulate are made from the catalogue, which has to load every law and motion: only for simulate.
+    code = "import sys, attnflow.app.cli as c; c.main([]); print({'scipy', 'numba', 'zarr', 'attnflow.app.flags'}"
+    assert python("-c", f"{code} & set(sys.modules))").endswith("set()\n")
+
+
+def test_flags_are_those_of_the_catalogue() -> None:
+    """Each parameter that can be written in a line is a flag whose help says what it is and who has it."""
+    shown = flags()
+    for kind, table in (("cloud", "tokens"), ("law", "law"), ("motion", "motion")):
+        for name, found in entries(kind).items():
+            assert name == "heads" or name in shown[kind].help
+            for one in found.parameters.values():
+                said = [flag.help for flag in shown.values() if (flag.table, flag.key) == (table, one.key)]
+                if one.kind in ("part", "laws") or one.beside or one.key == "seed":
+                    assert not said
+                else:
+                    assert one.help in said[0]
+                    assert re.search(rf"[( ]{name}[,)]", said[0])
+                    assert all(choice in said[0] for choice in one.choices)
+
+
+def test_a_law_and_a_motion_with_parameters_of_one_name(tmp_path: Path) -> None:
+    rest = ["--law", "softmax", "--b", "[1, 0]", "--motion", "residual", "--motion-b", "[0, -1]"]
+    assert simulate("--cloud", "polygon", "--k", "3", "--until", "2", *rest, "--store", tmp_path / "run.zarr") == 0
+    found = af.load(tmp_path / "run.zarr")
+    expected = af.simulate(af.tokens.polygon(3), af.Softmax(b=[1.0, 0.0]), af.Residual(b=[0.0, -1.0]), until=2)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnflow.app.cli import FLAGS, main
+from attnflow.app.cli import main
+from attnflow.app.flags import flags
 
+FLAGS = list(flags())
 # 50 command lines in `make test`, 500 in `make test-all`.
 COMMANDS = int(1.25 * int(os.environ.get("ATTNFLOW_EXAMPLES", "40")))
 TOGETHER = 10
@@ -59,7 +61,7 @@ def command(draw: np.random.Generator) -> list[str]:
         line = ["simulate", *chosen(CLOUDS), *chosen(LAWS), "--motion", *chosen(MOTIONS), "--until", "4", *more]
     while draw.random() < 0.5:
         k, bad = int(draw.integers(len(line) + 1)), BAD[draw.integers(len(BAD))]
-        flag = list(FLAGS)[draw.integers(len(FLAGS))]
+        flag = FLAGS[draw.integers(len(FLAGS))]
         kept = [line[k:], line[k + 1 :], line[k + 1 :], line[k + 2 :]]
         put = [[bad], [bad], [], [f"--{flag}", bad]]
         change = int(draw.integers(len(put)))

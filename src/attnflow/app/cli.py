@@ -12,101 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-SIMULATE = """\
-Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
-
-  attnflow simulate --cloud gaussian --n 200 --d 2 --law softmax --beta 9 --motion layers --gamma 0.1 --until 500
-  attnflow simulate --tokens cloud.csv --law hardmax --motion layers --gamma "2 / (t + 2)" --until 100
-  attnflow simulate run.toml --beta 20 --store run.zarr --plot run.png
-  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \\
-    --merges 0.999 --draw staircase.png
-  attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
-
-Numbers may be formulas in t; matrices are lists such as "[[1, 0], [0, 2]]", or .csv and .npy files. A store records
-the configuration, the versions and the seed with the run; an interrupted run goes on when the command is repeated.
-"""
-EXAMPLE = """\
-a TOML file:
-
-  until = 500
-  seed = 0
-
-  [tokens]
-  cloud = "gaussian"    # or uniform, sphere, polygon, grid, orthogonal; or file = "cloud.csv"
-  n = 200
-  d = 2
-
-  [law]
-  name = "softmax"      # or hardmax, localmax, hegselmann-krause, heads
-  beta = 9.0
-
-  [motion]
-  name = "layers"       # or residual, rescaled-layers, sphere-layers, flow, rescaled-flow, sphere-flow, hardmax-flow,
-                        # jumps, leaps
-  gamma = 0.1
-
-  [measure]             # of long times, one of: merges = 0.999 (a distance off the sphere); exits = 0.1, a radius
-  phases = 0.05         # (jumps), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
-  betas = [8, 16, 32]   # with betas
-
-  [output]
-  store = "run.zarr"
-"""
-# flag: (table, key, help)
-FLAGS = {
-    "cloud": ("tokens", "cloud", "gaussian, uniform, sphere, polygon, grid or orthogonal"),
-    "tokens": ("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row"),
-    "n": ("tokens", "n", "number of tokens"),
-    "d": ("tokens", "d", "dimension"),
-    "k": ("tokens", "k", "corners of the polygon, or grid points per axis"),
-    "low": ("tokens", "low", "lower end of the cube (uniform, grid)"),
-    "high": ("tokens", "high", "upper end of the cube (uniform, grid)"),
-    "radius": ("tokens", "radius", "distance of the corners from 0 (polygon)"),
-    "angle": ("tokens", "angle", "angle of the first corner (polygon)"),
-    "law": ("law", "name", "softmax, hardmax, localmax or hegselmann-krause"),
-    "beta": ("law", "beta", "inverse temperature (softmax)"),
-    "B": ("law", "B", "matrix of the scores <B x_i, x_j>"),
-    "delta": ("law", "delta", "alignment slack (localmax)"),
-    "threshold": ("law", "threshold", "additive, relative or normalized (localmax)"),
-    "ties": ("law", "ties", "tokens, points, first or error (hardmax)"),
-    "eps": ("law", "eps", "confidence radius (hegselmann-krause)"),
-    "motion": ("motion", "name", "layers, residual, sphere-layers, flow, sphere-flow, jumps, leaps: see below"),
-    "gamma": ("motion", "gamma", "step size in (0, 1] (layers, jumps, leaps)"),
-    "alpha": ("motion", "alpha", "gamma = alpha / (1 + alpha) (layers)"),
-    "V": ("motion", "V", "value matrix"),
-    "dt": ("motion", "dt", "time step (residual, rescaled-layers, sphere-layers)"),
-    "rtol": ("motion", "rtol", "relative tolerance (flows, leaps)"),
-    "normalized": ("motion", "normalized", "true for SA, false for USA (sphere-flow)"),
-    "literal": ("motion", "literal", "true to take every step, false to jump from move to move (jumps)"),
-    "until": (None, "until", "number of steps, or time"),
-    "seed": (None, "seed", "seed of everything random"),
-    "record": (
-        None,
-        "record",
-        'record every k-th step (jumps: move), at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}',
-    ),
-    "masses": (None, "masses", "masses of the tokens, a list or a file"),
-    "engine": (None, "engine", "auto, dense or fused"),
-    "converged": ("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
-    "clusters": ("stop", "clusters", "stop when at most this many clusters are left"),
-    "tol": ("stop", "tol", "distance that joins tokens to a cluster"),
-    "seconds": ("stop", "seconds", "stop after this many seconds"),
-    "merges": (
-        "measure",
-        "merges",
-        "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
-    ),
-    "exits": ("measure", "exits", "tell when chains first leave this radius (jumps)"),
-    "within": ("measure", "within", "how likely exits are within this many steps, however rare"),
-    "phases": ("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
-    "betas": ("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
-    "runs": ("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
-    "store": ("output", "store", "Zarr store to write the run to"),
-    "plot": ("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
-    "draw": ("output", "draw", "picture of merges, exits or phases to draw"),
-}
-
-
 CHECK = """\
 Check claims of the literature: all of them, those of one paper, or one, on their own samples or on your tokens.
 
@@ -175,7 +80,8 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser; the flags of `simulate`, which need the catalogue, are there if that command is given."""
     parser = _Parser(
         prog="attnflow",
         description="The laboratory for self-attention dynamics: tokens as interacting particles.",
@@ -183,13 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    simulate = _command(
-        commands, "simulate", "let tokens move under a law of attention, from flags or a TOML file", SIMULATE
-    )
-    simulate.epilog = EXAMPLE
-    simulate.add_argument("config", nargs="?", type=Path, metavar="FILE.toml", help="a configuration")
-    for flag, (_, _, text) in FLAGS.items():
-        simulate.add_argument(f"--{flag}", metavar="X", help=text)
+    _add_simulate(commands, "simulate" in words)
     _add_check(commands)
     _add_search(commands)
     _add_figure(commands)
@@ -214,6 +114,19 @@ def _real(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+
+
+def _add_simulate(commands: Any, given: bool) -> None:
+    simulate = _command(commands, "simulate", "let tokens move under a law of attention, from flags or a TOML file", "")
+    if not given:
+        return
+    from attnflow.app import flags
+
+    simulate.description, simulate.epilog = flags.SIMULATE, flags.example()
+    simulate.add_argument("config", nargs="?", type=Path, metavar="FILE.toml", help="a configuration")
+    for name, flag in flags.flags().items():
+        # argparse writes parameters of its own where a help text has a percent sign.
+        simulate.add_argument(f"--{name}", dest=f"--{name}", metavar="X", help=flag.help.replace("%", "%%"))
 
 
 def _add_check(commands: Any) -> None:
@@ -260,15 +173,20 @@ def _add_explore(commands: Any) -> None:
     explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
 
 
-def _joined(arguments: Sequence[str]) -> list[str]:
+def _joined(words: Sequence[str]) -> list[str]:
     """Join flags to values that begin with a minus, which argparse would take for flags: --beta -3e2."""
+    known = {*CLAIM_FLAGS, "seed", "seconds"}
+    if "simulate" in words:
+        from attnflow.app.flags import flags
+
+        known = {*flags()}
     joined: list[str] = []
-    for argument in arguments:
+    for word in words:
         flag = joined[-1].removeprefix("--") if joined else ""
-        if flag in FLAGS and argument.startswith("-") and argument.removeprefix("--").split("=")[0] not in FLAGS:
-            joined[-1] += f"={argument}"
+        if flag in known and word.startswith("-") and word.removeprefix("--").split("=")[0] not in known:
+            joined[-1] += f"={word}"
         else:
-            joined.append(argument)
+            joined.append(word)
     return joined
 
 
@@ -293,8 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(arguments: Sequence[str] | None) -> int:
-    parser = _parser()
-    joined = _joined(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parser, joined = _parser(words), _joined(words)
     for flag, equals, value in (argument.partition("=") for argument in joined):
         # argparse would take this value away.
         if flag.startswith("-") and equals and value == "--":
@@ -335,14 +253,15 @@ def _leave_output() -> None:
 def _simulate(given: dict[str, Any]) -> int:
     from attnflow import figures, measure
     from attnflow.app import config, long_times
+    from attnflow.app.flags import flags
     from attnflow.core.inputs import InputError, number
     from attnflow.runs.simulate import simulate
     from attnflow.runs.store import opened
 
     settings = config.read(given["config"]) if given["config"] else config.Config({}, Path())
-    for flag, (table, key, _) in FLAGS.items():
-        if given[flag] is not None:
-            settings.set(table, key, _value(given[flag]))
+    for name, (table, key, _) in flags().items():
+        if given[f"--{name}"] is not None:
+            settings.set(table, key, _value(given[f"--{name}"]))
     arguments, asked, output = settings.arguments(), settings.asked, settings.output
     if "draw" in output and not long_times.drawable(asked):
         raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")

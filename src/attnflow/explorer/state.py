@@ -430,7 +430,7 @@ def command(state: State) -> str:
     ...                     "motion": {"name": "layers", "gamma": "2 / (t + 2)"}, "until": 40})))
     attnflow simulate --cloud polygon --k 5 --law hardmax --motion layers --gamma '2 / (t + 2)' --until 40
     """
-    from attnflow.app.cli import FLAGS
+    from attnflow.app.flags import flags
 
     settings = {**state.settings, **_recorded(state), "until": json.loads(_number(state.until))}
     drawn = _drawn(state.settings["tokens"])
@@ -442,7 +442,7 @@ def command(state: State) -> str:
     elif not drawn:
         del settings["seed"]
     words = ["attnflow", "simulate"]
-    for flag, (table, key, _) in FLAGS.items():
+    for flag, (table, key, _) in flags().items():
         place = settings if table is None else settings.get(table, {})
         if key in place:
             value = place[key]

@@ -1,0 +1,177 @@
+"""The flags of `attnflow simulate`, and what its help says: those of tokens, law and motion come from the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from textwrap import wrap
+from typing import NamedTuple
+
+from attnflow.catalogue import Entry, entries
+from attnflow.core.parameters import Parameter
+
+
+class Flag(NamedTuple):
+    """Where a flag goes in a configuration, its table (None: the top) and key, and what it says of itself."""
+
+    table: str | None
+    key: str
+    help: str
+
+
+# The flags that name a cloud, a law or a motion: the kind, the table and the key.
+NAMES = {"cloud": ("tokens", "cloud"), "law": ("law", "name"), "motion": ("motion", "name")}
+# Kinds of parameters that only files can hold.
+IN_FILES = ("laws", "part")
+TOKENS = Flag("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row")
+OTHERS = {
+    "until": Flag(None, "until", "number of steps, or time"),
+    "seed": Flag(None, "seed", "seed of everything random"),
+    "record": Flag(
+        None,
+        "record",
+        'record every k-th step (jumps: move), at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}',
+    ),
+    "masses": Flag(None, "masses", "masses of the tokens, a list or a file"),
+    "engine": Flag(None, "engine", "auto, dense or fused"),
+    "converged": Flag("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
+    "clusters": Flag("stop", "clusters", "stop when at most this many clusters are left"),
+    "tol": Flag("stop", "tol", "distance that joins tokens to a cluster"),
+    "seconds": Flag("stop", "seconds", "stop after this many seconds"),
+    "merges": Flag(
+        "measure",
+        "merges",
+        "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
+    ),
+    "exits": Flag("measure", "exits", "tell when chains first leave this radius (jumps)"),
+    "within": Flag("measure", "within", "how likely exits are within this many steps, however rare"),
+    "phases": Flag("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
+    "betas": Flag("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
+    "runs": Flag("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
+    "store": Flag("output", "store", "Zarr store to write the run to"),
+    "plot": Flag("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
+    "draw": Flag("output", "draw", "picture of merges, exits or phases to draw"),
+}
+
+SIMULATE = """\
+Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
+
+  attnflow simulate --cloud gaussian --n 200 --d 2 --law softmax --beta 9 --motion layers --gamma 0.1 --until 500
+  attnflow simulate --tokens cloud.csv --law hardmax --motion layers --gamma "2 / (t + 2)" --until 100
+  attnflow simulate run.toml --beta 20 --store run.zarr --plot run.png
+  attnflow simulate --cloud sphere --n 7 --d 2 --beta 16 --law softmax --motion sphere-flow --until 1e14 \\
+    --merges 0.999 --draw staircase.png
+  attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
+
+Numbers may be formulas in t; matrices are lists such as "[[1, 0], [0, 2]]", or .csv and .npy files. A store records
+the configuration, the versions and the seed with the run; an interrupted run goes on when the command is repeated.
+"""
+
+
+def flags() -> dict[str, Flag]:
+    """Return the flags by name, in the order in which they are applied: a law comes before its parameters.
+
+    Where a law and a motion have a parameter of the same name, the flag of the second one begins with "motion-".
+
+    >>> flags()["ties"].help
+    'how tied sources count: tokens, points, first or error (hardmax)'
+    >>> flags()["b"].table, flags()["motion-b"].table
+    ('law', 'motion')
+    """
+    named = {kind: Flag(*place, _listed(_by_flags(kind))) for kind, place in NAMES.items()}
+    taken = {*named, "tokens", "help", *OTHERS}
+    made: dict[str, dict[str, Flag]] = {kind: {} for kind in NAMES}
+    for kind, key in _parameters():
+        flag = f"{NAMES[kind][0]}-{key}" if key in taken else key
+        taken.add(flag)
+        made[kind][flag] = Flag(NAMES[kind][0], key, _help(kind, key))
+    found: dict[str, Flag] = {}
+    for kind in NAMES:
+        found |= {kind: named[kind], **({"tokens": TOKENS} if kind == "cloud" else {}), **made[kind]}
+    return found | OTHERS
+
+
+def example() -> str:
+    """Return a configuration file to start from, with the names of all clouds, laws and motions."""
+    return f"""\
+a TOML file:
+
+  until = 500
+  seed = 0
+
+  [tokens]
+{_choice('cloud = "gaussian"', "cloud", "gaussian")}; or file = "cloud.csv"
+  n = 200
+  d = 2
+
+  [law]
+{_choice('name = "softmax"', "law", "softmax")}
+  beta = 9.0
+
+  [motion]
+{_choice('name = "layers"', "motion", "layers")}
+  gamma = 0.1
+
+  [measure]             # of long times, one of: merges = 0.999 (a distance off the sphere); exits = 0.1, a radius
+  phases = 0.05         # (jumps), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
+  betas = [8, 16, 32]   # with betas
+
+  [output]
+  store = "run.zarr"
+"""
+
+
+def _by_flags(kind: str) -> list[str]:
+    """Return the names of those that flags can describe."""
+    return [
+        name
+        for name, found in entries(kind).items()
+        if not any(one.required and one.kind in IN_FILES for one in found.parameters.values())
+    ]
+
+
+def _parameters() -> dict[tuple[str, str], None]:
+    """Return the parameters that can be flags, by kind and key; those of this package take their names first."""
+    every = [found for kind in NAMES for found in entries(kind).values()]
+    every.sort(key=lambda found: not found.make.__module__.startswith("attnflow."))
+    return {(found.kind, key): None for found in every for key in _held(found)}
+
+
+def _held(found: Entry) -> Mapping[str, Parameter]:
+    """Return the parameters that can be flags by their keys; the seed is that of everything random."""
+    return {
+        one.key: one
+        for one in found.parameters.values()
+        if one.kind not in IN_FILES and not one.beside and one.key != "seed"
+    }
+
+
+def _help(kind: str, key: str) -> str:
+    """Return what a parameter is, and in brackets who has it; it may be one thing to some and another to others."""
+    meanings: dict[str, list[str]] = {}
+    for name, found in entries(kind).items():
+        if key in _held(found):
+            meanings.setdefault(_meaning(_held(found)[key]), []).append(name)
+    return "; ".join(f"{meaning} ({', '.join(names)})" for meaning, names in meanings.items())
+
+
+def _meaning(one: Parameter) -> str:
+    if one.choices:
+        return f"{one.help}: {_listed(one.choices)}"
+    lower = (
+        f"at least {one.least:g}" if one.least is not None else f"above {one.above:g}" if one.above is not None else ""
+    )
+    upper = f"at most {one.most:g}" if one.most is not None else ""
+    bounds = " and ".join(bound for bound in (lower, upper) if bound)
+    return f"{one.help}, {bounds}" if bounds else one.help
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _choice(line: str, kind: str, shown: str) -> str:
+    """Return a line of the example that names one of a kind, with the other names as comments beside and below it."""
+    others = [name for name in entries(kind) if name != shown]
+    first, *more = wrap(f"or {', '.join(others)}", 94, break_on_hyphens=False)
+    return "\n".join([f"  {line:<22}# {first}", *(f"{'':<24}# {comment}" for comment in more)])
