@@ -137,11 +137,11 @@ def _parameters() -> dict[tuple[str, str], None]:
 
 
 def _held(found: Entry) -> Mapping[str, Parameter]:
-    """Return the parameters that can be flags by their keys; the seed is that of everything random."""
+    """Return the parameters that can be flags by their keys; the seed of a cloud is that of everything random."""
     return {
         one.key: one
         for one in found.parameters.values()
-        if one.kind not in IN_FILES and not one.beside and one.key != "seed"
+        if one.kind not in IN_FILES and not one.beside and (found.kind, one.key) != ("cloud", "seed")
     }
 
 

@@ -1,0 +1,148 @@
+"""A law and a motion of another module, registered by the decorator alone: they are wherever the others are."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow import catalogue
+from attnflow.app.cli import main
+from attnflow.serialise import brief, describe, rebuild
+
+MODULE = '''
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+import attnflow as af
+from attnflow.core.inputs import number_at
+from attnflow.core.parameters import about
+
+
+@af.catalogue.register
+@dataclass(frozen=True, eq=False)
+class Nearby(af.Law):
+    """Attention to tokens nearby: P_ij proportional to e^{-|x_i - V x_j|^2 / 2 h^2}."""
+
+    name: ClassVar[str] = "nearby"
+    h: float = field(default=1.0, metadata=about("function", "width of the kernel, 50% of it at 1.18 h", above=0.0))
+    V: object = field(default=None, metadata=about("matrix", "where tokens are heard"))
+    seed: int = field(default=0, metadata=about("count", "seed of nothing", least=0))
+
+    def log_weights(self, x, t=0, *, sources=None, masses=None):
+        y = np.asarray(x if sources is None else sources)
+        y = y if self.V is None else y @ np.asarray(self.V).T
+        s = -((x[:, None] - y) ** 2).sum(axis=2) / (2 * number_at(self.h, t, "h") ** 2)
+        return s - np.logaddexp.reduce(s, axis=1, keepdims=True)
+
+
+@af.catalogue.register
+@dataclass(frozen=True, eq=False)
+class Turn(af.motions.DiscreteMotion):
+    """Averaging in the plane while turning: x_i <- R(angle) (x_i + h (m_i - x_i))."""
+
+    name: ClassVar[str] = "turn"
+    h: float = field(metadata=about("number", "step size", above=0.0, most=1.0))
+    angle: float = field(default=0.0, metadata=about("number", "angle of a step"))
+    way: str = field(default="left", metadata=about("choice", "sense of rotation", choices=("left", "right")))
+
+    def step(self, hearing, x, t):
+        c, s = np.cos(self.angle), np.sin(self.angle) * (1 if self.way == "left" else -1)
+        return (x + self.h * (hearing(x, t).mean - x)) @ np.array([[c, s], [-s, c]])
+'''
+TOML = """
+until = 3
+[tokens]
+cloud = "polygon"
+k = 5
+[law]
+name = "nearby"
+h = "1 / (t + 1)"
+V = [[0, 1], [1, 0]]
+[motion]
+name = "turn"
+h = 0.5
+angle = 0.25
+way = "right"
+"""
+FLAGS = [
+    *["--until", "3", "--cloud", "polygon", "--k", "5", "--law", "nearby", "--h", "1 / (t + 1)"],
+    *["--law-V", "[[0, 1], [1, 0]]", "--motion", "turn", "--motion-h", "0.5", "--motion-angle", "0.25"],
+    *["--way", "right"],
+]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    (tmp_path / "turning.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("turning")
+    del catalogue.REGISTERED["law"]["nearby"], catalogue.REGISTERED["motion"]["turn"], sys.modules["turning"]
+
+
+@pytest.mark.usefixtures("module")
+def test_it_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("# ", "").split())
+    assert "localmax, hegselmann-krause or nearby" in shown
+    assert "hardmax-flow or turn" in shown
+    assert "or hardmax, localmax, hegselmann-krause, heads, nearby" in shown
+    assert "sphere-flow, hardmax-flow, turn" in shown
+    assert "--h X width of the kernel, 50% of it at 1.18 h, above 0 (nearby)" in shown
+    assert "--motion-h X step size, above 0 and at most 1 (turn)" in shown
+    assert "--way X sense of rotation: left or right (turn)" in shown
+    # What has these names already keeps its flags.
+    assert "--V X value matrix (layers" in shown
+    assert "--angle X angle of the first corner (polygon)" in shown
+    assert "--law-V X where tokens are heard (nearby)" in shown
+    assert "--law-seed X seed of nothing, at least 0 (nearby)" in shown
+
+
+def test_file_flags_store_and_python_are_the_same_run(module: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(TOML)
+    assert main(["simulate", str(tmp_path / "run.toml"), "--store", str(tmp_path / "file.zarr")]) == 0
+    assert main(["simulate", *FLAGS, "--store", str(tmp_path / "flags.zarr")]) == 0
+    law = module.Nearby(h=af.Schedule("1 / (t + 1)"), V=[[0, 1], [1, 0]])
+    motion = module.Turn(0.5, angle=0.25, way="right")
+    run = af.simulate(af.tokens.polygon(5), law, motion, until=3)
+    for name in ("file.zarr", "flags.zarr"):
+        again = af.load(tmp_path / name)
+        np.testing.assert_array_equal(again.tokens, run.tokens)
+        assert (type(again.law), type(again.motion)) == (module.Nearby, module.Turn)
+        assert repr(again.motion) == repr(motion)
+        np.testing.assert_array_equal(again.law.weights(run.final, 2), law.weights(run.final, 2))
+
+
+def test_it_is_described_and_made_again(module: ModuleType) -> None:
+    motion = module.Turn(0.5, way="right")
+    assert describe(motion) == {"name": "Turn", "h": 0.5, "angle": 0.0, "way": "right"}
+    assert isinstance(rebuild(describe(motion)), module.Turn)
+    assert brief(motion) == "Turn(h=0.5, way='right')"
+    heads = af.Heads([module.Nearby(h=2.0), af.Softmax()])
+    again = rebuild(describe(heads))
+    assert repr(again) == repr(heads)
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--motion", "turn"], "[motion] turn does not say h: add it"),
+        (["--motion", "turn", "--motion-h", "1", "--gamma", "1"], "[motion] turn has an unknown key 'gamma', expected"),
+        (["--motion", "turn", "--motion-h", "1", "--h", "hot"], "h is 'hot', where 'hot' is not arithmetic in t"),
+    ],
+)
+def test_it_is_refused_in_one_sentence(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--until", "3", "--tokens", "[[1, 0], [0, 1]]", "--law", "nearby", *flags]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"attnflow: {words}")
+    assert shown.count("\n") == 1
