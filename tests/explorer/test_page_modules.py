@@ -446,3 +446,21 @@ def test_a_grip_loses_its_token_when_the_tokens_are_replaced(page: Page) -> None
         "toug": "held at rest", "togu": "not held", "togug": "not held", "tgcr": "free",
     }  # fmt: skip
     assert dict(zip(found, page.evaluate(follow, list(found)), strict=True)) == found
+
+
+def test_a_question_is_asked_again_when_something_changed_or_the_answer_was_lost(page: Page) -> None:
+    """Follow ways through the states of a question: s it is sent, c what it asks about changes, a it is answered."""
+    follow = """async (ways) => { const { FORGOTTEN, createQuestion } = await import('/page/questions.js');
+        return ways.map(([first, way]) => { const question = createQuestion(first);
+            const does = { s: () => question.sent(7, 100), c: question.changed, a: question.answered };
+            for (const step of way) does[step]();
+            return [question.due, question.underWay, question.free(101), question.free(101 + FORGOTTEN)]; }); }"""
+    settled, due = [False, False, True, True], [True, False, True, True]
+    asked, superseded = [False, True, False, True], [True, True, False, True]
+    found = {
+        ("settled", ""): settled, ("settled", "a"): settled, ("settled", "c"): due, ("settled", "s"): asked,
+        ("due", ""): due, ("due", "c"): due, ("due", "a"): due, ("due", "s"): asked, ("due", "sa"): settled,
+        ("due", "sc"): superseded, ("due", "scc"): superseded, ("due", "sca"): due, ("due", "scs"): asked,
+        ("due", "scsa"): settled, ("due", "ss"): asked,
+    }  # fmt: skip
+    assert page.evaluate(follow, [list(way) for way in found]) == list(found.values())
