@@ -31,7 +31,7 @@ def replayable(law: Law, motion: Motion) -> bool:
 
 @contextmanager
 def precision(bits: int = BITS) -> Iterator[None]:
-    """Compute with so many bits inside the block."""
+    """Compute with this number of bits inside the block."""
     from flint import ctx
 
     before, ctx.prec = ctx.prec, bits

@@ -23,7 +23,8 @@ from attnflow.core.inputs import InputError, whole
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
-# An exact replay is taken at once up to so many products, and up to the second number where floats leave doubt.
+# A run of at most EXACT_AT_ONCE products is replayed in fractions at once; one of at most EXACT_AT_MOST only where
+# floats leave doubt.
 EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
 # How often an undecided run is shortened to see what can be decided.

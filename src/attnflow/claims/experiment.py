@@ -113,7 +113,7 @@ class Experiment:
 
     @cached_property
     def run(self) -> Trajectory:
-        """The run in floats: every step, or so many moments of a flow."""
+        """The run in floats: every step, or RECORDS times of a flow."""
         record = None if self.motion.discrete else np.linspace(0, self.horizon, RECORDS + 1)[1:]
         if self.motion.discrete and self.horizon > MOST_STEPS:
             raise InputError(f"steps is {self.horizon}, but every step is looked at: give at most {MOST_STEPS}")

@@ -210,7 +210,7 @@ class _Attack:
 
 
 def _heavy(instance: Instance) -> bool:
-    """Say whether so many steps of so many tokens would take long in fractions."""
+    """Say whether the steps of these tokens would take long in fractions."""
     tokens = instance.get("tokens")
     return tokens is not None and products(tokens.shape, instance.get("steps", 0)) > LONGEST
 

@@ -11,7 +11,7 @@ BLOCK = 1 << 22
 
 
 def row_blocks(m: int, n: int, most: int | None = None) -> Iterator[slice]:
-    """Cut the rows of an (m, n) array into blocks of at most so many weights; of no rows there is one block, empty.
+    """Cut the rows of an (m, n) array into blocks of at most `most` weights; without rows there is one empty block.
 
     >>> list(row_blocks(5, BLOCK // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]

@@ -41,9 +41,9 @@ REMEMBERS = ("fast", "pruned")
 # From this dimension on tiles of matrix products outrun the fused softmax, if there are many pairs; dense arrays outrun
 # it beyond the second, if there are few.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
-# From so many pairs on, in up to three dimensions, it pays to look for the vertices first.
+# From VERTICES_PAIRS pairs on, in at most VERTICES_DIMENSION dimensions, it is faster to look for the vertices first.
 VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
-# From so many pairs on, in up to three dimensions, it pays to think before summing.
+# From FAST_PAIRS pairs on, in at most SEPARABLE_DIMENSION dimensions, it is faster to compare engines before summing.
 FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 

@@ -23,7 +23,7 @@ BLOCK = blocked_kernels.BLOCK
 # G is used while g max |x|^2 log2(e) is at most this and no mass is below this power of 2 of the largest: all sums are
 # then above 2^-900, and what underflows is below 2^-1000, also beside values as small as this.
 LARGEST_SQUARE, LIGHTEST, SMALLEST = 1600.0, -100.0, 1e-30
-# A panel of so many rows is worth a task.
+# A task computes a panel of about PANEL rows: fewer would not be worth a task.
 PANEL, MOST_PANELS = 96, 33
 
 

@@ -19,7 +19,8 @@ from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, store
 
 ROWS, BLOCK = WIDTH, 3 * WIDTH
-# A tile of so many rows and columns, multiples of both, stays in the second cache with what it is made of.
+# A tile of TILE_ROWS rows and TILE_COLUMNS columns, multiples of both, stays in the second-level cache together with
+# the rows and columns that it is computed from.
 TILE_ROWS, TILE_COLUMNS = 96, 144
 
 _double, _index = ir.DoubleType(), ir.IntType(64)

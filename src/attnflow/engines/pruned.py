@@ -39,13 +39,14 @@ LARGEST_PRODUCT = 1e300
 
 # The work in pairs of the fused engine: a pair; to order a point, per halving; to find the leaves of a query; to begin.
 PAIR, ORDER, SEARCH, BEGIN = 1.3, 35.0, 350.0, 1e6
-# What is heard is counted for so many queries, evenly spread over the norms of more, among so many sources.
+# The number of sources that a query needs is estimated from SAMPLE_QUERIES queries, spread evenly over the norms of
+# SAMPLE_NORMS, and SAMPLE_KEYS sources.
 SAMPLE_QUERIES, SAMPLE_NORMS, SAMPLE_KEYS = 96, 1 << 12, 1 << 13
 # Boxes fill space in up to this dimension; in more, whoever needs this engine has tight clusters.
 FILLED = 3
 # Bounds of boxes exceed the weights in them by about this factor.
 COARSE = 4.0
-# The radius up to which queries go to another engine is one of so many.
+# The radius up to which queries go to another engine is chosen among RADII values.
 RADII = 16
 
 

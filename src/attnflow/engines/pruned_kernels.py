@@ -18,9 +18,9 @@ from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, spr
 from attnflow.engines.vertices_kernels import _part
 
 LEAF = 16
-# Queries are taken in hand by so many at a time.
+# Queries are worked on in blocks of this size.
 BLOCK = LEAF * WIDTH
-# Blocks are dealt out to so many hands, whatever the number of threads.
+# Blocks are dealt out to HANDS loops that may run in parallel, whatever the number of threads.
 HANDS = 256
 # Up to this binary exponent weights need no shift by the very maximum.
 HIGHEST = 500.0

@@ -84,7 +84,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Panels:
-    """A side whose box is cut into so many panels on each axis, and which of them hold a token."""
+    """A side whose box is cut into `panels` panels on each axis, and which of them hold a token."""
 
     side: Side
     panels: Indices
@@ -140,7 +140,7 @@ class Plan:
         return total
 
     def cost(self, queries: int, keys: int) -> float:
-        """The time of everything, in pairs of the fused engine, for so many queries and keys in these places."""
+        """The time of everything, in pairs of the fused engine, for given numbers of queries and keys in these places."""
         gradient = self.targets.panels.min() > 1
         token = TOKEN if len(self.kappa) == 2 else TOKEN_IN_SPACE * (1 if gradient else 2)
         tokens = 0.0
@@ -314,7 +314,7 @@ def _propagated(made: Plan, sources: Array, boxes: tuple[Array, Indices]) -> Ite
         width = [made.targets.side.half[a] / made.targets.panels[a], made.sources.side.half[a] / made.sources.panels[a]]
         matrices.append(exponentials(t, s, np.array(width), gain))
         shifts.append(gain * LOG2E * np.multiply.outer(t, s))
-    # One panel of the first axis needs so many boxes, before or after the products with the others.
+    # The number of boxes that one panel of the first axis needs, before or after the products with the others.
     panel = math.prod(np.maximum(made.sources.counts, made.targets.counts)[1:].tolist())
     together = min(len(wanted), max(1, SLAB // (P**d * panel)))
     rooms = [np.empty(fields * P**d * panel * together) for _ in range(2)]

@@ -43,7 +43,7 @@ def powers(u, i, factors, f, rows, at):
 
 @compiled
 def row(r, counts):
-    """Return where the r-th row of 16 numbers of a box starts in a grid with so many panels, counted from the first."""
+    """Return where the r-th row of 16 numbers of a box starts, counted from the first, in a grid of `counts` panels."""
     if len(counts) == 2:
         return r * counts[1] * P
     return (r // P * counts[1] * P + r % P) * counts[2] * P

@@ -36,10 +36,11 @@ ROUNDS: dict[int, tuple[int, ...]] = {1: (0,), 2: (8, 64, 512), 3: (1, 3, 4)}
 # Fewer points go straight into the tree.
 FEW = 64
 POINTS_PER_LEAF = 8
-# The table has a cell for so many queries, and at most so many cells in all and for each point.
+# The table has one cell for QUERIES_PER_CELL queries, but at most MOST_CELLS cells, and at most CELLS_PER_POINT for
+# each point.
 QUERIES_PER_CELL, MOST_CELLS, CELLS_PER_POINT = 2, 1 << 18, 64
 LONGEST_LIST = 32
-# So many points are looked at to see whether most of them are copies.
+# SAMPLE points are looked at to see whether most of them are copies.
 SAMPLE = 1 << 14
 
 
@@ -52,7 +53,7 @@ class Directions(NamedTuple):
 
 @lru_cache
 def directions(d: int, fineness: int) -> Directions:
-    """Return both ends of the line, a polygon with so many sides, or an octahedron refined so many times.
+    """Return both ends of the line, a polygon with `fineness` sides, or an octahedron refined `fineness` times.
 
     >>> directions(2, 4).facets.tolist(), [len(part) for part in directions(3, 1)]
     ([[0, 1], [1, 2], [2, 3], [3, 0]], [18, 32])

@@ -29,8 +29,8 @@ from attnflow.serialise import describe
 
 Offer = dict[str, Any]
 
-# A check takes about a second for thirty tokens: runs are looked at for so many products of coordinates, at least so
-# many steps, and flows for so long.
+# A check takes about a second for thirty tokens. Of a run the claims look at MOST_WORK products of coordinates or less,
+# but at least FEWEST_STEPS and at most MOST_STEPS steps; of a flow up to time LONGEST.
 MOST_WORK, FEWEST_STEPS, MOST_STEPS, LONGEST = 1e7, 10, 600, 100.0
 # Of more tokens only claims about the tokens as they are can be checked while somebody waits, up to the second number.
 MOST_TOKENS, MOST_AT_REST = 200, 1000
@@ -48,7 +48,7 @@ SAME_SYSTEM = {
 }
 # Numbers that say how a run is computed, or what happens where tokens tie, not what is run.
 ASIDE = ("rtol", "literal", "ties", "growth")
-# Functions of time are compared at all steps, or at so many moments of a flow.
+# Functions of time are compared at all steps, or at MOMENTS times of a flow.
 MOMENTS = 65
 
 

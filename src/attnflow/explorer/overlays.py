@@ -23,7 +23,8 @@ from attnflow.laws import Localmax, Softmax
 from attnflow.measure import clusters
 from attnflow.motions import Flow, Layers, RescaledFlow, RescaledLayers, Residual, SphereFlow, SphereLayers
 
-# What is quick to find: cells, edges and limits of a hull with so many vertices, and what looks at all pairs of tokens.
+# What is quick to find: the cells of a hull with at most MOST_CELLS vertices, its edges and its limits likewise, and
+# what looks at all pairs of at most MOST_PAIRS tokens.
 MOST_CELLS, MOST_EDGES, MOST_LIMITS = 100, 300, 60
 MOST_PAIRS = 1000
 # Attention is shown in full up to this many tokens, and by the means of as many blocks beyond.

@@ -22,7 +22,7 @@ from attnflow.figures.gallery.laws import LONG
 from attnflow.tokens import polygon, uniform
 
 SHOWN = ("cells", "hull", "limits", "leaders", "quiescent", "paths", "numbers")
-# Of the crowds in the gallery so many are shown here.
+# The large clouds of the gallery are shown here with FEWER tokens.
 FEWER = 3000
 
 Table = dict[str, Any]

@@ -38,7 +38,7 @@ class Film:
     newest: tuple[Any, Array] | None = None
 
     def reserve(self, count: int) -> None:
-        """Expect so many frames; lists grow by themselves."""
+        """Expect `count` frames; lists grow by themselves."""
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add frames; times come last, so that whoever counts times finds their frames."""

@@ -20,10 +20,10 @@ from attnflow.runs import watch
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 
-# Frames wait for company at most so many seconds, and travel in messages of about so many bytes at most.
+# A frame waits at most FLUSH seconds for others to be sent with it, in messages of at most about CHUNK bytes.
 FLUSH = 0.03
 CHUNK = 1 << 20
-# Measurements over time are taken at so many frames, and for so many seconds at most.
+# Measurements over time are taken at no more than MOST_MEASURED frames, and for no more than MEASURING seconds.
 MOST_MEASURED, MEASURING = 120, 4.0
 # Squares of larger coordinates leave float64.
 LARGEST_MEASURED = 1e150

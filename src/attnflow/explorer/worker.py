@@ -32,9 +32,9 @@ ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
 WRITERS = ("exports",)
 # What a role computes with.
 FIRST = {"runs": "run_stream", "claims": "applicable_claims", "exports": "exports"}
-# To the worker: a number of the job, how much of it is done already, and a text of so many bytes.
+# To the worker: the number of the job, how much of it is done already, and the number of bytes of the text to come.
 ORDER = struct.Struct("<qII")
-# From the worker: what this is, the number of the job, and so many bytes.
+# From the worker: what this is, the number of the job, and the number of bytes to come.
 REPORT = struct.Struct("<BqI")
 READY, BEGAN, TEXT, BINARY, OVER = range(5)
 

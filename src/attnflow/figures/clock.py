@@ -93,7 +93,7 @@ class Clock:
             ax.xaxis.get_major_locator().set_params(integer=self.discrete)
 
     def _decades(self) -> Array:
-        """Return 0, 1, 10, 100... up to the last time, or every so many of them, at most eight."""
+        """Return 0, 1, 10, 100... up to the last time; of more than eight, every second or third."""
         most = int(np.floor(np.log10(self.last)))
         powers = np.arange(0, most + 1, 1 + most // 8)
         return np.append(0.0, 10.0**powers)

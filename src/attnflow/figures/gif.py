@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# A GIF knows so many colours.
+# A GIF has at most COLOURS colours.
 COLOURS = 256
 # How much a colour is missed: its distance from those chosen, times its number of pixels to this power, which is low
 # so that the few pixels of a small dot count.

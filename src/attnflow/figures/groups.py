@@ -23,7 +23,8 @@ GATHERED = 24
 # Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
 LED = 3000
 COUNTED = 2_000_000
-# Beyond this many tokens they are counted only if no token is farther than so many of these distances from its centre.
+# More than FEW tokens are put into groups first; these are counted only if no token is farther than WIDEST tolerances
+# from the centre of its group. A cell of that grouping is FINE tolerances wide.
 FEW, WIDEST, FINE = 20_000, 1, 0.25
 
 

@@ -142,7 +142,7 @@ def _bar(figure: Any, drawn: Any, axes: Any) -> Any:
 
 
 def shades(most: float) -> Any:
-    """Return the logarithmic scale of a density, from one token in a cell to so many."""
+    """Return the logarithmic scale of a density, from one token in a cell to `most`."""
     from matplotlib.colors import LogNorm
 
     return LogNorm(1, max(10.0, most))
@@ -154,7 +154,7 @@ def _area(n: int) -> float:
 
 
 def _grown(n: int, met: NDArray[np.int64]) -> Array:
-    """Return the areas of the dots of n tokens of which so many met."""
+    """Return the areas of the dots of n tokens; `met` says how many tokens are at each dot."""
     # Area grows with the part of all tokens that met, after a first leap that makes room for a star.
     part = (met - 1) / n
     return _area(n) + 36 * np.minimum(1.0, 25 * part) + 380 * part

@@ -15,7 +15,7 @@ from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Densities are drawn at no more than so many times, with so many tokens to a bin on average.
+# Densities are drawn at no more than MOST times, with PER_BIN tokens in a bin on average.
 MOST, PER_BIN = 4, 50
 PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1.0}
 

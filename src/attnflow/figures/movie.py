@@ -37,7 +37,7 @@ HELD = 0.15
 MEETING = 500
 # How many frames of the past a token trails behind it.
 TRAIL = 18
-# The scale of a density is judged by so many frames.
+# The scale of a density is found from JUDGED frames.
 JUDGED = 12
 # A notebook holds movies of up to this many bytes.
 EMBEDDED = 20_000_000

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
 
-# A place holds this part of all tokens or more, and no larger place is less than two spots wide; a picture is so many.
+# A place holds the part SHARE of all tokens or more, and no larger place is less than two spots wide; a picture is
+# SPOTS spots wide.
 SHARE, SPOTS = 0.01, 100
 # Nearly nobody is around a place: of the tokens in twice its width it holds this part or more.
 ALONE = 2 / 3
@@ -55,7 +56,7 @@ def places(points: Array, low: Array, high: Array) -> Places:
 
 
 def _blocks(counts: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """Return the sums over all blocks of so many cells along each axis."""
+    """Return the sums over all blocks of `width` cells along each axis."""
     for axis in range(counts.ndim):
         along = np.moveaxis(counts, axis, 0)
         last = len(along) - width + 1

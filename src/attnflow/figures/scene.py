@@ -29,7 +29,7 @@ PACERS = 64
 FARTHEST = 1e100
 # Beyond this many tokens a cloud is shown as a density.
 CROWD = 3000
-# Between states of `Leaps` about so many more are filled in, on the line.
+# On the line, about LEAPT more states are filled in between those of `Leaps`.
 LEAPT = 120
 # Hulls that differ by less than this part of the cloud are one to the eye.
 SAME_HULL = 0.01

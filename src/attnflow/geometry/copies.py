@@ -9,7 +9,7 @@ import numpy as np
 from attnflow.core.inputs import Array
 from attnflow.geometry.linkage import Labels, single_linkage
 
-# Where a full look would cost too much, so many points are looked at.
+# Where looking at all points would take too long, SAMPLE of them are looked at.
 SAMPLE = 1 << 10
 
 

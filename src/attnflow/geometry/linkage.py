@@ -16,7 +16,7 @@ Labels = NDArray[np.int64]
 # Up to the first dimension the cells near a cell are listed; up to the second a k-d tree finds them; beyond it a tree
 # looks at nearly all, and matrix products are faster.
 LISTED_DIMENSION, TREE_DIMENSION = 3, 8
-# So many coordinates are compared at once. Two cells with more pairs of points than MANY are compared by a k-d tree.
+# BLOCK coordinates are compared at once. Two cells with more pairs of points than MANY are compared by a k-d tree.
 BLOCK, MANY = 1 << 22, 1 << 14
 NEIGHBOURS = 8
 # So few points are compared all with all, where squares of distances near tol do not underflow.

@@ -12,7 +12,7 @@ from attnflow.core.inputs import Array, InputError, number, points_of
 from attnflow.geometry.affine import rounding
 from attnflow.geometry.hull import Hull
 
-# So many pairs of corners are looked at, at most, for one cut.
+# At most MOST_PAIRS pairs of corners are looked at for one cut.
 MOST_PAIRS = 50_000
 
 

@@ -15,7 +15,7 @@ from attnflow.geometry.nearest import nearest
 
 # A foot whose barycentric coordinates are no lower than this lies in its simplex.
 INSIDE = -1e-11
-# So many sets of vertices are tried at most.
+# At most MOST_PARTS sets of vertices are tried.
 MOST_PARTS = 500_000
 
 

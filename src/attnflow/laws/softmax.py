@@ -34,7 +34,7 @@ from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 # Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
 # this part of the cloud's size or less.
 FEW, SOME, FAINT = 32, 2048, 1e-6
-# From so many pairs on it pays to ask whether tokens coincide.
+# For CROWD pairs or more it is worth asking whether tokens coincide.
 CROWD = 1 << 22
 
 

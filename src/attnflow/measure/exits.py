@@ -22,7 +22,7 @@ from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
 MOST_MOVES = 20_000
 # Where float64 ends: no exit is waited for beyond.
 HORIZON = 10**308
-# Chains look at no more than so many coordinates of pairs.
+# Chains look at no more than WORK coordinates of pairs.
 WORK = 10**9
 # Costs of picks that differ by less, relative to the largest score, are tied.
 TIED = 1e-9

@@ -14,7 +14,7 @@ from attnflow.measure.confidence import share_interval
 from attnflow.motions import SphereFlow
 from attnflow.runs.ensembles import ensemble
 
-# Random systems, whose number may be large, are drawn and moved so many coordinates at a time.
+# Random systems, whose number may be large, are drawn and moved DRAWN coordinates at a time.
 DRAWN = 1 << 22
 
 

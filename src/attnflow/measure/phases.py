@@ -21,13 +21,13 @@ from attnflow.motions.motion import towards
 from attnflow.runs.simulate import simulate
 from attnflow.runs.watch import Start, Watcher
 
-# Nothing is waited for beyond so many steps.
+# No event is waited for beyond HORIZON steps.
 HORIZON = 10**300
 # A chain that has moved more often than this is not followed any further.
 MOST_MOVES = 50_000
 # Of fewer times there is no interval that holds the median.
 FEWEST_CHAINS = 6
-# Hardmax tokens that have not found resting leaders after so many steps are given up.
+# Hardmax tokens that have not found resting leaders after MOST_STEPS steps are given up.
 MOST_STEPS = 10_000
 # Points are the same, and a run along a straight line is over, at this part of the cloud's size.
 SAME = 1e-12

@@ -141,7 +141,7 @@ def _split(
 ) -> tuple[Integers, _Paths]:
     """Draw the paths of each group again, in proportion to the roots of their weights; return them with their places.
 
-    There are as many as at first, but not so many that their weights are less than the least on average.
+    Their number is that of the start, or smaller if their weights would otherwise be below `least` on average.
     """
     places, origins, weights = [], [], []
     for group in range(GROUPS):

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.core.inputs import Array, InputError, cloud, mass_vector, number, shares, whole
 from attnflow.measure.clusters import same_dimension
 
-# An exact plan is sought for at most so many pairs: their costs take 512 MiB, and POT as much again, three times.
+# An exact plan is computed for at most MOST_PAIRS pairs: their costs take 512 MiB, and POT takes three times as much
+# in addition.
 MOST_PAIRS = 1 << 26
 # The network simplex method ends by itself long before.
 MOST_PIVOTS = 10**9

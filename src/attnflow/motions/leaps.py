@@ -255,7 +255,7 @@ class _Arc:
         return float(self.solver.h_abs * self.solver.t) * self.unit
 
     def at(self, steps: float) -> Array:
-        """Return the bodies after so many steps."""
+        """Return the bodies after `steps` steps."""
         s = steps / self.unit
         flat: Array = self.solver.y if s >= self.solver.t else self.inside()(s)
         return flat.reshape(self.shape)

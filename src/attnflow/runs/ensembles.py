@@ -36,9 +36,9 @@ from attnflow.runs.ensemble_results import Ensemble, each_its_own
 from attnflow.runs.watch import At, Geometric, Record, rule, when
 from attnflow.serialise import check_layers
 
-# So many coordinates move together: their stages fit in the cache.
+# TOGETHER coordinates move together: their stages fit in the cache.
 TOGETHER = 1 << 15
-# And so many are recorded at once.
+# RECORDED coordinates are recorded at once.
 RECORDED = 1 << 21
 
 Observe = Callable[[Array], ArrayLike]

@@ -26,7 +26,7 @@ COORDINATE = "coordinate"
 ABOUT = "attnflow"
 # Whole numbers of netCDF have 32 bits, its arrays 2 GiB.
 NETCDF_WHOLE, NETCDF_BYTES = 2**31, 2**31
-# So many rows of a table are written at once.
+# ROWS rows of a table are written at once.
 ROWS = 1 << 16
 # An .npz file has the names of the attributes of a run, the others those of a dimension and its places.
 _PLURAL = {"time": "times"}

@@ -61,7 +61,7 @@ class MemoryRecording:
         self.tokens: Array | None = None
 
     def reserve(self, count: int) -> None:
-        """Expect so many records; memory is taken only as they come."""
+        """Expect `count` records; memory is taken only as they come."""
         self.room = max(self.room, count)
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:

@@ -313,7 +313,7 @@ class Recording(Protocol):
     """Where records go, and where an interrupted run goes on from: memory or a store."""
 
     def reserve(self, count: int) -> None:
-        """Expect so many records."""
+        """Expect `count` records."""
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records."""

@@ -36,7 +36,7 @@ LAST = 28.0
 SHOT = 1e-9
 # Two runs tell the same weight as long as they differ by this part of its logarithm.
 AGREE = 0.01
-# The slope of log(-log(1 - P)) is bounded over so many units of time to come; the talk's is 1 or 2.
+# The slope of log(-log(1 - P)) is bounded over the next AHEAD units of time; in the talk it is 1 or 2.
 AHEAD, SLOPE = 20.0, 0.5
 
 

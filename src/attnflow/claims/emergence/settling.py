@@ -26,7 +26,7 @@ Heard = NDArray[np.bool_]
 GAP = 40.0
 # Tokens this close, relative to the cloud, are one point.
 SAME_POINT = 1e-13
-# The linear motion is followed over this many units of 1 / lambda, in so many steps, and no further than LAST.
+# The linear motion is followed over AHEAD units of 1 / lambda, in STEPS steps, and no further than LAST.
 AHEAD, STEPS, LAST = 8.0, 16, 29.0
 # Two looks at a run lie this many units of 1 / lambda apart.
 WINDOW = 3.0

@@ -10,7 +10,7 @@ const [BELOW, EDGE] = [26, 1];
 /** Return the shade of a weight: its root, as most weights of many tokens are small. @param {number} weight */
 export const shade = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1));
 
-/** Return the tokens of row k when n tokens are in so many rows: first and last. */
+/** Return the first and the last token of row k when n tokens are in this number of rows. */
 export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @type {number} */ rows) {
   const first = Math.floor((k * n) / rows);
   return [first, Math.max(first, Math.floor(((k + 1) * n) / rows) - 1)];

@@ -6,7 +6,7 @@ import { PAPERS } from "./papers.js";
 
 /** For how long a change is marked, in milliseconds. */
 const MARKED = 8000;
-/** So many changes are said in words. */
+/** At most SAID changes are said in words. */
 const SAID = 3;
 const ICONS = /** @type {Record<string, string>} */ ({
   holds: "M4.5 10.5 8.5 14.5 15.5 6",

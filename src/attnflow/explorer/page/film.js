@@ -1,8 +1,8 @@
 // The frames of a run, and which of them is shown: a position that plays, steps and seeks.
 
-/** Seconds that a film takes at speed 1: so many for a frame, but neither too few nor too many in all. */
+/** At speed 1 a film takes PER_FRAME seconds for a frame, but at least SHORTEST and at most LONGEST seconds in all. */
 const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
-/** Of so many tokens at most the way is measured. */
+/** The way is measured of about PACERS tokens. */
 const PACERS = 200;
 
 /** Return where a time is on the scale shown; logarithmic time is log(1 + t), from the first moment on. */
@@ -153,7 +153,7 @@ export function createFilm() {
       else film.seek(film.at(offClock(held * span(), film.times[0], film.clock)));
     },
 
-    /** Let so many seconds pass: the position advances evenly on the clock. */
+    /** Let seconds pass: the position advances evenly on the clock. */
     tick(/** @type {number} */ seconds) {
       if (!film.playing || frames.length === 0) return;
       const last = frames.length - 1;

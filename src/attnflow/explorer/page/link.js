@@ -81,7 +81,7 @@ function viewOf(given) {
   return view;
 }
 
-const PAUSE = 400; // milliseconds between changes of the address; browsers allow only so many
+const PAUSE = 400; // milliseconds between changes of the address; browsers refuse more frequent ones
 
 /**
  * Keep the address and the screen in step.

@@ -19,13 +19,13 @@ const [CROWD, FEW] = [400, 40];
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. */
 export const radius = (/** @type {number} */ n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
 
-/** Return the radius of the disc where so many of n tokens met: its area grows with their part. */
+/** Return the radius of the disc where `count` of n tokens met: its area grows with their part. */
 export function grown(/** @type {number} */ n, /** @type {number} */ count) {
   const part = (count - 1) / n;
   return Math.sqrt(radius(n) ** 2 + 26 * Math.min(1, 25 * part) + 190 * part);
 }
 
-/** In space, discs pale with distance in so many stages, at most by so much. */
+/** In space, discs pale with distance in STAGES stages, at most by the part PALE. */
 const [STAGES, PALE] = [6, 0.6];
 /** Styles are made once for a tone, not once for a disc. @type {WeakMap<object, Style[]>} */
 const styles = new WeakMap();

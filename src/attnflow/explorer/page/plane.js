@@ -18,8 +18,8 @@ import { roundStep, ticks, written } from "./ticks.js";
 const ROOM = 46;
 /** How much of the paper covers cells outside the hull. */
 const VEIL = 0.45;
-/** Pixels of a unit, at least and at most; and at most so many for the distance of the middle from the origin, as
- * doubles are too coarse for more. */
+/** A unit has at least LEAST pixels and at most MOST; the distance of the middle from the origin has at most FINEST,
+ * as doubles are too coarse for more. */
 const [LEAST, MOST, FINEST] = [1e-30, 1e30, 2 ** 50];
 
 /** Return the pixels of a unit, held where numbers near the middle still have room. @param {number[]} middle */
@@ -73,7 +73,7 @@ export function camera(eye) {
   return { x: eye.x, y: eye.y, zoom: eye.scale / (Math.min(eye.width, eye.height) / 2) };
 }
 
-/** Return the camera after the picture was pulled by so many pixels. @param {Lens} eye */
+/** Return the camera after the picture was pulled by dx and dy pixels. @param {Lens} eye */
 export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) {
   return camera({ ...eye, x: eye.x - dx / eye.scale, y: eye.y + dy / eye.scale });
 }

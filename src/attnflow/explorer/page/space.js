@@ -87,7 +87,7 @@ export function lift(eye, x, y, from = null, sphere = false) {
 /** @param {Lens} eye @returns {Camera} */
 export const camera = (eye) => ({ ...eye.turn });
 
-/** Return the camera after the room was turned by pulling it so many pixels. @param {Lens} eye @returns {Camera} */
+/** Return the camera after the room was turned by pulling it dx and dy pixels. @param {Lens} eye @returns {Camera} */
 export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) {
   const { yaw, pitch, zoom } = eye.turn;
   return held({ yaw: yaw - PER_PIXEL * dx, pitch: pitch + PER_PIXEL * dy, zoom });

@@ -1,9 +1,9 @@
 // Round numbers on axes, and how numbers are written.
 
-/** More ticks than these nobody reads; and ticks nearer than so many roundings of a number are not told apart. */
+/** At most MANY ticks are drawn; ticks that are nearer than APART roundings of a number cannot be told apart. */
 const [MANY, APART] = [200, 8];
 
-/** Return the round distance (1, 2 or 5 times a power of ten) that divides a length in about so many parts. */
+/** Return the round distance (1, 2 or 5 times a power of ten) that divides a length in about `parts` parts. */
 export function roundStep(/** @type {number} */ length, /** @type {number} */ parts) {
   const rough = length / Math.max(parts, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -11,7 +11,7 @@ export function roundStep(/** @type {number} */ length, /** @type {number} */ pa
   return 10 * power;
 }
 
-/** Return the round numbers from low to high, about so many. @returns {number[]} */
+/** Return the round numbers from low to high, about `parts` of them. @returns {number[]} */
 export function ticks(/** @type {number} */ low, /** @type {number} */ high, /** @type {number} */ parts) {
   if (!Number.isFinite(high - low)) return [];
   if (!(high > low)) return [low];
@@ -28,7 +28,7 @@ function rounded(/** @type {number} */ value, /** @type {number} */ step) {
   return digits > 20 ? value : Number(value.toFixed(digits)) + 0;
 }
 
-/** Return 0, 1, 10, 100... up to the length of a run, or every so many of them; for short runs also 2, 5... */
+/** Return 0, 1, 10, 100... up to the length of a run, for long runs not all of them, for short runs also 2, 5... */
 export function decades(/** @type {number} */ length) {
   if (!(length > 0)) return [0];
   if (length < 1) return ticks(0, length, 4);

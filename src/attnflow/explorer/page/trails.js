@@ -11,7 +11,7 @@ import { colour } from "./colours.js";
 const [LAYER, TAIL] = [320000, 6000];
 /** Milliseconds for the layer in one frame; the rest is drawn in the next ones. */
 const TURN = 7;
-/** A new film replaces the lines of the old one when it is whole, or after so many milliseconds. */
+/** A new film replaces the lines of the old one when it is whole, or after PATIENCE milliseconds. */
 const PATIENCE = 160;
 /** How much of their colour trajectories have at their beginning and at their end, and in how many stages. */
 const [FAINT, STRONG, STAGES] = [0.14, 0.8, 8];

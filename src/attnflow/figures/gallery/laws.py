@@ -26,12 +26,13 @@ from attnflow.runs.trajectory import Trajectory
 
 RECONSTRUCTED = f"{LOCALMAX}, reconstructed from its abstract"
 LIMITS = f"{EMERGENCE}, for the set S; {FRANK_WOLFE}, for the cells"
-# So many layers decide who leads, and leave followers apart from their leaders: (1 + alpha)^-60 is well above rounding.
+# After LONG layers it is decided which tokens lead, and followers are still apart from their leaders:
+# (1 + alpha)^-60 is well above rounding.
 LONG = 60
 # All layers up to this one are recorded for trajectories.
 EARLY = 12
-# Basins that are not polygons are found point by point, so many across, after so many steps. Next to an outline so many
-# times as many points across are looked at, and the outline is smooth over so many.
+# Basins that are not polygons are found point by point, ACROSS points in each direction, after SETTLED steps. Next to
+# an outline FINER times as many points in each direction are looked at, and it is smoothed over SMOOTH points.
 ACROSS, SETTLED, FINER, SMOOTH = 240, 60, 6, 1.3
 Labels = NDArray[np.int64]
 

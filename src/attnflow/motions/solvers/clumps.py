@@ -13,7 +13,7 @@ from attnflow.laws import Hearing
 
 # Tokens have met at this many relative tolerances from each other.
 MEETING = 10.0
-# Of up to so many bodies all distances are quicker than anything clever.
+# For at most FEW bodies, computing all distances is faster than any other way.
 FEW = 64
 
 

@@ -24,7 +24,7 @@ from attnflow.motions.solvers.leader_graph import DEGREE, SPAN, Flags, Indices, 
 PRODUCT = 25
 # An interval is halved at most so often: what a gap can dip below zero inside one that short is rounding.
 HALVINGS = 40
-# So many pairs of tokens are expanded at a time, first to a FEW terms.
+# PAIRS pairs of tokens are expanded at a time, first to FEW terms.
 PAIRS, FEW = 4096, 5
 
 # How the rounding errors of the coefficients of a gap grow with their order, in units of that of the gap.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Flows with a tolerance below this need sums that are exact to rounding.
 NOISY = 1e-9
-# From so many coordinates on BLAS would use threads.
+# For MANY coordinates or more BLAS would use threads.
 MANY = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
 # accuracy holds back stays well below that.

@@ -14,11 +14,11 @@ from attnflow.core.inputs import Array
 SOON, LATE = 16, 256
 # A step of order 8 costs 12 evaluations of the velocity, one of order 5 costs 6.
 COSTS = {DOP853: 12, RK45: 6}
-# Order 5 has to get so many times as far, at a tolerance so many times smaller: its estimate of the error is the more
-# easily deceived.
+# Order 5 is chosen only if it gets CLEARLY times as far for the same cost, at a tolerance TIGHTER times smaller,
+# because its estimate of the error is less reliable.
 CLEARLY, TIGHTER = 1.5, 3.0
-# Only a crowd, of so many coordinates, has somebody who turns in every step. Few tokens held between two leaders would
-# rather be lost by order 5, which takes long steps across a tie that order 8 resolves.
+# Among CROWD coordinates or more, some token turns in every step. With fewer, tokens that are held between two leaders
+# could be lost by order 5, which takes long steps across a tie that order 8 resolves.
 CROWD = 1 << 13
 
 

@@ -12,8 +12,8 @@ from attnflow.geometry.forms import positive_semidefinite
 from attnflow.motions.solvers.crossings import GROWTH, Rounding, products
 from attnflow.motions.solvers.leader_graph import DEGREE, Following, Indices, Piece, Row
 
-# Infinitesimal layers are expanded to this order of their step size; so many are taken at most, and so many changes of
-# choice are waited for.
+# Infinitesimal layers are expanded to order ORDER of their step size. At most LAYERS of them are taken, and at most
+# CHANGES changes of choice are waited for.
 ORDER, LAYERS, CHANGES = 3, 200, 40
 
 
