@@ -140,7 +140,7 @@ class Plan:
         return total
 
     def cost(self, queries: int, keys: int) -> float:
-        """The time of everything, in pairs of the fused engine, for given numbers of queries and keys in these places."""
+        """The time of everything, in pairs of the fused engine, for these numbers of queries and keys."""
         gradient = self.targets.panels.min() > 1
         token = TOKEN if len(self.kappa) == 2 else TOKEN_IN_SPACE * (1 if gradient else 2)
         tokens = 0.0
