@@ -110,7 +110,6 @@ def _leave(namespace: dict[str, Any]) -> None:
         name for name, one in gallery._known.items() if not str(one.function.__module__).startswith("attnflow")
     ]:
         del gallery._known[name]
-    gallery.entries.cache_clear()
 
 
 pytest_collect_file = Sybil(

@@ -11,12 +11,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from attnflow import laws, motions, tokens
 from attnflow.core.inputs import InputError, one_of
+from attnflow.core.installed import installed
 from attnflow.core.parameters import Parameter, parameters_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -99,10 +100,7 @@ def register(part: Registered) -> Registered:
     Everyone()
     >>> del REGISTERED["law"]["everyone"]
     """
-    found = _entry(part)
-    others = _all(found.kind)
-    if found.name in others and others[found.name].make is not part:
-        raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
+    found = _new(part)
     REGISTERED[found.kind][found.name] = found
     return part
 
@@ -242,12 +240,22 @@ def _own(kind: str) -> dict[str, Entry]:
     return {made.name: made for made in map(_entry, dict.fromkeys(found))}
 
 
-@cache
 def _installed(kind: str) -> dict[str, Entry]:
     """Return the entries of other packages that are installed."""
     if kind not in PLACES:
         return {}
-    return {found.name: found for one in metadata.entry_points(group=PLACES[kind][2]) for found in [_entry(one.load())]}
+    return {found.name: found for found in installed(PLACES[kind][2], lambda part: _new(part, kind))}
+
+
+def _new(part: Any, kind: str | None = None) -> Entry:
+    """Return the entry of a class, perhaps of a given kind, refusing a name that another one has."""
+    found = _entry(part)
+    if kind not in (None, found.kind):
+        raise InputError(f"{part!r} is a {found.kind}, expected a {kind}")
+    others = _all(found.kind)
+    if found.name in others and others[found.name].make is not part:
+        raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
+    return found
 
 
 def _entry(part: Any) -> Entry:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -197,7 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            return _answer(arguments)
+            with warnings.catch_warnings():
+                # A warning is one sentence too, without a place in the code.
+                warnings.showwarning = lambda message, *place, **more: _say(str(message))
+                return _answer(arguments)
         finally:
             # What still waits to be written would fail when the interpreter ends, where nothing can be said.
             print(end="", flush=True)
@@ -238,10 +242,14 @@ def _answer(arguments: Sequence[str] | None) -> int:
 
 
 def _refused(sentence: str) -> int:
+    _say(sentence)
+    return 2
+
+
+def _say(sentence: str) -> None:
     # Where standard error cannot be written either, the exit status has to do.
     with suppress(OSError):
         print(f"attnflow: {sentence}", file=sys.stderr)
-    return 2
 
 
 def _leave_output() -> None:

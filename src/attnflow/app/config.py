@@ -228,10 +228,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     return json.dumps(value)
-
-
-# For the explorer, until it reads the catalogue itself.
-CLOUDS = {name: (one.make, tuple(one.parameters)) for name, one in catalogue.entries("cloud").items()}
-LAWS = {name: one.make for name, one in catalogue.entries("law").items() if "laws" not in one.parameters}
-SCHEDULES = ("beta", "delta", "eps", "gamma", "alpha", "dt")
-MATRICES = ("B", "V", "W", "Q", "K", "b")

@@ -14,6 +14,7 @@ from attnflow.claims.margins import Margins
 from attnflow.claims.samplers import SCALES, at_any_scale, rescaled
 from attnflow.core.cards import card
 from attnflow.core.inputs import InputError, one_of
+from attnflow.core.installed import installed
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
@@ -169,7 +170,7 @@ def all() -> list[Claim]:
     >>> "fw/cluster-rate" in [claim.id for claim in af.claims.all()]
     True
     """
-    return list(REGISTER.values())
+    return list(_register().values())
 
 
 def get(id: str) -> Claim:
@@ -179,10 +180,17 @@ def get(id: str) -> Claim:
     >>> af.claims.get("fw/cluster-rate").status
     'false as printed'
     """
-    if not isinstance(id, str) or id not in REGISTER:
-        near = get_close_matches(str(id), REGISTER, n=3, cutoff=0.0)
+    known = _register()
+    if not isinstance(id, str) or id not in known:
+        near = get_close_matches(str(id), known, n=3, cutoff=0.0)
         raise InputError(
             f"there is no claim {id!r}: choose for example {', '.join(near)}; claims.all() and `attnflow check list` "
             "name them all"
         )
-    return REGISTER[id]
+    return known[id]
+
+
+def _register() -> dict[str, Claim]:
+    """Return the claims by id, with those of the modules that other packages name in the group "attnflow.claims"."""
+    installed("attnflow.claims")
+    return REGISTER

@@ -6,7 +6,8 @@ For developers. A figure is a function in a module of this package, under `entry
     def cells(seed: int, k: int) -> Drawing:
         ...
 
-It takes the parameters that stand beside its name and returns a `Drawing`. Nothing else needs to know about it. Inside,
+It takes the parameters that stand beside its name and returns a `Drawing`. Nothing else needs to know about it. Another
+package names the module of its figures in its entry points, in the group "attnflow.figures". Inside,
 colours are those of `look.tone`, and everything that a test wants to find again has a ``gid``.
 """
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import InputError, whole
+from attnflow.core.installed import installed
 from attnflow.figures.style import look
 
 if TYPE_CHECKING:
@@ -100,24 +102,29 @@ def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[...
     """Return a decorator that puts a function into the gallery."""
 
     def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
-        assert name not in _known, name
+        if name in _known:
+            raise InputError(f"there is a figure {name} already: choose another name")
         _known[name] = Entry(name, title, source, parameters, function)
-        entries.cache_clear()
         return function
 
     return known
 
 
-@cache
 def entries() -> Mapping[str, Entry]:
     """Return all figures by name, in alphabetical order.
 
     >>> "fw/cells" in entries()
     True
     """
+    _load()
+    installed("attnflow.figures")
+    return dict(sorted(_known.items()))
+
+
+@cache
+def _load() -> None:
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(_known.items()))
 
 
 def named(name: str) -> Entry:
