@@ -1,23 +1,16 @@
 """Watchers of a run: rules that end it, progress, checkpoints; and rules that say which states are recorded."""
 
-from attnflow.runs.watch import (
+from attnflow.runs.recording import (
     At,
-    Checkpoint,
-    Clustered,
-    Converged,
     Every,
     Geometric,
-    Progress,
     Recorder,
     Recording,
-    Start,
-    WallClock,
-    Watcher,
-    When,
 )
-from attnflow.runs.watch import (
+from attnflow.runs.recording import (
     Record as Record,
 )
+from attnflow.runs.watch import Checkpoint, Clustered, Converged, Progress, Start, WallClock, Watcher, When
 
 __all__ = [
     "At", "Checkpoint", "Clustered", "Converged", "Every", "Geometric", "Progress", "Recorder", "Recording",

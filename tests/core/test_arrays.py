@@ -16,7 +16,7 @@ import pytest
 import attnflow as af
 from attnflow.core import arrays
 from attnflow.core.inputs import Array
-from attnflow.runs.watch import Geometric, Record
+from attnflow.runs.recording import Geometric, Record
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(9, 3))
@@ -228,8 +228,7 @@ def test_every_motion_moves_as_in_numpy(lib: Library, name: str, kind: str) -> N
 
 @pytest.mark.parametrize("record", [None, 1, 4, [0, 3, 7], Geometric(per_decade=3)])
 def test_records_are_those_of_numpy(lib: Library, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    for where in ("attnflow.runs.watch", "attnflow.runs.foreign_arrays"):
-        monkeypatch.setattr(f"{where}.RECORD_BYTES", 5 * X.nbytes)
+    monkeypatch.setattr("attnflow.runs.recording.RECORD_BYTES", 5 * X.nbytes)
     wanted = af.simulate(X, af.Softmax(), af.Layers(gamma=0.1), until=29, record=record)
     run = af.simulate(lib.array(X), af.Softmax(), af.Layers(gamma=0.1), until=29, record=record)
     assert run.times.tolist() == wanted.times.tolist()

@@ -23,7 +23,8 @@ import attnflow as af
 from attnflow.app.cli import main
 from attnflow.core import blocks
 from attnflow.motions.jumps import Rule, chains
-from attnflow.runs.watch import Checkpoint, Converged, Geometric, When
+from attnflow.runs.recording import Geometric
+from attnflow.runs.watch import Checkpoint, Converged, When
 
 Array = NDArray[np.float64]
 LEVEL = 1e-6

@@ -16,7 +16,8 @@ from scipy import integrate
 import attnflow as af
 from attnflow.laws import Hearing
 from attnflow.motions import Leaps
-from attnflow.runs.watch import Checkpoint, Geometric, When
+from attnflow.runs.recording import Geometric
+from attnflow.runs.watch import Checkpoint, When
 
 Array = NDArray[np.float64]
 THREE = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.6, -0.8]])

@@ -62,7 +62,7 @@ def test_recording_of_flows_interpolates() -> None:
 
 def test_a_large_recording_thins_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each full budget the stride doubles; first and last stay."""
-    monkeypatch.setattr(af.watch, "RECORD_BYTES", 10 * X.nbytes)
+    monkeypatch.setattr("attnflow.runs.recording.RECORD_BYTES", 10 * X.nbytes)
     run = af.simulate(X, SOFT, LAYERS, until=100)
     expected = [*range(11), *range(12, 31, 2), *range(32, 69, 4), *range(72, 100, 8), 100]
     np.testing.assert_array_equal(run.times, expected)

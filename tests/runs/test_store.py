@@ -218,7 +218,7 @@ def test_an_interrupted_run_stops_where_it_would_have(tmp_path: Path, dies: Call
 def test_an_interrupted_recording_that_thins_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: Callable[[int], Watcher]
 ) -> None:
-    monkeypatch.setattr(af.watch, "RECORD_BYTES", 700 * X.nbytes)
+    monkeypatch.setattr("attnflow.runs.recording.RECORD_BYTES", 700 * X.nbytes)
     whole = af.simulate(X, SOFT, LAYERS, until=30_000)
     with pytest.raises(KeyboardInterrupt):
         af.simulate(

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow import catalogue
+from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.catalogue import check_keys
 from attnflow.core.inputs import InputError, number, quoted
 from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
-from attnflow.runs import watch
 
 # The tables of what the catalogue knows, each with the kind that it is of and the key of its name.
 KINDS = {"tokens": ("cloud", "cloud"), "law": ("law", "name"), "motion": ("motion", "name")}

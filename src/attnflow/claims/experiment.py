@@ -27,9 +27,10 @@ from attnflow.geometry.forms import (
 from attnflow.laws import Law
 from attnflow.laws.top_scores import Slack, TopScores
 from attnflow.motions import Layers, Motion
+from attnflow.runs.recording import Record
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
-from attnflow.runs.watch import Record, WallClock, Watcher
+from attnflow.runs.watch import WallClock, Watcher
 
 RTOL = 1e-11
 MOST_STEPS = 100_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array, InputError
+from attnflow.runs.recording import NotResumed, Thinning
 
 if TYPE_CHECKING:
     from attnflow.explorer.state import State
@@ -21,7 +21,7 @@ Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
 
 
 @dataclass
-class Film:
+class Film(NotResumed):
     """The frames of one run, as far as it has come: what a recorder of `simulate` writes to.
 
     With `most` frames allowed, every second is dropped each time there are more, and from then on every second one that
@@ -33,35 +33,23 @@ class Film:
     most: int | None = None
     times: list[Any] = field(default_factory=list)
     frames: list[Array] = field(default_factory=list)
-    stride: int = 1
-    seen: int = 0
+    # The first frame is kept.
+    thinning: Thinning = field(default_factory=lambda: Thinning(seen=-1))
     newest: tuple[Any, Array] | None = None
 
     def reserve(self, count: int) -> None:
-        """Expect `count` frames; lists grow by themselves."""
+        """Do nothing: lists grow by themselves."""
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add frames; times come last, so that whoever counts times finds their frames."""
-        picks = np.flatnonzero((self.seen + np.arange(len(times))) % self.stride == 0)
-        self.seen += len(times)
         # Copies: a stretch may be a long one of which few states are kept.
         self.newest = (times.item(-1), np.array(tokens[-1]))
-        self.frames.extend(np.array(tokens[picks]))
-        self.times.extend(times[picks].tolist())
+        for kept in self.thinning.picks(len(times)):
+            self.frames.extend(np.array(tokens[kept]))
+            self.times.extend(times[kept].tolist())
         while self.most is not None and len(self.times) > self.most - 1:
             del self.frames[1::2], self.times[1::2]
-            self.stride *= 2
-
-    def checkpoint(self) -> None:
-        """A film is not interrupted: there is nothing to keep."""
-
-    def remember(
-        self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
-    ) -> None:
-        """A film is not interrupted: there is nothing to keep."""
-
-    def resume(self) -> None:
-        """A film begins at the beginning."""
+            self.thinning.stride *= 2
 
     def close(self) -> None:
         """End with the last state."""

@@ -17,6 +17,7 @@ from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.figures.dashboard import MEASURED
 from attnflow.motions import Stretch
 from attnflow.runs import watch
+from attnflow.runs.recording import Every, Recorder
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 
@@ -35,7 +36,7 @@ SERIES = {
     "energy": "interaction energy",
 }
 # What a page is drawn from between the first and the last state is the film; the run itself need not keep it.
-ENDS = watch.Every(1 << 62)
+ENDS = Every(1 << 62)
 
 
 @dataclass
@@ -57,7 +58,7 @@ def film_of(run: int, state: State) -> Film:
 def shoot(film: Film, stop: Callable[[], bool]) -> Trajectory:
     """Simulate what a film is of, and fill it; return the run, of which only the first and last state are kept."""
     given = arguments(film.state)
-    recorder = watch.Recorder(given.pop("record"), film)
+    recorder = Recorder(given.pop("record"), film)
     run = simulate(**given, record=ENDS, watch=[watch.WallClock(SECONDS), Until(stop), recorder])
     film.close()
     return run

@@ -21,7 +21,7 @@ from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
-from attnflow.runs.watch import Every, Geometric, Record
+from attnflow.runs.recording import Every, Geometric, Record
 from attnflow.serialise import SCHEDULE, describe, varying
 
 MOST_TOKENS = 5000

@@ -33,7 +33,8 @@ from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, check_motion
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, each_its_own
-from attnflow.runs.watch import At, Geometric, Record, rule, when
+from attnflow.runs.recording import At, Geometric, Record, moments, rule
+from attnflow.runs.watch import when
 from attnflow.serialise import check_layers
 
 # TOGETHER coordinates move together: their stages fit in the cache.
@@ -165,9 +166,7 @@ def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
     if chosen is not None and not isinstance(chosen, At | Geometric):
         raise InputError(f"record is {record!r}, expected a list of times, or Geometric(first, per_decade)")
-    inside = np.empty(0) if chosen is None else chosen.chosen(end, motion.discrete)
-    times = np.unique(np.concatenate([[0.0], inside, [end]]))
-    return times.astype(np.int64) if motion.discrete else times
+    return moments(chosen, end, motion.discrete)
 
 
 def _observed(observe: Observe, state: Array) -> ArrayLike:

@@ -31,9 +31,10 @@ from attnflow.laws import Hearing, Law
 from attnflow.motions import DiscreteMotion, Motion, Stretch
 from attnflow.motions.motion import check_motion, check_stepper
 from attnflow.runs.foreign_arrays import run_layers
-from attnflow.runs.store import MemoryRecording, Store
+from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
+from attnflow.runs.store import Store
 from attnflow.runs.trajectory import Trajectory
-from attnflow.runs.watch import Checkpoint, Progress, Record, Recorder, Start, Watcher, rule, when
+from attnflow.runs.watch import Checkpoint, Progress, Start, Watcher, when
 from attnflow.serialise import check_layers, describe, varying
 
 

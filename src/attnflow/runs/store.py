@@ -50,64 +50,6 @@ def _zarr() -> Any:
     return zarr
 
 
-class MemoryRecording:
-    """Records kept in memory: nothing to go on from, nothing finished before."""
-
-    finished: dict[str, Any] | None = None
-
-    def __init__(self) -> None:
-        self.count, self.room = 0, 1
-        self.times: NDArray[Any] | None = None
-        self.tokens: Array | None = None
-
-    def reserve(self, count: int) -> None:
-        """Expect `count` records; memory is taken only as they come."""
-        self.room = max(self.room, count)
-
-    def append(self, times: NDArray[Any], tokens: Array) -> None:
-        """Add records."""
-        end = self.count + len(times)
-        if self.times is None or self.tokens is None or end > len(self.times):
-            self._grow(max(end, self.room), times, tokens)
-            self.room = 2 * max(end, self.room)
-        elif times.dtype == object and self.times.dtype != object:
-            # Times beyond int64 are Python integers; such runs move seldom, whatever was reserved.
-            self._grow(end, times, tokens)
-            self.room = 2 * end
-        assert self.times is not None
-        assert self.tokens is not None
-        self.times[self.count : end], self.tokens[self.count : end] = times, tokens
-        self.count = end
-
-    def _grow(self, capacity: int, times: NDArray[Any], tokens: Array) -> None:
-        old = self.arrays() if self.count else None
-        kind = times.dtype if old is None else np.result_type(old[0], times)
-        self.times, self.tokens = np.empty(capacity, kind), np.empty((capacity, *tokens.shape[1:]))
-        if old is not None:
-            self.times[: self.count], self.tokens[: self.count] = old
-
-    def resume(self) -> None:
-        """Return nothing: the run starts anew."""
-
-    def checkpoint(self) -> None:
-        """Do nothing: memory does not outlive the process."""
-
-    def remember(self, t: float, x: Array, state: Callable[[], State], notes: Callable[[], State]) -> None:
-        """Do nothing: what is in memory is not extended."""
-
-    def close(self) -> None:
-        """Do nothing: nobody else writes to memory."""
-
-    def finish(self, **results: Any) -> None:
-        """Do nothing: all is there."""
-
-    def arrays(self) -> tuple[NDArray[Any], Array]:
-        """Return all times and tokens."""
-        assert self.times is not None
-        assert self.tokens is not None
-        return self.times[: self.count], self.tokens[: self.count]
-
-
 class Store:
     """A run on disk, open for recording."""
 
