@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tokenize
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from urllib.request import urlopen
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
+from attnflow.app.cli import main
 from attnflow.catalogue import REGISTERED
 from attnflow.claims.claim import REGISTER
 from attnflow.figures import gallery
@@ -63,7 +64,10 @@ def _comment(source: str, statement: ast.stmt) -> str:
 
 
 def _shell(example: Example) -> None:
-    """Run a shell block; of `make` only a dry run, since the tests are one of its targets."""
+    """Run a shell block; of `make` only a dry run, since the tests are one of its targets.
+
+    Commands of attnflow are run in this process, which has loaded the library already.
+    """
     for command in example.parsed.replace("\\\n", " ").strip().splitlines():
         arguments = command.split("#")[0].strip()
         place = ROOT if arguments.startswith("make ") else Path.cwd()
@@ -72,6 +76,11 @@ def _shell(example: Example) -> None:
         environment = {**os.environ, "PATH": path}
         if arguments.startswith("attnflow explore"):
             _visit(arguments, environment)
+            continue
+        if arguments.startswith("attnflow "):
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
+                status = main(shlex.split(arguments)[1:])
+            assert status == 0, f"{command}\n{said.getvalue()}"
             continue
         done = subprocess.run(arguments, shell=True, cwd=place, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
