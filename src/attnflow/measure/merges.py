@@ -106,14 +106,20 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
     Geshkovski, Koubbi, Polyanskiy, Rigollet, *Dynamic metastability in the self-attention model* (arXiv 2410.06833).
     """
     _repeatable(run)
-    reach, m = _reach(run, threshold), each_mass(run.masses, run.tokens.shape[1])
+    return _with_errors(run, [changes for (changes,) in _repeated(run, [_clusters(run, threshold)])])
 
-    def partition(x: Array) -> tuple[int, ...]:
-        return tuple(single_linkage(x, reach).tolist())
 
-    repeated = [_merged(changes, m) for changes in _repeated(run, partition)]
-    errors = _errors(run, [[merge.time for merge in merges] for merges in repeated])
-    first = repeated[0]
+def _clusters(run: Trajectory, threshold: float | None) -> Reading:
+    """Return what tells the clusters of a state, as the labels of tokens."""
+    reach = _reach(run, threshold)
+    return lambda x: tuple(single_linkage(x, reach).tolist())
+
+
+def _with_errors(run: Trajectory, repeated: list[Changes]) -> Merges:
+    """Return the merges of a run with their errors, given when its clusters changed in each repetition."""
+    m = each_mass(run.masses, run.tokens.shape[1])
+    first, *others = (_merged(changes, m) for changes in repeated)
+    errors = _errors(run, [[merge.time for merge in merges] for merges in (first, *others)])
     found = [replace(merge, error=error) for merge, error in zip(first, errors, strict=True)]
     return Merges(found, first.heights.tolist(), first.splits)
 
@@ -169,10 +175,15 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     """
     if getattr(getattr(run, "motion", None), "V", None) is not None:
         raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
-    merges, F = merge_times(run, threshold), _energy(run)
-    n = each_mass(run.masses, run.tokens.shape[1]).sum()
-    levels = merges.heights[1:] - [a * b / n**2 for a, b in (merge.sizes for merge in merges)]
-    repeated = [_passed(changes, len(levels)) for changes in _repeated(run, lambda x: tuple((levels <= F(x)).tolist()))]
+    _repeatable(run)
+    clusters, F, m = _clusters(run, threshold), _energy(run), each_mass(run.masses, run.tokens.shape[1])
+    # The heights that are looked for follow from the merges; the repetitions then look for both at once.
+    ((changes,),) = _repeated(run, [clusters], most=1)
+    expected = _merged(changes, m)
+    levels = expected.heights[1:] - [a * b / m.sum() ** 2 for a, b in (merge.sizes for merge in expected)]
+    both = _repeated(run, [clusters, lambda x: tuple((levels <= F(x)).tolist())])
+    merges = _with_errors(run, [joined for joined, _ in both])
+    repeated = [_passed(passing, len(levels)) for _, passing in both]
     return Staircase(
         np.asarray(run.times, np.float64),
         _energies(run, F),
@@ -273,26 +284,28 @@ Reading = Callable[[Array], Hashable]
 Changes = list[tuple[float, Hashable]]
 
 
-def _repeated(run: Trajectory, reading: Reading) -> list[Changes]:
-    """Return when the reading changes in the run, and in runs at other tolerances."""
+def _repeated(run: Trajectory, readings: Sequence[Reading], most: int | None = None) -> list[list[Changes]]:
+    """Return when each reading changes in the run, and in runs at other tolerances; of these runs the first `most`."""
     assert run.law is not None
     if not isinstance(run.motion, ContinuousMotion | Leaps):
-        watcher = _Changing(reading)
-        watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
+        watchers = [_Changing(reading) for reading in readings]
+        for watcher in watchers:
+            watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
         with progress.task("merge_times: state", len(run)) as work:
             for k in range(1, len(run)):
                 work.reach(k)
                 one = slice(k, k + 1)
-                watcher.see(Stretch((run.times[k - 1], run.tokens[k - 1]), run.times[one], run.tokens[one]))
-        return [watcher.found]
-    found, variants = list[Changes](), _variants(run.tokens[0], run.motion)
+                for watcher in watchers:
+                    watcher.see(Stretch((run.times[k - 1], run.tokens[k - 1]), run.times[one], run.tokens[one]))
+        return [[watcher.found for watcher in watchers]]
+    found, variants = list[list[Changes]](), _variants(run.tokens[0], run.motion)[:most]
     with progress.task("merge_times: run", len(variants)) as work:
         for start, motion in variants:
             work.reach(len(found), f"{1 + len(found)} of {len(variants)}")
-            watcher, until = _Changing(reading), run.times.tolist()[-1]
+            watchers, until = [_Changing(reading) for reading in readings], run.times.tolist()[-1]
             options: dict[str, Any] = {"masses": run.masses, "engine": run.about["engine"]}
-            simulate(start, run.law, motion, until, record=[until], watch=[watcher], **options)
-            found.append(watcher.found)
+            simulate(start, run.law, motion, until, record=[until], watch=watchers, **options)
+            found.append([watcher.found for watcher in watchers])
     return found
 
 
