@@ -8,7 +8,7 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help demo test test-all lint kernels browser bench claims docs clean
+.PHONY: help demo test test-all lint kernels browser bench claims models docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all  the same with ten times as many examples of each property"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
+	@echo "make models    write the tables of docs/models.md anew, from the catalogue of laws, motions and clouds"
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
@@ -62,7 +63,10 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/compare.py out
 
 claims: .venv/ready
-	$(BIN)/python -m attnflow.claims.pages docs/claims src/attnflow/figures/gallery/verdicts.json
+	$(BIN)/python -m tools.claims_pages docs/claims src/attnflow/figures/gallery/verdicts.json
+
+models: .venv/ready
+	$(BIN)/python -m tools.models_page docs/models.md
 
 out/gallery/drawn: .venv/ready $(SOURCES)
 	$(BIN)/attnflow figure all -o out/gallery --only svg,png,mp4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attnflow
 
-sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+sys.path[:0] = [str(Path(__file__).parent / "_extensions"), str(Path(__file__).parents[1])]
 
 project = "attnflow"
 author = copyright = "the attnflow developers"

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import attnflow as af
-from attnflow.claims import pages
 from attnflow.figures import gallery
+from tools import claims_pages as pages
 
 pytest.importorskip("furo")
 pytest.importorskip("myst_parser")

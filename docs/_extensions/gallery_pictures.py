@@ -20,8 +20,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnflow.claims.pages import escaped
 from attnflow.figures.gallery import Entry, chosen, entries, named
+from tools.typeset import escaped
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attnflow
-from attnflow.claims.typeset import typeset
+from tools.typeset import typeset
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

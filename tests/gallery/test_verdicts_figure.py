@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import attnflow as af
-from attnflow.claims.pages import REFUTED, SURVIVES
+from attnflow.claims.witness import REFUTED, SURVIVES
 from attnflow.figures.gallery import named
 from attnflow.figures.gallery.verdicts import stored
 from attnflow.figures.verdicts import COLUMNS, verdicts

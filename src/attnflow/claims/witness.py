@@ -12,6 +12,9 @@ from attnflow.claims.verdict import Verdict
 from attnflow.core.inputs import varies_in_time
 from attnflow.core.schedules import Schedule
 
+# What a search found, in words: a counterexample, or none.
+REFUTED, SURVIVES = "refuted", "nothing found"
+
 
 @dataclass(frozen=True)
 class Witness:

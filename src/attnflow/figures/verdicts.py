@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.claims.claim import DERIVED, FALSE, OPEN, PROVED, all
-from attnflow.claims.pages import REFUTED, SURVIVES
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED
+from attnflow.claims.witness import REFUTED, SURVIVES
 from attnflow.core.inputs import InputError
 from attnflow.figures.style import look, sheet, tone
 
@@ -40,7 +40,7 @@ MEANINGS = {
 def verdicts(report: Mapping[str, Any]) -> Figure:
     """Draw claims as a matrix: status, verdict on samples, what a search found, and how that is certified.
 
-    `report` is what ``attnflow check all --json`` writes, or ``python -m attnflow.claims.pages``, which also
+    `report` is what ``attnflow check all --json`` writes, or ``make claims``, which also
     searches: its "claims" are rows with "claim", "status", "outcome", "certified" and perhaps "search". A claim that
     should hold and does not has a shaded row.
 

@@ -1,4 +1,4 @@
-"""The figure of all claims, from the report that `python -m attnflow.claims.pages` stores beside this file."""
+"""The figure of all claims, from the report that `make claims` stores beside this file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from attnflow.claims.claim import OPEN, STATUSES
-from attnflow.claims.pages import REFUTED
 from attnflow.claims.verdict import HOLDS, VIOLATED
+from attnflow.claims.witness import REFUTED
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.verdicts import alarming, verdicts
 

@@ -1,7 +1,7 @@
 """The documentation of claims, one page per paper, from the register, and the report behind the matrix of verdicts.
 
-python -m attnflow.claims.pages FOLDER verdicts.json
-python -m attnflow.claims.pages FOLDER verdicts.json --only fw/cells fw/voronoi    verdicts of these, texts of all
+python -m tools.claims_pages FOLDER verdicts.json
+python -m tools.claims_pages FOLDER verdicts.json --only fw/cells fw/voronoi    verdicts of these, texts of all
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from attnflow.claims import typeset as formulas
 from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
 from attnflow.claims.verdict import Verdict
-from attnflow.claims.witness import Witness, plain
+from attnflow.claims.witness import REFUTED, SURVIVES, Witness, plain
 from attnflow.core.inputs import InputError
 from attnflow.serialise import versions
+from tools.typeset import markdown as typeset
 
 # How many instances a search tries: of a claim that should fall, and of one that should stand.
 EVALUATIONS, FEWER = 400, 32
-REFUTED, SURVIVES = "refuted", "nothing found"
 # The words that a verdict on a page begins with.
 FOUND = "on its samples"
 UNBROKEN = "\u00a0"  # a space at which no line ends
@@ -119,29 +118,6 @@ def _paragraphs(text: str) -> list[str]:
 
 def _anchor(id: str) -> str:
     return id.replace("/", "")
-
-
-def typeset(text: str) -> str:
-    r"""Return a text in Markdown, with its formulas between dollar signs.
-
-    >>> print(typeset("P_ij = e^{<x_i, x_j>} / Z_i of `x_0` is *large*"))
-    $P_{ij} = e^{\langle x_i, x_j\rangle} / Z_i$ of `x_0` is \*large\*
-    """
-    # Without the space X[mu](x) would be a link.
-    return formulas.typeset(text, lambda tex: f"${tex.replace('](', '] (')}$", escaped)
-
-
-def escaped(text: str) -> str:
-    r"""Keep Markdown from reading signs as emphasis, formulas or HTML, except in code.
-
-    >>> print(escaped("a_b * `a_b`"))
-    a\_b \* `a_b`
-    """
-    parts = re.split("(`[^`]+`)", text)
-    for sign, said in {"<=": "\u2264", ">=": "\u2265", "!=": "\u2260"}.items():
-        parts[::2] = [part.replace(sign, said) for part in parts[::2]]
-    parts[::2] = [re.sub(r"[\\*_<|$]", r"\\\g<0>", part).replace("](", "]\\(") for part in parts[::2]]
-    return "".join(parts)
 
 
 def _wrapped(text: str) -> list[str]:

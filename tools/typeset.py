@@ -397,3 +397,26 @@ def _number(text: str) -> str:
         return text
     power = f"10^{{{int(exponent)}}}"
     return power if digits == "1" else f"{digits} \\cdot {power}"
+
+
+def markdown(text: str) -> str:
+    r"""Return a text in Markdown, with its formulas between dollar signs.
+
+    >>> print(markdown("P_ij = e^{<x_i, x_j>} / Z_i of `x_0` is *large*"))
+    $P_{ij} = e^{\langle x_i, x_j\rangle} / Z_i$ of `x_0` is \*large\*
+    """
+    # Without the space X[mu](x) would be a link.
+    return typeset(text, lambda tex: f"${tex.replace('](', '] (')}$", escaped)
+
+
+def escaped(text: str) -> str:
+    r"""Keep Markdown from reading signs as emphasis, formulas or HTML, except in code.
+
+    >>> print(escaped("a_b * `a_b`"))
+    a\_b \* `a_b`
+    """
+    parts = re.split("(`[^`]+`)", text)
+    for sign, said in {"<=": "\u2264", ">=": "\u2265", "!=": "\u2260"}.items():
+        parts[::2] = [part.replace(sign, said) for part in parts[::2]]
+    parts[::2] = [re.sub(r"[\\*_<|$]", r"\\\g<0>", part).replace("](", "]\\(") for part in parts[::2]]
+    return "".join(parts)

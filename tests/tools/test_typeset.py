@@ -13,8 +13,8 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 import attnflow as af
-from attnflow.claims import pages
-from attnflow.claims.typeset import typeset
+from tools import claims_pages as pages
+from tools.typeset import typeset
 
 DRAWN = MathTextParser("path")
 DOCS = Path(__file__).parents[2] / "docs"

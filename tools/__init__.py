@@ -1,0 +1,1 @@
+"""What writes pages of the documentation and reports that are stored; no part of the package."""
