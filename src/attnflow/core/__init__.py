@@ -1,1 +1,1 @@
-"""What everything else stands on: inputs and their sentences, arrays, blocks, functions of time, progress."""
+"""What all other packages use: checks of inputs, arrays, blocks of rows, functions of time, progress."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-# What is told to be no array of another library at once.
+# Types that are certainly no arrays of another library.
 _ORDINARY = (np.ndarray, np.generic, float, int, list, tuple)
 
 
@@ -48,7 +48,7 @@ def foreign(x: Any) -> bool:
 
 
 def _home(x: Any) -> str | None:
-    """Return which of the libraries that must be told by the class of their arrays x is of."""
+    """Return the library of x, among those that are recognised by the class of their arrays."""
     modules = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     return next((name for name in ("torch", "cupy") if name in modules), None)
 

@@ -1,10 +1,10 @@
-"""Who is asking: the indices of queries and sources, for laws whose weights depend on them (masks, positions).
+"""The indices of queries and sources, for laws whose weights depend on them (masks, positions).
 
 A law whose `log_weights` takes the keywords ``rows`` and ``columns`` is told both in every call: `rows` (m,) are the
 indices of the queries among the tokens, `columns` (n,) those of the sources. All code that needs weights asks for them
 here, so what a law is told is decided in one place. The tokens of such a law are never merged, sorted or dropped.
 
-A law that does not take them must give each token the same weights wherever it stands among the others.
+A law that does not take them must give each token the same weights whatever its index.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
     P: Array = namespace(x).exp(log_weights)
     if not foreign(P):
         sums = P.sum(axis=-1)
-        # Where scores leave the range of float64 these are no numbers, which is told in other words.
+        # Where scores leave the range of float64 these are NaN; another sentence says so.
         wrong = abs(sums - 1) > ROW_SUM
         if wrong.any():
             raise InputError(

@@ -25,9 +25,9 @@ from typing import Any, Protocol
 
 # Seconds until the line appears, and between two of its states on a terminal and in a file.
 AFTER, AGAIN, AGAIN_IN_A_FILE = 2.0, 0.2, 10.0
-# Seconds between two states of progress from which a pace can be told.
+# Seconds between two states of progress from which a speed can be computed.
 PACE = 1.0
-# Beyond this number of seconds the time left is not worth a number.
+# If more than this number of seconds are left, no number is shown.
 ENDLESS = 10 * 365.25 * 86400
 
 Says = str | Callable[[], str]
@@ -50,7 +50,7 @@ class Screen(Protocol):
 
 
 class Task:
-    """Work under way: `done` of 0 to 1, None if nobody knows; tasks inside it make up the next `part`."""
+    """Work under way: `done` of 0 to 1, None if it is not known; tasks inside it make up the next `part`."""
 
     def __init__(self, name: str, total: float, reporter: Reporter | None) -> None:
         self.name, self.total, self.reporter = name, total, reporter
@@ -237,7 +237,7 @@ def _notebook() -> bool:
 
 @contextmanager
 def shown(screen: Screen, clock: Clock = time.monotonic, after: float = AFTER) -> Iterator[Reporter]:
-    """Show the work of this thread on a screen of one's own, by a clock of one's own."""
+    """Show the work of this thread on the given screen, by the given clock."""
     before = getattr(_here, "reporter", None)
     _here.reporter = Reporter(screen, clock, after)
     try:

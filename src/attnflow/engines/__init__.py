@@ -1,10 +1,10 @@
-"""Attention sums made fast: who computes them, chosen from the inputs alone.
+"""Fast attention sums: the engines that compute them, and the choice among them, from the inputs alone.
 
 An engine is a module with some of three functions; it knows no B, beta, V or motion:
 
 - ``softmax(queries, keys, values, log_masses, gain) -> (mean, log_total)``: averages with the weights
-  w_j e^{g <q_i, k_j>}; the row maximum leaves before the gain g multiplies, and keys far from the origin are seen from
-  their centre, by the decorator `centring.about_centre`;
+  w_j e^{g <q_i, k_j>}; the row maximum is subtracted before the gain g multiplies, and keys far from the origin are
+  seen from their centre, by the decorator `centring.about_centre`;
 - ``top(queries, keys, values, weights, slack, relative) -> (mean, best, leader)``: averages over the sources
   whose score is within ``slack_i + relative |M_i|`` of the top score M_i; sources of weight 0 are absent;
   an engine that needs not look at all sources may say beforehand at which ones, by
@@ -28,18 +28,18 @@ from numpy.typing import NDArray
 
 from attnflow.core.inputs import InputError, one_of
 
-# Beyond this gain every law hears its top scores alone; it stays clear of overflow. Its inverse is the least.
+# With a gain above this only the top scores count; products with it do not overflow. The least gain is its inverse.
 LARGEST_GAIN = 1e300
 
-# These compute every sum to rounding; the next softmax sums alone, blocked ones to rounding, the others to 1e-10 in a
-# time proportional to n; vertices the averages over top scores alone. "precise" is the automatic choice among those
-# that are exact to rounding.
+# The first engines compute every kind of sum, exactly up to rounding. The next ones compute softmax sums only: blocked
+# up to rounding, the others up to 1e-10 in a time proportional to n. The vertices engine computes averages over top
+# scores only. "precise" is the automatic choice among engines that are exact up to rounding.
 ENGINES = ("dense", "fused")
 SOFTMAX = ("blocked", "fast", "separable", "pruned")
 CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
 REMEMBERS = ("fast", "pruned")
-# From this dimension on tiles of matrix products outrun the fused softmax, if there are many pairs; dense arrays outrun
-# it beyond the second, if there are few.
+# From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
+# fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
 # From VERTICES_PAIRS pairs on, in at most VERTICES_DIMENSION dimensions, it is faster to look for the vertices first.
 VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
@@ -51,8 +51,8 @@ FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 class Memory:
     """What engines keep from one sum to the next, over tokens that have hardly moved: in which order to take them.
 
-    It saves them from finding out again. Sums stay within the tolerance whatever it holds, but their last digits depend
-    on it: who wants results that depend on the tokens alone forgets it at places that depend on them alone.
+    This order then need not be found again. Sums stay within the tolerance whatever the memory holds, but their last
+    digits depend on it. For results that depend on the tokens alone, forget it at moments that depend on them alone.
     """
 
     keys: NDArray[np.int64] | None = None

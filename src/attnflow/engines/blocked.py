@@ -55,7 +55,7 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
 
 
 def _padded(rows: Array, multiple: int) -> Array:
-    """Return the rows, followed by rows of zeros up to a multiple; large arrays are dear, so copied only if needed."""
+    """Return the rows, followed by rows of zeros up to a multiple; an array is copied only if rows are added."""
     n, d = rows.shape
     if n % multiple == 0:
         return np.ascontiguousarray(rows)

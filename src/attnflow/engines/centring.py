@@ -22,13 +22,13 @@ from attnflow.core.inputs import Array
 
 Sums = tuple[Array, Array]
 
-# A cloud at most NEAR times its extent from the origin gains nothing.
+# A cloud whose distance from the origin is at most NEAR times its extent gains nothing from centring.
 NEAR = 16.0
 # With at most NARROW coordinates Python's own numbers are faster than short arrays.
 NARROW = 16
-# What rounding would do to a mean, in parts of the cloud's extent, if nothing was done.
+# A rounding error of means below this fraction of the cloud's extent is accepted without centring.
 HARMLESS = 1e-12
-# The factors e^{g <c, y_j>} may be so far apart, in logarithms, where they become masses.
+# The factors e^{g <c, y_j>} become masses only if their logarithms differ by at most this.
 TILT = 60.0
 
 

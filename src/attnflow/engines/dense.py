@@ -1,4 +1,4 @@
-"""The dense reference: every formula written once with n-by-n arrays, the oracle of all other engines.
+"""The dense reference: every formula written once with n-by-n arrays. Tests compare all other engines with it.
 
 `scores`, `squared_distances`, `log_softmax`, `neighbours` and `log_shares` take the arrays of any library.
 """
@@ -18,7 +18,7 @@ from attnflow.engines.centring import centre, clearly_near, size
 def scores(queries: Array, keys: Array) -> Array:
     """Inner products <q_i, k_j>, summed coordinate by coordinate without fused operations.
 
-    Whoever compares scores needs this order: two sources whose products are equal up to a permutation of at
+    Code that compares scores needs this order: two sources whose products are equal up to a permutation of at
     most two terms then get the same score, bit for bit, and every engine sees the same ties. Leading axes stand for
     several systems.
     """
@@ -39,8 +39,8 @@ def squared_distances(queries: Array, keys: Array) -> Array:
 def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return log P_ij and log sum_j w_j e^{g s_ij} for P_ij = w_j e^{g s_ij} / sum_k w_k e^{g s_ik}.
 
-    The row maximum leaves before the gain g multiplies, so no gain is too large; and keys far from the origin are seen
-    from their centre. Leading axes stand for several systems.
+    The row maximum is subtracted before the gain g multiplies, so no gain is too large; and keys far from the origin are
+    seen from their centre. Leading axes stand for several systems.
     """
     xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):

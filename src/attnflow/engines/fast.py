@@ -15,7 +15,7 @@ from attnflow.core.inputs import Array
 from attnflow.engines import Memory, fused, pruned, separable
 from attnflow.engines.centring import about_centre
 
-# Separable sums at this many pairs of the fused engine per token are taken without looking further.
+# If separable sums cost at most this many pairs of the fused engine per token, the other engines are not considered.
 CHEAP = 500.0
 BOTH = "separable and pruned"
 
@@ -44,7 +44,7 @@ def softmax(
 ) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, to 1e-10.
 
-    With a memory of pruned sums it goes on with these.
+    If the memory holds the order of a pruned sum, the pruned engine is used again.
     """
     if memory is not None and memory.keys is not None:
         return pruned.softmax(queries, keys, values, log_masses, gain, memory)
@@ -66,7 +66,7 @@ def softmax(
 def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work.
 
-    Queries near the origin hear almost everybody; the others only those near their top score.
+    Queries near the origin hear almost all sources; the others only the sources near their top score.
     """
     m, n = len(queries), len(keys)
     made = separable.plan(queries, keys, gain)

@@ -11,11 +11,11 @@ from attnflow.engines import compilation, dense, kernels, plane_kernels
 from attnflow.engines.centring import about_centre, centre, size
 from attnflow.engines.simd import WIDTH
 
-# Fewer pairs are done by one core before others could be woken.
+# With fewer pairs, one core is finished before the others could be started.
 PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17
 # Masses this far apart, in natural logarithms, could underflow and yet decide a row: 150 orders of magnitude.
 LIGHTEST = kernels.UNSHIFTED / kernels.LOG2E
-# The compiled loops' word for equal masses.
+# This stands for equal masses in the compiled loops.
 ALIKE = np.empty(0)
 # A call of compiled code looks at no more coordinates of pairs than this, seconds of work: between two calls progress
 # is shown, and an interruption takes effect.

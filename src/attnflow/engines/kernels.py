@@ -1,6 +1,6 @@
 """Compiled loops of the fused engine.
 
-The softmax kernels hold eight queries in the lanes of a vector (`simd.py`) and let the sources pass by; their arrays
+The softmax kernels hold eight queries in the lanes of a vector (`simd.py`) and loop over the sources; their arrays
 are laid out coordinate first, (d, n), padded to whole vectors. Each row is summed in one fixed order whatever the
 number of threads. The `*_layers` kernels take many steps of x <- x + gamma (m - x) without leaving compiled code.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 
-# OpenMP's threads spin for milliseconds after each loop, and starve every other process; a few microseconds do.
+# By default OpenMP's threads wait actively for milliseconds after each loop, which slows all other processes; a few
+# microseconds are enough.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numba
@@ -28,7 +29,7 @@ ROWS_PER_TASK = 64
 # they stay within 1000 of 0, and their rounding errs no more than that of the scores.
 UNSHIFTED = 500.0
 
-# Overflow gives NaN, as in NumPy; whoever calls looks for it.
+# Overflow gives NaN, as in NumPy; the caller checks for it.
 compiled = kept_on_disk(nogil=True, error_model="numpy")
 in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
 

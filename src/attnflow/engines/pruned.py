@@ -32,7 +32,7 @@ from attnflow.engines.pruned_kernels import LEAF
 from attnflow.engines.simd import WIDTH
 
 TOLERANCE = 1e-10
-# Fewer sources are not worth blocks.
+# With fewer sources, ordering them into blocks would take longer than it saves.
 FEW = 4 * LEAF
 # Products |q| |k| up to this size are far from overflow.
 LARGEST_PRODUCT = 1e300
@@ -42,7 +42,7 @@ PAIR, ORDER, SEARCH, BEGIN = 1.3, 35.0, 350.0, 1e6
 # The number of sources that a query needs is estimated from SAMPLE_QUERIES queries, spread evenly over the norms of
 # SAMPLE_NORMS, and SAMPLE_KEYS sources.
 SAMPLE_QUERIES, SAMPLE_NORMS, SAMPLE_KEYS = 96, 1 << 12, 1 << 13
-# Boxes fill space in up to this dimension; in more, whoever needs this engine has tight clusters.
+# Boxes are assumed to fill space in up to this dimension; in more, this engine is useful only for tight clusters.
 FILLED = 3
 # Bounds of boxes exceed the weights in them by about this factor.
 COARSE = 4.0
@@ -57,7 +57,7 @@ def softmax(
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, up to `TOLERANCE`."""
     memory = memory or Memory()
     if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
-        # Whoever has no mass must not have the top score either: all weights would vanish beside it.
+        # A source without mass must not have the top score: relative to it all weights would vanish.
         return softmax(queries, keys[present], values[present], log_masses[present], gain)
     if not _applies(queries, keys, gain):
         return fused.softmax(queries, keys, values, log_masses, gain)
@@ -104,7 +104,7 @@ def cost(queries: Array, keys: Array, gain: float, heard: Heard | None = None) -
 
 
 def inner_radius(queries: Array, keys: Array, gain: float, heard: Heard | None = None) -> float | None:
-    """Return r such that queries with |q| <= r, who hear almost everybody, are better left to the separable engine.
+    """Return r such that queries with |q| <= r, which hear almost all sources, are left to the separable engine.
 
     It is the radius with the least predicted work in all; None if this engine, or that one, does everything best.
     """
@@ -182,7 +182,7 @@ def _by_norm(queries: Array) -> Array:
 
 
 def _sample(keys: Array) -> Array:
-    """Return some keys, and the extreme ones, because top scores are theirs."""
+    """Return some keys, and the extreme ones, because they have the top scores."""
     return np.concatenate([keys[:: -(-len(keys) // SAMPLE_KEYS)], keys[kernels.extremes(keys).ravel()]])
 
 

@@ -20,9 +20,9 @@ from attnflow.engines.vertices_kernels import _part
 LEAF = 16
 # Queries are worked on in blocks of this size.
 BLOCK = LEAF * WIDTH
-# Blocks are dealt out to HANDS loops that may run in parallel, whatever the number of threads.
+# Blocks are distributed over HANDS loops that may run in parallel, whatever the number of threads.
 HANDS = 256
-# Up to this binary exponent weights need no shift by the very maximum.
+# If binary exponents are at most this, the maximum need not be subtracted.
 HIGHEST = 500.0
 
 
@@ -71,7 +71,7 @@ def tile(points, index):
 
 @in_parallel
 def enclose(keys, log2_masses, n, leaves):
-    """Fill the boxes of the leaves. The empty ones, in the end, have no mass."""
+    """Fill the boxes of the leaves. Empty leaves, which come last, have no mass."""
     d = keys.shape[0]
     for leaf in numba.prange(leaves.shape[1]):
         first, last = leaf * LEAF, min(n, (leaf + 1) * LEAF)
@@ -148,7 +148,7 @@ def _reach(box, boxes, j, room, unit):
 
 @compiled
 def _lead(box, leaves, block, sources, unit, best, leader, room):
-    """Return the highest score of the centre over a block of leaves and who has it, if it is higher than the best."""
+    """Return the highest score of the centre over a block of leaves, and its source, if it is above the best so far."""
     keys, log2_masses, n = sources
     _reach(box, leaves, block * WIDTH, room, unit)
     for child in range(WIDTH):
@@ -239,7 +239,7 @@ def _select(box, leaves, parents, sources, leader, gain, depth, slack, kept, upp
     total = 0.0
     for bin in range(deepest, -1, -1):
         total = 0.5 * total + tallies[1, bin]
-    # The last leaf may not be full, and whoever is in it counts for nothing.
+    # The last leaf may not be full: its empty places must not count in the total.
     room = n * 2.0**-depth * max(1.0, total - LEAF)
     lost, cut = 0.0, deepest
     while cut > 0:

@@ -51,7 +51,7 @@ MOST_DIMENSIONS = 3
 MOST_COLUMNS = 4
 # z above, for targets and for sources: g t_a s_a changes by at most 2 z while t_a, or s_a, moves through a panel.
 PANEL, SOURCE_PANEL = 2.0, 2.25
-# Among so few boxes none is looked for that is empty.
+# With at most this many boxes, empty ones are not looked for.
 FEW_BOXES = 64
 # Exponents g <t, s> and g <c_t, s> up to this size are rounded by less than 1e-11.
 LARGEST_EXPONENT = 3e4
@@ -65,7 +65,7 @@ FAINT = -64.0
 EPSILON = 2.0**-52
 # In pairs of the fused engine: a call, and the way of a token to or from the grid.
 CALL, TOKEN, TOKEN_IN_SPACE = 2e6, 50.0, 450.0
-# Products that cost less than this for each token are not worth other axes, or a second sort.
+# If products cost less than this for each token, neither other axes nor a second sort are tried.
 CHEAP = 50.0
 
 

@@ -44,7 +44,7 @@ def _add_tokens(u, order, stretch, exponents, values, centre, part, room):
     if d == 3:
         for t in range(number):
             powers(u, across + t, ones, 0, rows, t * P)
-    # Whatever the last block has on the right, nobody there weighs anything.
+    # Beyond the last token the weights are 0, whatever `right` holds there.
     for at in range(number * P, blocks[2] * P * P, WIDTH):
         store(left, at, splat(0.0))
     for f in range(1 + c):

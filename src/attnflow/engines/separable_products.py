@@ -95,7 +95,7 @@ def contract(grid, matrices, scales, shifts, lifted, last, faintest, result):
 
     Blocks of 16^d numbers, one per box, are meant times 2^scales before, 2^lifted after; e^{g t' s'} is 2^shifts, and
     terms below 2^faintest of the largest are left out. `last` is the number of panels on the last axis so far. Blocks
-    of the result with infinite scales are not wanted, and nobody reads what they hold.
+    of the result with infinite scales are not wanted, and never read.
     """
     fields, L, R = grid.shape
     panels, lines = len(matrices), R // (P * scales.shape[1])

@@ -23,7 +23,7 @@ from attnflow.engines import vertices_kernels as kernels
 
 Indices = NDArray[np.int64]
 
-# Beyond space the fused engine does the work.
+# In more than three dimensions the fused engine does the work.
 MOST_DIMENSIONS = 3
 # What separates two points for certain, times the size R of the cloud. With u = 2^-53, computed scores can be out of
 # order by 2 d u |q| R <= 6 u |q| R. The depth inside a facet of condition k is known up to (20 + 21 k) u R. In a cell,
@@ -33,7 +33,7 @@ MARGIN = 64 * 2.0**-53
 SIZES, PRODUCTS = (2.0**-510, 2.0**510), (2.0**-1000, 2.0**1020)
 # How finely the sphere of directions is cut, one round after the other, to find far points.
 ROUNDS: dict[int, tuple[int, ...]] = {1: (0,), 2: (8, 64, 512), 3: (1, 3, 4)}
-# Fewer points go straight into the tree.
+# Fewer points are put into the tree without this search.
 FEW = 64
 POINTS_PER_LEAF = 8
 # The table has one cell for QUERIES_PER_CELL queries, but at most MOST_CELLS cells, and at most CELLS_PER_POINT for
@@ -96,7 +96,7 @@ def candidates(queries: Array, keys: Array) -> Indices | None:
     """Return, in increasing order, indices of all keys that can have the top score of a query; None for all of them.
 
     Rounding may lift the computed score of a point inside the hull to that of a vertex, but only if the point lies
-    within `MARGIN` R of the boundary. A query at 0 hears everybody. Copies of a point stay or leave together.
+    within `MARGIN` R of the boundary. A query at 0 hears all sources. Copies of a point are kept or left out together.
     """
     size = _size(keys)
     return None if len(_doubtful(queries, size)) else _outermost(keys, size)
@@ -144,7 +144,7 @@ def _normals(corners: Array) -> tuple[Array, Array]:
     normals = sides[:, 0, ::-1] * np.array([1.0, -1.0]) if d == 2 else np.cross(sides[:, 0], sides[:, 1])
     lengths = np.linalg.norm(normals, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A facet without area gives NaN or infinity, and nobody is inside it.
+        # A facet without area gives NaN or infinity, and no point counts as inside it.
         return normals / lengths[:, None], np.linalg.norm(sides, axis=2).prod(axis=1) / lengths
 
 
@@ -153,7 +153,7 @@ def top(
 ) -> tuple[Array, Array, Indices]:
     """Return the weighted mean over each row's top scores, the top score and the first index that attains it.
 
-    With slack, points inside the hull are neighbours too: then, as beyond space, the fused engine does the work.
+    With slack, points inside the hull are neighbours too: then, as in higher dimensions, the fused engine is used.
     """
     if relative or slack.any() or keys.shape[1] > MOST_DIMENSIONS:
         return fused.top(queries, keys, values, weights, slack, relative)

@@ -23,7 +23,7 @@ inlined = numba.njit(inline="always")
 POINTS_PER_TASK = 1 << 14
 QUERIES_PER_TASK = 1 << 10
 POINTS_PER_BLOCK = 1 << 9
-# More nodes than this never wait for a look: a tree of 2^60 leaves does not exist.
+# At most this many nodes wait to be visited: a tree of 2^60 leaves does not fit in memory.
 DEEPEST = 64
 # Columns of a box: lower and upper end in each coordinate. Columns of a frame, a tilted box in the plane: a unit vector
 # u, the range of <u, y>, and the range of <n, y> for n = (-u_1, u_0).
@@ -217,7 +217,7 @@ def _corner(q0, q1, q2, boxes, node, far):
 def _bound(q0, q1, q2, node, boxes, frames, slack):
     """Return a bound on the scores of a node: that of its box, or if lower that of its frame with room for rounding."""
     bound = _corner(q0, q1, q2, boxes, node, 1)
-    if len(frames) and bound < np.inf:  # beyond that range, a frame knows nothing about computed scores
+    if len(frames) and bound < np.inf:  # outside that range, a frame does not bound computed scores
         along, across = q0 * frames[node, 0] + q1 * frames[node, 1], q1 * frames[node, 0] - q0 * frames[node, 1]
         tilted = along * frames[node, 3 if along > 0 else 2] + across * frames[node, 5 if across > 0 else 4] + slack
         if tilted < bound:

@@ -1,4 +1,4 @@
-"""The geometry of a cloud of tokens: hulls, cells, where tokens can end, who hears only whom, which theorem applies."""
+"""The geometry of a cloud of tokens: hulls, cells, limits of tokens, quiescent sets, and which theorem applies."""
 
 from attnflow.geometry.cells import Cells, cells
 from attnflow.geometry.generic import Broken, Genericity, genericity

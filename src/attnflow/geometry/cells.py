@@ -1,4 +1,4 @@
-"""Cells of a polytope: who leads where."""
+"""Cells of a polytope: for each of its points, the vertex that leads a token there."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Cells:
     def _region(self, i: int, eta: float, rivals: Indices, within: Hull | None = None) -> Region:
         """Return {x in K, or in another polytope : <Bx, v_j - v_i> <= -eta for the rivals j}."""
         normals = (self.vertices[rivals] - self.vertices[i]) @ self.B
-        # A direction that B does not see gives rounding instead of a normal.
+        # For a direction in the kernel of B the normal would consist of rounding errors.
         bounds = np.abs(self.vertices[rivals] - self.vertices[i]) @ np.abs(self.B)
         blind = np.linalg.norm(normals, axis=1) <= 4 * len(self.B) * EPS * np.linalg.norm(bounds, axis=1)
         normals[blind] = 0.0

@@ -76,7 +76,7 @@ def genericity(tokens: ArrayLike, vertices: ArrayLike | None = None, B: ArrayLik
 
 
 def _unlisted(x: Array, outer: Hull, v: Array) -> list[Broken]:
-    """Condition (a): who is listed but not extreme, listed twice, or extreme but not listed."""
+    """Condition (a): the points that are listed but not extreme, listed twice, or extreme but not listed."""
     failures, extreme, room = [], {tuple(p) for p in (outer.vertices + 0.0).tolist()}, 8 * outer.tol
     listed = [tuple(p) for p in (v + 0.0).tolist()]
     depths = (outer.offsets - v @ outer.normals.T).min(axis=1, initial=np.inf)

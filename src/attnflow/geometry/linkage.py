@@ -19,7 +19,7 @@ LISTED_DIMENSION, TREE_DIMENSION = 3, 8
 # BLOCK coordinates are compared at once. Two cells with more pairs of points than MANY are compared by a k-d tree.
 BLOCK, MANY = 1 << 22, 1 << 14
 NEIGHBOURS = 8
-# So few points are compared all with all, where squares of distances near tol do not underflow.
+# At most FEW points are all compared with each other, if tol is above LEAST_TOL, so that squares do not underflow.
 FEW, LEAST_TOL = 100, 1e-150
 # Boxes are a little smaller than tol / sqrt(d), so that rounding cannot put points farther apart than tol in one.
 INSIDE = 1 - 1e-6

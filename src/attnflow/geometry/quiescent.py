@@ -1,4 +1,4 @@
-"""Quiescent sets: groups of tokens that hear nobody else."""
+"""Quiescent sets: groups of tokens that hear no token outside the group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who listens to whom: each law is a small frozen object with `weights` and `attend`."""
+"""Laws of attention, small frozen objects with `weights` and `attend`: which token listens to which."""
 
 from attnflow.laws.heads import Heads
 from attnflow.laws.hegselmann_krause import HegselmannKrause

@@ -1,4 +1,4 @@
-"""The contract of a law: who listens to whom."""
+"""The contract of a law, which says how much each token listens to each other one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from attnflow.engines import Memory
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")
 
-# Blocks of weights in other libraries: below 32 MiB the heap of glibc, which torch uses, falls to pieces.
+# Blocks of weights in other libraries: below 32 MiB the heap of glibc, which torch uses, becomes fragmented.
 ARRAY_BYTES = 1 << 26
 
 # A class of laws.
 Kind = TypeVar("Kind", bound="Law")
 
-# What a subclass takes over from another law only together with its weights.
+# What a subclass inherits from another law only if it also inherits its weights.
 FOLLOWS_WEIGHTS = frozenset(("listen", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api"))
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
@@ -67,7 +67,7 @@ class Law:
         the definition: log P_ij for queries `x` (m, d), sources (n, d) (default x) with masses (n,) (default 1).
 
     Everything else then works, in blocks of rows. Each row depends on its query alone, not on where that stands among
-    the others. A law whose weights depend on who is asking, as with masks and positions, takes two more keywords,
+    the others. A law whose weights depend on the indices of tokens, as masks and positions do, takes two more keywords,
 
     ``log_weights(x, t, *, sources, masses, rows, columns) -> (m, n)``
         where `rows` (m,) are the indices of the queries among the tokens and `columns` (n,) those of the sources, both
@@ -89,7 +89,7 @@ class Law:
     ``served_by(x, t, engine) -> str``
         the same, where it depends on where the tokens are;
     ``separates(x, groups, t) -> bool``
-        whether groups of tokens are deaf to each other for ever.
+        whether tokens of different groups never hear each other, now or later.
 
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``batched = True``
     if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
@@ -136,7 +136,7 @@ class Law:
         engine: str = "auto",
         memory: Memory | None = None,
     ) -> Heard:
-        """Average the values of the sources (default: their places) with these weights; trusts its arguments."""
+        """Average the values of the sources (default: their places) with these weights; arguments are not checked."""
         places = x if sources is None else sources
         return self.listen(x, t, Sources(places, places if values is None else values, masses, gain, engine, memory))
 
@@ -153,7 +153,7 @@ class Law:
             refuse_hidden_order(self, x, t, sources=sources, masses=masses)
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
-        """Return sum_j P_ij (x_j - x_i) as the mean: to the accuracy of a barycentre here, laws may know better."""
+        """Return sum_j P_ij (x_j - x_i) as the mean: here as accurate as a barycentre is."""
         heard = self.hear(x, t, masses=masses, engine=engine)
         return Heard(heard.mean - x, heard.log_total)
 

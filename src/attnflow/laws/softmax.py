@@ -200,7 +200,7 @@ class Softmax(Law):
 
 
 def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
-    """Return which sources coincide, if most do and it pays to add up their masses."""
+    """Return which sources coincide, if most do and adding up their masses saves time."""
     if engine != "auto" or queries * len(places) < CROWD:
         return None
     return copies(places, at_a_glance=places.shape[1] <= engines.SEPARABLE_DIMENSION)

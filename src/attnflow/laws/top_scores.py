@@ -37,7 +37,7 @@ THRESHOLDS = ("additive", "relative", "normalized")
 
 
 class TieError(InputError):
-    """Two distinct points tie for a token's attention and the law was told to refuse."""
+    """Two distinct points have the same top score for a token, and the law refuses ties."""
 
 
 class Slack(NamedTuple):
@@ -48,7 +48,7 @@ class Slack(NamedTuple):
     relative: float = 0.0
 
     def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
-        """Return the part that each query knows beforehand, for scores still to be multiplied by a gain."""
+        """Return the part that does not depend on M_i, for scores still to be multiplied by a gain."""
         xp = namespace(queries)
         room = xp.zeros_like(queries[..., 0]) + self.additive / gain
         if self.normalized:
@@ -72,7 +72,7 @@ def distinct(points: Array) -> Array:
 
 
 def _candidates(engine: ModuleType, queries: Array, places: Array) -> NDArray[np.int64] | slice:
-    """Return which places can have a top score, as far as the engine knows: few points are soon told apart."""
+    """Return which places can have a top score, as far as the engine can say; fewer points are faster to compare."""
     kept = engine.candidates(queries, places) if hasattr(engine, "candidates") else None
     return slice(None) if kept is None else kept
 

@@ -11,7 +11,7 @@ from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.laws import Hearing
 
-# Tokens have met at this many relative tolerances from each other.
+# Tokens count as met when their distance is at most this many relative tolerances.
 MEETING = 10.0
 # For at most FEW bodies, computing all distances is faster than any other way.
 FEW = 64
@@ -73,7 +73,7 @@ class Clumps:
         growth = _added(m * (inside * v).sum(axis=1), chains)
         spread = _added(m * (inside * inside).sum(axis=1), chains)
         apart = ((growth >= 0) & (spread > 0))[chains]
-        # Those that do not approach stay as they are.
+        # Bodies that do not approach each other stay as they are.
         keys = np.where(apart, len(y) + np.arange(len(y)), chains)
         together = np.unique(keys, return_index=True, return_inverse=True)
         labels = np.argsort(np.argsort(together[1]))[together[2].ravel()]
@@ -83,7 +83,7 @@ class Clumps:
 
 
 def _far_apart(y: Array, reach: float) -> bool:
-    """Say at little cost, as is mostly true, that nobody is near, or that tokens are no numbers any more."""
+    """Return True if, by a cheap test, no two bodies are near each other or a coordinate is not finite."""
     if len(y) > FEW:
         return not np.diff(np.sort(y[:, 0])).min() <= reach
     squares = squared_distances(y, y)

@@ -22,7 +22,7 @@ from attnflow.motions.solvers.leader_graph import DEGREE, SPAN, Flags, Indices, 
 
 # Products of two series are cut here: 2^k / k! bounds their terms.
 PRODUCT = 25
-# An interval is halved at most so often: what a gap can dip below zero inside one that short is rounding.
+# An interval is halved at most this often: in a shorter one a gap falls below zero only by rounding.
 HALVINGS = 40
 # PAIRS pairs of tokens are expanded at a time, first to FEW terms.
 PAIRS, FEW = 4096, 5
@@ -177,7 +177,7 @@ def _distance(a: Array, b: Array) -> Array:
 
 
 def _earliest(when: Array, whom: Indices, rows: Indices, others: Indices, times: Array) -> None:
-    """Lower the times of the rows, in place, and note by whom; ties go to the lowest index."""
+    """Lower the times of the rows in place, and note the column that did so; ties go to the lowest index."""
     order = np.lexsort((-others, -times))
     order = order[times[order] < when[rows[order]]]
     # Of assignments to the same row the last one stays.

@@ -40,10 +40,10 @@ def paths(
     come are very many.
 
     None means that there is no such loop for this law and motion, or that a token left the range of float64, or that
-    the integrator got stuck: whoever calls then moves the systems by other means, which say what is wrong.
+    the integrator got stuck: the caller then moves the systems by other means, which say what is wrong.
     """
     b, n, d = start.shape
-    # A subclass may hear or move otherwise.
+    # A subclass may have other weights or another velocity.
     found = (
         _step_matrix(motion, d)
         if type(law) is Softmax and law.b is None and not varies(law) and not varies(motion)
@@ -119,7 +119,7 @@ def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
     """Return M, whether it multiplies m - x or m, and whether tokens live on the sphere; None for other motions."""
     if type(motion) is Layers:
         matrix = motion.step_matrix(0, d)
-        # Where all go to their barycentres at once, these are kept to the last bit.
+        # Where all tokens go to their barycentres in one step, these are kept to the last bit.
         return None if (matrix == np.eye(d)).all() else (matrix, True, False)
     if type(motion) not in (Residual, SphereLayers, Flow, SphereFlow):
         return None

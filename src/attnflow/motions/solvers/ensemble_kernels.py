@@ -55,7 +55,8 @@ class Step(NamedTuple):
 class Clock(NamedTuple):
     """What each of eight systems has for itself: tolerance, time, step, where that ends, its error, the next length.
 
-    `due` is the number of the next time to record, `part` where in the step it lies. A system with h = 0 is done.
+    `due` is the number of the next time to record, `part` where in the step it lies. A system with h = 0, a step of length 0,
+    is finished.
     """
 
     atol: Array
@@ -83,7 +84,7 @@ class UnderWay(NamedTuple):
 
 @compiled
 def _enter(start, first, x):
-    """Let eight systems in; beyond the last one there are copies of it."""
+    """Load eight systems; places beyond the last system get copies of it."""
     b, n, d = start.shape
     for lane in range(WIDTH):
         tokens = start[min(first + lane, b - 1)]
@@ -144,7 +145,7 @@ def layers(start, gains, rule, times, states):
 
 @compiled
 def _velocity(x, rule, room, result):
-    """Fill the result with x'. On the sphere it is taken at x / |x|: stages off it feel no pull back."""
+    """Fill the result with x'. On the sphere it is taken at x / |x|: stages off the sphere are not pulled back."""
     if not rule.sphere:
         hear(x, rule, room, result)
         return
@@ -245,7 +246,7 @@ def _look_inside(step, h, rule, room, method):
 
 @compiled
 def _inside(step, part):
-    """Fill step.stage with the states at these parts of the steps, with y itself where all is gone."""
+    """Fill step.stage with the states at these parts of the steps, with y itself where the part is 1."""
     x, _, F, y, stage, _ = step
     u = load(part, 0)
     rest = splat(1.0) - u
@@ -261,7 +262,7 @@ def _inside(step, part):
 
 @compiled
 def _begin(clock, until, count, steps):
-    """Choose the steps to try, none for who is done or stuck; return whether anybody moves."""
+    """Choose the steps to try, 0 for a system that is finished or stuck; return whether a system moves."""
     any_moves = False
     for lane in range(WIDTH):
         clock.h[lane] = 0.0
@@ -359,7 +360,7 @@ def _start(step, clock, rule, room, rtol, times, states, steps):
 def _go_on(step, clock, rule, room, method, rtol, times, states, steps, most):
     """Integrate eight systems, in at most `most` steps; return how many are left, -1 if a system has not arrived.
 
-    There are states and steps of as many systems as there are.
+    `states` and `steps` have one entry for each system: fewer than eight in the last group.
     """
     x, K, _, y, stage, _ = step
     while _begin(clock, times[-1], len(times), steps):

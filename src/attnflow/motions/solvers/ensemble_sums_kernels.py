@@ -38,7 +38,7 @@ class Rule(NamedTuple):
 class Room(NamedTuple):
     """Gains of eight systems, as signs and binary sizes, and where their sums are worked on.
 
-    After `hear`, `total` holds Z_i. `place` is for whoever calls, and so is `row` between sums.
+    After `hear`, `total` holds Z_i. The caller may use `place`, and between sums also `row`.
     """
 
     signs: Array
@@ -61,7 +61,7 @@ def room_for(n, d):
 
 @compiled
 def take_gains(gains, first, room):
-    """Take the gains of eight systems from the first on; beyond the last one, its own again."""
+    """Take the gains of eight systems from the first on; places beyond the last system get its gain."""
     for lane in range(WIDTH):
         gain = gains[min(first + lane, len(gains) - 1)]
         room.signs[lane] = math.copysign(1.0, gain)

@@ -28,8 +28,8 @@ MANY = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
 # accuracy holds back stays well below that.
 STIFF = 3.5
-# The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. A reason for short
-# steps is told when LOOKS of them have the same one.
+# The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. The user is told a
+# reason for short steps when LOOKS steps have the same one.
 SETTLED, LOOKS = 1000, 3
 
 
@@ -179,7 +179,7 @@ class Integration(Stepper):
         self.x = x = self.clumps.tokens(bodies)
 
         def between(t: float) -> Array:
-            # The interpolant costs three evaluations, so it waits until somebody asks.
+            # The interpolant costs three evaluations, so it is made only when it is asked for.
             if t >= stretch.times[0]:
                 return x
             if not inside:
@@ -239,7 +239,7 @@ class Integration(Stepper):
         evaluations at the end of a step, the last stage and the step itself.
         """
         solver = self.solver
-        # What was said once stays: two reasons would only confuse. Each step is looked at once.
+        # The first reason that was found is kept: two reasons would confuse the reader. Each step is looked at once.
         if self.reason is not None or self.evaluations < SETTLED or self.looked == self.t:
             return self.reason
         if not isinstance(solver, DOP853) or solver.h_previous is None:

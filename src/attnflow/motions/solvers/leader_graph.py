@@ -1,4 +1,4 @@
-"""Who follows whom, and the motion that makes: X' = (P - I) X while the sparse stochastic matrix P stays the same."""
+"""Which tokens follow which, and their motion: X' = (P - I) X while the sparse stochastic matrix P stays the same."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Following:
         return Following(owners[order], sources[order], shares[order])
 
     def dependents(self, changed: Flags) -> Flags:
-        """Return the changed tokens and all who follow one of them, directly or through others."""
+        """Return the changed tokens and all tokens that follow one of them, directly or through others."""
         while True:
             reached = changed | np.logical_or.reduceat(changed[self.sources], self.starts)
             if (reached == changed).all():
@@ -111,7 +111,7 @@ class Piece:
 
     @cached_property
     def resting(self) -> Flags:
-        """Which tokens sit exactly where they are going, their source doing the same."""
+        """Which tokens are exactly at the point that they move to, and so are their sources."""
         still = (self.mean == self.x).all(axis=1)
         while True:
             both = still & np.logical_and.reduceat(still[self.following.sources], self.following.starts)

@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Slide:
-    """A token that is sent to and fro between sources, two of which are named, `for_good` or until they settle."""
+    """A token that keeps changing between sources, two of which are named, `for_good` or until they settle."""
 
     token: int
     sources: tuple[int, int]
@@ -66,11 +66,11 @@ class Settlement:
     A token that starts there first moves as the law says when all these tie, one under way as before. A choice is
     consistent if its scores grow fastest, by the first derivative in time that tells sources apart, when it is
     followed; sources that no derivative tells apart stay tied for good. Until a choice is, layers of an infinitesimal
-    step size h are taken, positions being polynomials in h, and tokens follow who is then ahead. If that goes on, a
-    token is sent to and fro: it slides along the boundary.
+    step size h are taken, positions being polynomials in h, and tokens follow the source that is then ahead. If the
+    choices keep changing, the token slides along the boundary.
 
     Where B is symmetric positive semidefinite and leaders rest, y <- argmax_a <By, x_a> never repeats, since <By, y>
-    grows. For other B, layers that change their mind more than once, or choose among three sources or more, may end
+    grows. For other B, layers that change the choice more than once, or choose among three sources or more, may end
     elsewhere than these derivatives say: then nothing is decided.
     """
 
@@ -80,7 +80,7 @@ class Settlement:
         self.following, self.x, self.B, self.tied, self.rounding = following, x, B, tied, rounding
 
     def settle(self, ties: str, under_way: bool) -> Following | Slide:
-        """Return who follows whom from now on; tokens under way have followed some of the tied sources until now."""
+        """Return which sources tokens follow from now on; moving tokens have followed some tied sources until now."""
         chosen = {i: self._followed(i) if under_way else sources for i, sources in self.tied.items()}
         terms = np.concatenate([self.x[:, None], np.zeros((len(self.x), ORDER, self.x.shape[1]))], axis=1)
         left: list[tuple[int, Source]] = []
