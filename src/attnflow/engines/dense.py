@@ -39,8 +39,8 @@ def squared_distances(queries: Array, keys: Array) -> Array:
 def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return log P_ij and log sum_j w_j e^{g s_ij} for P_ij = w_j e^{g s_ij} / sum_k w_k e^{g s_ik}.
 
-    The row maximum is subtracted before the gain g multiplies, so no gain is too large; and keys far from the origin are
-    seen from their centre. Leading axes stand for several systems.
+    The row maximum is subtracted before the gain g multiplies, so no gain is too large; and keys far from the origin
+    are seen from their centre. Leading axes stand for several systems.
     """
     xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):

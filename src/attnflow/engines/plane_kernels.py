@@ -145,7 +145,7 @@ def softmax_alone(x, values, log_masses, gain, mean, log_total):
 
 @compiled
 def _task(columns, given, gain, panel, task, tasks, heard):
-    """Add the panels of one task: of each round one from its start and one from its end, as early ones have more work."""
+    """Add the panels of one task: of each round one from its start and one from its end, as these share the work."""
     n = columns.shape[1]
     gain2 = splat(gain * LOG2E)
     for deal in range(0, n, 2 * tasks * panel):

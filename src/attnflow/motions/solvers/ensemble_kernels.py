@@ -55,8 +55,8 @@ class Step(NamedTuple):
 class Clock(NamedTuple):
     """What each of eight systems has for itself: tolerance, time, step, where that ends, its error, the next length.
 
-    `due` is the number of the next time to record, `part` where in the step it lies. A system with h = 0, a step of length 0,
-    is finished.
+    `due` is the number of the next time to record, `part` where in the step it lies. A system with step size
+    h = 0 is finished.
     """
 
     atol: Array
