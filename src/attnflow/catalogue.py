@@ -26,7 +26,7 @@ Registered = TypeVar("Registered", bound=type)
 # What programs that know a part by its data alone may want to know of its class.
 CAPABILITIES = {
     "law": ("continuous",),
-    "motion": ("discrete", "random", "surface", "usual_time", "takes_jumping_laws", "only_law", "exact_for"),
+    "motion": ("discrete", "random", "usual_time", "takes_jumping_laws", "only_law", "exact_for"),
 }
 # Where the classes of a kind are, and the group of entry points by which other packages add theirs.
 PLACES = {"law": (laws, Law, "attnflow.laws"), "motion": (motions, Motion, "attnflow.motions")}
@@ -43,6 +43,7 @@ class Entry:
     parameters: Mapping[str, Parameter]
     formula: str | Mapping[str, str] = ""
     alternatives: tuple[str, ...] = ()
+    surface: str = "space"
 
     @property
     def summary(self) -> str:
@@ -63,6 +64,7 @@ class Entry:
         return {
             **words,
             "alternatives": list(self.alternatives),
+            "surface": self.surface,
             "parameters": [one.data for one in self.parameters.values()],
             # What depends on the parameters of an object is not known of its class.
             **{name: value if isinstance(value, bool | float | str) else None for name, value in able.items()},
@@ -230,7 +232,10 @@ def _all(kind: str) -> Mapping[str, Entry]:
 def _own(kind: str) -> dict[str, Entry]:
     """Return the entries that this package brings: all classes with a name in its folder."""
     if kind == "cloud":
-        return {name: Entry(kind, name, *cloud) for name, cloud in tokens.CLOUDS.items()}
+        return {
+            name: Entry(kind, name, one.title, one.make, one.parameters, surface=one.surface)
+            for name, one in tokens.CLOUDS.items()
+        }
     package, base, _ = PLACES[kind]
     modules = [import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__)]
     # The order is that of the package; a file that it does not mention comes last.
@@ -267,4 +272,5 @@ def _entry(part: Any) -> Entry:
             f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion with a name of its own"
         )
     title = part.title or part.name.replace("-", " ").capitalize()
-    return Entry(kind, part.name, title, part, parameters_of(part), part.formula, part.alternatives)
+    surface = getattr(part, "surface", "space")
+    return Entry(kind, part.name, title, part, parameters_of(part), part.formula, part.alternatives, surface)

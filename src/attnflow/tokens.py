@@ -25,21 +25,22 @@ _HIGH = Parameter("high", "number", "upper end of the cube", default=1.0)
 
 
 class Cloud(NamedTuple):
-    """What a cloud says of itself."""
+    """What a cloud says of itself; `surface` is where its tokens are unless a parameter moves them elsewhere."""
 
     title: str
     make: Callable[..., Array]
     parameters: dict[str, Parameter]
+    surface: str
 
 
 CLOUDS: dict[str, Cloud] = {}
 
 
-def _cloud(title: str, *parameters: Parameter) -> Callable[[_Maker], _Maker]:
+def _cloud(title: str, *parameters: Parameter, surface: str = "space") -> Callable[[_Maker], _Maker]:
     """Return a decorator that puts a function among the clouds."""
 
     def add(make: _Maker) -> _Maker:
-        CLOUDS[make.__name__] = Cloud(title, make, {one.name: one for one in parameters})
+        CLOUDS[make.__name__] = Cloud(title, make, {one.name: one for one in parameters}, surface)
         return make
 
     return add
@@ -79,7 +80,7 @@ def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0)
     return rng.uniform(low, high, shape)
 
 
-@_cloud("On the sphere", _N, _D, _SEED)
+@_cloud("On the sphere", _N, _D, _SEED, surface="sphere")
 def sphere(n: int, d: int, seed: int = 0) -> Array:
     """Return n independent tokens, uniform on the unit sphere of R^d.
 
@@ -96,6 +97,7 @@ def sphere(n: int, d: int, seed: int = 0) -> Array:
     Parameter("k", "count", "number of corners", least=1),
     Parameter("radius", "number", "distance of the corners from 0", default=1.0, above=0.0),
     Parameter("angle", "number", "angle of the first corner", default=0.0),
+    surface="sphere",
 )
 def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
     """Return the vertices of the regular k-gon, the first at the given angle.
@@ -128,7 +130,12 @@ def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
     return np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
 
 
-@_cloud("Orthogonal", _N, Parameter("d", "count", "dimension, n if it is not given", default=None, least=1))
+@_cloud(
+    "Orthogonal",
+    _N,
+    Parameter("d", "count", "dimension, n if it is not given", default=None, least=1),
+    surface="sphere",
+)
 def orthogonal(n: int, d: int | None = None) -> Array:
     """Return n orthonormal tokens in dimension d >= n (default n): the start of `sphere/orthogonal-start`.
 

@@ -41,9 +41,9 @@ def launch(**context: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Start the explorer on a free port and give its address."""
-    words = [sys.executable, "-m", "attnflow", "explore", "--port", "0", "--no-browser"]
+def serving(script: str | None = None) -> Iterator[str]:
+    """Start the explorer on a free port, or a script that does so, and give its address."""
+    words = [sys.executable, *([script] if script else ("-m", "attnflow", "explore", "--port", "0", "--no-browser"))]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

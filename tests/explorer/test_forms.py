@@ -46,14 +46,14 @@ def test_handles_make_the_matrix_again(page: Page, matrices: np.ndarray[Any, Any
 
 def test_beta_runs_from_zero_to_infinity_on_one_slider(page: Page) -> None:
     ask = """async (places) => {
-        const {betaOf, slideOf} = await import("/page/models.js");
-        return places.map((s) => [betaOf(s), slideOf(betaOf(s))]);
+        const {valueAt, placeOf} = await import("/page/models.js");
+        return places.map((s) => [valueAt(s, 4), placeOf(valueAt(s, 4), 4)]);
     }"""
     places = [0, 0.001, 0.25, 0.5, 0.75, 0.999, 1]
     for s, (beta, back) in zip(places, page.evaluate(ask, places), strict=True):
         assert beta == "inf" if s == 1 else beta == pytest.approx(4 * s / (1 - s), rel=5e-3)
         assert back == pytest.approx(s, abs=1e-3)
-    assert page.evaluate("async () => (await import('/page/models.js')).slideOf('log(t + 2)')") is None
+    assert page.evaluate("async () => (await import('/page/models.js')).placeOf('log(t + 2)', 4)") is None
 
 
 @pytest.mark.parametrize(

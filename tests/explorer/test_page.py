@@ -144,7 +144,7 @@ def test_beta_slides_to_infinity_and_becomes_hardmax(page: Page) -> None:
     x0 = af.tokens.gaussian(n=12, d=2, seed=3)
     expected = af.simulate(x0, af.Softmax(beta=1.0), af.Layers(gamma=0.4), until=25)
     np.testing.assert_allclose(final(page), expected.final, rtol=0, atol=1e-12)
-    page.locator("#beta").focus()
+    page.locator("#law-beta-slider").focus()
     page.keyboard.press("End")
     settled(page)
     assert page.evaluate("() => window.attnflow.store.state.law.beta") == "inf"

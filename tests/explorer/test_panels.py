@@ -170,16 +170,16 @@ def test_the_link_to_the_stage_leaves_the_address(page: Page) -> None:
 
 
 def test_a_refusal_stands_beside_the_field_that_led_to_it(page: Page) -> None:
-    page.locator("#gamma").fill("3")
-    page.wait_for_selector("#gamma-error:not([hidden])")
+    page.locator("#motion-gamma").fill("3")
+    page.wait_for_selector("#motion-gamma-error:not([hidden])")
     page.locator("#until").fill("17")
     page.wait_for_function("() => window.attnflow.store.refused?.state.until === 17")
     assert page.locator("#until-error").is_hidden()
-    assert page.locator("#gamma-error").is_visible()
+    assert page.locator("#motion-gamma-error").is_visible()
     assert "gamma" in page.locator("#status").inner_text()
     page.evaluate("() => window.attnflow.store.setState({motion: {name: 'layers', gamma: 0.5}})")
     settled(page)
-    assert page.locator("#gamma-error").is_hidden()
+    assert page.locator("#motion-gamma-error").is_hidden()
     assert page.locator("#status").inner_text() == ""
 
 

@@ -120,13 +120,20 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: the short name that begins its claims' ids, its authors, title and number, and its notation."""
+    """A paper: the short name that begins its claims' ids, its authors, title and number, and its notation.
+
+    Lists of claims have it under its `heading`, which is its title unless a shorter one is given.
+    """
 
     short: str
     authors: str
     title: str
     arxiv: str
     notation: str = ""
+    heading: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heading", self.heading or self.title)
 
     @property
     def citation(self) -> str:

@@ -29,6 +29,7 @@ HARDMAX = Paper(
     "Alcalde, Fantuzzi, Zuazua",
     "Clustering in pure-attention hardmax transformers and its role in sentiment analysis",
     "2407.01602",
+    heading="Clustering in hardmax transformers",
     notation="""Tokens z_1 .. z_n in R^d, A symmetric positive definite (the parameter is called B), alpha > 0, <x,
     y>_A = <A x, y>, |x|_A^2 = <x, x>_A. C_i is the set of tokens j with the largest score <z_i, z_j>_A, every tied
     token counted, and layers are z_i <- (z_i + alpha mean_{j in C_i} z_j) / (1 + alpha). Delta_i is the step of token

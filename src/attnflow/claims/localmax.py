@@ -33,6 +33,7 @@ LOCALMAX = Paper(
     "Cimetiere, Chiri, Gharesifard",
     "Localmax dynamics for attention in transformers and its asymptotic behavior",
     "2509.15958",
+    heading="Localmax dynamics",
     notation="""The formulas are a reconstruction from the published abstract, and the claims are proved for the rule as
     implemented here, which may differ from the paper's. Tokens z_1 .. z_n in R^d, A symmetric positive definite (the
     parameter is called B), scores s_ij = <A z_i, z_j>, M_i = max_j s_ij, neighbours N_i = {j : s_ij >= M_i - delta(t)};

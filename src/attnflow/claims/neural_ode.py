@@ -20,7 +20,7 @@ from attnflow.motions import DiscreteMotion
 
 CONTROL = Paper(
     "neuralode", "Ruiz-Balet, Zuazua", "Neural ODE control for classification, approximation and transport",
-    "2104.05278",
+    "2104.05278", heading="Neural ODE control",
 )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ class Parameter:
 
     Numbers are at least `least`, more than `above` and at most `most`. A page starts from `start` where that is another
     value than the default, and has no field for a parameter that is not `shown`. Where a law turns into another one as
-    the parameter tends to infinity, `limit` is its name. Plain data have it under the name `key` where that is another
-    one. A parameter with one value for each of several laws stands `beside` each of them: in the table of the law, not
-    in a list of its own.
+    the parameter tends to infinity, `limit` is its name, and `at_zero` says what it is at 0. Plain data have it under
+    the name `key` where that is another one. A parameter with one value for each of several laws stands `beside` each
+    of them: in the table of the law, not in a list of its own.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     start: Any = None
     limit: str = ""
+    at_zero: str = ""
     part: type | None = None
     key: str = ""
     beside: str = ""
@@ -58,9 +59,9 @@ class Parameter:
     def data(self) -> dict[str, Any]:
         """All of this as JSON data; a default that is none, such as a matrix, is null as None is."""
         plain = isinstance(self.default, bool | int | float | str)
-        words = {name: getattr(self, name) for name in ("key", "kind", "help", "symbol", "start", "limit", "shown")}
-        default = {"required": self.required, "default": self.default if plain else None}
-        return {**words, **default, **self.bounds, "choices": list(self.choices)}
+        said = ("key", "kind", "help", "symbol", "start", "limit", "at_zero", "shown", "required")
+        facts = {name: getattr(self, name) for name in said}
+        return {**facts, "default": self.default if plain else None, **self.bounds, "choices": list(self.choices)}
 
 
 def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:

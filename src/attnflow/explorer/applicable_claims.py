@@ -87,7 +87,7 @@ def _listed(found: list[tuple[Claim, dict[str, Any]]]) -> dict[str, Any]:
         "claims": [
             {
                 "claim": claim.id,
-                "paper": claim.paper.short,
+                "paper": claim.paper.heading,
                 "where": claim.where,
                 "status": claim.status,
                 "statement": claim.statement,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from attnflow import claims
 from attnflow.core.inputs import Array
 from attnflow.figures import gallery
 from attnflow.figures.gallery.emergence import LATE
@@ -41,8 +43,15 @@ class Preset:
 
     @property
     def data(self) -> Table:
-        """Return the preset as plain JSON."""
-        return dict(vars(self))
+        """Return the preset as plain JSON, its paper by its heading."""
+        return {**vars(self), "paper": _headings()[self.paper]}
+
+
+@cache
+def _headings() -> dict[str, str]:
+    """Return the headings of the papers by their short names; that of the first one where several share a name."""
+    papers = [claim.paper for claim in claims.all()]
+    return {paper.short: paper.heading for paper in reversed(papers)}
 
 
 def _state(tokens: Table | Array, law: Table, motion: Table, until: float, **more: Any) -> Table:

@@ -125,7 +125,7 @@ class Guard:
 
 
 def application(host: str, port: int) -> Starlette:
-    """Return the application: the page at /, its files, the presets, and the socket at /ws."""
+    """Return the application: the page at /, its files, the catalogue, the presets, and the socket at /ws."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import Request
@@ -144,6 +144,9 @@ def application(host: str, port: int) -> Starlette:
 
     def presets(request: Request) -> Response:
         return respond(request, _presets(), "json")
+
+    def catalogue(request: Request) -> Response:
+        return respond(request, models_and_colours(), "json")
 
     connections: set[Connection] = set()
 
@@ -165,6 +168,7 @@ def application(host: str, port: int) -> Starlette:
     routes = [
         Route("/", page),
         Route("/page/{name}", page),
+        Route("/catalogue.json", catalogue),
         Route("/presets.json", presets),
         WebSocketRoute("/ws", talk),
     ]
@@ -192,6 +196,21 @@ def _files() -> dict[str, Any]:
     """Return the files of the page by name: names are compared, never put together to paths."""
     folder = files("attnflow.explorer") / "page"
     return {file.name: file for file in folder.iterdir() if file.is_file() and file.name.rpartition(".")[2] in TYPES}
+
+
+def models_and_colours() -> bytes:
+    """Return what the page is built from, as JSON: laws, motions and clouds, the first state, the colours."""
+    from attnflow.catalogue import as_data
+    from attnflow.explorer.state import FIRST, shown
+    from attnflow.figures.style import DARK, LIGHT
+
+    parts = as_data()
+    for kind in ("law", "motion"):
+        for one in parts[kind]:
+            one["shown"] = one["name"] in shown(kind)
+    colours = {"light": vars(LIGHT), "dark": vars(DARK)}
+    said = encoded({**parts, "first": FIRST, "colours": colours})
+    return said if isinstance(said, bytes) else said.encode()
 
 
 @cache

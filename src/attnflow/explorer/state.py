@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import attnflow
 from attnflow.catalogue import build, entries, entry
 from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
 from attnflow.core.parameters import Parameter
@@ -44,6 +43,15 @@ LONGEST_WORD = 100_000  # systems refuse words of a command that are a little lo
 # Kinds of parameters that a string may give by a formula, and those that have no field on the page.
 FORMULAS = ("function", "number")
 FIELDLESS = ("vector", "part", "laws")
+# The first screen.
+FIRST: dict[str, Any] = {
+    "tokens": {"cloud": "gaussian", "n": 24, "d": 2, "seed": 103},
+    "law": {"name": "softmax", "beta": 4, "B": None},
+    "motion": {"name": "layers", "gamma": 0.1},
+    "until": 60,
+    "seed": 0,
+    "clock": "linear",
+}
 CLOCKS = ("linear", "log")
 KEYS = ("tokens", "law", "motion", "until", "seed", "clock")
 EXAMPLES = {
@@ -393,7 +401,7 @@ def _built(thing: Any) -> str:
 
 def _public(thing: Any) -> bool:
     """Say whether its class is one of ours; that of another package has to be imported."""
-    return getattr(attnflow, type(thing).__name__, None) is type(thing)
+    return type(thing).__module__.partition(".")[0] == "attnflow"
 
 
 def _parameter(value: Any) -> str:

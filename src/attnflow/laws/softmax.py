@@ -83,7 +83,9 @@ class Softmax(Law):
     array_api: ClassVar[bool] = True
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
-    beta: Scalar = field(default=1.0, metadata=about("function", "inverse temperature", start=4, limit="hardmax"))
+    beta: Scalar = field(
+        default=1.0, metadata=about("function", "inverse temperature", start=4, limit="hardmax", at_zero="plain mean")
+    )
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
     Q: InitVar[Matrix] = field(

@@ -7,6 +7,7 @@ EMERGENCE = Paper(
     "Geshkovski, Letrouit, Polyanskiy, Rigollet",
     "The emergence of clusters in self-attention dynamics",
     "2305.05465",
+    heading="The emergence of clusters",
     notation="""Tokens x_1 .. x_n in R^d flow by x_i' = sum_j P_ij V x_j, P_ij = e^{<Q x_i, K x_j>} / sum_k
     e^{<Q x_i, K x_k>}; the parameter B is K^T Q, so that scores are <B x_i, x_j>, and A = B^{1/2} where B is symmetric
     and positive definite. The rescaled tokens are z_i = e^{-tV} x_i; their hull shrinks where V = I.

@@ -11,6 +11,7 @@ FW = Paper(
     "Alcalde, Geshkovski, Ruiz-Balet",
     "Attention's forward pass and Frank-Wolfe",
     "2508.09628",
+    heading="Attention’s forward pass and Frank–Wolfe",
     notation="""Tokens x_1 .. x_n in R^d move in layers t = 0, 1, 2...; K^t is the convex hull of x_1^t .. x_n^t, and
     v_1 .. v_k are the vertices of K = K^0. Hardmax layers (SA_inf) are x_i <- x_i + gamma^t (y_i - x_i), y_i the mean
     of the points that maximise <B x_i, .> over the tokens, each point counted once.

@@ -2,7 +2,6 @@
 
 import { byId, make } from "./elements.js";
 import { typeset } from "./mathtext.js";
-import { PAPERS } from "./papers.js";
 
 /** For how long a change is marked, in milliseconds. */
 const MARKED = 8000;
@@ -55,9 +54,9 @@ export function createClaims(store) {
     const groups = new Map();
     for (const one of store.claims.values()) {
       if (!groups.has(one.paper)) {
-        const group = make("ul", { "aria-label": PAPERS[one.paper] ?? one.paper });
+        const group = make("ul", { "aria-label": one.paper });
         groups.set(one.paper, group);
-        list.append(make("h3", {}, PAPERS[one.paper] ?? one.paper), group);
+        list.append(make("h3", {}, one.paper), group);
       }
       const row = rowOf(one);
       row.details.open = open.has(one.claim);

@@ -1,5 +1,7 @@
 // The colours of all pictures of the library, on light and on dark paper, and the colour of each group.
 
+import { colours } from "./models.js";
+
 /**
  * @typedef {object} Tone paper, four inks from strong to faint, and colours that tell groups apart
  * @property {string} paper
@@ -12,29 +14,8 @@
  * @property {string[]} ramp from nothing to much
  */
 
-/** @type {Tone} */
-export const LIGHT = {
-  paper: "#FFFFFF",
-  ink: "#262626",
-  quiet: "#5C5C5C",
-  pencil: "#8A8A8A",
-  wire: "#D0D0D0",
-  palette: ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000"],
-  others: "#8C8C8C",
-  ramp: ["#FFFFFF", "#A6CDE6", "#0072B2", "#06263B"],
-};
-
-/** @type {Tone} */
-export const DARK = {
-  paper: "#14171C",
-  ink: "#ECECEC",
-  quiet: "#B4B8BF",
-  pencil: "#7C828C",
-  wire: "#3E444E",
-  palette: ["#4FA8E0", "#F07C3E", "#2CC295", "#F2B134", "#E39AC2", "#A5DBF8", "#FFFFFF"],
-  others: "#8C8C8C",
-  ramp: ["#14171C", "#1F4E70", "#4FA8E0", "#EAF6FF"],
-};
+/** @type {{light: Tone, dark: Tone}} */
+export const { light: LIGHT, dark: DARK } = colours;
 
 /** How much of its colour a cell has, at each round of the palette: less than on paper, as tokens move on it. */
 const STRENGTHS = [0.26, 0.19, 0.38, 0.13];

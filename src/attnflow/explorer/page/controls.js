@@ -1,104 +1,46 @@
 // The controls of the run: attention, motion, tokens.
 
 import { choice, make } from "./elements.js";
-import { asFormula, asNumber, createFields } from "./fields.js";
-import { createForm, scaled } from "./forms.js";
+import { asNumber, createFields } from "./fields.js";
+import { scaled } from "./forms.js";
+import { markup } from "./mathtext.js";
 import * as models from "./models.js";
-import { dimension, FIRST_STATE } from "./store.js";
+import { createParameters } from "./parameters.js";
+import { dimension } from "./store.js";
+
+/** @typedef {"law" | "motion"} Part */
 
 /** @param {HTMLElement} element @param {any} store */
 export function createControls(element, store) {
   const fields = createFields(store);
-  /** The law, motion and cloud that were left, to come back to. @type {Map<string, any>} */
+  /** The laws, motions and cloud that were left, to come back to. @type {Map<string, any>} */
   const left = new Map();
   const d = () => dimension(store.state);
-  const law = (/** @type {any} */ patch, label = "") =>
-    store.setState({ law: { ...store.state.law, ...patch } }, { label });
-  const motion = (/** @type {any} */ patch, label = "") =>
-    store.setState({ motion: { ...store.state.motion, ...patch } }, { label });
+  const identity = (size = d()) => scaled(size);
 
-  // Attention
-  const lawChoice = choice(
-    { id: "law", "aria-label": "Law of attention", change: () => chooseLaw(lawChoice.value) },
-    models.LAWS,
-  );
-  const lawFormula = make("p", { class: "formula" });
-  const slider = make("input", {
-    type: "range", id: "beta", min: 0, max: 1, step: 0.001, "aria-label": "beta, from 0 to infinity",
-    input() {
-      beta.write(models.betaOf(slider.valueAsNumber));
-    },
-  });
-  const beta = fields.field({
-    id: "beta-value", label: "<i>β</i>", parse: asFormula("beta", true),
-    get: () => store.state.law.beta, set: (value, id) => law({ beta: value }, id),
-  });
-  beta.input.setAttribute("aria-label", "beta: a number, inf, or a formula in t");
-  const betaName = make("span", { class: "regime", "aria-hidden": "true" });
-  const [zero, infinity] = ["0", "∞"].map((text) => make("span", {}, text));
-  const ticks = make("div", { class: "ticks", "aria-hidden": "true" }, zero, betaName, infinity);
-  const betaRow = make("div", { class: "beta" }, beta.element, slider, ticks);
-  const delta = fields.field({
-    id: "delta", label: "<i>δ</i>", title: "delta: a number or a formula in t", parse: asFormula("delta"),
-    get: () => store.state.law.delta, set: (value, id) => law({ delta: value }, id),
-  });
-  const threshold = choice({ id: "threshold", change: () => law({ threshold: threshold.value }) }, [
-    ["additive", "additive"], ["relative", "relative"], ["normalized", "normalized"],
-  ]);
-  const thresholdRow = make("label", { class: "field" }, make("span", {}, "threshold"), threshold);
-  const eps = fields.field({
-    id: "eps", label: "<i>ε</i>", title: "eps: a number or a formula in t", parse: asFormula("eps"),
-    get: () => store.state.law.eps, set: (value, id) => law({ eps: value }, id),
-  });
-  const B = createForm({
-    name: "B", fields, dimension: d, explicit: () => false,
-    get: () => store.state.law.B ?? null, set: (m, label) => law({ B: m }, label),
-  });
-
-  // Motion
-  const motionChoice = choice(
-    { id: "motion", "aria-label": "Motion", change: () => chooseMotion(motionChoice.value) },
-    models.MOTIONS,
-  );
-  const motionFormula = make("p", { class: "formula" });
-  const rate = choice({ id: "rate", "aria-label": "What sets the step", change: () => chooseRate(rate.value) }, [
-    ["gamma", "by γ"], ["alpha", "by α"], ["V", "by V"],
-  ]);
-  const rateRow = make("label", { class: "field" }, make("span", {}, "step"), rate);
-  const gamma = fields.field({
-    id: "gamma", label: "<i>γ</i>", title: "gamma: a number or a formula in t", parse: asFormula("gamma"), wide: true,
-    get: () => store.state.motion.gamma, set: (value, id) => motion({ gamma: value }, id),
-  });
-  const alpha = fields.field({
-    id: "alpha", label: "<i>α</i>", title: "alpha: a number or a formula in t", parse: asFormula("alpha"), wide: true,
-    get: () => store.state.motion.alpha, set: (value, id) => motion({ alpha: value }, id),
-  });
-  const dt = fields.field({
-    id: "dt", label: "d<i>t</i>", title: "step size: a number or a formula in t", parse: asFormula("dt"), wide: true,
-    get: () => store.state.motion.dt, set: (value, id) => motion({ dt: value }, id),
-  });
-  const normalized = make("input", {
-    type: "checkbox", id: "normalized", change: () => motion({ normalized: normalized.checked }),
-  });
-  const normalizedRow = make("label", { class: "check" }, normalized, " normalized");
-  const V = createForm({
-    name: "V", fields, dimension: d, explicit: () => store.state.motion.name === "layers",
-    get: () => store.state.motion.V ?? null, set: (m, label) => motion({ V: m }, label),
-  });
+  // Attention and motion
+  const menu = (/** @type {Part} */ kind, /** @type {string} */ label, /** @type {(name: string) => void} */ choose) => {
+    const select = choice({ id: kind, "aria-label": label, change: () => choose(select.value) }, models.menu(kind));
+    const formula = make("p", { class: "formula" });
+    const parameters = createParameters(kind, store, fields);
+    return { kind, select, formula, parameters };
+  };
+  const law = menu("law", "Law of attention", (name) => store.setState({ law: next("law", name) }));
+  const motion = menu("motion", "Motion", chooseMotion);
   const until = fields.field({
     id: "until", label: "until <i>t</i> =", wide: true, parse: asNumber("until", { least: 0 }),
     get: () => store.state.until, set: (value, id) => store.setState({ until: value }, { label: id }),
   });
   const chance = fields.field({
-    id: "seed", label: "chance", title: "seed of the random jumps",
-    parse: asNumber("the seed of the jumps", { least: 0, whole: true }),
+    id: "seed", label: "chance", title: "seed of what is drawn at random",
+    parse: asNumber("the seed of what is drawn", { least: 0, whole: true }),
     get: () => store.state.seed, set: (value, id) => store.setState({ seed: value }, { label: id }),
   });
 
   // Tokens
   const cloudChoice = choice(
     { id: "cloud", "aria-label": "Cloud", change: () => chooseCloud(cloudChoice.value) },
-    models.CLOUDS,
+    models.menu("cloud"),
   );
   const byHand = make("option", { value: "hand" });
   const whole = (/** @type {string} */ key, /** @type {string} */ label, /** @type {string} */ name, least = 1) =>
@@ -119,14 +61,12 @@ export function createControls(element, store) {
   const clear = make("button", { type: "button", id: "clear", click: empty }, "Clear");
 
   element.append(
-    section("Attention", lawChoice, lawFormula, betaRow, line(delta.element, thresholdRow), eps.element, B.element),
+    section("Attention", law.select, law.formula, law.parameters.element),
     section(
       "Motion",
-      motionChoice,
-      motionFormula,
-      line(rateRow, gamma.element, alpha.element, dt.element),
-      normalizedRow,
-      V.element,
+      motion.select,
+      motion.formula,
+      motion.parameters.element,
       line(until.element, chance.element),
     ),
     section(
@@ -137,141 +77,126 @@ export function createControls(element, store) {
     ),
   );
 
-  function chooseLaw(/** @type {string} */ name) {
-    const before = store.state.law;
-    left.set(before.name, before);
-    const next = { ...(left.get(name) ?? models.FRESH[name]) };
-    if ("B" in next && "B" in before) next.B = before.B;
-    store.setState({ law: next });
+  /** The law or motion that was chosen: as it was left, with the matrices of the one before. */
+  function next(/** @type {Part} */ kind, /** @type {string} */ name) {
+    const before = store.state[kind];
+    left.set(`${kind} ${before.name}`, before);
+    const chosen = left.get(`${kind} ${name}`) ?? models.fresh(kind, name, identity);
+    return { ...chosen, ...matricesOf(kind, chosen, before) };
+  }
+
+  /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */
+  function matricesOf(/** @type {Part} */ kind, /** @type {any} */ of, /** @type {any} */ from, size = d()) {
+    const found = models.model(kind, of.name);
+    const kept = models.matrices(found).filter(({ key }) => key in of && key in from);
+    return Object.fromEntries(
+      kept.map((one) => {
+        const fits = from[one.key]?.length === size;
+        return [one.key, fits ? from[one.key] : models.startOf(found, one, () => identity(size))];
+      }),
+    );
   }
 
   function chooseMotion(/** @type {string} */ name) {
-    const before = store.state.motion;
-    left.set(before.name, before);
-    const next = { ...(left.get(name) ?? models.FRESH[name]) };
-    if ("V" in next && before.V) next.V = before.V;
-    const patch = /** @type {any} */ ({ motion: next });
-    Object.assign(patch, lawFor(name), cloudFor(name));
-    const usual = (/** @type {string} */ one) => models.UNTIL[one] ?? FIRST_STATE.until;
-    if (store.state.until === usual(before.name)) patch.until = usual(name);
-    store.setState(patch);
+    const usual = (/** @type {string} */ one) => models.model("motion", one).usual_time;
+    const ends = store.state.until === usual(store.state.motion.name) ? { until: usual(name) } : {};
+    store.setState({ motion: next("motion", name), ...lawFor(name), ...cloudFor(name), ...ends });
   }
 
-  /** The exact flow is that of hardmax, other flows and leaps take laws without jumps. */
+  /** A motion may take one law only, or only laws that do not jump: then not the one at the end of a slider. */
   function lawFor(/** @type {string} */ name) {
     const { law } = store.state;
-    if (name === "hardmax-flow") return { law: { name: "softmax", beta: "inf", B: law.B ?? null } };
-    if (!["flow", "sphere-flow", "leaps"].includes(name) || law.beta !== "inf") return {};
-    return { law: { ...law, beta: left.get("beta") ?? models.FRESH.softmax.beta } };
+    const { only_law: only, takes_jumping_laws: any } = models.model("motion", name);
+    if (only) {
+      const [leading, at = null] = models.leadingTo(only);
+      const chosen = { ...models.fresh("law", leading, identity), ...(at ? { [at]: "inf" } : {}) };
+      return { law: { ...chosen, ...matricesOf("law", chosen, law) } };
+    }
+    const end = models.atLimit(law);
+    if (any || !end || models.solvedExactly(name, end.limit)) return {};
+    return { law: { ...law, [end.key]: left.get(`finite ${end.key}`) ?? end.start ?? end.default } };
   }
 
-  /** On the sphere tokens have length 1. */
+  /** Tokens of a motion on a surface are there at the start. */
   function cloudFor(/** @type {string} */ name) {
     const { tokens } = store.state;
-    if (!models.SPHERES.includes(name)) return {};
-    if (!Array.isArray(tokens)) {
-      const { cloud, n, d, seed = 0 } = tokens;
-      return ["gaussian", "uniform"].includes(cloud) ? { tokens: { cloud: "sphere", n, d, seed } } : {};
+    const surface = models.surfaceOf(name);
+    if (surface === "space") return {};
+    if (Array.isArray(tokens)) {
+      return { tokens: tokens.map((/** @type {number[]} */ x) => x.map((c) => c / (Math.hypot(...x) || 1))) };
     }
-    const onSphere = tokens.map((/** @type {number[]} */ x) => x.map((c) => c / (Math.hypot(...x) || 1)));
-    return { tokens: onSphere };
-  }
-
-  function chooseRate(/** @type {string} */ key) {
-    const value = key === "V" ? scaled(d()) : key === "alpha" ? 1 : 0.5;
-    store.setState({ motion: { name: "layers", [key]: value } });
+    const there = models.cloudOn(surface);
+    if (models.model("cloud", tokens.cloud).surface === surface || !there) return {};
+    return { tokens: { cloud: there, n: tokens.n ?? tokens.k ** tokens.d, d: d(), seed: tokens.seed ?? 0 } };
   }
 
   function cloud(/** @type {any} */ patch, label = "") {
     const { tokens } = store.state;
-    const now = Array.isArray(tokens) ? (left.get("cloud") ?? { ...FIRST_STATE.tokens, d: d() }) : tokens;
+    const now = Array.isArray(tokens) ? (left.get("cloud") ?? { ...models.FIRST_STATE.tokens, d: d() }) : tokens;
     store.setState({ tokens: { ...now, ...patch } }, { label });
   }
 
-  function chooseCloud(/** @type {string} */ kind) {
+  function chooseCloud(/** @type {string} */ name) {
     const now = store.state.tokens;
     const size = Array.isArray(now) ? now.length : (left.get("n") ?? now.k);
-    const side = kind === "grid" ? Math.max(2, Math.round(size ** (1 / d()))) : size;
+    const keys = models.counts(name);
+    const side = keys.includes("d") ? Math.max(2, Math.round(size ** (1 / d()))) : size;
     /** @type {any} */
-    const given = { n: kind === "orthogonal" ? d() : size, k: side, d: d(), seed: now.seed ?? 0 };
-    const tokens = Object.fromEntries(models.KEYS[kind].map((key) => [key, given[key]]));
-    store.setState({ tokens: { cloud: kind, ...tokens }, ...(kind === "polygon" ? reshaped(2) : {}) });
+    const given = { n: models.atMostDimension(name) ? d() : size, k: side, d: d(), seed: now.seed ?? 0 };
+    const tokens = Object.fromEntries(keys.map((key) => [key, given[key]]));
+    store.setState({ tokens: { cloud: name, ...tokens }, ...(keys.includes("d") ? {} : reshaped(2)) });
   }
 
   function chooseDimension(/** @type {number} */ size) {
     const now = store.state.tokens;
     const many = Array.isArray(now) ? now.length : now.k;
-    const base = "d" in now ? now : { cloud: "gaussian", n: many, seed: 0 };
-    const few = base.cloud === "orthogonal" ? { n: Math.min(base.n, size) } : {};
+    const base = "d" in now ? now : { ...models.FIRST_STATE.tokens, n: many, seed: 0 };
+    const few = models.atMostDimension(base.cloud) ? { n: Math.min(base.n, size) } : {};
     store.setState({ tokens: { ...base, ...few, d: size }, ...reshaped(size) });
   }
 
-  /** Matrices of another size are of no use: the identity takes their place. */
+  /** Matrices of another size are of no use. */
   function reshaped(/** @type {number} */ size) {
     const { law, motion } = store.state;
-    const V = motion.name === "layers" ? scaled(size) : null;
     return {
-      law: law.B && law.B.length !== size ? { ...law, B: null } : law,
-      motion: motion.V && motion.V.length !== size ? { ...motion, V } : motion,
+      law: { ...law, ...matricesOf("law", law, law, size) },
+      motion: { ...motion, ...matricesOf("motion", motion, motion, size) },
     };
   }
 
   function sync() {
-    const { law, motion, tokens } = store.state;
-    lawChoice.value = law.name;
-    lawFormula.innerHTML = models.entry(models.LAW_FORMULAS, law.name)?.(law) ?? "";
-    const soft = law.name === "softmax";
-    betaRow.hidden = !soft;
-    const place = models.slideOf(law.beta);
-    slider.classList.toggle("unknown", place === null);
-    if (place !== null && Math.abs(slider.valueAsNumber - place) > 0.0006) slider.value = String(place);
-    const hard = law.beta === "inf";
-    betaName.textContent = hard ? "hardmax" : law.beta === 0 ? "plain mean" : "softmax";
-    slider.setAttribute("aria-valuetext", hard ? "infinity, hardmax" : String(law.beta));
-    delta.element.hidden = thresholdRow.hidden = law.name !== "localmax";
-    threshold.value = law.threshold ?? "additive";
-    eps.element.hidden = law.name !== "hegselmann-krause";
-    B.element.hidden = law.name === "hegselmann-krause";
-
-    motionChoice.value = motion.name;
-    motionFormula.innerHTML = models.entry(models.MOTION_FORMULAS, motion.name)?.(motion) ?? "";
-    const layers = motion.name === "layers";
-    const fresh = models.entry(models.FRESH, motion.name) ?? {};
-    rateRow.hidden = !layers;
-    const by = motion.gamma !== undefined ? "gamma" : motion.alpha !== undefined ? "alpha" : "V";
-    rate.value = by;
-    gamma.element.hidden = motion.gamma === undefined;
-    alpha.element.hidden = motion.alpha === undefined;
-    dt.element.hidden = fresh.dt === undefined;
-    normalizedRow.hidden = motion.name !== "sphere-flow";
-    normalized.checked = motion.normalized ?? true;
-    V.element.hidden = layers ? by !== "V" : !("V" in fresh);
-    chance.element.hidden = motion.name !== "jumps";
+    const { tokens } = store.state;
+    for (const { kind, select, formula, parameters } of [law, motion]) {
+      select.value = store.state[kind].name;
+      formula.innerHTML = markup(models.formulaOf(kind, store.state[kind]));
+      parameters.sync();
+    }
+    for (const { limit, key } of models.model("law", store.state.law.name).parameters) {
+      if (limit && typeof store.state.law[key] === "number") left.set(`finite ${key}`, store.state.law[key]);
+    }
+    chance.element.hidden = !models.model("motion", store.state.motion.name).random;
 
     const hand = Array.isArray(tokens);
     if (!hand) left.set("cloud", tokens);
-    if (!hand && tokens.cloud !== "orthogonal" && tokens.n) left.set("n", tokens.n);
-    if (typeof law.beta === "number") left.set("beta", law.beta);
+    if (!hand && !models.atMostDimension(tokens.cloud) && tokens.n) left.set("n", tokens.n);
     if (hand) {
       byHand.textContent = `${tokens.length} placed by hand`;
       cloudChoice.prepend(byHand);
     } else byHand.remove();
     cloudChoice.value = hand ? "hand" : tokens.cloud;
-    const keys = hand ? ["d"] : (models.entry(models.KEYS, tokens.cloud) ?? []);
+    const keys = hand ? ["d"] : models.counts(tokens.cloud);
     n.element.hidden = !keys.includes("n");
     k.element.hidden = !keys.includes("k");
     seed.element.hidden = !keys.includes("seed");
     again.hidden = !hand && !keys.includes("seed");
-    dimRow.hidden = !keys.includes("d") && !hand;
+    dimRow.hidden = !keys.includes("d");
     dim.value = String(d());
-    B.sync();
-    V.sync();
     fields.sync();
   }
 
   store.subscribe((/** @type {Set<string>} */ what) => {
     if (what.has("state")) sync();
-    if (what.has("view")) [B, V].forEach((form) => form.draw());
+    if (what.has("view")) [law, motion].forEach(({ parameters }) => parameters.draw());
     const { refused } = store;
     if (what.has("refused") && refused?.about === "run") fields.refuse(refused.state, refused.sentence);
     if (what.has("run")) fields.accept(store.run.state);

@@ -127,7 +127,7 @@ export function createFields(store) {
     refuse(state, sentence) {
       const to = edits.findIndex((edit) => edit.state === state);
       const labels = new Set(edits.slice(0, to + 1).map(({ label }) => label));
-      if (labels.size === 1) all.find((one) => labels.has(one.input.id))?.refuse(sentence);
+      if (labels.size === 1) all.find((one) => one.element.isConnected && labels.has(one.input.id))?.refuse(sentence);
     },
     /** The server took a state: what it refused before is mended. @param {any} state */
     accept(state) {

@@ -49,10 +49,10 @@ const unlength = (/** @type {number} */ part) => {
 };
 
 /**
- * @param {{name: string, fields: any, get: () => Matrix, set: (m: Matrix, label: string) => void,
+ * @param {{id: string, name: string, fields: any, get: () => Matrix, set: (m: Matrix, label: string) => void,
  *   dimension: () => number, explicit: () => boolean}} how  `explicit` says that the identity has to be written out
  */
-export function createForm({ name, fields, get, set, dimension, explicit }) {
+export function createForm({ id, name, fields, get, set, dimension, explicit }) {
   const summary = make("span", { class: "form-value" });
   const grid = make("div", { class: "matrix", role: "group", "aria-label": `Entries of ${name}` });
   const canvas = make("canvas", { class: "handles", width: SIDE, height: SIDE, "aria-hidden": "true" });
@@ -97,7 +97,7 @@ export function createForm({ name, fields, get, set, dimension, explicit }) {
   for (const [key, label, title] of names) {
     const unit = key === "angle" ? DEGREE : 1;
     const field = fields.field({
-      id: `${name}-${key}`,
+      id: `${id}-${key}`,
       label,
       title,
       parse: asNumber(title, { least: -1e6, most: 1e6 }),
@@ -129,7 +129,7 @@ export function createForm({ name, fields, get, set, dimension, explicit }) {
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
         const cell = fields.field({
-          id: `${name}-${i + 1}-${j + 1}`,
+          id: `${id}-${i + 1}-${j + 1}`,
           label: `${name} ${i + 1} ${j + 1}`,
           parse: asNumber(`${name}, row ${i + 1}, column ${j + 1},`),
           text: (/** @type {number} */ x) => shown(x),

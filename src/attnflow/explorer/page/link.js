@@ -1,6 +1,7 @@
 // The screen as a link: JSON, compressed, in letters that an address may hold.
 
-import { dimension, FIRST_STATE } from "./store.js";
+import { FIRST_STATE, matrices, model } from "./models.js";
+import { dimension } from "./store.js";
 
 /** @typedef {import("./store.js").State} State */
 
@@ -60,7 +61,9 @@ const isMatrix = (/** @type {any} */ m) =>
 function isState(/** @type {any} */ x) {
   if (!isTable(x) || !isTable(x.law) || !isTable(x.motion)) return false;
   if (typeof x.law.name !== "string" || typeof x.motion.name !== "string") return false;
-  if (![x.law.B ?? null, x.motion.V ?? null].every((m) => m === null || isMatrix(m))) return false;
+  for (const kind of /** @type {("law" | "motion")[]} */ (["law", "motion"]))
+    for (const { key } of matrices(model(kind, x[kind].name)))
+      if (!isMatrix(x[kind][key] ?? [[0]])) return false;
   const cloud = isTable(x.tokens) && typeof x.tokens.cloud === "string";
   if (!cloud && !(Array.isArray(x.tokens) && x.tokens.length > 0)) return false;
   const d = dimension(x);

@@ -8,7 +8,7 @@ import { byId } from "./elements.js";
 import { createExport } from "./export.js";
 import { createFilm } from "./film.js";
 import { createLink } from "./link.js";
-import { SPHERES } from "./models.js";
+import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
 import { createSocket } from "./socket.js";
@@ -57,7 +57,7 @@ attention.addEventListener("toggle", () => {
   if (attention.open && !phone.matches) attention.scrollIntoView({ block: "nearest" });
 });
 
-const stage = createStage(byId("stage"), store, film, (motion) => (SPHERES.includes(motion) ? "sphere" : "space"));
+const stage = createStage(byId("stage"), store, film, surfaceOf);
 createCharts(byId("charts"), store, film);
 createAttention(byId("attention"), store);
 createControls(byId("controls"), store);

@@ -1,121 +1,119 @@
-// The laws, motions and clouds that can be chosen: their names, formulas, and what they start from.
-
-export const LAWS = [
-  ["softmax", "Softmax to hardmax"],
-  ["localmax", "Localmax"],
-  ["hegselmann-krause", "Hegselmann–Krause"],
-];
-export const MOTIONS = [
-  ["Layers", [
-    ["layers", "Averaging layers"],
-    ["residual", "Residual layers"],
-    ["rescaled-layers", "Residual layers, rescaled"],
-    ["sphere-layers", "Layers on the sphere"],
-    ["leaps", "Many layers at once"],
-    ["jumps", "Random jumps"],
-  ]],
-  ["Flows", [
-    ["flow", "Flow"],
-    ["rescaled-flow", "Flow, rescaled"],
-    ["sphere-flow", "Flow on the sphere"],
-    ["hardmax-flow", "Hardmax flow, exact"],
-  ]],
-];
-/** Motions that keep tokens at length 1. */
-export const SPHERES = ["sphere-flow", "sphere-layers"];
-export const CLOUDS = [
-  ["gaussian", "Gaussian"],
-  ["uniform", "Uniform in the cube"],
-  ["sphere", "On the sphere"],
-  ["polygon", "Regular polygon"],
-  ["grid", "Grid"],
-  ["orthogonal", "Orthogonal"],
-];
+// The laws, motions and clouds that can be chosen, and the colours: what the server says once, before all else.
 
 /**
- * What a table holds under a name that came from elsewhere, such as a link.
- * @template T
- * @param {Record<string, T>} table
- * @param {string} name
+ * @typedef {{key: string, kind: string, help: string, symbol: string, default: any, start: any, required: boolean,
+ *   shown: boolean, limit: string, at_zero: string, choices: string[], least?: number, above?: number,
+ *   most?: number}} Parameter  as in `attnflow.core.parameters`
+ * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
+ *   alternatives: string[], parameters: Parameter[], shown?: boolean, discrete?: boolean, random?: boolean,
+ *   usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
+ * @typedef {"law" | "motion" | "cloud"} Kind
  */
-export const entry = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
 
-const SCORE = "⟨<i>Bx<sub>i</sub></i>, <i>x<sub>j</sub></i>⟩";
-const LARGEST = "<i>M<sub>i</sub></i>";
-const STEP = "<i>x<sub>i</sub></i> ← <i>x<sub>i</sub></i> + ";
-const FLOW = "<i>x<sub>i</sub></i>′ = <i>V m<sub>i</sub></i>";
-const PULL = "(<i>m<sub>i</sub></i> − <i>x<sub>i</sub></i>)";
-/** @type {Record<string, string>} */
-const SLACK = {
-  additive: "<i>δ</i>",
-  relative: "<i>δ M<sub>i</sub></i>",
-  normalized: "<i>δ</i> |<i>Bx<sub>i</sub></i>|",
-};
+const answer = await fetch("/catalogue.json");
+/** @type {Record<Kind, Model[]> & {first: any, colours: any}} */
+const catalogue = await answer.json();
+export const { first: FIRST_STATE, colours } = catalogue;
 
-/** @type {Record<string, (law: any) => string>} */
-export const LAW_FORMULAS = {
-  softmax: ({ beta }) =>
-    beta === "inf"
-      ? `token <i>i</i> hears the <i>j</i> that maximise ${SCORE}`
-      : `<i>P<sub>ij</sub></i> ∝ exp(<i>β</i> ${SCORE})`,
-  localmax: ({ threshold }) =>
-    `${SCORE} ≥ ${LARGEST} − ${entry(SLACK, threshold) ?? SLACK.additive}, ${LARGEST} the largest`,
-  "hegselmann-krause": () => "|<i>x<sub>i</sub></i> − <i>x<sub>j</sub></i>| ≤ <i>ε</i>",
-};
-/** @type {Record<string, (motion: any) => string>} */
-export const MOTION_FORMULAS = {
-  layers: ({ alpha, V }) =>
-    V
-      ? `${STEP}(<i>I</i> + <i>V</i>)<sup>−1</sup><i>V</i> ${PULL}`
-      : alpha !== undefined
-        ? `${STEP}<sup><i>α</i></sup>⁄<sub>1 + <i>α</i></sub> ${PULL}`
-        : `${STEP}<i>γ</i> ${PULL}`,
-  residual: () => `${STEP}d<i>t</i> <i>V m<sub>i</sub></i>`,
-  "rescaled-layers": () => `residual layers in the frame of (<i>I</i> + d<i>t</i> <i>V</i>)<sup><i>k</i></sup>`,
-  "sphere-layers": () => `${STEP}d<i>t</i> <i>V m<sub>i</sub></i>, then to length 1`,
-  flow: () => FLOW,
-  "rescaled-flow": () => `<i>z<sub>i</sub></i> = e<sup>−<i>tV</i></sup><i>x<sub>i</sub></i>, where ${FLOW}`,
-  "sphere-flow": () => `${FLOW}, tangent part`,
-  "hardmax-flow": () => "<i>x<sub>i</sub></i>′ = <i>m<sub>i</sub></i> − <i>x<sub>i</sub></i>",
-  jumps: () => `${STEP}<i>γ</i> (<i>x<sub>j</sub></i> − <i>x<sub>i</sub></i>), drawn by <i>P<sub>ij</sub></i>`,
-  leaps: () => `${STEP}<i>γ</i> ${PULL}, up to 10<sup>25</sup> times`,
-};
+/** @type {Model} what a link may name, and nobody knows */
+const UNKNOWN = { name: "", title: "", summary: "", formula: "", surface: "space", alternatives: [], parameters: [] };
+/** The kinds of parameters that have a field. */
+const FIELDS = ["function", "number", "count", "matrix", "choice", "switch"];
 
-/** What a law or motion starts from when it is chosen. @type {Record<string, any>} */
-export const FRESH = {
-  softmax: { name: "softmax", beta: 4, B: null },
-  localmax: { name: "localmax", delta: 0.1, threshold: "additive", B: null },
-  "hegselmann-krause": { name: "hegselmann-krause", eps: 1 },
-  layers: { name: "layers", gamma: 0.5 },
-  residual: { name: "residual", dt: 0.1, V: null },
-  "rescaled-layers": { name: "rescaled-layers", dt: 0.1, V: null },
-  "sphere-layers": { name: "sphere-layers", dt: 0.1, V: null },
-  flow: { name: "flow", V: null },
-  "rescaled-flow": { name: "rescaled-flow", V: null },
-  "sphere-flow": { name: "sphere-flow", V: null, normalized: true },
-  "hardmax-flow": { name: "hardmax-flow" },
-  jumps: { name: "jumps", gamma: 0.1 },
-  leaps: { name: "leaps", gamma: 0.1 },
-};
-/** When to end motions that need less time than layers. @type {Record<string, number>} */
-export const UNTIL = { flow: 3, "rescaled-flow": 10, "sphere-flow": 20, "hardmax-flow": 10 };
-/** Which numbers a cloud is made from. @type {Record<string, string[]>} */
-export const KEYS = {
-  gaussian: ["n", "d", "seed"],
-  uniform: ["n", "d", "seed"],
-  sphere: ["n", "d", "seed"],
-  polygon: ["k"],
-  grid: ["k", "d"],
-  orthogonal: ["n", "d"],
-};
+/** @param {Kind} kind @param {string} name */
+export const model = (kind, name) => catalogue[kind].find((one) => one.name === name) ?? UNKNOWN;
 
-/** beta = 4 s / (1 - s): 0 at 0, 4 in the middle, infinity at 1. @param {number} s */
-export function betaOf(s) {
-  return s >= 1 ? "inf" : Number(((4 * s) / (1 - s)).toPrecision(3));
+/** @param {Model} of */
+export const shownParameters = (of) => of.parameters.filter((one) => one.shown && FIELDS.includes(one.kind));
+
+/** @param {Model} of */
+export const matrices = (of) => shownParameters(of).filter((one) => one.kind === "matrix");
+
+/** The keys of the numbers that a cloud is made from. @param {string} name */
+export const counts = (name) =>
+  model("cloud", name).parameters.filter((one) => one.kind === "count").map((one) => one.key);
+
+/** Whether a cloud has at most as many tokens as dimensions: it can do without being told d. @param {string} name */
+export const atMostDimension = (name) =>
+  model("cloud", name).parameters.some((one) => one.key === "d" && !one.required);
+
+/** Whether a matrix must be written out, also where it is the identity. @param {Model} of @param {Parameter} one */
+export const explicit = (of, one) => one.required || of.alternatives.includes(one.key);
+
+/** @param {string} motion */
+export const surfaceOf = (motion) => model("motion", motion).surface;
+
+/** What can be chosen, as options of a menu; motions in groups. @param {Kind} kind @returns {any[]} */
+export function menu(kind) {
+  const titled = (/** @type {Model[]} */ some) => some.map((one) => [one.name, title(kind, one)]);
+  const all = catalogue[kind].filter((one) => one.shown ?? true);
+  if (kind !== "motion") return titled(all);
+  const [layers, flows] = [true, false].map((discrete) => all.filter((one) => one.discrete === discrete));
+  return [["Layers", titled(layers)], ["Flows", titled(flows)]];
 }
 
-/** @param {any} beta @returns {number | null} where the slider stands; null for a formula */
-export function slideOf(beta) {
-  if (beta === "inf") return 1;
-  return typeof beta === "number" && beta >= 0 ? beta / (4 + beta) : null;
+/** A law that turns into another one is called after both. @param {Kind} kind @param {Model} of */
+function title(kind, of) {
+  const end = of.parameters.find((one) => one.limit);
+  return end ? `${of.title} to ${model(kind, end.limit).title.toLowerCase()}` : of.title;
+}
+
+/** The parameter at infinity, where the law is another one. @param {any} law @returns {Parameter | undefined} */
+export const atLimit = (law) =>
+  model("law", law.name).parameters.find((one) => one.limit && law[one.key] === "inf");
+
+/** The law in the menu that leads to a law, and the parameter that does so at infinity. @param {string} name */
+export function leadingTo(name) {
+  const found = catalogue.law.find((one) => one.parameters.some(({ limit }) => limit === name));
+  return found ? [found.name, found.parameters.find(({ limit }) => limit === name)?.key] : [name];
+}
+
+/** Whether a motion without parameters has an exact solution under a law. @param {string} motion @param {string} law */
+export const solvedExactly = (motion, law) =>
+  catalogue.motion.some((one) => one.exact_for === motion && one.only_law === law);
+
+/** A cloud of any size on a surface. @param {string} surface */
+export const cloudOn = (surface) =>
+  catalogue.cloud.find((one) => one.surface === surface && counts(one.name).includes("seed"))?.name;
+
+/** The formula of what is given, as `Entry.formula_for` says it. @param {Kind} kind @param {any} given @returns {string} */
+export function formulaOf(kind, given) {
+  const end = kind === "law" && atLimit(given);
+  const { formula } = model(kind, end ? end.limit : given.name);
+  if (typeof formula === "string") return formula;
+  const said = Object.entries(given).filter(([, value]) => value !== null && value !== undefined).flat();
+  return Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0];
+}
+
+/** Which of its alternatives a law or motion is given by. @param {Model} of @param {any} given */
+export const given = (of, given) =>
+  of.alternatives.find((key) => given[key] !== null && given[key] !== undefined) ?? of.alternatives[0];
+
+/**
+ * What a law or motion starts from when it is chosen.
+ * @param {Kind} kind
+ * @param {string} name
+ * @param {(size?: number) => number[][]} identity
+ */
+export function fresh(kind, name, identity) {
+  const of = model(kind, name);
+  const chosen = shownParameters(of).filter((one) => !of.alternatives.slice(1).includes(one.key));
+  return { name, ...Object.fromEntries(chosen.map((one) => [one.key, startOf(of, one, identity)])) };
+}
+
+/** @param {Model} of @param {Parameter} one @param {(size?: number) => number[][]} identity @returns {any} */
+export function startOf(of, one, identity) {
+  if (one.kind === "matrix") return explicit(of, one) ? identity() : null;
+  return one.start ?? one.default ?? one.choices[0] ?? one.least ?? 1;
+}
+
+/** middle s / (1 - s): 0 at 0, infinity at 1. @param {number} s @param {number} middle */
+export function valueAt(s, middle) {
+  return s >= 1 ? "inf" : Number(((middle * s) / (1 - s)).toPrecision(3));
+}
+
+/** @param {any} value @param {number} middle @returns {number | null} where a slider stands; null for a formula */
+export function placeOf(value, middle) {
+  if (value === "inf") return 1;
+  return typeof value === "number" && value >= 0 ? value / (middle + value) : null;
 }

@@ -2,7 +2,6 @@
 
 import { byId, make } from "./elements.js";
 import { typeset } from "./mathtext.js";
-import { PAPERS } from "./papers.js";
 
 /** @param {any} store @param {{chosen: (preset: any) => void}} page */
 export function createPresets(store, { chosen }) {
@@ -18,7 +17,7 @@ export function createPresets(store, { chosen }) {
     /** @type {Map<string, any>} */
     const groups = new Map();
     for (const { name, title, paper } of presets) {
-      if (!groups.has(paper)) groups.set(paper, make("optgroup", { label: PAPERS[paper] ?? paper }));
+      if (!groups.has(paper)) groups.set(paper, make("optgroup", { label: paper }));
       groups.get(paper).append(make("option", { value: name }, title));
     }
     menu.append(...groups.values());

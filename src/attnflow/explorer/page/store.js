@@ -1,5 +1,7 @@
 // What is on the screen, and who wants to know when it changes.
 
+import { counts, FIRST_STATE } from "./models.js";
+
 /**
  * @typedef {number[][] | null} Matrix
  * @typedef {{cloud: string, n?: number, k?: number, d?: number, seed?: number}} Cloud
@@ -11,16 +13,6 @@
  * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
  * @typedef {"state" | "view" | "run" | "look" | "film" | "series" | "claims" | "refused" | "line"} Topic
  */
-
-/** @type {State} */
-export const FIRST_STATE = {
-  tokens: { cloud: "gaussian", n: 24, d: 2, seed: 103 },
-  law: { name: "softmax", beta: 4, B: null },
-  motion: { name: "layers", gamma: 0.1 },
-  until: 60,
-  seed: 0,
-  clock: "linear",
-};
 
 /** @type {View} */
 export const FIRST_VIEW = {
@@ -49,7 +41,8 @@ export const copy = (value) => structuredClone(value);
 /** Return the dimension of the tokens of a state. @param {State} state */
 export function dimension(state) {
   if (Array.isArray(state.tokens)) return state.tokens[0]?.length ?? 2;
-  return state.tokens.cloud === "polygon" ? 2 : (state.tokens.d ?? state.tokens.n ?? 2);
+  const { cloud, d, n } = state.tokens;
+  return counts(cloud).includes("d") ? (d ?? n ?? 2) : 2;
 }
 
 export function createStore() {

@@ -1,7 +1,7 @@
 // What the pointer does, and what is drawn over the tokens.
 
 import { byId, make } from "./elements.js";
-import { SPHERES } from "./models.js";
+import { surfaceOf } from "./models.js";
 import { dimension } from "./store.js";
 
 const TOOLS = [
@@ -10,9 +10,9 @@ const TOOLS = [
   ["delete", "Remove", "Click a token to remove it"],
 ];
 const OVERLAYS = [
-  ["cells", "Cells", "Which vertex a token would follow under hardmax"],
+  ["cells", "Cells", "Which vertex has the largest score for a token there"],
   ["hull", "Hull", "The convex hull of the tokens"],
-  ["limits", "Limits", "The points where hardmax tokens can come to rest"],
+  ["limits", "Limits", "Where tokens that follow the largest score can come to rest"],
   ["leaders", "Leaders", "Tokens that somebody follows"],
   ["quiescent", "Quiescent", "Tokens that hear only each other, in one place"],
   ["paths", "Paths", "Where tokens came from"],
@@ -21,7 +21,7 @@ const OVERLAYS = [
 
 /** Why an overlay is not drawn here, whatever the frame. @param {any} store @returns {Record<string, string>} */
 function undrawn({ state }) {
-  if (SPHERES.includes(state.motion.name)) {
+  if (surfaceOf(state.motion.name) === "sphere") {
     const all = "on the sphere every token is a vertex of the hull";
     return { cells: `${all} and has a cell of its own`, hull: all };
   }

@@ -1,0 +1,144 @@
+// The fields of a law or a motion: one for each of its parameters, as the catalogue describes them.
+
+import { choice, make } from "./elements.js";
+import { asFormula, asNumber } from "./fields.js";
+import { createForm, scaled } from "./forms.js";
+import { explicit, given, model, placeOf, shownParameters, startOf, valueAt } from "./models.js";
+import { markup, typeset } from "./mathtext.js";
+import { dimension } from "./store.js";
+
+/**
+ * @typedef {import("./models.js").Parameter} Parameter
+ * @typedef {{element: any, sync?: (value: any) => void, draw?: () => void}} Widget
+ */
+
+/**
+ * @param {"law" | "motion"} kind
+ * @param {any} store
+ * @param {any} fields
+ */
+export function createParameters(kind, store, fields) {
+  const element = make("div", { class: "parameters" });
+  /** By all that is known of a parameter: laws that share it share its field. @type {Map<string, Widget>} */
+  const known = new Map();
+  /** @type {{of: any, widgets: [Parameter, Widget][], by: any}} */
+  let now = { of: null, widgets: [], by: null };
+
+  const identity = () => scaled(dimension(store.state));
+  const value = (/** @type {Parameter} */ one) => store.state[kind][one.key] ?? one.default;
+  const put = (/** @type {any} */ patch, label = "") =>
+    store.setState({ [kind]: { ...store.state[kind], ...patch } }, { label });
+
+  /** @type {Record<string, (one: Parameter, id: string) => Widget>} */
+  const MAKERS = {
+    function: (one, id) => (one.limit ? slider(one, id) : text(one, id, asFormula(one.key))),
+    number: (one, id) => text(one, id, asNumber(one.key, bounds(one))),
+    count: (one, id) => text(one, id, asNumber(one.key, { ...bounds(one), whole: true })),
+    matrix(one, id) {
+      return createForm({
+        id, name: one.symbol, fields, dimension: () => dimension(store.state), explicit: () => explicit(now.of, one),
+        get: () => store.state[kind][one.key] ?? null, set: (m, label) => put({ [one.key]: m }, label),
+      });
+    },
+    choice(one, id) {
+      if (one.choices.length === 0) return text(one, id, (word) => word.trim());
+      const options = one.choices.map((word) => [word, word]);
+      const select = choice({ id, change: () => put({ [one.key]: select.value }) }, options);
+      const element = make("label", { class: "field choice", title: one.help }, make("span", {}, words(one.key)), select);
+      return { element, sync: (word) => (select.value = word) };
+    },
+    switch(one, id) {
+      const box = make("input", { type: "checkbox", id, change: () => put({ [one.key]: box.checked }) });
+      const element = make("label", { class: "check", title: one.help }, box, ` ${words(one.key)}`);
+      return { element, sync: (on) => (box.checked = on) };
+    },
+  };
+
+  const words = (/** @type {string} */ key) => key.replaceAll("_", " ");
+  const bounds = (/** @type {Parameter} */ one) => ({ least: one.least ?? one.above, most: one.most });
+
+  function text(/** @type {Parameter} */ one, /** @type {string} */ id, /** @type {(text: string) => any} */ parse) {
+    const formula = one.kind === "function" ? "a number or a formula in t" : "a number";
+    const label = one.symbol === one.key && /_../.test(one.key) ? words(one.key) : markup(one.symbol);
+    return fields.field({
+      id, label, title: `${one.key}, ${one.help}: ${formula}`, parse, wide: kind === "motion",
+      get: () => value(one), set: (/** @type {any} */ x, /** @type {string} */ label) => put({ [one.key]: x }, label),
+    });
+  }
+
+  /** A number from 0 to infinity, where the law turns into another one. */
+  function slider(/** @type {Parameter} */ one, /** @type {string} */ id) {
+    const field = text(one, id, asFormula(one.key, true));
+    field.input.setAttribute("aria-label", `${one.key}: a number, inf, or a formula in t`);
+    const middle = one.start ?? 1;
+    const range = make("input", {
+      type: "range", id: `${id}-slider`, min: 0, max: 1, step: 0.001, "aria-label": `${one.key}, from 0 to infinity`,
+      input: () => field.write(valueAt(range.valueAsNumber, middle)),
+    });
+    const regime = make("span", { class: "regime", "aria-hidden": "true" });
+    const [zero, infinity] = ["0", "∞"].map((end) => make("span", {}, end));
+    const ticks = make("div", { class: "ticks", "aria-hidden": "true" }, zero, regime, infinity);
+    return {
+      element: make("div", { class: "to-infinity" }, field.element, range, ticks),
+      sync(/** @type {any} */ x) {
+        const place = placeOf(x, middle);
+        range.classList.toggle("unknown", place === null);
+        if (place !== null && Math.abs(range.valueAsNumber - place) > 0.0006) range.value = String(place);
+        const limit = model(kind, one.limit).title.toLowerCase();
+        const zero = x === 0 && one.at_zero;
+        regime.textContent = x === "inf" ? limit : zero || model(kind, store.state[kind].name).title.toLowerCase();
+        range.setAttribute("aria-valuetext", x === "inf" ? `infinity, ${limit}` : String(x));
+      },
+    };
+  }
+
+  /** A menu of the parameters of which one is to be given. */
+  function alternatives(/** @type {any} */ of) {
+    const named = shownParameters(of).filter((one) => of.alternatives.includes(one.key));
+    const options = named.map((one) => [one.key, `by ${make("span", {}, ...typeset(one.symbol)).textContent}`]);
+    const label = `What sets the ${named[0].help}`;
+    const select = choice({ id: `${kind}-given-by`, "aria-label": label, change: () => choose(select.value) }, options);
+    const choose = (/** @type {string} */ key) => {
+      const rest = Object.entries(store.state[kind]).filter(([name]) => !of.alternatives.includes(name));
+      const one = named.find((each) => each.key === key);
+      store.setState({ [kind]: { ...Object.fromEntries(rest), [key]: one && startOf(of, one, identity) } });
+    };
+    return { element: make("div", { class: "given-by" }, select), sync: (/** @type {string} */ key) => (select.value = key) };
+  }
+
+  function widget(/** @type {Parameter} */ one) {
+    const all = JSON.stringify(one);
+    const found = known.get(all) ?? MAKERS[one.kind](one, `${kind}-${one.key}`);
+    known.set(all, found);
+    return found;
+  }
+
+  function build(/** @type {any} */ of) {
+    const shown = shownParameters(of);
+    now = { of, widgets: shown.map((one) => [one, widget(one)]), by: of.alternatives.length ? alternatives(of) : null };
+    const those = (/** @type {(one: Parameter) => any} */ wanted) =>
+      now.widgets.filter(([one]) => wanted(one)).map(([, { element }]) => element);
+    const inLine = (/** @type {Parameter} */ one) => !one.limit && !["matrix", "switch"].includes(one.kind);
+    element.replaceChildren(
+      ...those((one) => one.limit),
+      make("div", { class: "line" }, ...(now.by ? [now.by.element] : []), ...those(inLine)),
+      ...those((one) => one.kind === "switch"),
+      ...those((one) => one.kind === "matrix"),
+    );
+  }
+
+  return {
+    element,
+    draw: () => now.widgets.forEach(([, { draw }]) => draw?.()),
+    sync() {
+      const of = model(kind, store.state[kind].name);
+      if (of !== now.of) build(of);
+      const by = given(of, store.state[kind]);
+      now.by?.sync(by);
+      for (const [one, { element, sync }] of now.widgets) {
+        element.hidden = of.alternatives.includes(one.key) && one.key !== by;
+        sync?.(value(one));
+      }
+    },
+  };
+}
