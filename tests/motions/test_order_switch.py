@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.integrate import DOP853, RK45
 
 import attnflow as af
 from attnflow.motions.solvers.order_switch import CROWD, SOON, Pace
+from attnflow.motions.solvers.scipy_solver import Order5, Order8
 
 Array = NDArray[np.float64]
 # Where some coordinate of many turns, and how sharply.
@@ -51,7 +51,7 @@ def turning(t: float, y: Array) -> Array:
 def test_a_smooth_flow_keeps_the_high_order() -> None:
     y, methods, _ = travel(turning, np.tile([0.0, 1.0], CROWD // 2), 60.0, Pace())
     np.testing.assert_allclose(y[:2], [np.sin(60.0), np.cos(60.0)], atol=3e-7)
-    tried = [k for k, method in enumerate(methods) if method is RK45]
+    tried = [k for k, method in enumerate(methods) if method is Order5]
     # One step after 16 others, the next after 32 more.
     assert tried[:2] == [SOON, 3 * SOON + 1]
     assert len(methods) > 3 * SOON + 1
@@ -61,7 +61,7 @@ def test_a_smooth_flow_keeps_the_high_order() -> None:
 def test_few_coordinates_never_leave_the_high_order() -> None:
     _, methods, _ = travel(lambda t, y: kinks(t, y)[: CROWD - 1], np.ones(CROWD - 1), 0.1, Pace())
     assert len(methods) > SOON
-    assert set(methods) == {DOP853}
+    assert set(methods) == {Order8}
 
 
 def test_a_trial_that_fails_gives_back() -> None:
@@ -70,9 +70,9 @@ def test_a_trial_that_fails_gives_back() -> None:
     solver = pace.start(turning, start, np.tile([0.0, 1.0], CROWD // 2), start + 8.0, rtol=1e-12, atol=1e-15)
     steps, tried = 0, 0
     while solver.status == "running":
-        tried += type(solver) is RK45
+        tried += type(solver) is Order5
         solver = pace.step(solver)
-        assert type(solver) is DOP853
+        assert type(solver) is Order8
         steps += 1
         solver = pace.turn(solver)
     assert solver.status == "finished"
@@ -96,7 +96,7 @@ def test_where_something_turns_in_every_step_the_low_order_gets_as_far_for_half(
     # Every step may err by the tolerance.
     assert np.sqrt(np.mean((y - start - integral_of_kinks(1.0)) ** 2)) < 1e-9 * len(methods)
     late = methods[2 * SOON :]
-    assert late.count(RK45) > 0.8 * len(late)
+    assert late.count(Order5) > 0.8 * len(late)
 
     class Never(Pace):
         def turn(self, solver: Any) -> Any:
@@ -112,8 +112,8 @@ def test_it_comes_back_to_the_high_order_after_a_rough_stretch() -> None:
 
     y, methods, _ = travel(velocity, np.ones(CROWD), 20.0, Pace())
     np.testing.assert_allclose(y - 1, integral_of_kinks(1.0) + np.sin(50 * 19.0) / 50, atol=1e-6)
-    assert RK45 in methods
-    assert methods[-SOON:].count(DOP853) >= SOON - 1
+    assert Order5 in methods
+    assert methods[-SOON:].count(Order8) >= SOON - 1
 
 
 @pytest.mark.parametrize("after", [3, SOON, SOON + 1, SOON + 2, 60])

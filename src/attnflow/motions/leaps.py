@@ -234,13 +234,13 @@ class _Arc:
     """
 
     def __init__(self, y: Array, hearing: Hearing, gamma: float, steps: int, rtol: float, atol: float) -> None:
-        from scipy.integrate import DOP853
+        from attnflow.motions.solvers.scipy_solver import Order8
 
         def field(s: float, flat: Array) -> Array:
             return self.unit * _log_step(flat.reshape(y.shape), hearing, gamma).ravel()
 
         self.shape, self.unit = y.shape, float(steps)
-        self.solver = DOP853(field, 0.0, y.ravel(), 1.0, rtol=rtol, atol=atol, first_step=1.0)
+        self.solver = Order8(field, 0.0, y.ravel(), 1.0, rtol=rtol, atol=atol, first_step=1.0)
         self.solver.step()
         self.length = steps if self.solver.t == 1 else int(self.solver.t * self.unit)
         # The interpolant costs three evaluations, so it waits until somebody asks.
@@ -252,7 +252,7 @@ class _Arc:
 
         For a drift mostly grows by the same factor from one leap to the next.
         """
-        return float(self.solver.h_abs * self.solver.t) * self.unit
+        return float(self.solver.next_step * self.solver.t) * self.unit
 
     def at(self, steps: float) -> Array:
         """Return the bodies after `steps` steps."""

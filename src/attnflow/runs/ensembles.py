@@ -323,7 +323,7 @@ def _flow(
     x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any], going: ensemble_flow.Going
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these times, and how many steps it took."""
-    from attnflow.motions.solvers.integrate import Together
+    from attnflow.motions.solvers.scipy_solver import Together
 
     def velocity(t: float, flat: Array) -> Array:
         return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
@@ -336,7 +336,7 @@ def _flow(
     while k < len(times):
         with np.errstate(over="ignore", invalid="ignore"):
             solver.step()
-        going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.h_abs)
+        going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.next_step)
         if solver.status == "failed":
             raise InputError(f"the integrator stopped at t = {solver.t:.6g}: its steps became too small; {motion.hint}")
         reached = motion.retract(_finite(solver.y.reshape(x.shape), solver.t, motion))

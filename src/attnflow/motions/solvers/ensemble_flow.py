@@ -51,10 +51,9 @@ def paths(
     )
     if found is None:
         return None
-    from scipy.integrate import DOP853
-
     from attnflow.engines import compilation
     from attnflow.motions.solvers import ensemble_kernels as kernels
+    from attnflow.motions.solvers.scipy_solver import coefficients
 
     compilation.announce()
     assert isinstance(law, Softmax)
@@ -78,7 +77,7 @@ def paths(
     )
     states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
     if isinstance(motion, ContinuousMotion):
-        method = kernels.Method(*(np.ascontiguousarray(getattr(DOP853, name)) for name in kernels.Method._fields))
+        method = kernels.Method(*map(coefficients, kernels.Method._fields))
         atol = motion.rtol * ABSOLUTE * np.abs(start).max(axis=(1, 2)).clip(1e-300)
         way, most = kernels.under_way(n, d), max(1, PIECE // (EVALUATIONS * kernels.WIDTH * n * n))
         given = (start, gains, rule, method, (motion.rtol, atol), times, states, steps)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from attnflow.core.inputs import Array, InputError
 from attnflow.engines import Memory
@@ -16,6 +15,7 @@ from attnflow.laws import Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stepper, Stretch, moved
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 from attnflow.motions.solvers.order_switch import Pace
+from attnflow.motions.solvers.scipy_solver import Order8
 
 if TYPE_CHECKING:
     from attnflow.motions.flows import ContinuousMotion
@@ -45,20 +45,6 @@ def _alone(numbers: int) -> AbstractContextManager[object]:
 
     limited: AbstractContextManager[object] = ThreadpoolController().limit(limits=1, user_api="blas")
     return limited
-
-
-class Together(DOP853):  # type: ignore[misc]
-    """Many systems integrated with common steps, whose error is that of the worst system, not of the mean."""
-
-    systems = 1
-
-    def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
-        fifth, third = ((np.dot(K.T, E) / scale).reshape(self.systems, -1) for E in (self.E5, self.E3))
-        square5, square3 = (fifth**2).sum(axis=1), (third**2).sum(axis=1)
-        mixed = np.sqrt((square5 + 0.01 * square3) * fifth.shape[1])
-        # Where something left the range of float64 this is not a number, and the step is refused.
-        worst = (square5 / np.where(mixed == 0, 1.0, mixed)).max()
-        return float(abs(h) * worst)
 
 
 class Integration(Stepper):
@@ -105,11 +91,12 @@ class Integration(Stepper):
         if not self.unites:
             return
         self.origin, solver = self.t, self.solver
-        speed = float(np.abs(solver.f).max()) / self.unit
+        speed = float(np.abs(solver.velocity).max()) / self.unit
         if 0 < speed < np.inf:
             # A power of two changes no bit.
             unit = 2.0 ** -max(-1000, min(1000, round(math.log2(speed))))
-            solver.f, solver.h_abs = solver.f * (unit / self.unit), solver.h_abs * (self.unit / unit)
+            solver.velocity = solver.velocity * (unit / self.unit)
+            solver.next_step = solver.next_step * (self.unit / unit)
             self.unit = unit
 
     def _velocity(self, s: float, flat: Array) -> Array:
@@ -138,17 +125,18 @@ class Integration(Stepper):
         if first is not None:
             return first > left
         scale = self.atol + np.abs(self.solver.y) * self.motion.rtol
-        d0, d1 = (float(np.linalg.norm(v / scale)) / math.sqrt(v.size) for v in (self.solver.y, self.solver.f))
+        known = self.solver.y, self.solver.velocity
+        d0, d1 = (float(np.linalg.norm(v / scale)) / math.sqrt(v.size) for v in known)
         trial = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
-        return trial > left or float(self.solver.h_abs) >= left
+        return trial > left or float(self.solver.next_step) >= left
 
     def _go_on(self, until: float) -> None:
         """Start, or go on from the state of a checkpoint."""
         first = self.known.get("step_size")
         self._start(self.clumps.bodies(self.x), None if first is None else float(first), until)
         if "velocity" in self.known:
-            self.solver.h_abs = float(self.known["step_size"])
-            self.solver.f = np.asarray(self.known["velocity"])
+            self.solver.next_step = float(self.known["step_size"])
+            self.solver.velocity = np.asarray(self.known["velocity"])
             self.evaluations = int(self.known["evaluations"])
 
     def advance(self, until: float) -> Stretch:
@@ -158,13 +146,13 @@ class Integration(Stepper):
             if self.solver is None:
                 self._go_on(float(until))
             solver, clumps = self.solver, self.clumps
-            finite = np.isfinite(solver.f).all()
+            finite = np.isfinite(solver.velocity).all()
             if finite:
                 self._set_clock()
                 solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
                 self.memory.forget()
                 # A step that is cut at the end may be refused and taken anew, shorter than it would have been.
-                longest = max(float(solver.h_abs), self.pace.rival)
+                longest = max(float(solver.next_step), self.pace.rival)
                 self.shortened = self.shortened or solver.t + longest > solver.t_bound
                 solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
@@ -207,14 +195,14 @@ class Integration(Stepper):
         """Return what becomes of bodies y that have met, None if none have."""
         if not self.unites:
             return None
-        return self.clumps.united(y, self.solver.f.reshape(y.shape), MEETING * self.motion.rtol)
+        return self.clumps.united(y, self.solver.velocity.reshape(y.shape), MEETING * self.motion.rtol)
 
     def _unite(self, clumps: Clumps, y: Array, until: float) -> Array:
         """Go on with these bodies."""
         y = self.motion.retract(y)
         self._embody(clumps)
         if self.t < until:
-            self._start(y, self.unit * float(self.solver.h_abs), until)
+            self._start(y, self.unit * float(self.solver.next_step), until)
         return y
 
     def state(self) -> dict[str, Any]:
@@ -223,8 +211,8 @@ class Integration(Stepper):
             return self.known
         state = {
             "atol": self.atol,
-            "step_size": self.unit * float(self.solver.h_abs),
-            "velocity": self.solver.f / self.unit,
+            "step_size": self.unit * float(self.solver.next_step),
+            "velocity": self.solver.velocity / self.unit,
             "evaluations": self.evaluations,
             "norm_defect": self.norm_defect,
             "labels": self.clumps.labels,
@@ -233,25 +221,18 @@ class Integration(Stepper):
         return state if self.clumps.masses is None else {**state, "masses": self.clumps.masses}
 
     def slow(self) -> str | None:
-        """Say, of a flow that has very many steps before it, why they are short and what helps.
-
-        The product of the step and the rate of decay is measured as in Hairer and Wanner's code DOP853: by two
-        evaluations at the end of a step, the last stage and the step itself.
-        """
+        """Say, of a flow that has very many steps before it, why they are short and what helps."""
         solver = self.solver
         # The first reason that was found is kept: two reasons would confuse the reader. Each step is looked at once.
         if self.reason is not None or self.evaluations < SETTLED or self.looked == self.t:
             return self.reason
-        if not isinstance(solver, DOP853) or solver.h_previous is None:
+        if not isinstance(solver, Order8) or solver.last_step is None:
             return None
         self.looked = self.t
-        h, left = solver.h_previous, solver.t_bound - solver.t
+        h, left = solver.last_step, solver.t_bound - solver.t
         if not left > SLOW_STEPS * h > 0:
             return None
-        K, last = solver.K, len(solver.B) - 1
-        apart = h * float(np.linalg.norm(K[:-1].T @ solver.B - K[:last].T @ solver.A[last, :last]))
-        product = h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
-        stiff = product >= STIFF
+        stiff = solver.decay_per_step() >= STIFF
         self.alike = self.alike + 1 if stiff == self.stiff else 1
         self.stiff = stiff
         if self.alike >= LOOKS:

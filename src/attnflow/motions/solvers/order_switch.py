@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.integrate import DOP853, RK45
 
 from attnflow.core.inputs import Array
+from attnflow.motions.solvers.scipy_solver import Order5, Order8
 
 # Steps until the other method is tried: at first, and at most.
 SOON, LATE = 16, 256
 # A step of order 8 costs 12 evaluations of the velocity, one of order 5 costs 6.
-COSTS = {DOP853: 12, RK45: 6}
+COSTS = {Order8: 12, Order5: 6}
 # Order 5 is chosen only if it gets CLEARLY times as far for the same cost, at a tolerance TIGHTER times smaller,
 # because its estimate of the error is less reliable.
 CLEARLY, TIGHTER = 1.5, 3.0
@@ -33,7 +33,7 @@ class Pace:
 
     def __init__(self, state: Array | None = None) -> None:
         order, wait, left, rival = (8, SOON, SOON, 0.0) if state is None else state
-        self.method = DOP853 if order == 8 else RK45
+        self.method = Order8 if order == 8 else Order5
         self.wait, self.left = int(wait), int(left)
         # The next step of the method that is waiting for the outcome of a trial.
         self.rival = float(rival)
@@ -45,13 +45,13 @@ class Pace:
         return self._made(*problem, **options)
 
     def _made(self, *problem: Any, **options: Any) -> Any:
-        if self.method is RK45:
+        if self.method is Order5:
             options = {**options, "rtol": options["rtol"] / TIGHTER, "atol": options["atol"] / TIGHTER}
         return self.method(*problem, **options)
 
     def _known(self, solver: Any) -> Callable[[float, Array], Array]:
         """Return the velocity, which is known already when a solver asks for the first time."""
-        known = [solver.f]
+        known = [solver.velocity]
         return lambda t, y: known.pop() if known else self.velocity(t, y)
 
     def step(self, solver: Any) -> Any:
@@ -68,19 +68,19 @@ class Pace:
         if solver.status != "running" or solver.n < CROWD:
             return solver
         if self.rival:
-            further = (solver.h_abs / COSTS[self.method]) / (self.rival / COSTS[self._other()])
-            if further > (CLEARLY if self.method is RK45 else 1 / CLEARLY):
+            further = (solver.next_step / COSTS[self.method]) / (self.rival / COSTS[self._other()])
+            if further > (CLEARLY if self.method is Order5 else 1 / CLEARLY):
                 self.wait, self.left, self.rival = SOON, SOON, 0.0
                 return solver
             return self._give_back(solver)
         self.left -= 1
         if self.left:
             return solver
-        self.rival = float(solver.h_abs)
+        self.rival = float(solver.next_step)
         return self._hand_over(solver, self.rival * COSTS[self._other()] / COSTS[self.method])
 
     def _other(self) -> Any:
-        return RK45 if self.method is DOP853 else DOP853
+        return Order5 if self.method is Order8 else Order8
 
     def _give_back(self, solver: Any) -> Any:
         """Return the solver that was waiting, after a trial that it has won."""
@@ -94,10 +94,10 @@ class Pace:
         if other is None:
             whole = {"first_step": solver.t_bound - solver.t}
             other = self._made(self._known(solver), solver.t, solver.y, solver.t_bound, **{**self.options, **whole})
-        other.t, other.y, other.f, other.t_bound, other.h_abs = solver.t, solver.y, solver.f, solver.t_bound, step
+        other.take_over(solver, step)
         self.waiting = solver
         return other
 
     def state(self) -> Array:
         """Return all that the choices to come depend on."""
-        return np.array([8.0 if self.method is DOP853 else 5.0, self.wait, self.left, self.rival])
+        return np.array([8.0 if self.method is Order8 else 5.0, self.wait, self.left, self.rival])

@@ -1,0 +1,93 @@
+"""SciPy's Runge-Kutta solvers of order 8 and 5, and all that is used of them beyond what SciPy documents.
+
+No other file of the package names these internals:
+
+- `f`, the velocity at (t, y), and `h_abs`, the length that the next step is tried with, which may both be set;
+- `t`, `y` and `t_bound`, which SciPy documents, and which may be set between two steps;
+- `h_previous`, the length of the last step, and `K`, the velocities of its stages, the last row at its end;
+- the coefficients `A`, `B`, `E3`, `E5`, `A_EXTRA` and `D` of `DOP853`;
+- `_estimate_error_norm(K, h, scale)`, which says whether a step is accepted: if it returns less than 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.integrate import DOP853, RK45
+
+from attnflow.core.inputs import Array
+
+
+class _Solver:
+    """What the two methods have in common."""
+
+    t: float
+    y: Array
+    t_bound: float
+    f: Array
+    h_abs: float
+    h_previous: Any
+
+    @property
+    def velocity(self) -> Array:
+        """The velocity at (t, y), with which the next step begins."""
+        return self.f
+
+    @velocity.setter
+    def velocity(self, value: Array) -> None:
+        self.f = value
+
+    @property
+    def next_step(self) -> float:
+        """The length that the next step is tried with, unless t_bound is nearer."""
+        return self.h_abs
+
+    @next_step.setter
+    def next_step(self, length: float) -> None:
+        self.h_abs = length
+
+    @property
+    def last_step(self) -> Any:
+        """The length of the last step, None before the first."""
+        return self.h_previous
+
+    def take_over(self, other: Any, step: float) -> None:
+        """Go on from where another solver is, with a next step of this length."""
+        self.t, self.y, self.f, self.t_bound, self.h_abs = other.t, other.y, other.f, other.t_bound, step
+
+
+class Order8(_Solver, DOP853):  # type: ignore[misc]
+    """Dormand and Prince's method of order 8."""
+
+    def decay_per_step(self) -> float:
+        """Return the product of the last step and the fastest rate of decay, as Hairer and Wanner's DOP853 measures it.
+
+        Two evaluations at the end of a step are compared: that of the last stage and that of the step itself.
+        """
+        K, last, h = self.K, len(self.B) - 1, self.h_previous
+        apart = h * float(np.linalg.norm(K[:-1].T @ self.B - K[:last].T @ self.A[last, :last]))
+        return h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
+
+
+class Order5(_Solver, RK45):  # type: ignore[misc]
+    """Dormand and Prince's method of order 5."""
+
+
+class Together(Order8):
+    """Many systems integrated with common steps, whose error is that of the worst system, not of the mean."""
+
+    systems = 1
+
+    def _estimate_error_norm(self, K: Array, h: float, scale: Array) -> float:
+        fifth, third = ((np.dot(K.T, E) / scale).reshape(self.systems, -1) for E in (self.E5, self.E3))
+        square5, square3 = (fifth**2).sum(axis=1), (third**2).sum(axis=1)
+        mixed = np.sqrt((square5 + 0.01 * square3) * fifth.shape[1])
+        # Where something left the range of float64 this is not a number, and the step is refused.
+        worst = (square5 / np.where(mixed == 0, 1.0, mixed)).max()
+        return float(abs(h) * worst)
+
+
+def coefficients(name: str) -> Array:
+    """Return the coefficients of order 8 with this name, for compiled code."""
+    return np.ascontiguousarray(getattr(DOP853, name))
