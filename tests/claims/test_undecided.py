@@ -15,7 +15,7 @@ import pytest
 
 import attnflow as af
 from attnflow.app.cli import main
-from attnflow.claims import Claim, Experiment, Margins, check, get, reasons
+from attnflow.claims import Claim, Experiment, Margins, get, reasons
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
 from attnflow.claims.margins import LOOSEST
@@ -120,6 +120,27 @@ def test_a_run_that_takes_too_long_is_undecided(
     assert remedy in verdict.undecided.remedy
 
 
+class TimeIsUp(af.watch.Watcher):
+    """Stop as a clock does, but where the run passes time 4, so that no machine is too fast or too slow."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def stop(self, stretch: Any) -> tuple[int, str] | None:
+        return (len(stretch.times), "stopped by the wall clock") if stretch.after[0] > 4 else None
+
+
+def test_a_violation_before_the_time_is_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.claims.experiment.WallClock", TimeIsUp)
+    wrong = af.Flow(V=[[-1.0001]])
+    for until in (2.0, 100.0, 1e6):
+        verdict = af.check("emergence/negative-identity", tokens=[[3.0], [-2.0]], until=until, motion=wrong)
+        assert verdict.outcome == "violated", verdict.because
+        assert (verdict.decided_to is None) == (until < 4)
+        assert (verdict.decided_to or 0) < 4
+        assert ("the rest is undecided: after" in verdict.because) == (until > 4)
+
+
 def test_samples_that_take_too_long_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnflow.claims.experiment.PATIENCE", 1e-9)
     verdict = af.check("emergence/no-consensus")
@@ -135,7 +156,7 @@ def test_the_remedy_helps() -> None:
 
 
 def test_undecided_verdicts_are_made_in_one_place() -> None:
-    folder = Path(check.__code__.co_filename).parent
+    folder = Path(reasons.__file__).parent
     made = [p.name for p in folder.rglob("*.py") for _ in re.findall(r"Verdict\(\s*UNDECIDED", p.read_text())]
     assert made == ["check.py", "check.py"]  # `_undecided`, and `examine`, whose sentence is that of an InputError
 

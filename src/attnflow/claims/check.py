@@ -29,6 +29,9 @@ EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
 # How often an undecided run is shortened to see what can be decided.
 SHORTENED = 6
+# Of a run that takes too long this part of what was reached is looked at: its rerun at a tighter tolerance, and the
+# statements about it, take their time too.
+PART = 0.25
 
 # What becomes of a hypothesis that does not hold; the words for the others are those of verdicts.
 FAILS = "fails"
@@ -252,7 +255,9 @@ def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -
         part = f"the first {int(horizon)} of {int(e.horizon)} steps"
     else:
         part = f"times up to {horizon:.6g} of {e.horizon:.6g}"
-    rest = f"later {why.cause}" if why.shorter is not None else f"{why.cause}; to look at the rest, {why.remedy}"
+    rest = f"{why.cause}; to look at the rest, {why.remedy}"
+    if why.shorter is not None:
+        rest = f"the rest is undecided: {why.cause}"
     because = f"decided for {part}: {verdict.because}; {rest}"
     return replace(verdict, because=because, instance=e.instance, decided_to=horizon, decided_for=part)
 
@@ -274,7 +279,8 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
     try:
         return _judged(claim, e, most)
     except TooLong as error:
-        return _undecided(claim, e, "the conclusion is undecided", 0.0, None, error.why)
+        why = _with_shorter(e, error.why, PART * error.reached)
+        return _undecided(claim, e, "the conclusion is undecided", 0.0, None, why)
 
 
 def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
@@ -328,13 +334,15 @@ def _rounding(claim: Claim, e: Experiment, time: float, most: float) -> Undecide
     """Return that rounding leaves a time undecided, with the longest run that does not come to it."""
     rational = "exact" in claim.setting.arithmetics and exact.replayable(e.law, e.motion)
     why = within_rounding(e, rational, most)
-    if ("steps" if e.motion.discrete else "until") not in e.instance:
-        return why
     if e.motion.discrete:
-        shorter: float = time if time < e.horizon else time - 1
-    else:
-        shorter = time - e.horizon / RECORDS
-    return replace(why, shorter=shorter if shorter > 0 else None)
+        return _with_shorter(e, why, time if time < e.horizon else time - 1)
+    return _with_shorter(e, why, time - e.horizon / RECORDS)
+
+
+def _with_shorter(e: Experiment, why: Undecided, horizon: float) -> Undecided:
+    """Return the reason with a shorter horizon at which the claim may be decided, if its runs have one."""
+    name, shorter = ("steps", int(horizon)) if e.motion.discrete else ("until", horizon)
+    return replace(why, shorter=shorter) if name in e.instance and 0 < shorter < e.horizon else why
 
 
 def _undecided(

@@ -19,7 +19,7 @@ DIFFERENT_RUNS = Undecided(
 
 
 class TooLong(InputError):
-    """A run was stopped because it takes too long; `why` is what an undecided verdict says of it."""
+    """A run was stopped because it takes too long: `reached` is where, `why` what an undecided verdict says of it."""
 
     def __init__(self, seconds: float, discrete: bool, reached: float, until: float) -> None:
         moment, ways = (
@@ -31,6 +31,7 @@ class TooLong(InputError):
         self.why = Undecided(
             f"after {seconds:g} seconds the run was at {moment}{stiff}", f"give {ways}, or fewer tokens"
         )
+        self.reached = reached
         super().__init__(str(self.why))
 
 
