@@ -60,11 +60,12 @@ def test_exits_show_medians_intervals_and_the_slope_of_theory() -> None:
 
 def test_phases_show_what_happened_where_it_did() -> None:
     triangle = af.tokens.polygon(3)
-    found = af.measure.phases(np.vstack([triangle, 0.65 * triangle]), [4, 8, 12], gamma=0.1, runs=10)
+    found = af.measure.phases(np.vstack([triangle, 0.65 * triangle]), [4, 8], gamma=0.1, runs=6)
     left, right = figures.phases(found).axes
     shown = labelled(left)
     departure = next(handle for name, handle in shown.items() if "T_2" in name)[0]
     there = [t is not None for t in found.layers.departure]
+    assert there == [False, True]
     np.testing.assert_allclose(departure.get_xdata(), found.betas[there])
     np.testing.assert_allclose(departure.get_ydata(), [float(t) for t in found.layers.departure if t is not None])
     assert left.get_yscale() == right.get_yscale() == "log"

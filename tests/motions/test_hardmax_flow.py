@@ -145,7 +145,7 @@ def test_layers_converge_to_the_flow_with_order_one(name: str) -> None:
     law = af.Hardmax(B=B)
     run = flow(x, 2.0, law)
     assert run.report["events"] >= 1
-    steps = 2.0 ** -np.arange(4, 13)
+    steps = 2.0 ** -np.arange(4, 12)
     errors = [np.abs(layers(x, 2.0, h, law) - run.final).max() for h in steps]
     slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
     assert 0.85 < slope < 1.15
