@@ -31,7 +31,7 @@ class Copies(NamedTuple):
 def copies(x: Array, *, at_a_glance: bool = False) -> Copies | None:
     """Say which points coincide, bit for bit; None if more than half of them are distinct.
 
-    A glance at a thousand points sees copies only if there are no more than some hundred places.
+    In a sample of a thousand points copies are found only if there are at most some hundred places.
 
     >>> copies(np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [1.0, 2.0]]))
     Copies(first=array([0, 1]), label=array([0, 1, 0, 0]))
@@ -39,8 +39,8 @@ def copies(x: Array, *, at_a_glance: bool = False) -> Copies | None:
     True
     """
     seen = x[:: max(1, len(x) // SAMPLE)] if at_a_glance else x
-    # Distinct points have distinct projections, as good as always; and if not, the next look tells. A matrix product
-    # would wake the threads of BLAS, which then spin against those of the sums.
+    # Distinct points almost always have distinct projections; if not, the next comparison finds out. A matrix product
+    # would start the threads of BLAS, which then compete with those of the sums.
     projections = np.einsum("ik,k->i", seen, np.cos(np.arange(1.0, x.shape[1] + 1)))
     if 2 * len(np.unique(projections)) > len(seen) or not np.isfinite(x).all():
         return None

@@ -65,7 +65,7 @@ def _corners(x: Array, ring: Indices, tol: float) -> Indices:
         before, here, after = x[np.roll(ring, 1)], x[ring], x[np.roll(ring, -1)]
         height = _heights(before, here, after)
         flat = height <= tol
-        # Neighbours are not dropped together: each must be judged by those that stay.
+        # Neighbours are not dropped together: each corner is compared with corners that stay.
         flat &= (height <= np.roll(height, 1)) & (height < np.roll(height, -1))
         if not flat.any():
             flat = (height <= tol) & (np.arange(len(ring)) == height.argmin())
@@ -101,7 +101,7 @@ def _without_flat(x: Array, found: Any, tol: float) -> Indices:
 
 
 def _one_by_one(x: Array, y: Array, tol: float) -> Indices:
-    """Find vertices by quadratic programs: whatever is outside the hull of those known shows the way to a new one."""
+    """Find vertices by quadratic programs: a point outside the hull of the known ones leads to a new one."""
     _, rows = np.unique(x + 0.0, axis=0, return_index=True)
     known = sorted({int(rows[y[rows, k].argmin()]) for k in range(y.shape[1])})
     for i in rows.tolist():

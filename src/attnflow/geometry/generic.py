@@ -44,7 +44,7 @@ class Genericity:
 
     @property
     def undecided(self) -> bool:
-        """Whether only rounding stands against it."""
+        """Whether a condition fails, but none by more than rounding."""
         return bool(self.broken) and not any(failure.decided for failure in self.broken)
 
 

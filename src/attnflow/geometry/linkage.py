@@ -1,4 +1,4 @@
-"""Single linkage: which points hang together."""
+"""Single linkage: which points are joined by chains of short steps."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _near(cells: Boxes, codes: Labels, joined: Labels, tol: float) -> Iterator[t
     if d <= LISTED_DIMENSION and np.prod(widths.astype(np.float64)) < 2**62:
         return _listed(codes, widths)
     centres = (cells.low + cells.high) / 2
-    # Boxes that touch have centres so near, with room for rounding.
+    # The centres of boxes that touch are at most this far apart, with room for rounding.
     reach = (tol + float(_length(cells.high - cells.low).max())) * (1 + 1e-12) + 1e-15 * float(np.abs(centres).max())
     return (_by_tree if d <= TREE_DIMENSION else _by_products)(centres, joined, reach)
 
@@ -167,7 +167,7 @@ def _listed(codes: Labels, widths: Labels) -> Iterator[tuple[Labels, Labels]]:
 def _by_tree(centres: Array, joined: Labels, reach: float) -> Iterator[tuple[Labels, Labels]]:
     """Yield first some neighbours of each cell, then all pairs within reach that are still apart.
 
-    Such a pair has a cell outside the largest class, so that those inside need not ask.
+    Such a pair has a cell outside the largest class, so that only cells outside it are searched from.
     """
     from scipy.spatial import cKDTree
 
@@ -214,7 +214,7 @@ def _link(cells: Boxes, joined: Labels, a: Labels, b: Labels, tol: float) -> Non
         gap = np.maximum(np.maximum(cells.low[p] - cells.high[q], cells.low[q] - cells.high[p]), 0.0)
         near = _length(gap) <= tol
         p, q = p[near], q[near]
-        # One point of each often settles it, and always where cells hold one.
+        # Comparing one point of each cell is often enough, and always if both cells hold one point.
         close = _length(cells.points[cells.starts[p]] - cells.points[cells.starts[q]]) <= tol
         _unite(joined, p[close], q[close])
         _link_all(cells, joined, *_apart(joined, p, q), tol)

@@ -17,7 +17,7 @@ MOST_ARCS = 100_000_000
 
 
 class Listening(Protocol):
-    """What is asked of a law here: its weights."""
+    """What this module needs of a law: its weights."""
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

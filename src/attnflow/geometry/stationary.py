@@ -137,7 +137,7 @@ def _spread(part: tuple[int, ...], weights: Array, k: int) -> Array:
 
 
 def _apart(found: dict[tuple[int, ...], Array], corners: Array, tol: float) -> dict[tuple[int, ...], Array]:
-    """Leave out points that rounding has found twice: of close ones the smallest face stays."""
+    """Leave out points that were found twice because of rounding: of close ones that of the smallest face stays."""
     kept: dict[tuple[int, ...], Array] = {}
     places = np.empty((0, corners.shape[1]))
     for face in sorted(found, key=lambda face: (len(face), face)):

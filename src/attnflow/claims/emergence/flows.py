@@ -242,7 +242,7 @@ def _log_energy(x: Array) -> tuple[Array, Array, Array]:
     Z = kernel.sum(axis=2)
     L = Z.sum(axis=1)
     own = kernel.max(axis=2)
-    # Far from the largest score whole rows vanish; they are means of nothing and weigh nothing.
+    # Rows whose scores are all far below the largest vanish: their means are of no terms, and their weight is 0.
     m = np.divide(kernel @ x, Z[:, :, None], out=np.zeros_like(x), where=own[:, :, None] > 0)
     weights, speeds = Z / L[:, None], np.sqrt((m**2).sum(axis=2))
     return top + np.log(L), -2 * (weights * speeds**2).sum(axis=1), 2 * (weights * speeds).sum(axis=1)
@@ -282,7 +282,7 @@ def _rate(x: Array, times: Array) -> list[Margins]:
     late = float(times[-1] - times[-2])
     growth_rate = (np.linalg.inv(D) - inverse) / (2 * late)
     noise = 1e-8 * float(np.linalg.norm(inverse, 2)) / late
-    if allowed > 0.25 or noise > 0.25:  # too early, or too flat a cloud, to see the rate
+    if allowed > 0.25 or noise > 0.25:  # the rate cannot be seen yet, or the cloud is too flat
         return [once(what, 0.0, 1e-12, time=times[-1], strict=True)]
     away = float(np.linalg.norm(growth_rate - np.eye(len(directions)), 2))
     return [once(what, allowed - away, noise, time=times[-1])]

@@ -158,7 +158,7 @@ def _settled_at(e: Experiment, frame: Frame, j: int) -> Settled | Undecided:
 
 
 def nudged(e: Experiment, until: float | None = None) -> list[Array]:
-    """Return the states at the horizon, or before it, from starts moved a little, to and fro.
+    """Return the states at the horizon, or before it, from starts moved a little, in two opposite directions.
 
     A token on the border between two limits goes where rounding sends it, always to the same side: only another start
     shows that the run means nothing. The start is moved by an affine map, so that tokens at one point stay together

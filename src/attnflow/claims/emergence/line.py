@@ -34,7 +34,7 @@ from attnflow.runs.simulate import simulate
 LAST = 28.0
 # A start whose extreme token stays bounded is known up to this part of the size of the tokens.
 SHOT = 1e-9
-# Two runs tell the same weight as long as they differ by this part of its logarithm.
+# Two runs give the same weight as long as its logarithms differ by at most this part.
 AGREE = 0.01
 # The slope of log(-log(1 - P)) is bounded over the next AHEAD units of time; in the talk it is 1 or 2.
 AHEAD, SLOPE = 20.0, 0.5
@@ -172,7 +172,7 @@ BOUNDED = Setting({**PARAMETERS, "C": 4.0}, _line, _kept_bounded, samples=3, len
 ON_THE_LINE: dict[str, Statement] = {"d = 1, B > 0, V > 0": _on_the_line, "distinct tokens": pairwise_distinct}
 
 
-# The claims. They are silent where there is no line to look at.
+# The claims. They say nothing where tokens are not on a line.
 
 
 def _defined(e: Experiment) -> bool:
@@ -256,7 +256,7 @@ def doubly_exponential(e: Experiment) -> list[Margins]:
     path = _path(e)
     escaped = path.escaped()
     inner = [i for i in range(path.n) if i not in path.extremes]
-    if inner:  # an inner token that stays bounded owns the row that may be any
+    if inner:  # the one row that is not bound by the claim is that of an inner token that stays bounded
         escaped[min(inner, key=lambda i: abs(path.y[-1, i]))] = 1.0
     return [_beyond_recall(path, escaped), *_rows(path), _slope(_shot(e), path)]
 

@@ -144,7 +144,7 @@ def _drift(e: Experiment, clouds: tuple[Array, Array], constants: tuple[float, f
 class Aggregation(ContinuousMotion):
     """Aggregation of Keller-Segel type, in which tokens collide: x_i' = -(1/n) sum_{j != i} (x_i - x_j)/|x_i - x_j|^2.
 
-    It knows no attention: whatever the law, it is not asked.
+    There is no attention in it: the law is not used.
     """
 
     strength: float = 1.0

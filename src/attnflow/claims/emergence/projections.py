@@ -213,10 +213,10 @@ def along(e: Experiment) -> Along | None:
 
 
 def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] | None:
-    """Return who listens to whom (Q) and lim w, if the leaders along F are final at the k-th time, else None.
+    """Return Q, which token listens to which, and lim w, if the leaders along F are final at the k-th time, else None.
 
     Tokens within `ON` of each other along F count as one. The scores along F grow like e^{2 lambda t}, what is left of
-    the scores like e^{(lambda + rho) t}: where the first are ahead, and stay so along w' = lambda (Q w - w), they win.
+    the scores like e^{(lambda + rho) t}: where the first lead, and stay so along w' = lambda (Q w - w), they decide.
     """
     from scipy.linalg import expm
 
@@ -267,7 +267,7 @@ def limits_along(e: Experiment, F: Along | None) -> tuple[Array, Array] | Undeci
     now, before = _limit(e, F, -1, unit), _limit(e, F, k, unit)
     if now is None or before is None:
         return NOT_FINAL
-    # Leaders within one cluster may change: what counts is that both looks promise the same limit.
+    # Leaders within one cluster may change: what counts is that both looks give the same limit.
     if np.abs(now[1] - before[1]).max() > 2 * ON * unit:
         return NOT_FINAL
     if any(np.abs(y @ F.left.T - w[-1]).max() > ON * unit for y in nudged(e)):

@@ -76,14 +76,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Final:
-    """Leaders that stay: `heard` (n, n) says who listens to whom for ever, and `limit` (n, d) is lim y for V = I."""
+    """Leaders that stay: `heard` (n, n) says which token listens to which, and `limit` (n, d) is lim y for V = I."""
 
     heard: Heard
     limit: Array
 
 
 def leaders(y: Array, frame: Frame) -> Heard:
-    """Return whom each token hears at last: its top score, and whatever ties with it by symmetry or coincidence."""
+    """Return what each token hears in the limit: its top score, and what ties with it by symmetry or coincidence."""
     n, group = len(y), frame.group
     scores = (y @ frame.B.T) @ y.T
     size = float(np.abs(y).max())
@@ -108,7 +108,7 @@ def gaps(y: Array, heard: Heard, frame: Frame, t: float) -> tuple[Array, Array]:
 
 
 def rows(heard: Heard) -> Array:
-    """Return the limiting attention matrix: uniform on whom each token hears."""
+    """Return the limiting attention matrix: uniform on the tokens that each token hears."""
     P: Array = heard / heard.sum(axis=1, keepdims=True)
     return P
 

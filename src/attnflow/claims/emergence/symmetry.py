@@ -1,7 +1,7 @@
 """Configurations with a symmetry, integrated in reduced coordinates.
 
 If orthogonal matrices M that commute with V and B permute the tokens, they do so for ever; then some tokens tend to
-points that repel everybody else: 0, or the foot of 0 on an edge. Rounding breaks the symmetry and such limits with
+points that repel all other tokens: 0, or the foot of 0 on an edge. Rounding breaks the symmetry and such limits with
 it. Averaging velocity and state over the group keeps every token in the subspace where the symmetry puts it, which is
 the same as integrating one token per orbit in the fixed space of its stabiliser.
 """
@@ -106,7 +106,7 @@ def _same(one: tuple[Array, NDArray[np.int64]], other: tuple[Array, NDArray[np.i
 
 
 class Patient(ContinuousMotion):
-    """Flows that give up after `most_steps`: where scores tie up to rounding an integrator would crawl for ever."""
+    """Flows that give up after `most_steps`: where scores tie up to rounding an integrator would never end."""
 
     most_steps: ClassVar[int] = 800
 
@@ -253,7 +253,7 @@ def symmetric_cloud(rng: Rng, matrices: list[Array], seeds: int, scale: float = 
     for _ in range(seeds):
         p = scale * rng.standard_normal(d)
         if rng.integers(2):
-            # The mean over the powers of one element lies where that element keeps it.
+            # The mean over the powers of one element is a point that this element fixes.
             p = _fixed_by(group[int(rng.integers(len(group)))]) @ p
         points += [M @ p for M in group]
     x = _apart(np.array(points), 1e-6 * scale)

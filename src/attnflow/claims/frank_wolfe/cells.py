@@ -1,4 +1,4 @@
-"""Cells of a polytope under hardmax: convexity, Voronoi cells, who owns the cell around itself."""
+"""Cells of a polytope under hardmax: convexity, Voronoi cells, vertices that own the cell around them."""
 
 from __future__ import annotations
 

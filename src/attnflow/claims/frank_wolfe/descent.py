@@ -81,7 +81,7 @@ def _energy_form(e: Experiment, t: int = 0) -> Numbers:
 
 
 def _negative(e: Experiment) -> str:
-    """Return the first hypothesis in words; to who gave a B >= 0, as if it were B_*, with what to give instead."""
+    """Return the first hypothesis in words; if a B >= 0 was given, as if it were B_*, say what to give instead."""
     if e.B is None or not forms.positive_semidefinite(e.form().astype(float)):
         return "B_*^t >= 0"
     return "B is that of Hardmax, whose scores are <B x, y>: for J(x) = 1/2 <B_* x, x> give B = -B_*; B_* = -B >= 0"

@@ -137,7 +137,7 @@ def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
 CIRCLE = Setting(
     {"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, sphere_model, _on_circle, samples=3, lengths=()
 )
-# A plateau is a time between merges that lasts at least this factor, and its height is told to this part of 1.
+# A plateau is a time between merges that lasts at least this factor; its height is known up to this part of 1.
 PLATEAU, HEIGHT = 100.0, 0.05
 # When the first clusters have formed, in the clock of SA.
 RELAXED = 10.0
