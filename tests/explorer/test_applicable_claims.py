@@ -12,7 +12,7 @@ import attnflow as af
 from attnflow.claims.claim import PROVED, REGISTER, Setting
 from attnflow.claims.hardmax import HARDMAX
 from attnflow.claims.margins import once
-from attnflow.explorer.applicable_claims import applicable, standing
+from attnflow.explorer.applicable_claims import applicable, check_applicable
 from attnflow.explorer.state import State, read
 
 HARD = {"name": "softmax", "beta": "inf"}
@@ -29,12 +29,12 @@ def shown(tokens: Any, law: Any, motion: dict[str, Any], until: float) -> State:
 
 
 def verdicts(state: State) -> dict[str, dict[str, Any]]:
-    return {answer["claim"]: answer for answer in standing(state) if answer["kind"] == "verdict"}
+    return {answer["claim"]: answer for answer in check_applicable(state) if answer["kind"] == "verdict"}
 
 
 def verdict_on(id: str, state: State) -> dict[str, Any]:
     """Return the verdict on one claim; those that cost more are not checked."""
-    return next(answer for answer in standing(state) if answer.get("claim") == id)
+    return next(answer for answer in check_applicable(state) if answer.get("claim") == id)
 
 
 def layers(**steps: Any) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def test_verdicts_are_those_of_check(name: str, id: str, instance: dict[str, Any
 
 @pytest.mark.parametrize("name", ["hardmax", "frank-wolfe", "jumps", "vanishing", "line", "sphere"])
 def test_answers_are_plain_and_hypotheses_agree_with_verdicts(name: str) -> None:
-    answers = [json.loads(json.dumps(answer, allow_nan=False)) for answer in standing(STATES[name])]
+    answers = [json.loads(json.dumps(answer, allow_nan=False)) for answer in check_applicable(STATES[name])]
     listed, *said, done = answers
     assert (listed["kind"], done) == ("claims", {"kind": "done"})
     assert listed["others"] + len(listed["claims"]) == len(af.claims.all())
@@ -296,8 +296,8 @@ def test_large_clouds_are_too_many_for_runs_but_not_for_cells() -> None:
 
 
 def test_going_on_after_a_claim_that_took_too_long() -> None:
-    everything = list(standing(STATES["hardmax"]))
-    rest = list(standing(STATES["hardmax"], done=3))
+    everything = list(check_applicable(STATES["hardmax"]))
+    rest = list(check_applicable(STATES["hardmax"], done=3))
     assert rest[0]["claim"] == everything[3]["claim"]
     assert (rest[0]["outcome"], "too long" in rest[0]["because"]) == ("undecided", True)
     assert rest[1:] == everything[4:]

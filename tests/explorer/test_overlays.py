@@ -15,7 +15,7 @@ from scipy.linalg import expm
 from scipy.spatial import ConvexHull
 
 import attnflow as af
-from attnflow.explorer.overlays import OVERLAYS, look
+from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.state import State, read
 from attnflow.figures.groups import groups
 
@@ -33,7 +33,7 @@ def gaussian(n: int = 30, d: int = 2, seed: int = 0) -> dict[str, Any]:
 
 
 def at(state: State, *want: str, t: float = 0, x: Any = None) -> dict[str, Any]:
-    return look(state.tokens if x is None else x, t, state, want)
+    return overlays_of(state.tokens if x is None else x, t, state, want)
 
 
 def area(polygon: Any) -> float:
@@ -218,7 +218,7 @@ MISSING = [
 
 @pytest.mark.parametrize(("state", "missing", "words"), MISSING)
 def test_what_is_missing_is_explained(state: State, missing: tuple[str, ...], words: str) -> None:
-    found = look(state.tokens, 0, state, [*OVERLAYS, *missing])
+    found = overlays_of(state.tokens, 0, state, [*OVERLAYS, *missing])
     assert set(missing) <= set(found["why"])
     for name in missing:
         assert name not in found
@@ -243,14 +243,14 @@ DEGENERATE = [
 @pytest.mark.parametrize("law", [HARD, {"name": "softmax", "beta": 4.0}, {"name": "localmax", "delta": 0.1}])
 def test_any_cloud_gives_plain_numbers(tokens: Any, law: Any) -> None:
     state = shown(tokens, law)
-    text = json.dumps(look(state.tokens, 3, state, OVERLAYS), allow_nan=False)
+    text = json.dumps(overlays_of(state.tokens, 3, state, OVERLAYS), allow_nan=False)
     assert json.loads(text)["why"].keys() <= {"limits", "quiescent", "cells", "hull"}
 
 
 def test_long_times_of_a_moving_frame_stay_finite() -> None:
     motion = {"name": "rescaled-flow", "V": [[1.0, 0.0], [0.0, -0.5]]}
     state = shown(gaussian(20), {"name": "softmax", "beta": 1.0}, motion, until=1e4)
-    found = look(state.tokens, 1e4, state, OVERLAYS)
+    found = overlays_of(state.tokens, 1e4, state, OVERLAYS)
     json.dumps(found, allow_nan=False)
     # Only the growing coordinate is left: tokens follow the farthest on their side.
     first = state.tokens[:, 0]
@@ -267,13 +267,13 @@ def test_nobody_is_followed_where_several_are_heard_alike() -> None:
     square = [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.0, 0.0], [0.5, 0.0], [0.5, 0.1]]
     given = {"tokens": square, "motion": {"name": "layers", "gamma": 0.5}, "until": 9}
     hard = read({**given, "law": {"name": "softmax", "beta": "inf"}})
-    found = look(hard.tokens, 0, hard, ["cells", "leaders"])
+    found = overlays_of(hard.tokens, 0, hard, ["cells", "leaders"])
     assert found["follows"] == [0, 1, 2, 3, -1, -1, 0]
     assert found["leaders"] == [0, 1, 2, 3]
     assert [found["labels"][i] for i in (4, 5)] == [-1, -1]
     assert found["cells"][found["labels"][6]]["vertex"] == 0
     flat = read({**given, "law": {"name": "softmax", "beta": 1.0, "B": [[0, 0], [0, 0]]}})
-    assert set(look(flat.tokens, 0, flat, ["cells", "leaders"])["why"]) == {"cells", "leaders"}
+    assert set(overlays_of(flat.tokens, 0, flat, ["cells", "leaders"])["why"]) == {"cells", "leaders"}
 
 
 def test_limits_are_refused_where_tokens_end_elsewhere() -> None:
@@ -281,9 +281,9 @@ def test_limits_are_refused_where_tokens_end_elsewhere() -> None:
     laws = {"0.8 + 0 * t": False, "1 / (t + 1)": True}
     for delta, shown in laws.items():
         state = read({**given, "law": {"name": "localmax", "delta": delta}})
-        assert ("limits" in look(state.tokens, 0, state, ["limits"])) == shown
+        assert ("limits" in overlays_of(state.tokens, 0, state, ["limits"])) == shown
     fleeing = read({**given, "law": {"name": "softmax", "beta": -4.0}})
-    assert "beta is negative" in look(fleeing.tokens, 0, fleeing, ["limits"])["why"]["limits"]
+    assert "beta is negative" in overlays_of(fleeing.tokens, 0, fleeing, ["limits"])["why"]["limits"]
 
 
 def test_a_bias_is_not_overlooked() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import attnflow as af
 from attnflow.explorer import applicable_claims as claims_panel
-from attnflow.explorer.applicable_claims import standing
+from attnflow.explorer.applicable_claims import check_applicable
 from attnflow.explorer.presets import FEWER, PRESETS, SHOWN, Preset
 from attnflow.explorer.state import State, arguments, read
 from attnflow.figures import gallery
@@ -91,7 +91,7 @@ def test_claims_of_each_are_computed_without_an_error(preset: Preset, monkeypatc
             monkeypatch.setattr(claims_panel, name, value)
         monkeypatch.setattr(sys.modules["attnflow.claims.check"], "EXACT_AT_ONCE", 0)
         monkeypatch.setitem(claims_panel.SUBJECTS, "sphere/staircase", lambda state: {"until": 3.0})
-    listed, *answers, done = standing(read(preset.state))
+    listed, *answers, done = check_applicable(read(preset.state))
     assert done == {"kind": "done"}
     assert {answer["claim"] for answer in answers} == {claim["claim"] for claim in listed["claims"]}
     assert [answer for answer in answers if "cannot be checked here" in answer["because"]] == []
@@ -99,7 +99,7 @@ def test_claims_of_each_are_computed_without_an_error(preset: Preset, monkeypatc
 
 def test_claims_of_a_run_beyond_64_bits_are_those_of_its_model() -> None:
     state = NAMED["long-times/exits"].state
-    long, short = (standing(read({**state, "until": until})) for until in (1e25, 1000))
+    long, short = (check_applicable(read({**state, "until": until})) for until in (1e25, 1000))
     assert next(long)["claims"] == next(short)["claims"] != []
     shown = read(state)
     moments = claims_panel._moments(shown, af.Layers(gamma=lambda t: 0.1 / (1 + t)))
@@ -181,7 +181,7 @@ def test_claims_of_the_panel_flip_where_the_note_says(
     assert claim in preset.note
     for outcome, dragged in moves.items():
         tokens = [dragged.get(i, row) for i, row in enumerate(preset.state["tokens"])]
-        answers = standing(read({**preset.state, "tokens": tokens}))
+        answers = check_applicable(read({**preset.state, "tokens": tokens}))
         assert next(a for a in answers if a["kind"] == "verdict" and a["claim"] == claim)["outcome"] == outcome
 
 

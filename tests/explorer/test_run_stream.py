@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.explorer.protocol import Desk, Film, encoded
-from attnflow.explorer.run_stream import MOST_MEASURED, Shooting, film_of, run, series, shoot
+from attnflow.explorer.protocol import RunFrames, Session, encoded
+from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
 
@@ -27,8 +27,8 @@ JUMPS = {
 ENDLESS = {**SOFT, "tokens": {**CLOUD, "n": 2000}, "until": 20000}
 
 
-def asked(state: Any, desk: Desk | None = None, **message: Any) -> list[Any]:
-    return list(run({"id": 7, "do": "run", "state": state, **message}, desk or Desk(), lambda: False))
+def asked(state: Any, session: Session | None = None, **message: Any) -> list[Any]:
+    return list(run({"id": 7, "do": "run", "state": state, **message}, session or Session(), lambda: False))
 
 
 def film(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
@@ -91,7 +91,7 @@ def test_steps_beyond_int64_travel_as_floats() -> None:
 def test_a_thinned_film_keeps_first_and_last() -> None:
     most = 10
     for count in range(1, 60):
-        shot = Film(0, None, most)  # type: ignore[arg-type]
+        shot = RunFrames(0, None, most)  # type: ignore[arg-type]
         for t in range(0, count, 3):
             some = np.arange(t, min(t + 3, count))
             shot.append(some, some[:, None, None].astype(float))
@@ -122,47 +122,47 @@ def test_what_has_no_energy_says_so() -> None:
     assert "$" not in series["note"]
 
 
-def shooting() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if isinstance(thread, Shooting)]
+def simulations() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if isinstance(thread, Simulation)]
 
 
 def test_a_run_that_nobody_wants_ends_at_the_next_step() -> None:
     unwanted = threading.Event()
     told = []
-    for answer in run({"id": 1, "state": ENDLESS}, Desk(), unwanted.is_set):
+    for answer in run({"id": 1, "state": ENDLESS}, Session(), unwanted.is_set):
         told.append(answer)
         if isinstance(answer, tuple):
             unwanted.set()
     assert kinds(told) == ["start", "look", "frames"]
-    assert not shooting()
-    assert shoot(film_of(1, read(ENDLESS)), lambda: True).stopped == "a newer run took its place"
+    assert not simulations()
+    assert simulate_into(no_frames_yet(1, read(ENDLESS)), lambda: True).stopped == "a newer run took its place"
 
 
 def test_a_generator_that_is_dropped_leaves_no_computation() -> None:
-    told = run({"id": 1, "state": ENDLESS}, Desk(), lambda: False)
+    told = run({"id": 1, "state": ENDLESS}, Session(), lambda: False)
     next(told)
-    (computation,) = shooting()
+    (computation,) = simulations()
     told.close()  # type: ignore[attr-defined]
-    assert not shooting()
-    assert isinstance(computation, Shooting)
+    assert not simulations()
+    assert isinstance(computation, Simulation)
     assert computation.finished().stopped == "a newer run took its place"
 
 
 def test_a_run_asks_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnflow.explorer.run_stream.SECONDS", 0.2)
-    end = shoot(film_of(1, read(ENDLESS)), lambda: False)
+    end = simulate_into(no_frames_yet(1, read(ENDLESS)), lambda: False)
     assert end.stopped.endswith("0.2 s of wall clock passed")
 
 
 def test_looks_are_at_the_run_that_is_here() -> None:
-    desk = Desk()
+    session = Session()
 
     def look(**message: Any) -> Any:
-        (answer,) = answers({"id": 9, "do": "look", **message}, 0, desk, lambda: False)
+        (answer,) = answers({"id": 9, "do": "look", **message}, 0, session, lambda: False)
         return answer
 
     assert look(run=7, frame=0)["sentence"] == "run 7 was asked for, but no run is here: start it again"
-    asked(SOFT, desk)
+    asked(SOFT, session)
     seen = look(run=7, frame=12, want=["hull"])
     assert (seen["kind"], seen["id"], seen["run"], seen["frame"]) == ("look", 9, 7, 12)
     for wrong in ({"run": 6, "frame": 0}, {"run": 7, "frame": 51}, {"run": 7, "frame": -1}, {"run": 7, "frame": 0.5},
@@ -176,7 +176,7 @@ def test_looks_are_at_the_run_that_is_here() -> None:
 )
 @pytest.mark.parametrize("do", ["run", "text", "claims", "data", "movie"])
 def test_states_that_make_no_sense_are_refused_in_one_sentence(do: str, state: Any) -> None:
-    (answer,) = answers({"id": 4, "do": do, "state": state, "format": "gif"}, 0, Desk(), lambda: False)
+    (answer,) = answers({"id": 4, "do": do, "state": state, "format": "gif"}, 0, Session(), lambda: False)
     assert isinstance(answer, dict)
     assert (answer["kind"], answer["id"]) == ("refused", 4)
     assert "\n" not in answer["sentence"]
@@ -187,7 +187,7 @@ def test_what_goes_wrong_inside_is_a_sentence_too(monkeypatch: pytest.MonkeyPatc
         raise ZeroDivisionError("no\nreason")
 
     monkeypatch.setattr("attnflow.explorer.run_stream.simulate", broken)
-    *_, last = answers({"id": 4, "do": "run", "state": SOFT}, 0, Desk(), lambda: False)
+    *_, last = answers({"id": 4, "do": "run", "state": SOFT}, 0, Session(), lambda: False)
     assert isinstance(last, dict)
     assert last["sentence"] == "this could not be computed (ZeroDivisionError: no reason): change something"
 
@@ -212,8 +212,8 @@ def test_a_flow_that_blows_up_is_said_once() -> None:
     growing = read(
         {"tokens": [[1.0, 0.5], [0.3, 2.0]], "law": SOFT["law"], "motion": {"name": "flow", "rtol": 1e-4}, "until": 1e6}
     )
-    film = film_of(1, growing)
-    found = series(film, shoot(film, lambda: False))
+    film = no_frames_yet(1, growing)
+    found = series(film, simulate_into(film, lambda: False))
     assert found["frames"] == []
     assert "too large" in found["note"]
     assert "inf" not in found["note"]

@@ -435,16 +435,16 @@ def test_a_claim_that_takes_too_long_is_undecided_and_the_next_is_checked(
     line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hard = {**SOFT, "law": {"name": "softmax", "beta": "inf"}, "tokens": {**CLOUD, "n": 4}, "until": 5}
-    reached, limit = tmp_path / "reached", supervisor.Keeper._limit
-    timed: list[tuple[supervisor.Keeper, supervisor.Job, asyncio.AbstractEventLoop]] = []
+    reached, limit = tmp_path / "reached", supervisor.Supervisor._limit
+    timed: list[tuple[supervisor.Supervisor, supervisor.Job, asyncio.AbstractEventLoop]] = []
 
-    def watched(self: supervisor.Keeper, job: supervisor.Job, seconds: float) -> None:
+    def watched(self: supervisor.Supervisor, job: supervisor.Job, seconds: float) -> None:
         timed.append((self, job, asyncio.get_running_loop()))
         limit(self, job, seconds)
 
     monkeypatch.setenv("REACHED", str(reached))
     monkeypatch.setattr(supervisor, "work", dawdle)
-    monkeypatch.setattr(supervisor.Keeper, "_limit", watched)
+    monkeypatch.setattr(supervisor.Supervisor, "_limit", watched)
     with limits(monkeypatch, claims=PATIENCE):
         line.say(2, "claims", state=hard)
         # The time is up for this claim and no other, however busy the machine is.
@@ -479,12 +479,14 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
         told.append(body)
 
     async def scene() -> None:
-        one = supervisor.Keeper("runs", deliver)
+        one = supervisor.Supervisor("runs", deliver)
         orders = [json.dumps({"id": id, "do": "run", "state": SOFT}).encode() for id in (1, 2)]
         with monkeypatch.context() as patch:
             patch.setattr(supervisor, "work", dawdle)
             patch.setattr(
-                supervisor.Keeper, "_began", lambda self, *began: (self.submit(2, "run", orders[1]), old(self, *began))
+                supervisor.Supervisor,
+                "_began",
+                lambda self, *began: (self.submit(2, "run", orders[1]), old(self, *began)),
             )
             one.submit(1, "run", orders[0])
             async with asyncio.timeout(PATIENCE):
@@ -497,7 +499,7 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
         finally:
             await one.close()
 
-    old = supervisor.Keeper._began
+    old = supervisor.Supervisor._began
     monkeypatch.setattr(supervisor, "GRACE", 0.2)
     asyncio.run(scene())
     assert not any('"id":1' in body for body in told if isinstance(body, str))
@@ -529,7 +531,7 @@ def test_a_slow_browser_is_waited_for_and_spared_what_is_old() -> None:
             about = json.loads(body if isinstance(body, str) else body[4 : 4 + int.from_bytes(body[:4], "little")])
             told.append((about["kind"], about["id"]))
 
-        one = supervisor.Keeper("runs", deliver)
+        one = supervisor.Supervisor("runs", deliver)
         try:
             one.submit(1, "run", json.dumps({"id": 1, "do": "run", "state": LONG}).encode())
             await asyncio.wait_for(waits.wait(), PATIENCE)

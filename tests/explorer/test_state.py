@@ -20,7 +20,7 @@ from attnflow.app import cli
 from attnflow.core.inputs import Array
 from attnflow.explorer import state as module
 from attnflow.explorer.presets import PRESETS, Preset
-from attnflow.explorer.run_stream import film_of, shoot
+from attnflow.explorer.run_stream import no_frames_yet, simulate_into
 from attnflow.explorer.state import State, arguments, command, python, read
 
 BASE: dict[str, Any] = {
@@ -200,8 +200,8 @@ def test_beta_at_infinity_is_hardmax_and_its_rescaled_flow_is_solved_exactly() -
 )
 def test_no_film_has_more_than_six_hundred_frames(changes: dict[str, Any], frames: int | None) -> None:
     shown = state(**changes)
-    film = film_of(0, shown)
-    shoot(film, lambda: False)
+    film = no_frames_yet(0, shown)
+    simulate_into(film, lambda: False)
     times = np.array(film.times, dtype=np.float64)
     # Of moves that nobody can count beforehand every other one is left out until they are few enough.
     thinned = frames == 600

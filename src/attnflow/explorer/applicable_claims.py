@@ -52,7 +52,7 @@ ASIDE = ("rtol", "literal", "ties", "growth")
 MOMENTS = 65
 
 
-def standing(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
+def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the claims about what is on the screen, then the verdict on each, the cheapest first.
 
     After `done` verdicts, the last of which took too long, say so of it and go on with the next.
@@ -61,7 +61,7 @@ def standing(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     >>> square = [[1, 1], [-1, 1], [-1, -1], [1, -1], [0.5, 0.2]]
     >>> state = shown({"tokens": square, "law": {"name": "softmax", "beta": "inf"},
     ...                "motion": {"name": "layers", "gamma": 0.5}, "until": 30})
-    >>> answers = {answer.get("claim"): answer for answer in standing(state)}
+    >>> answers = {answer.get("claim"): answer for answer in check_applicable(state)}
     >>> answers["fw/straight-lines"]["outcome"], answers["fw/straight-lines"]["given"][1]
     ('holds', {'name': 'generic polytope', 'outcome': 'holds'})
     """

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.inputs import InputError
-from attnflow.explorer.run_stream import film_of, shoot
+from attnflow.explorer.run_stream import no_frames_yet, simulate_into
 from attnflow.explorer.state import State
 from attnflow.runs.trajectory import Trajectory
 
@@ -31,26 +31,26 @@ def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
         raise InputError(f"dark is {dark!r:.40}, expected true or false")
     with TemporaryDirectory() as folder, look(dark=dark):
         path = Path(folder) / f"attnflow.{ending}"
-        _filmed(state).animate(path, seconds=LENGTH)
+        _simulated(state).animate(path, seconds=LENGTH)
         return path.name, TYPES[ending], path.read_bytes()
 
 
 def data(state: State) -> tuple[str, str, bytes]:
     """Return the run as an .npz file with `times` (T,), `tokens` (T, n, d), and the `state` as JSON text."""
-    run, file = _filmed(state), io.BytesIO()
+    run, file = _simulated(state), io.BytesIO()
     # Steps beyond int64 are Python integers, which would need pickle.
     times = run.times.astype(np.float64) if run.times.dtype == object else run.times
     np.savez_compressed(file, times=times, tokens=run.tokens, state=np.array(json.dumps(state.data)))
     return "attnflow.npz", "application/x-npz", file.getvalue()
 
 
-def _filmed(state: State) -> Trajectory:
+def _simulated(state: State) -> Trajectory:
     """Return the run with the frames that the page shows."""
-    film = film_of(0, state)
-    run = shoot(film, stop=lambda: False)
+    kept = no_frames_yet(0, state)
+    run = simulate_into(kept, stop=lambda: False)
     return Trajectory(
-        np.array(film.times),
-        np.stack(film.frames),
+        np.array(kept.times),
+        np.stack(kept.frames),
         law=run.law,
         motion=run.motion,
         masses=None,

@@ -74,13 +74,13 @@ class Frame:
             raise InputError(f"{what} are shown for at most {MOST_PAIRS} tokens, these are {len(self.x)}")
 
 
-def look(x: Array, t: float, state: State, want: Iterable[str]) -> dict[str, Any]:
+def overlays_of(x: Array, t: float, state: State, want: Iterable[str]) -> dict[str, Any]:
     """Return what is wanted of the tokens x at time t, as plain data; `why` says what is missing and for which reason.
 
     >>> from attnflow.explorer.state import read
     >>> state = read({"tokens": [[1, 1], [-1, 1], [0, -1], [0.2, 0.1]], "law": {"name": "softmax", "beta": "inf"},
     ...               "motion": {"name": "layers", "gamma": 0.5}, "until": 9})
-    >>> found = look(state.tokens, 0, state, ["hull", "leaders"])
+    >>> found = overlays_of(state.tokens, 0, state, ["hull", "leaders"])
     >>> found["hull"], found["leaders"], found["follows"], found["why"]
     ([0, 1, 2], [0, 1, 2], [0, 1, 2, 0], {})
     """

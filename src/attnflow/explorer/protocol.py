@@ -21,7 +21,7 @@ Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
 
 
 @dataclass
-class Film(NotResumed):
+class RunFrames(NotResumed):
     """The frames of one run, as far as it has come: what a recorder of `simulate` writes to.
 
     With `most` frames allowed, every second is dropped each time there are more, and from then on every second one that
@@ -44,9 +44,9 @@ class Film(NotResumed):
         """Add frames; times come last, so that whoever counts times finds their frames."""
         # Copies: a stretch may be a long one of which few states are kept.
         self.newest = (times.item(-1), np.array(tokens[-1]))
-        for kept in self.thinning.picks(len(times)):
-            self.frames.extend(np.array(tokens[kept]))
-            self.times.extend(times[kept].tolist())
+        for picked in self.thinning.picks(len(times)):
+            self.frames.extend(np.array(tokens[picked]))
+            self.times.extend(times[picked].tolist())
         while self.most is not None and len(self.times) > self.most - 1:
             del self.frames[1::2], self.times[1::2]
             self.thinning.stride *= 2
@@ -68,17 +68,17 @@ class Film(NotResumed):
 
 
 @dataclass
-class Desk:
-    """What a worker keeps: the film of the last run."""
+class Session:
+    """What a worker keeps between two messages: the frames of the last run."""
 
-    film: Film | None = None
+    last: RunFrames | None = None
 
-    def of(self, run: int) -> Film:
-        """Return the film of a run, if it is still here."""
-        if self.film is None or self.film.run != run:
-            here = "no run is here" if self.film is None else f"only run {self.film.run} is here"
+    def of(self, run: int) -> RunFrames:
+        """Return the frames of a run, if it is still here."""
+        if self.last is None or self.last.run != run:
+            here = "no run is here" if self.last is None else f"only run {self.last.run} is here"
             raise InputError(f"run {run} was asked for, but {here}: start it again")
-        return self.film
+        return self.last
 
 
 def refused(id: int | None, sentence: str) -> dict[str, Any]:

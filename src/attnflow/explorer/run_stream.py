@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError
-from attnflow.explorer.overlays import OVERLAYS, look
-from attnflow.explorer.protocol import Answer, Desk, Film
+from attnflow.explorer.overlays import OVERLAYS, overlays_of
+from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.figures.dashboard import MEASURED
 from attnflow.motions import Stretch
@@ -35,7 +35,7 @@ SERIES = {
     "diameter": "diameter",
     "energy": "interaction energy",
 }
-# What a page is drawn from between the first and the last state is the film; the run itself need not keep it.
+# What a page is drawn from between the first and the last state is sent as frames; the run itself need not keep it.
 ENDS = Every(1 << 62)
 
 
@@ -50,33 +50,33 @@ class Until(watch.Watcher):
         return (len(stretch.times), "a newer run took its place") if self.unwanted() else None
 
 
-def film_of(run: int, state: State) -> Film:
-    """Return an empty film for a run; the moves of a chain cannot be counted beforehand, so that they are thinned."""
-    return Film(run, state, most=MOST_FRAMES if state.record is None else None)
+def no_frames_yet(run: int, state: State) -> RunFrames:
+    """Return the place for the frames of a run; moves of a chain, which nobody can count beforehand, are thinned."""
+    return RunFrames(run, state, most=MOST_FRAMES if state.record is None else None)
 
 
-def shoot(film: Film, stop: Callable[[], bool]) -> Trajectory:
-    """Simulate what a film is of, and fill it; return the run, of which only the first and last state are kept."""
-    given = arguments(film.state)
-    recorder = Recorder(given.pop("record"), film)
+def simulate_into(kept: RunFrames, stop: Callable[[], bool]) -> Trajectory:
+    """Simulate, and keep the frames; return the run, of which only the first and last state are kept."""
+    given = arguments(kept.state)
+    recorder = Recorder(given.pop("record"), kept)
     run = simulate(**given, record=ENDS, watch=[watch.WallClock(SECONDS), Until(stop), recorder])
-    film.close()
+    kept.close()
     return run
 
 
-class Shooting(threading.Thread):
-    """A film being shot in a thread of its own, until it ends or is abandoned."""
+class Simulation(threading.Thread):
+    """A simulation in a thread of its own, until it ends or is abandoned."""
 
-    def __init__(self, film: Film, stop: Callable[[], bool]) -> None:
+    def __init__(self, kept: RunFrames, stop: Callable[[], bool]) -> None:
         super().__init__(daemon=True)
-        self.film, self.abandoned = film, threading.Event()
+        self.kept, self.abandoned = kept, threading.Event()
         self.stop_asked = lambda: stop() or self.abandoned.is_set()
         self.result: Trajectory | BaseException | None = None
 
     def run(self) -> None:
-        """Shoot, and keep what was raised."""
+        """Simulate, and keep what was raised."""
         try:
-            self.result = shoot(self.film, self.stop_asked)
+            self.result = simulate_into(self.kept, self.stop_asked)
         except BaseException as error:
             self.result = error
 
@@ -89,31 +89,31 @@ class Shooting(threading.Thread):
         return self.result
 
 
-def run(message: dict[str, Any], desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    """Yield the answers to "run": start, the look of frame 0, frames as they come, end, series.
+def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
+    """Yield the answers to "run": start, the overlays of frame 0, frames as they come, end, series.
 
     `stop` is asked between the steps of the run and between answers; nothing comes after it has said yes.
     """
     id, want, state = message["id"], wanted(message), read(message.get("state"))
-    desk.film = film = film_of(id, state)
-    shooting = Shooting(film, stop)
-    shooting.start()
+    session.last = kept = no_frames_yet(id, state)
+    simulation = Simulation(kept, stop)
+    simulation.start()
     try:
         yield _start(id, state)
-        yield looked(id, film, 0, state.tokens, 0, want)
-        yield from _frames(film, shooting, stop)
-        run = shooting.finished()
+        yield overlay_answer(id, kept, 0, state.tokens, 0, want)
+        yield from _frames(kept, simulation, stop)
+        run = simulation.finished()
         if stop():
             return
-        count = len(film.times)
+        count = len(kept.times)
         yield {"kind": "end", "id": id, "frames": count, "stopped": run.stopped, "engine": run.report["engine"]}
-        measured = series(film, run, stop)
+        measured = series(kept, run, stop)
         if not stop():
             yield {"kind": "series", "id": id, **measured}
     finally:
         # Whatever happened here, no computation is left behind.
-        shooting.abandoned.set()
-        shooting.join()
+        simulation.abandoned.set()
+        simulation.join()
 
 
 def _start(id: int, state: State) -> Answer:
@@ -123,17 +123,17 @@ def _start(id: int, state: State) -> Answer:
     return {**start, "tokens": state.tokens.tolist(), **what}
 
 
-def look_at(message: dict[str, Any], desk: Desk) -> Answer:
-    """Return the answer to "look": the geometry of a frame of the run that is here."""
+def answer_overlays(message: dict[str, Any], session: Session) -> Answer:
+    """Return the answer to "look": the overlays of a frame of the run that is here."""
     run, frame, want = _whole(message, "run"), _whole(message, "frame"), wanted(message)
-    film = desk.of(run)
-    t, x = film.frame(frame)
-    return looked(message["id"], film, frame, x, t, want)
+    kept = session.of(run)
+    t, x = kept.frame(frame)
+    return overlay_answer(message["id"], kept, frame, x, t, want)
 
 
-def looked(id: int, film: Film, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
+def overlay_answer(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
     """Return what is to be seen of a frame, as a message."""
-    return {"kind": "look", "id": id, "run": film.run, "frame": frame, **look(x, t, film.state, want)}
+    return {"kind": "look", "id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
 
 
 def _whole(message: dict[str, Any], name: str) -> int:
@@ -151,36 +151,36 @@ def wanted(message: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(want))
 
 
-def _frames(film: Film, shooting: Shooting, stop: Callable[[], bool]) -> Iterator[Answer]:
+def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -> Iterator[Answer]:
     """Yield frames in messages of one or more until all are sent, or nobody wants them any more."""
-    n, d = film.state.tokens.shape
-    sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), film.most is None
+    n, d = kept.state.tokens.shape
+    sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), kept.most is None
     while not stop():
-        going = shooting.is_alive()
-        there = len(film.times) if streaming or not going else 0
+        going = simulation.is_alive()
+        there = len(kept.times) if streaming or not going else 0
         if there == sent and not going:
             return
         for first in range(sent, there, most):
             if stop():
                 return
             last = min(first + most, there)
-            times = [float(t) for t in film.times[first:last]]
-            about = {"kind": "frames", "id": film.run, "first": first, "count": last - first, "n": n, "d": d}
-            yield {**about, "times": times}, np.stack(film.frames[first:last])
+            times = [float(t) for t in kept.times[first:last]]
+            about = {"kind": "frames", "id": kept.run, "first": first, "count": last - first, "n": n, "d": d}
+            yield {**about, "times": times}, np.stack(kept.frames[first:last])
         sent = there
         if going:
-            shooting.join(FLUSH)
+            simulation.join(FLUSH)
 
 
-def series(film: Film, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-    """Return measurements of a film at some of its frames, as on the dashboard; null for what has none, with a note.
+def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Return measurements of a run at some of its frames, as on the dashboard; null for what has none, with a note.
 
     The coarse picture comes first: when time is up, frames are missing everywhere alike.
     """
     if not np.abs(run.final).max() < LARGEST_MEASURED:
         note = f"nothing is measured, since tokens become too large: {run.stopped}"
         return {"frames": [], **dict.fromkeys(SERIES), "note": note}
-    count = len(film.times)
+    count = len(kept.times)
     chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
     deadline = time.monotonic() + MEASURING
     notes: dict[str, None] = {}
@@ -189,7 +189,7 @@ def series(film: Film, run: Trajectory, stop: Callable[[], bool] = lambda: False
     for k in _coarse_to_fine(chosen):
         if stop() or (time.monotonic() > deadline and len(found) > 1):
             break
-        t, x = film.frame(k)
+        t, x = kept.frame(k)
         found[k] = {}
         for name, of in list(measures.items()):
             try:

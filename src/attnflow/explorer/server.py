@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnflow.core.inputs import InputError, whole
 from attnflow.explorer.protocol import encoded, refused
-from attnflow.explorer.supervisor import Keeper
+from attnflow.explorer.supervisor import Supervisor
 from attnflow.explorer.worker import ROLES
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Connection:
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
-        self.keepers: dict[str, Keeper] = {}
+        self.supervisors: dict[str, Supervisor] = {}
 
     async def serve(self) -> None:
         """Take messages until the page closes."""
@@ -235,12 +235,12 @@ class Connection:
             except Refusal as refusal:
                 await self.deliver(encoded(refused(refusal.id, str(refusal))))
                 continue
-            keeper = self.keepers.setdefault(ROLE_OF[do], Keeper(ROLE_OF[do], self.deliver))
-            if do in ONE_AT_A_TIME and keeper.busy(do):
+            supervisor = self.supervisors.setdefault(ROLE_OF[do], Supervisor(ROLE_OF[do], self.deliver))
+            if do in ONE_AT_A_TIME and supervisor.busy(do):
                 sentence = f"a {do} file is being made, expected one at a time: wait for it"
                 await self.deliver(encoded(refused(id, sentence)))
             else:
-                keeper.submit(id, do, text)
+                supervisor.submit(id, do, text)
 
     async def deliver(self, body: str | bytes) -> None:
         """Send a message; wait while the browser is slow, and forget it if the page is gone."""
@@ -259,8 +259,8 @@ class Connection:
 
     async def close(self) -> None:
         """End all computations."""
-        for keeper in self.keepers.values():
-            await keeper.close()
+        for supervisor in self.supervisors.values():
+            await supervisor.close()
 
 
 class Refusal(InputError):

@@ -1,4 +1,4 @@
-"""Who keeps a worker: starts its process at need, hands it orders, ends it when it takes too long or is unwanted."""
+"""The supervisor of a worker: it starts its process at need, hands it orders, ends it when it is late or unwanted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Job:
     pass_over: bool = False
 
 
-class Keeper:
+class Supervisor:
     """One worker of one connection; it lives on the event loop."""
 
     numbers = itertools.count(1)

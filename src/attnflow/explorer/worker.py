@@ -1,6 +1,6 @@
 """A process that serves the messages of one connection: what happens inside it, and how it is spoken to.
 
-Three roles share this code. "runs" moves tokens in one thread and looks at them in another, so that a look never waits
+Three roles share this code. "runs" moves tokens in one thread and finds overlays in another, so that these never wait
 for a run; "claims" checks claims; "exports" writes movies and data. What waits is replaced by what is newer.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from attnflow.core import progress
 from attnflow.core.inputs import InputError
 from attnflow.explorer import scratch
-from attnflow.explorer.protocol import Answer, Desk, encoded, refused
+from attnflow.explorer.protocol import Answer, Session, encoded, refused
 
 # role: for each of its threads, what that thread does.
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -41,7 +41,7 @@ READY, BEGAN, TEXT, BINARY, OVER = range(5)
 Job = tuple[int, int, dict[str, Any]]
 
 
-class Tray:
+class NewestOrders:
     """Orders that wait, the newest of each kind."""
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ def work(channel: socket.socket, role: str, folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MPLBACKEND"] = "Agg"
     warnings.simplefilter("ignore")  # the log of a server is not where users look
-    tray, reports, desk = Tray(), Reports(channel, folder), Desk()
-    threading.Thread(target=_begin, args=(role, tray, reports, desk), daemon=True).start()
+    newest, reports, session = NewestOrders(), Reports(channel, folder), Session()
+    threading.Thread(target=_begin, args=(role, newest, reports, session), daemon=True).start()
     orders = channel.makefile("rb")
     while len(head := orders.read(ORDER.size)) == ORDER.size:
         number, done, length = ORDER.unpack(head)
         text = orders.read(length)
         if len(text) < length:
             break
-        tray.put((number, done, json.loads(text)))
+        newest.put((number, done, json.loads(text)))
     _end(folder)
 
 
@@ -112,11 +112,11 @@ def _end(folder: str) -> NoReturn:
     os._exit(0)
 
 
-def _begin(role: str, tray: Tray, reports: Reports, desk: Desk) -> None:
+def _begin(role: str, newest: NewestOrders, reports: Reports, session: Session) -> None:
     _warm(role)
     reports.send(READY, 0)
     for kinds in ROLES[role]:
-        threading.Thread(target=_serve, args=(kinds, tray, reports, desk), daemon=True).start()
+        threading.Thread(target=_serve, args=(kinds, newest, reports, session), daemon=True).start()
 
 
 def _warm(role: str) -> None:
@@ -124,21 +124,21 @@ def _warm(role: str) -> None:
     import_module(f"attnflow.explorer.{FIRST[role]}")
 
 
-def _serve(kinds: Sequence[str], tray: Tray, reports: Reports, desk: Desk) -> None:
+def _serve(kinds: Sequence[str], newest: NewestOrders, reports: Reports, session: Session) -> None:
     while True:
-        number, done, message = tray.take(kinds)
+        number, done, message = newest.take(kinds)
         reports.send(BEGAN, number, message["do"].encode())
-        for answer in answers(message, done, desk, lambda kind=message["do"]: kind in tray.waiting):  # type: ignore[misc]
+        for answer in answers(message, done, session, lambda kind=message["do"]: kind in newest.waiting):  # type: ignore[misc]
             body = encoded(answer)
             text = isinstance(body, str)
             reports.send(TEXT if text else BINARY, number, body.encode() if isinstance(body, str) else body)
         reports.send(OVER, number)
 
 
-def answers(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+def answers(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     """Yield the answers to a message; what cannot be done is refused in one sentence, whatever went wrong."""
     try:
-        yield from ANSWERS[message["do"]](message, done, desk, stop)
+        yield from ANSWERS[message["do"]](message, done, session, stop)
     except InputError as error:
         yield refused(message["id"], str(error))
     except MemoryError:
@@ -148,43 +148,43 @@ def answers(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], b
         yield refused(message["id"], f"this could not be computed ({type(error).__name__}: {said}): change something")
 
 
-def _run(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+def _run(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     from attnflow.explorer.run_stream import run
 
-    yield from run(message, desk, stop)
+    yield from run(message, session, stop)
 
 
-def _look(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.run_stream import look_at
+def _overlays(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer.run_stream import answer_overlays
 
-    yield look_at(message, desk)
+    yield answer_overlays(message, session)
 
 
-def _text(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+def _text(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     from attnflow.explorer import state
 
     shown = state.read(message.get("state"))
     yield {"kind": "text", "id": message["id"], "python": state.python(shown), "command": state.command(shown)}
 
 
-def _claims(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.applicable_claims import standing
+def _claims(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
+    from attnflow.explorer.applicable_claims import check_applicable
     from attnflow.explorer.state import read
 
-    for answer in standing(read(message.get("state")), done):
+    for answer in check_applicable(read(message.get("state")), done):
         if stop():
             return
         yield {**answer, "id": message["id"]}
 
 
-def _movie(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+def _movie(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     from attnflow.explorer import exports
     from attnflow.explorer.state import read
 
     yield _file(message["id"], *exports.movie(read(message.get("state")), message.get("format"), message.get("dark")))
 
 
-def _data(message: dict[str, Any], done: int, desk: Desk, stop: Callable[[], bool]) -> Iterator[Answer]:
+def _data(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     from attnflow.explorer import exports
     from attnflow.explorer.state import read
 
@@ -195,4 +195,4 @@ def _file(id: int, name: str, type: str, body: bytes) -> Answer:
     return {"kind": "file", "id": id, "name": name, "type": type}, body
 
 
-ANSWERS = {"run": _run, "look": _look, "text": _text, "claims": _claims, "movie": _movie, "data": _data}
+ANSWERS = {"run": _run, "look": _overlays, "text": _text, "claims": _claims, "movie": _movie, "data": _data}
