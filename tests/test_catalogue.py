@@ -67,17 +67,18 @@ def test_entries_can_be_shown(found: Entry) -> None:
 
 @pytest.mark.parametrize("found", ALL, ids=lambda found: f"{found.kind}-{found.name}")
 def test_bounds_are_those_that_are_checked(found: Entry) -> None:
-    """A number just outside the bounds of a parameter is refused, one just inside is not refused for its size."""
+    """A number just outside the bounds of a parameter is refused, the nearest one inside is not."""
     needed: dict[str, Any] = {one.name: 1 for one in found.parameters.values() if one.required}
     if found.name == "heads":
         return
     for one in found.parameters.values():
         for bound, value in one.bounds.items():
-            outside = value if bound == "above" else np.nextafter(value, -np.inf if bound == "least" else np.inf)
-            if one.kind == "count":
-                outside = value - 1
-            with pytest.raises(af.InputError, match=one.name):
+            whole = one.kind == "count"
+            up, down = (value + 1, value - 1) if whole else (np.nextafter(value, np.inf), np.nextafter(value, -np.inf))
+            outside = {"least": down, "above": value, "most": up}[bound]
+            with pytest.raises(af.InputError, match=rf"^{one.name} is "):
                 found.make(**{**needed, one.name: outside})
+            found.make(**{**needed, one.name: up if bound == "above" else value})
 
 
 def test_the_formula_follows_what_is_given() -> None:
@@ -98,6 +99,19 @@ def test_a_law_of_ones_own(everyone: type[af.Law]) -> None:
     assert entries("law")["everyone"].parameters["self_weight"].symbol == "s"
 
 
+def test_a_cell_of_a_notebook_can_be_run_again(everyone: type[af.Law]) -> None:
+    """The same definition takes the place of the former one, also under another name."""
+    again = type("Everyone", (af.Law,), {"name": "everybody", "__module__": everyone.__module__})
+    again.__qualname__ = everyone.__qualname__
+    register(again)
+    try:
+        assert part_named("Everyone") is again
+        assert "everyone" not in entries("law")
+    finally:
+        del catalogue.REGISTERED["law"]["everybody"]
+        register(everyone)
+
+
 def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
     with pytest.raises(af.InputError, match="softmax"):
         build("law", {"name": "softmaxx"})
@@ -113,6 +127,10 @@ def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
         class Another(af.Law):
             name = "everyone"
 
+    with pytest.raises(af.InputError, match="stores tell classes apart"):
+        register(type("Softmax", (af.Law,), {"name": "mine"}))
+    with pytest.raises(af.InputError, match="the law is 3, expected a table"):
+        build("law", 3)  # type: ignore[arg-type]
     with pytest.raises(af.InputError, match="kind is 'claim'"):
         entries("claim")
 

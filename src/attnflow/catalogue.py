@@ -16,8 +16,8 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from attnflow import laws, motions, tokens
-from attnflow.core.inputs import InputError, one_of
-from attnflow.core.installed import installed
+from attnflow.core.inputs import InputError, one_of, quoted
+from attnflow.core.installed import installed, same_definition
 from attnflow.core.parameters import Parameter, parameters_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -103,7 +103,10 @@ def register(part: Registered) -> Registered:
     >>> del REGISTERED["law"]["everyone"]
     """
     found = _new(part)
-    REGISTERED[found.kind][found.name] = found
+    known = REGISTERED[found.kind]
+    for name in [name for name, other in known.items() if same_definition(other.make, part)]:
+        del known[name]
+    known[found.name] = found
     return part
 
 
@@ -148,6 +151,8 @@ def build(
     >>> build("law", {"name": "heads", "heads": [{"name": "softmax", "V": [[2.0]]}, {"name": "hardmax"}]})
     Heads(Softmax(beta=1.0, B=None, b=None), Hardmax(B=None, ties='tokens', b=None))
     """
+    if not isinstance(data, Mapping):
+        raise InputError(f"the {kind} is {quoted(data)}, expected a table with its name, such as {{'name': 'softmax'}}")
     found = entry(kind, data.get("name", ""))
     where = f"{where or kind} {found.name}"
     given = {key: one for key, one in data.items() if key != "name"}
@@ -191,7 +196,8 @@ def _laws(
 ) -> dict[str, list[Any]]:
     """Return the laws of a list of tables, and the parameters that stand beside each law in its table."""
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
-        raise InputError(f"{where} need a list of tables, each with a name and perhaps {', '.join(beside)}")
+        wanted = f"a list of tables, each with a name and perhaps {', '.join(beside)}"
+        raise InputError(f"{one.key} of {where} is {quoted(tables)}, expected {wanted}")
     own = [{key: given for key, given in table.items() if key not in beside} for table in tables]
     return {
         one.name: [build("law", table, value, where.rpartition(" ")[0]) for table in own],
@@ -212,6 +218,13 @@ def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> Non
 
 def part_named(name: str) -> type[Any]:
     """Return the class of this name, as stores write it: that of a law, a motion or a part of one."""
+    found = _part(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def _part(name: str) -> type[Any] | None:
     for kind in PLACES:
         for found in _all(kind).values():
             if isinstance(found.make, type) and found.make.__name__ == name:
@@ -219,7 +232,7 @@ def part_named(name: str) -> type[Any]:
             for one in found.parameters.values():
                 if one.part is not None and one.part.__name__ == name:
                     return one.part
-    raise KeyError(name)
+    return None
 
 
 def _all(kind: str) -> Mapping[str, Entry]:
@@ -257,9 +270,14 @@ def _new(part: Any, kind: str | None = None) -> Entry:
     found = _entry(part)
     if kind not in (None, found.kind):
         raise InputError(f"{part!r} is a {found.kind}, expected a {kind}")
-    others = _all(found.kind)
-    if found.name in others and others[found.name].make is not part:
+    other = _all(found.kind).get(found.name)
+    if other is not None and not same_definition(other.make, part):
         raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
+    if (known := _part(part.__name__)) is not None and not same_definition(known, part):
+        raise InputError(
+            f"a class named {part.__name__} is in the catalogue already, and stores tell classes apart by that name: "
+            "give yours another one"
+        )
     return found
 
 

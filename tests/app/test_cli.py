@@ -335,7 +335,7 @@ def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.Capture
         (TOML.replace('"softmax"\nbeta = 4', '"heads"'), "[law] heads does not say heads: add it"),
         (
             TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [3]'),
-            "[law] heads need a list of tables, each with a name and perhaps V",
+            "expected a list of tables, each with a name and perhaps V",
         ),
         (
             TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [{name = "softmax", V = "m.csv"}]'),

@@ -14,7 +14,7 @@ from attnflow.claims.margins import Margins
 from attnflow.claims.samplers import SCALES, at_any_scale, rescaled
 from attnflow.core.cards import card
 from attnflow.core.inputs import InputError, one_of
-from attnflow.core.installed import installed
+from attnflow.core.installed import installed, same_definition
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
@@ -159,7 +159,7 @@ class Paper:
 
         def register(conclusion: S) -> S:
             id = f"{self.short}/{name}"
-            if id in REGISTER:
+            if id in REGISTER and not same_definition(REGISTER[id].conclusion, conclusion):
                 raise InputError(f"there is a claim {id} already: choose another name")
             text = " ".join(statement.split())
             repaired = None if repair is None else f"{self.short}/{repair}"

@@ -33,3 +33,8 @@ def installed(group: str, read: Callable[[Any], Any] | None = None) -> list[Any]
                     stacklevel=2,
                 )
     return _loaded[group]
+
+
+def same_definition(one: Any, other: Any) -> bool:
+    """Say whether two classes or functions are one definition, perhaps run again, as a cell of a notebook is."""
+    return one is other or (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

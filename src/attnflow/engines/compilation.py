@@ -24,12 +24,15 @@ def kept_on_disk(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Numba looks only at the file of the function, but the code holds that of the functions it calls, in other files too.
     """
 
-    def compile(function: Callable[..., Any]) -> Any:
+    def compiled(function: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(cache=True, **options)(function)
-        dispatcher._cache._cache_file._version = version_of_kernels(Path(__file__).parents[1])
+        # No public name of Numba leads there; another Numba may have none, and then looks at one file as it always did.
+        kept: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+        if hasattr(kept, "_version"):
+            kept._version = version_of_kernels(Path(__file__).parents[1])
         return dispatcher
 
-    return compile
+    return compiled
 
 
 @cache

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import InputError, whole
-from attnflow.core.installed import installed
+from attnflow.core.installed import installed, same_definition
 from attnflow.figures.style import look
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[...
     """Return a decorator that puts a function into the gallery."""
 
     def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
-        if name in _known:
+        if name in _known and not same_definition(_known[name].function, function):
             raise InputError(f"there is a figure {name} already: choose another name")
         _known[name] = Entry(name, title, source, parameters, function)
         return function
