@@ -51,12 +51,12 @@ KINDS = ("lattice", "tenths", "copies", "collinear", "far apart", "flat", "round
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to find near cells, with blocks so small that all loops go round."""
     if request.param != "few":
-        monkeypatch.setattr(single, "FEW", 0)
+        monkeypatch.setattr(single, "MOST_COMPARED", 0)
     if request.param not in ("few", "usual"):
         monkeypatch.setattr(single, "LISTED_DIMENSION", 0)
         monkeypatch.setattr(single, "TREE_DIMENSION", 9 if request.param == "by tree" else 0)
         monkeypatch.setattr(single, "BLOCK", 60)
-        monkeypatch.setattr(single, "MANY", 3)
+        monkeypatch.setattr(single, "MOST_PAIRS", 3)
         monkeypatch.setattr(single, "NEIGHBOURS", 1)
     return str(request.param)
 
@@ -132,13 +132,13 @@ def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
     assert single_linkage(x, 1.7).max() == 39
 
 
-@pytest.mark.parametrize("few", [1, DIAMETER.FEW])
+@pytest.mark.parametrize("few", [1, DIAMETER.MOST_COMPARED])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))
 def test_diameter_is_that_of_all_pairs(few: int, kind: str, seed: int, n: int, d: int) -> None:
     x = clouds(kind, np.random.default_rng(seed), n, d)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DIAMETER, "FEW", few)
+        patch.setattr(DIAMETER, "MOST_COMPARED", few)
         assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
         assert af.measure.diameter(x * 1e-120) == pytest.approx(1e-120 * pdist(x).max(), rel=1e-14)
 

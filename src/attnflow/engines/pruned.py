@@ -33,7 +33,7 @@ from attnflow.engines.simd import WIDTH
 
 TOLERANCE = 1e-10
 # With fewer sources, ordering them into blocks would take longer than it saves.
-FEW = 4 * LEAF
+FEWEST_SOURCES = 4 * LEAF
 # Products |q| |k| up to this size are far from overflow.
 LARGEST_PRODUCT = 1e300
 
@@ -129,7 +129,7 @@ def inner_radius(queries: Array, keys: Array, gain: float, heard: Heard | None =
 
 def _applies(queries: Array, keys: Array, gain: float) -> bool:
     """Whether some exponents differ by enough for a source to be left out, and nothing overflows."""
-    if len(keys) < FEW or not len(queries):
+    if len(keys) < FEWEST_SOURCES or not len(queries):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = _range(keys)

@@ -33,8 +33,10 @@ MARGIN = 64 * 2.0**-53
 SIZES, PRODUCTS = (2.0**-510, 2.0**510), (2.0**-1000, 2.0**1020)
 # How finely the sphere of directions is cut, one round after the other, to find far points.
 ROUNDS: dict[int, tuple[int, ...]] = {1: (0,), 2: (8, 64, 512), 3: (1, 3, 4)}
-# Fewer points are put into the tree without this search.
-FEW = 64
+# Up to SEARCHED_FROM points are put into the tree without this search, and without a look for copies.
+SEARCHED_FROM = 64
+# Up to ONE_BY_ONE queries, whose scores rounding could decide, are answered by looking at all sources.
+ONE_BY_ONE = 64
 POINTS_PER_LEAF = 8
 # The table has one cell for QUERIES_PER_CELL queries, but at most MOST_CELLS cells, and at most CELLS_PER_POINT for
 # each point.
@@ -107,7 +109,7 @@ def _outermost(keys: Array, size: float) -> Indices | None:
     kept: Indices | None = None
     for fineness in ROUNDS.get(keys.shape[1], ()):
         points = keys if kept is None else keys[kept]
-        if len(points) <= FEW:
+        if len(points) <= SEARCHED_FROM:
             break
         outer = _outer(points, size, directions(keys.shape[1], fineness))
         if 2 * len(outer) > len(points):
@@ -166,7 +168,7 @@ def top(
     if not len(doubtful):
         return _top_outermost(queries, size, *sources)
     rows, copies = np.unique(queries[doubtful], axis=0, return_inverse=True)  # most often just one, at 0
-    few = len(rows) <= FEW
+    few = len(rows) <= ONE_BY_ONE
     answers = fused.top(rows, keys, values, weights, slack, relative) if few else _Tree(*_merged(*sources)).top(rows)
     answers = answers[0][copies], answers[1][copies], answers[2][copies]
     if len(doubtful) < len(queries):
@@ -192,7 +194,7 @@ def _merged(points: Array, values: Array, weights: Array, index: Indices) -> tup
     """Make copies of a point one source, with their weight, mean value and least index, if most points are copies."""
     every = slice(None, None, max(1, len(points) // SAMPLE))
     sample = np.ascontiguousarray(points[every])
-    if len(points) <= FEW or 2 * len(_distinct(sample, values[every], weights[every])[0]) > len(sample):
+    if len(points) <= SEARCHED_FROM or 2 * len(_distinct(sample, values[every], weights[every])[0]) > len(sample):
         return points, values, weights, index
     first, totals, moments = _distinct(points, values, weights)
     return points[first], values[first] + moments / totals[:, None], totals, index[first]

@@ -12,7 +12,7 @@ import numpy as np
 from attnflow import measure
 from attnflow.core.inputs import Array, InputError, number_at
 from attnflow.figures.clock import Clock
-from attnflow.figures.groups import FEW, close, counted, heard
+from attnflow.figures.groups import COUNTED_ONE_BY_ONE, close, counted, heard
 from attnflow.figures.marks import key, scale
 from attnflow.figures.places import places
 from attnflow.figures.plot import draw
@@ -96,7 +96,7 @@ def dashboard(run: Trajectory) -> Figure:
 
 def _clusters(run: Trajectory, x: Array, t: float) -> float:
     _at_most(PAIRS, x, "numbers of clusters")
-    if len(x) > FEW:
+    if len(x) > COUNTED_ONE_BY_ONE:
         both = np.concatenate([run.tokens[0], run.final])
         return len(places(x, both.min(axis=0), both.max(axis=0)).counts)
     return measure.clusters(x, close(run.tokens[0], run.final)).count
@@ -169,7 +169,7 @@ def _over_time(ax: Any, run: Trajectory, clock: Clock, what: Measured) -> None:
     style = "steps-post" if getattr(run.motion, "random", False) else "default"
     ax.plot(times, values, color=tone().palette[0], marker="o", ms=2.6, drawstyle=style)
     if what.counts:
-        ax.set_ylabel(what.crowd if n > FEW else what.counts)
+        ax.set_ylabel(what.crowd if n > COUNTED_ONE_BY_ONE else what.counts)
     clock.axis(ax)
     _scale(ax, values, what.scale)
 

@@ -23,9 +23,9 @@ GATHERED = 24
 # Beyond these numbers of tokens leaders are not looked for, and clusters are not counted: both would take too long.
 LED = 3000
 COUNTED = 2_000_000
-# More than FEW tokens are put into groups first; these are counted only if no token is farther than WIDEST tolerances
-# from the centre of its group. A cell of that grouping is FINE tolerances wide.
-FEW, WIDEST, FINE = 20_000, 1, 0.25
+# More than COUNTED_ONE_BY_ONE tokens are put into groups first; these are counted only if no token is farther than
+# WIDEST tolerances from the centre of its group. A cell of that grouping is FINE tolerances wide.
+COUNTED_ONE_BY_ONE, WIDEST, FINE = 20_000, 1, 0.25
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ def groups(run: Trajectory, x: Array, t: float) -> Groups:
     first = None if index is None else index[np.unique(led, return_index=True)[1]]
     if len(x) > COUNTED:
         return Groups(alike, alike + 1, None, first)
-    clusters = measure.clusters(x, tol) if len(x) <= FEW else _of_many(x, tol)
+    clusters = measure.clusters(x, tol) if len(x) <= COUNTED_ONE_BY_ONE else _of_many(x, tol)
     if clusters is None:
         return Groups(alike, alike + 1, None, first)
     labels = clusters.labels if clusters.count <= GATHERED else led
     # Dots grow with the tokens that cannot be told apart; a chain of near ones is many dots.
-    dots = measure.clusters(x, together(run, x)) if len(x) <= FEW else clusters
+    dots = measure.clusters(x, together(run, x)) if len(x) <= COUNTED_ONE_BY_ONE else clusters
     return Groups(_ranked(labels), dots.sizes[dots.labels], clusters.count, first)
 
 
@@ -144,7 +144,7 @@ def _of_many(x: Array, tol: float) -> Clusters | None:
     some, which = np.unique(np.ravel_multi_index(tuple(cells.T), tuple(sides)), return_index=True, return_inverse=True)[
         1:
     ]
-    if len(some) > FEW:
+    if len(some) > COUNTED_ONE_BY_ONE:
         return None
     coarse = measure.clusters(x[some], tol)
     labels = coarse.labels[which]

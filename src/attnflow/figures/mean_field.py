@@ -15,8 +15,8 @@ from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Densities are drawn at no more than MOST times, with PER_BIN tokens in a bin on average.
-MOST, PER_BIN = 4, 50
+# Densities are drawn at no more than MOST_TIMES times, with PER_BIN tokens in a bin on average.
+MOST_TIMES, PER_BIN = 4, 50
 PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1.0}
 
 
@@ -43,7 +43,7 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Ar
     if crowd.ndim != 3 or (len(crowd), crowd.shape[2]) != (len(found.times), found.reference.shape[2]):
         wanted = (len(found.times), "N", found.reference.shape[2])
         raise InputError(f"many has the shape {crowd.shape}, expected {wanted}: tokens at the times of what was found")
-    shown = np.unique(np.linspace(0, len(found.times) - 1, min(MOST, len(found.times))).round().astype(int))
+    shown = np.unique(np.linspace(0, len(found.times) - 1, min(MOST_TIMES, len(found.times))).round().astype(int))
     with look():
         rows = 1 if len(shown) == 1 or found.reference.shape[2] == 1 else 2
         columns = 1 if found.reference.shape[2] == 1 else math.ceil(len(shown) / rows)

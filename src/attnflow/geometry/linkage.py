@@ -16,11 +16,11 @@ Labels = NDArray[np.int64]
 # Up to the first dimension the cells near a cell are listed; up to the second a k-d tree finds them; beyond it a tree
 # looks at nearly all, and matrix products are faster.
 LISTED_DIMENSION, TREE_DIMENSION = 3, 8
-# BLOCK coordinates are compared at once. Two cells with more pairs of points than MANY are compared by a k-d tree.
-BLOCK, MANY = 1 << 22, 1 << 14
+# BLOCK coordinates are compared at once. Two cells with more than MOST_PAIRS pairs of points are compared by a tree.
+BLOCK, MOST_PAIRS = 1 << 22, 1 << 14
 NEIGHBOURS = 8
-# At most FEW points are all compared with each other, if tol is above LEAST_TOL, so that squares do not underflow.
-FEW, LEAST_TOL = 100, 1e-150
+# Up to MOST_COMPARED points are all compared with each other, if tol is above LEAST_TOL: squares do not underflow then.
+MOST_COMPARED, LEAST_TOL = 100, 1e-150
 # Boxes are a little smaller than tol / sqrt(d), so that rounding cannot put points farther apart than tol in one.
 INSIDE = 1 - 1e-6
 
@@ -39,7 +39,7 @@ def single_linkage(x: Array, tol: float) -> Labels:
     if d == 1:
         order = np.argsort(x[:, 0])
         return _in_order(_stretches(x[order, 0], tol), order)
-    if len(x) <= FEW and tol > LEAST_TOL:
+    if len(x) <= MOST_COMPARED and tol > LEAST_TOL:
         return _of_few(x, tol)
     codes = np.column_stack([_steps(column, tol / np.sqrt(d), tol) for column in x.T])
     order, starts = _grouped(codes)
@@ -233,7 +233,7 @@ def _link_all(cells: Boxes, joined: Labels, a: Labels, b: Labels, tol: float) ->
 def _touching(cells: Boxes, a: Labels, b: Labels, tol: float) -> NDArray[np.bool_]:
     """Return which pairs of cells hold points at most tol apart, by comparing all their points."""
     work = cells.sizes[a] * cells.sizes[b]
-    if len(a) == 1 and work[0] > MANY:
+    if len(a) == 1 and work[0] > MOST_PAIRS:
         return np.array([_nearest(cells, int(a[0]), int(b[0])) <= tol])
     pair = np.repeat(np.arange(len(a)), work)
     place = np.arange(len(pair)) - np.repeat(np.cumsum(work) - work, work)

@@ -31,9 +31,9 @@ from attnflow.engines.centring import centre, from_centre
 from attnflow.geometry.copies import Copies, copies
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
 
-# Up to FEW tokens all differences of two fit in the cache; up to SOME they are formed for those whose pull is FAINT,
-# this part of the cloud's size or less.
-FEW, SOME, FAINT = 32, 2048, 1e-6
+# Up to ALL_DIFFERENCES tokens, all differences of two tokens fit in the cache and are formed. Up to FAINT_DIFFERENCES
+# tokens, they are formed for those whose pull is FAINT: at most this part of the cloud's size.
+ALL_DIFFERENCES, FAINT_DIFFERENCES, FAINT = 32, 2048, 1e-6
 # For CROWD pairs or more it is worth asking whether tokens coincide.
 CROWD = 1 << 22
 
@@ -170,11 +170,11 @@ class Softmax(Law):
         A barycentre minus the token would lose what is below a rounding error of the token.
         """
         n = len(x)
-        if engine == "dense" or (n <= FEW and engine == "auto"):
+        if engine == "dense" or (n <= ALL_DIFFERENCES and engine == "auto"):
             return self._accurate_pull(x, x, t, masses)
         heard = super().pull(x, t, masses=masses, engine=engine)
         faint = np.abs(heard.mean).max(axis=1) < FAINT * np.abs(x).max()
-        if n <= SOME and faint.any():
+        if n <= FAINT_DIFFERENCES and faint.any():
             heard.mean[faint] = self._accurate_pull(x[faint], x, t, masses).mean
         return heard
 

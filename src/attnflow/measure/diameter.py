@@ -13,8 +13,8 @@ from attnflow.measure.over_time import each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
 
-# Pairs of so few tokens are all compared.
-FEW = 1000
+# Up to MOST_COMPARED tokens, all pairs are compared.
+MOST_COMPARED = 1000
 # Up to these dimensions hulls have few vertices, and k-d trees are faster than looking at all pairs.
 HULL_DIMENSION, TREE_DIMENSION = 3, 8
 SWEEPS = 4
@@ -82,7 +82,7 @@ def _farthest(y: Array) -> float:
     from scipy.spatial import ConvexHull, QhullError
 
     n, d = y.shape
-    if n <= FEW or d > TREE_DIMENSION:
+    if n <= MOST_COMPARED or d > TREE_DIMENSION:
         return _farthest_by_products(y)
     if d > HULL_DIMENSION:
         return _farthest_by_tree(y)

@@ -13,8 +13,8 @@ from attnflow.laws import Hearing
 
 # Tokens count as met when their distance is at most this many relative tolerances.
 MEETING = 10.0
-# For at most FEW bodies, computing all distances is faster than any other way.
-FEW = 64
+# For at most MOST_COMPARED bodies, computing all distances is faster than any other way.
+MOST_COMPARED = 64
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Clumps:
 
 def _far_apart(y: Array, reach: float) -> bool:
     """Return True if, by a cheap test, no two bodies are near each other or a coordinate is not finite."""
-    if len(y) > FEW:
+    if len(y) > MOST_COMPARED:
         return not np.diff(np.sort(y[:, 0])).min() <= reach
     squares = squared_distances(y, y)
     np.fill_diagonal(squares, np.inf)

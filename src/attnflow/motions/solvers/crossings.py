@@ -24,8 +24,8 @@ from attnflow.motions.solvers.leader_graph import DEGREE, SPAN, Flags, Indices, 
 PRODUCT = 25
 # An interval is halved at most this often: in a shorter one a gap falls below zero only by rounding.
 HALVINGS = 40
-# PAIRS pairs of tokens are expanded at a time, first to FEW terms.
-PAIRS, FEW = 4096, 5
+# PAIRS pairs of tokens are expanded at a time, first to FIRST_TERMS terms.
+PAIRS, FIRST_TERMS = 4096, 5
 
 # How the rounding errors of the coefficients of a gap grow with their order, in units of that of the gap.
 GROWTH = np.array([2.0**k / math.factorial(k) for k in range(PRODUCT + 1)])
@@ -148,11 +148,12 @@ class Race:
 
     def _series_times(self, i: Indices, leader: Indices, j: Indices) -> Array:
         terms, times = self.piece.series, np.full(len(i), np.inf)
-        difference = terms[leader, : FEW + 1] - terms[j, : FEW + 1]
-        low = (products(self._query_series(i, FEW), difference, FEW) @ bernstein(FEW)).min(axis=1)
+        difference = terms[leader, : FIRST_TERMS + 1] - terms[j, : FIRST_TERMS + 1]
+        query = self._query_series(i, FIRST_TERMS)
+        low = (products(query, difference, FIRST_TERMS) @ bernstein(FIRST_TERMS)).min(axis=1)
         which, back = np.unique(i, return_inverse=True)
-        bounds = self._bounds(FEW)
-        low -= _own(self._factors(which, FEW)[back], bounds[leader] + bounds[j])
+        bounds = self._bounds(FIRST_TERMS)
+        low -= _own(self._factors(which, FIRST_TERMS)[back], bounds[leader] + bounds[j])
         left = np.flatnonzero(low <= self.rounding.tie[i])
         i, leader, j = i[left], leader[left], j[left]
         difference = terms[leader] - terms[j]

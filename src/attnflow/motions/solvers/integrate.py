@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Flows with a tolerance below this need sums that are exact to rounding.
 NOISY = 1e-9
-# For MANY coordinates or more BLAS would use threads.
-MANY = 1 << 13
+# From BLAS_THREADS_FROM coordinates on BLAS would use threads.
+BLAS_THREADS_FROM = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
 # accuracy holds back stays well below that.
 STIFF = 3.5
@@ -39,7 +39,7 @@ def _alone(numbers: int) -> AbstractContextManager[object]:
     The integrator multiplies matrices between two sums of attention, after which threads of BLAS would spin for a while
     and keep those of the sums waiting.
     """
-    if numbers < MANY:
+    if numbers < BLAS_THREADS_FROM:
         return nullcontext()
     from threadpoolctl import ThreadpoolController
 
