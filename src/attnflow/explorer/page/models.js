@@ -62,7 +62,11 @@ function title(kind, of) {
 export const atLimit = (law) =>
   model("law", law.name).parameters.find((one) => one.limit && law[one.key] === "inf");
 
-/** The law in the menu that leads to a law, and the parameter that does so at infinity. @param {string} name */
+/**
+ * The law in the menu that leads to a law, and the parameter that does so at infinity.
+ * @param {string} name
+ * @returns {[string, string?]}
+ */
 export function leadingTo(name) {
   const found = catalogue.law.find((one) => one.parameters.some(({ limit }) => limit === name));
   return found ? [found.name, found.parameters.find(({ limit }) => limit === name)?.key] : [name];
