@@ -8,8 +8,8 @@ one of the groups "attnflow.laws" and "attnflow.motions".
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -216,6 +216,17 @@ def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> Non
             raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(known)}")
 
 
+def is_part(value: Any) -> bool:
+    """Say whether a value is a law, a motion or a part of one, such as a feed-forward layer.
+
+    >>> import attnflow as af
+    >>> is_part(af.FeedForward()), is_part(3.0)
+    (True, False)
+    """
+    # Functions of time may be dataclasses too: only the catalogue tells them from parts.
+    return isinstance(value, Law | Motion) or (is_dataclass(value) and isinstance(value, tuple(_parts())))
+
+
 def part_named(name: str) -> type[Any]:
     """Return the class of this name, as stores write it: that of a law, a motion or a part of one."""
     found = _part(name)
@@ -229,10 +240,13 @@ def _part(name: str) -> type[Any] | None:
         for found in _all(kind).values():
             if isinstance(found.make, type) and found.make.__name__ == name:
                 return found.make
-            for one in found.parameters.values():
-                if one.part is not None and one.part.__name__ == name:
-                    return one.part
-    return None
+    return next((part for part in _parts() if part.__name__ == name), None)
+
+
+def _parts() -> Iterator[type[Any]]:
+    """Yield the classes of the parts that laws and motions have."""
+    for found in (found for kind in PLACES for found in _all(kind).values()):
+        yield from (one.part for one in found.parameters.values() if one.part is not None)
 
 
 def _all(kind: str) -> Mapping[str, Entry]:

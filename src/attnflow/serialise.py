@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from attnflow import laws
-from attnflow.catalogue import part_named
+from attnflow.catalogue import is_part, part_named
 from attnflow.core.arrays import foreign, library, plain
 from attnflow.core.inputs import InputError, OverLayers, called, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Law
-from attnflow.motions import FeedForward, Motion
+from attnflow.motions import Motion
 
 FUNCTION = "function of time"
 SCHEDULE = "schedule"
@@ -34,7 +33,7 @@ def describe(value: Any) -> Any:
     >>> describe(af.Softmax(beta=9.0))
     {'name': 'Softmax', 'beta': 9.0, 'B': None, 'b': None}
     """
-    if isinstance(value, Law | Motion | FeedForward):
+    if is_part(value):
         return {"name": type(value).__name__, **{k: describe(v) for k, v in parameters(value).items()}}
     if isinstance(value, Schedule):
         return {SCHEDULE: value.text}
@@ -74,8 +73,6 @@ def brief(part: Law | Motion) -> str:
     ('RescaledFlow', 'RescaledLayers(dt=0.5)')
     """
     name, given = said(part)
-    if isinstance(part, laws.Heads):
-        return name
     written = [each if value is None else f"{each}={value}" for each, value in given.items()]
     return f"{name}({', '.join(written)})" if written else name
 
@@ -89,8 +86,6 @@ def said(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str 
     >>> said(af.Softmax(B=[[1.0]])), said(af.Softmax(B=[[1.0]]), numbers=True)
     (('Softmax', {'B': None}), ('Softmax', {'beta': '1', 'B': None}))
     """
-    if isinstance(part, laws.Heads):
-        return f"{len(part.laws)} head{'' if len(part.laws) == 1 else 's'}", {}
     given: dict[str, str | None] = {}
     known: tuple[Field[Any], ...] = fields(part) if is_dataclass(part) else ()
     # What a part works out from its parameters, or keeps for itself, nobody has given.
@@ -100,7 +95,7 @@ def said(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str 
         default = value is field.default or (plain and value == field.default)
         if not default or (numbers and plain and not isinstance(value, bool | str)):
             given[field.name] = _short(value) if plain else None
-    return type(part).__name__, given
+    return part.short_name, given
 
 
 def _short(value: bool | float | str) -> str:
@@ -148,7 +143,7 @@ def varying(value: Any, t: float) -> list[Any]:
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yield the parameters of a law or a motion, and of the laws and layers among them, one by one."""
-    if isinstance(value, Law | Motion | FeedForward | tuple | list):
+    if isinstance(value, tuple | list) or is_part(value):
         for part in value if isinstance(value, tuple | list) else parameters(value).values():
             yield from _parts(part)
     else:

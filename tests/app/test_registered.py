@@ -44,6 +44,13 @@ class Nearby(af.Law):
         return s - np.logaddexp.reduce(s, axis=1, keepdims=True)
 
 
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """A shift of all tokens."""
+
+    by: float = field(default=1.0, metadata=about("number", "length of the shift"))
+
+
 @af.catalogue.register
 @dataclass(frozen=True, eq=False)
 class Turn(af.motions.DiscreteMotion):
@@ -53,10 +60,12 @@ class Turn(af.motions.DiscreteMotion):
     h: float = field(metadata=about("number", "step size", above=0.0, most=1.0))
     angle: float = field(default=0.0, metadata=about("number", "angle of a step"))
     way: str = field(default="left", metadata=about("choice", "sense of rotation", choices=("left", "right")))
+    after: Shift | None = field(default=None, metadata=about("part", "what follows", part=Shift))
 
     def step(self, hearing, x, t):
         c, s = np.cos(self.angle), np.sin(self.angle) * (1 if self.way == "left" else -1)
-        return (x + self.h * (hearing(x, t).mean - x)) @ np.array([[c, s], [-s, c]])
+        moved = (x + self.h * (hearing(x, t).mean - x)) @ np.array([[c, s], [-s, c]])
+        return moved if self.after is None else moved + self.after.by
 '''
 TOML = """
 until = 3
@@ -124,12 +133,16 @@ def test_file_flags_store_and_python_are_the_same_run(module: ModuleType, tmp_pa
 
 def test_it_is_described_and_made_again(module: ModuleType) -> None:
     motion = module.Turn(0.5, way="right")
-    assert describe(motion) == {"name": "Turn", "h": 0.5, "angle": 0.0, "way": "right"}
+    assert describe(motion) == {"name": "Turn", "h": 0.5, "angle": 0.0, "way": "right", "after": None}
     assert isinstance(rebuild(describe(motion)), module.Turn)
     assert brief(motion) == "Turn(h=0.5, way='right')"
+    shifting = catalogue.build("motion", {"name": "turn", "h": 1, "after": {"by": 2.0}})
+    assert describe(shifting)["after"] == {"name": "Shift", "by": 2.0}
+    assert rebuild(describe(shifting)).after.by == 2.0
     heads = af.Heads([module.Nearby(h=2.0), af.Softmax()])
     again = rebuild(describe(heads))
     assert repr(again) == repr(heads)
+    assert (brief(heads), brief(af.Heads([af.Softmax()]))) == ("2 heads", "1 head")
 
 
 @pytest.mark.usefixtures("module")

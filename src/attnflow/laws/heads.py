@@ -38,9 +38,9 @@ class Heads(Law):
     title: ClassVar[str] = "Several heads"
     formula: ClassVar[str] = "m_i = sum_h V_h sum_j P^h_ij x_j"
 
-    laws: Sequence[Law] = field(metadata=about("laws", "a law for each head", key="heads"))
+    laws: Sequence[Law] = field(repr=False, metadata=about("laws", "a law for each head", key="heads"))
     V: Sequence[Matrix] | None = field(
-        default=None, metadata=about("matrix", "a value matrix for each head", beside="laws")
+        default=None, repr=False, metadata=about("matrix", "a value matrix for each head", beside="laws")
     )
 
     def __post_init__(self) -> None:
@@ -54,6 +54,11 @@ class Heads(Law):
             raise InputError(f"{len(laws)} heads came with {len(matrices)} matrices V: give one, or None, per head")
         object.__setattr__(self, "laws", laws)
         object.__setattr__(self, "V", tuple(constant_matrix(v, f"V of head {h}") for h, v in enumerate(matrices)))
+
+    @property
+    def short_name(self) -> str:
+        """The number of heads: their laws would be too long for a line."""
+        return f"{len(self.laws)} head{'' if len(self.laws) == 1 else 's'}"
 
     @property
     def continuous(self) -> bool:  # type: ignore[override]

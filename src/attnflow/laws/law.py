@@ -114,6 +114,11 @@ class Law:
                 setattr(cls, name, vars(Law)[name])
 
     @property
+    def short_name(self) -> str:
+        """What a law is called before its parameters."""
+        return type(self).__name__
+
+    @property
     def positional(self) -> bool:
         """Whether the weights depend on the indices of tokens; `log_weights` then takes rows and columns."""
         return takes_indices(self)

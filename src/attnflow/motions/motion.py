@@ -134,6 +134,11 @@ class Motion:
     hint: ClassVar[str] = "shorten the run"
 
     @property
+    def short_name(self) -> str:
+        """What a motion is called before its parameters."""
+        return type(self).__name__
+
+    @property
     def skips_steps(self) -> bool:
         """Whether steps in which little happens are passed over."""
         return False
