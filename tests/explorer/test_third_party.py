@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import launch, serving
+from modules import FOLDER
 
 import attnflow as af
 from attnflow import catalogue
@@ -166,3 +168,15 @@ def test_menus_and_fields_move_tokens(script: Path) -> None:
         page.locator("#motion-gamma").fill("1.5")
         assert "from 0 to 1" in page.locator("#motion-gamma-error").inner_text()
         assert not wrong
+
+
+def test_the_page_names_no_law_and_no_motion() -> None:
+    """Nothing that is quoted in a script is the name of one, as it is in the catalogue or in Python."""
+    parts = [found for kind in ("law", "motion") for found in catalogue.entries(kind).values()]
+    names = {name for found in parts for name in (found.name, getattr(found.make, "__name__", ""))}
+    # The menu of motions has a group that is called like the first of them.
+    names.remove("Layers")
+    for file in FOLDER.iterdir():
+        if file.name.endswith(".js"):
+            quoted = set(re.findall(r"[\"'`]([\w-]+)[\"'`]", file.read_text(encoding="utf-8")))
+            assert not quoted & names, file.name
