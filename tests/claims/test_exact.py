@@ -178,6 +178,15 @@ def test_semidefinite_at_the_edge(matrix: Any, expected: bool) -> None:
     assert exact.positive_semidefinite(exact.rational(matrix)) is expected
 
 
+def test_definite_where_every_leading_minor_is_positive() -> None:
+    """Sylvester's criterion, on integer matrices small enough for determinants to be exact."""
+    for entries in product((-1, 0, 1, 2), repeat=6):
+        a, b, c, d, e, f = entries
+        m = np.array([[a, b, c], [b, d, e], [c, e, f]])
+        minors = (a, a * d - b * b, a * (d * f - e * e) - b * (b * f - e * c) + c * (b * e - d * c))
+        assert exact.positive_definite(exact.rational(m)) == all(minor > 0 for minor in minors)
+
+
 def test_linear_systems() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):

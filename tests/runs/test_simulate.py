@@ -24,6 +24,12 @@ SOFT = af.Softmax(beta=2.0)
 LAYERS = af.Layers(gamma=0.2)
 
 
+@pytest.mark.parametrize("every", [2**63 - 1, 2**63, 10**22])
+def test_recording_more_seldom_than_the_run_is_long(every: int) -> None:
+    """The first and the last state are kept, whatever whole number is given."""
+    assert af.simulate(X, SOFT, LAYERS, until=5, record=every).times.tolist() == [0, 5]
+
+
 def test_default_records_every_step() -> None:
     run = af.simulate(X, SOFT, LAYERS, until=5000)
     np.testing.assert_array_equal(run.times, np.arange(5001))

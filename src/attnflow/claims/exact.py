@@ -192,6 +192,7 @@ def solve(matrix: Rationals, right: Rationals) -> Rationals:
     """
     m, k = np.hstack([matrix, right]), len(matrix)
     for c in range(k):
+        tick()
         pivot = next(r for r in range(c, k) if m[r, c] != 0)
         m[[c, pivot]] = m[[pivot, c]]
         m[c] = m[c] / m[c, c]
@@ -226,6 +227,7 @@ def separated(points: Rationals, p: Rationals) -> Rationals | None:
     cost = np.concatenate([-rows.sum(axis=0), rational(np.zeros(d + 1)), [-signs[-1]]])
     basis = list(range(n, n + d + 1))
     while (entering := next((j for j in range(n) if cost[j] < 0), None)) is not None:
+        tick()
         ratios = [(table[r, -1] / table[r, entering], basis[r], r) for r in range(d + 1) if table[r, entering] > 0]
         pivot = min(ratios)[2]
         table[pivot] = table[pivot] / table[pivot, entering]
@@ -241,8 +243,8 @@ def separated(points: Rationals, p: Rationals) -> Rationals | None:
     return rational(dual[:d])
 
 
-def positive_semidefinite(matrix: Rationals) -> bool:
-    """Say whether a symmetric matrix is positive semidefinite, by its LDL^T pivots.
+def positive_semidefinite(matrix: Rationals, strictly: bool = False) -> bool:
+    """Say whether a symmetric matrix is positive semidefinite, or strictly definite, by its LDL^T pivots.
 
     >>> positive_semidefinite(rational([[1, 1], [1, 1]])), positive_semidefinite(rational([[1, 2], [2, 1]]))
     (True, False)
@@ -251,7 +253,8 @@ def positive_semidefinite(matrix: Rationals) -> bool:
     if (m != m.T).any():
         return False
     for k in range(len(m)):
-        if m[k, k] < 0 or (m[k, k] == 0 and any(m[k, j] != 0 for j in range(k, len(m)))):
+        tick()
+        if m[k, k] < 0 or (m[k, k] == 0 and (strictly or any(m[k, j] != 0 for j in range(k, len(m))))):
             return False
         if m[k, k] > 0:
             rest = m[k + 1 :, k]
@@ -260,12 +263,12 @@ def positive_semidefinite(matrix: Rationals) -> bool:
 
 
 def positive_definite(matrix: Rationals) -> bool:
-    """Say whether a symmetric matrix is positive definite: semidefinite and invertible.
+    """Say whether a symmetric matrix is positive definite.
 
     >>> positive_definite(rational([[1, 0], [0, 1e-17]])), positive_definite(rational([[1, 1], [1, 1]]))
     (True, False)
     """
-    return positive_semidefinite(matrix) and invertible(matrix)
+    return positive_semidefinite(matrix, strictly=True)
 
 
 def invertible(matrix: Rationals) -> bool:
