@@ -89,14 +89,14 @@ def test_workers_write_what_one_process_writes_and_a_seed_is_for_those_that_have
     (tmp_path / "alone").mkdir()
     (tmp_path / "together").mkdir()
     style = Style(seed=7, formats=("svg",))
-    styles = {"fw/rates": style, "localmax/leaders-move": replace(style, seed=None)}
+    styles = {"fw/dominance": style, "localmax/leaders-move": replace(style, seed=None)}
     for name, own in styles.items():
         write(named(name), tmp_path / "alone", own)
     assert {name for name, _ in write_all(list(styles), tmp_path / "together", style)} == set(styles)
     alone, together = ({p.name: p.read_bytes() for p in (tmp_path / k).iterdir()} for k in ("alone", "together"))
     assert alone == together
     assert len(alone) == 4
-    assert b"--seed 7" in together["fw-rates.txt"]
+    assert b"--seed 7" in together["fw-dominance.txt"]
     assert b"--seed" not in together["localmax-leaders-move.txt"]
 
 
@@ -144,9 +144,9 @@ def test_the_command_line_lists_and_draws(tmp_path: Path, capsys: pytest.Capture
     assert [line.split()[0] for line in lines] == list(entries())
     assert cli.main(["figure", "list", "sphere"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == chosen(["sphere"])
-    assert cli.main(["figure", "fw/rates", "-o", str(tmp_path / "new"), "--only", "svg"]) == 0
-    assert "fw-rates.svg, fw-rates.txt" in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {"fw-rates.svg", "fw-rates.txt"}
+    assert cli.main(["figure", "fw/dominance", "-o", str(tmp_path / "new"), "--only", "svg"]) == 0
+    assert "fw-dominance.svg, fw-dominance.txt" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"fw-dominance.svg", "fw-dominance.txt"}
 
 
 def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
