@@ -35,6 +35,28 @@ def test_merges_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path
     assert f"recorded  {2 + 20 * 6 + 0} states" in lines
 
 
+def test_on_the_sphere_any_inner_product_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two tokens at an inner product of -0.28 are joined from the start at -0.9, and merge at 0."""
+    layers = "simulate --law softmax --beta 1 --motion sphere-layers --dt 0.1 --until 40"
+    tokens = ("--tokens", "[[1, 0], [-0.28, 0.96]]")
+    assert said(f"{layers} --merges -0.9", capsys, *tokens)[-1] == "merge     <no merges>"
+    run = af.simulate([[1.0, 0.0], [-0.28, 0.96]], af.Softmax(beta=1.0), af.SphereLayers(dt=0.1), until=40)
+    (merge,) = af.measure.merge_times(run, 0.0)
+    assert said(f"{layers} --merges 0", capsys, *tokens)[-1] == f"merge     t = {merge.time} +- 0: 1 + 1, 1 left"
+    assert "expected a finite number above -1" in refused(f"{layers} --merges -1", capsys, *tokens)
+
+
+def test_a_split_is_not_called_a_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    pair = "simulate --law softmax --beta 2 --motion layers --gamma 0.1 --until 60 --merges 0.1"
+    lines = said(pair, capsys, "--tokens", "[[-0.02], [0.02], [2], [-2]]")
+    assert lines[-1] == "split     a cluster parted once, which is not listed"
+    assert lines[-2].startswith("merge     t = ")
+
+
+def test_half_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "clusters is 1.5, expected a whole number" in refused(f"{CHAIN} --clusters 1.5", capsys)
+
+
 def test_exits_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = af.measure.exit_times(af.tokens.polygon(3), af.Softmax(beta=4.0), 0.1, 0.1, runs=200, seed=5)
     lines = said(f"{CHAIN} --exits 0.1 --runs 200 --seed 5", capsys)

@@ -165,6 +165,29 @@ def test_clusters_that_part_are_counted_and_lower_the_heights(motion: af.Motion)
     assert stairs.plateaux[-1].predicted == pytest.approx(energy(run.final, 2.0, np.ones(4)), abs=1e-3)
 
 
+def test_a_split_begins_a_plateau_and_is_before_the_half_heights_of_later_merges() -> None:
+    """The pair in the middle parts at once: the energy falls from 8/36 to 6/36 and climbs from there."""
+    x0 = np.array([[-0.02], [0.02], [2.0], [-2.0], [9.0], [-9.0]])
+    run = af.simulate(x0, af.Softmax(beta=2.0), af.Layers(gamma=0.1), until=60)
+    stairs = af.measure.staircase(run, threshold=0.1)
+    low = stairs.plateaux[1]
+    assert (low.start, low.end) == (1, stairs.merges[0].time)
+    np.testing.assert_allclose([p.predicted for p in stairs.plateaux], [8 / 36, 6 / 36, 10 / 36, 18 / 36])
+    assert low.height == pytest.approx(low.predicted, abs=0.01)
+    # One half of what a merge of two single tokens adds, 2/36, and then the same again.
+    fallen = int(np.argmin(stairs.energy))
+    climbed = [fallen + int(np.argmax(stairs.energy[fallen:] >= level / 36)) for level in (7, 9, 12, 16)]
+    assert stairs.half_heights == [(step, 0.0) for step in climbed]
+    assert fallen < climbed[0] < stairs.merges[0].time
+
+
+def test_parts_of_merges_keep_their_heights() -> None:
+    merges = _merged([(0, (0, 0, 1, 1)), (3, (0, 1, 0, 1)), (5, (0, 0, 0, 0))], np.ones(4))
+    np.testing.assert_allclose(merges[:1].heights, [8 / 16, 6 / 16])
+    np.testing.assert_allclose(merges[1:].heights, [6 / 16, 8 / 16, 1.0])
+    np.testing.assert_allclose(merges[3:].heights, [1.0])
+
+
 def test_clusters_that_exchange_a_token_part_and_merge_at_once() -> None:
     """Two pairs exchange their partners in one step: two parts leave, and two merge."""
     changes: list[tuple[float, Hashable]] = [(0, (0, 0, 1, 1)), (3, (0, 1, 0, 1)), (5, (0, 0, 0, 0))]

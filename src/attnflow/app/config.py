@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.catalogue import check_keys
-from attnflow.core.inputs import InputError, number, quoted
+from attnflow.core.inputs import InputError, number, quoted, whole
 from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
 
@@ -214,8 +214,7 @@ def _stops(table: dict[str, Any]) -> list[watch.Watcher]:
     if "converged" in table:
         stops.append(watch.Converged(number(table["converged"], "converged", above=0.0)))
     if "clusters" in table:
-        number(table["clusters"], "clusters", least=1)
-        stops.append(watch.Clustered(table["clusters"], table.get("tol", 1e-3)))
+        stops.append(watch.Clustered(whole(table["clusters"], "clusters", least=1), table.get("tol", 1e-3)))
     if "seconds" in table:
         stops.append(watch.WallClock(table["seconds"]))
     return stops

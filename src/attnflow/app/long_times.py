@@ -46,7 +46,8 @@ def check(asked: Mapping[str, Any]) -> None:
         for key in QUESTIONS[name][0]:
             if key not in asked:
                 raise InputError(f"{name} were asked for without {key}: give {key}, as in [4, 8, 16]")
-        number(asked[name], name, above=0.0)
+        # On the sphere the threshold of merges is an inner product.
+        number(asked[name], name, above=-1.0 if name == "merges" else 0.0)
     if "within" in asked:
         whole(asked["within"], "within", least=1)
 
@@ -67,7 +68,8 @@ def answers(run: Trajectory, asked: Mapping[str, Any], seed: int) -> Answers:
 
 def _merges(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
     threshold = asked["merges"]
-    found.lines += [f"{'merge':<10}{line}" for line in repr(measure.merge_times(run, threshold)).splitlines()]
+    lines = repr(measure.merge_times(run, threshold)).splitlines()
+    found.lines += [f"{'split' if 'parted' in line else 'merge':<10}{line}" for line in lines]
     found.picture = lambda: figures.staircase(measure.staircase(run, threshold))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,19 +46,34 @@ class Merge:
     left: int
 
 
+class Change(NamedTuple):
+    """From this time on clusters are others, with another height sum_q (n_q/n)^2; `parted` if a part left a cluster."""
+
+    time: float
+    height: float
+    parted: bool
+
+
 class Merges(OverTime[Merge]):
     """All merges of a run, in the order of time; an attribute is that of all merges, stacked.
 
-    `splits` is how often a part has left a cluster, which is not listed. `heights` are sum_q (n_q/n)^2, n_q the masses
-    of the clusters and n that of all, before the first merge and after each.
+    `splits` is how often a part has left a cluster in the whole run, which is not listed. `heights` are
+    sum_q (n_q/n)^2, n_q the masses of the clusters and n that of all, before the first merge and after each. `changes`
+    are all changes of the clusters in the whole run, the first of them its start.
     """
 
-    def __init__(self, results: Iterable[Merge], heights: Sequence[float] = (), splits: int = 0) -> None:
+    def __init__(
+        self, results: Iterable[Merge], heights: Sequence[float] = (), splits: int = 0, changes: Sequence[Change] = ()
+    ) -> None:
         super().__init__(results)
-        self.heights, self.splits = np.asarray(heights, np.float64), splits
+        self.heights, self.splits, self.changes = np.asarray(heights, np.float64), splits, list(changes)
 
     def __getitem__(self, k: Any) -> Any:
-        return Merges(self._results[k], splits=self.splits) if isinstance(k, slice) else self._results[k]
+        if not isinstance(k, slice):
+            return self._results[k]
+        chosen = range(len(self))[k]
+        heights = self.heights[[chosen.start, *(1 + j for j in chosen)]] if self.heights.size else self.heights
+        return Merges(self._results[k], heights.tolist(), self.splits, self.changes)
 
     def __repr__(self) -> str:
         lines = [f"t = {m.time:.10g} +- {m.error:.2g}: {m.sizes[0]:g} + {m.sizes[1]:g}, {m.left} left" for m in self]
@@ -76,10 +91,10 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
     joined at the start has not merged. Clusters that part are not listed, but counted, by `merges.splits`; they may
     merge again.
 
-    A flow, or a run of `Leaps`, is repeated three times, and each merge located on the solver's dense output: at t with
-    the tolerance it had, at t' with a tenth of it, from a start moved by 64 roundings, and at t'' with a hundredth of
-    it. The distance at which tokens that have met become one mass changes likewise. As |t - t''| is the error of t but
-    for that of t'', which is about a tenth of |t' - t''| or less,
+    A flow, or a run of `Leaps`, is computed three times anew, and each merge located on the solver's dense output: at t
+    with the tolerance it had, at t' with a tenth of it, from a start moved by 64 roundings, and at t'' with a hundredth
+    of it. The distance at which tokens that have met become one mass changes likewise. As |t - t''| is the error of t
+    but for that of t'', which is about a tenth of |t' - t''| or less,
 
         error = 2 (|t - t''| + |t' - t''|),
 
@@ -121,15 +136,15 @@ def _with_errors(run: Trajectory, repeated: list[Changes]) -> Merges:
     first, *others = (_merged(changes, m) for changes in repeated)
     errors = _errors(run, [[merge.time for merge in merges] for merges in (first, *others)])
     found = [replace(merge, error=error) for merge, error in zip(first, errors, strict=True)]
-    return Merges(found, first.heights.tolist(), first.splits)
+    return Merges(found, first.heights.tolist(), first.splits, first.changes)
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """A time between merges: from `start` to `end` the energy should rest at `predicted`, and half way it is `height`.
+    """A time in which no clusters merge or part: from `start` to `end` the energy should rest at `predicted`.
 
-    `predicted` is sum_q (n_q / n)^2, n_q the masses of the clusters. Half way is meant in log time, which begins at 1,
-    or at e^{-beta} in the clock of USA.
+    Half way it is `height`. `predicted` is sum_q (n_q / n)^2, n_q the masses of the clusters. Half way is meant in log
+    time, which begins at 1, or at e^{-beta} in the clock of USA.
     """
 
     start: float
@@ -140,11 +155,12 @@ class Plateau:
 
 @dataclass(frozen=True)
 class Staircase:
-    """The energy of a run in log time: `times` and `energy` (T,), `merges`, `plateaux` between them, `half_heights`.
+    """The energy of a run in log time: `times` and `energy` (T,), `merges`, `plateaux`, `half_heights`.
 
-    `heights` are those predicted, before the first merge and after each.
-    Entry k of `half_heights` is when the energy first is half way between the predicted heights before and after merge
-    k, as (time, error), infinite if it never is.
+    `heights` are those predicted, before the first merge and after each. Entry k of `half_heights` is when the energy
+    climbs half way between the predicted heights before and after merge k, as (time, error): the last time before the
+    merge, else the first after it, infinite if it never does. If clusters part and the energy does not fall that far
+    before merge k, it is when they part.
     """
 
     times: Array
@@ -161,7 +177,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     On the sphere the exponent is beta (<x_i, x_j> - 1), and F grows in time. At large beta it rests at
     sum_q (n_q/n)^2 while clusters of masses n_q rest, for times exponential in beta, and a merge of masses a and b adds
     2 a b / n^2. Errors, and the threshold, are those of `merge_times`. The first plateau begins when the run does.
-    Where clusters part F falls; plateaux end at merges alone, and the height after the next merge tells that they did.
+    Where clusters part F falls, and a lower plateau begins.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
@@ -183,7 +199,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     levels = expected.heights[1:] - [a * b / m.sum() ** 2 for a, b in (merge.sizes for merge in expected)]
     both = _repeated(run, [clusters, lambda x: tuple((levels <= F(x)).tolist())])
     merges = _with_errors(run, [joined for joined, _ in both])
-    repeated = [_passed(passing, len(levels)) for _, passing in both]
+    repeated = [_climbed(passing, _merged(joined, m), len(levels)) for joined, passing in both]
     return Staircase(
         np.asarray(run.times, np.float64),
         _energies(run, F),
@@ -195,14 +211,14 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
 
 
 def plateaux(run: Trajectory, merges: Merges) -> list[Plateau]:
-    """Return the times between merges, with the energy half way and what is predicted, whatever moved the tokens."""
+    """Return the times between changes of clusters, with the energy half way and what is predicted."""
     F = _energy(run)
-    when = [float(run.times[0]), *(m.time for m in merges), float(run.times[-1])]
+    when = [float(run.times[0]), *(change.time for change in merges.changes[1:]), float(run.times[-1])]
     unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-_softmax(run)[1]))
     whole = run.motion is not None and run.motion.discrete
     return [
         Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
-        for a, b, height in zip(when[:-1], when[1:], merges.heights.tolist(), strict=True)
+        for a, b, (_, height, _) in zip(when[:-1], when[1:], merges.changes, strict=True)
         if b > a
     ]
 
@@ -362,14 +378,15 @@ def _merged(changes: Changes, m: Array) -> Merges:
     """Return the merges among changes of clusters, their errors not yet known."""
     merges, splits = list[Merge](), 0
     heights = [_height(np.array(changes[0][1]), m)]
+    seen = [Change(changes[0][0], heights[0], False)]
     for (_, before), (t, after) in pairwise(changes):
         together = list[tuple[float, float]]()
         old: Labels = np.array(before)
         new: Labels = np.array(after)
         # What was together before, and is so after: clusters part first, and then merge.
         pieces = np.unique(old * len(m) + new, return_inverse=True)[1].ravel()
-        splits += int(pieces.max() - old.max())
-        height = _height(pieces, m)
+        parted = int(pieces.max() - old.max())
+        splits, height = splits + parted, _height(pieces, m)
         for cluster in range(int(new.max()) + 1):
             parts = sorted(float(m[(new == cluster) & (old == k)].sum()) for k in np.unique(old[new == cluster]))
             whole = parts.pop()
@@ -381,7 +398,8 @@ def _merged(changes: Changes, m: Array) -> Merges:
             height += 2 * a * b / m.sum() ** 2
             merges.append(Merge(t, np.nan, (a, b), int(new.max()) + len(together) - k))
             heights.append(height)
-    return Merges(merges, heights, splits)
+        seen.append(Change(t, float(height), parted > 0))
+    return Merges(merges, heights, splits, seen)
 
 
 def _height(labels: Labels, m: Array) -> float:
@@ -389,12 +407,21 @@ def _height(labels: Labels, m: Array) -> float:
     return float((np.bincount(labels, weights=m) ** 2).sum() / m.sum() ** 2)
 
 
-def _passed(changes: Changes, count: int) -> list[float]:
-    """Return when each of the levels is first passed."""
-    when = [np.inf] * count
-    for t, passed in reversed(changes):
-        assert isinstance(passed, tuple)
-        when = [t if above else later for above, later in zip(passed, when, strict=True)]
+def _climbed(passing: Changes, merges: Merges, count: int) -> list[float]:
+    """Return when the energy climbs to each level, given when it is above which.
+
+    A level may be passed long before clusters part and merge again, so that the last time before the merge is meant.
+    """
+    when = list[float]()
+    for k in range(count):
+        merge = merges[k].time if k < len(merges) else np.inf
+        above = [(t, isinstance(passed, tuple) and passed[k]) for t, passed in passing]
+        rises = [t for (_, before), (t, after) in pairwise([(0, False), *above]) if after and not before]
+        if [after for t, after in above if t <= merge][-1]:
+            parted = [change.time for change in merges.changes if change.parted and change.time < merge]
+            when.append(max([t for t in rises if t <= merge][-1:] + parted[-1:]))
+        else:
+            when.append(min((t for t in rises if t > merge), default=np.inf))
     return when
 
 

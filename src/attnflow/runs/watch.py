@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError, number
+from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.geometry.linkage import single_linkage
 from attnflow.motions import Stretch
 
@@ -132,7 +132,7 @@ class Clustered(When):
 
     def __init__(self, at_most: int = 1, tol: float = 1e-3) -> None:
         number(tol, "tol", above=0.0)
-        number(at_most, "at_most", least=1)
+        at_most = whole(at_most, "at_most", least=1)
         super().__init__(
             lambda t, x: bool(single_linkage(x, tol).max() < at_most),
             f"the number of clusters at tolerance {tol:g} is at most {at_most}",
