@@ -92,7 +92,31 @@ def test_every_run_says_when_its_tokens_move_again_or_why_that_is_not_said() -> 
     )
     assert str(many.next_change) == shown(many)[1]["next change"] == "still moving at step 1"
     crowd = af.simulate(af.tokens.gaussian(n=2001, d=1, seed=0), af.Softmax(), af.Layers(gamma=0.1), until=1)
-    assert shown(crowd)[1]["next change"].endswith("to follow 2001 tokens may take seconds, which run.next_change does")
+    assert shown(crowd)[1]["next change"].endswith(
+        "to find the places of 2001 tokens may take seconds; run.next_change does that, and follows at most 400 places"
+    )
+    assert "places of tokens, and at most 400 are followed" in str(crowd.next_change)
+
+
+def test_a_table_gives_up_early_and_keeps_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow whose values push tokens around for ever is followed over few states, and once."""
+    module, followed = importlib.import_module("attnflow.measure.next_change"), list[Any]()
+    leaving = module._Leaving
+    monkeypatch.setattr(module, "QUICK", module.Effort(places=100, states=5))
+
+    def noted(*given: Any) -> Any:
+        followed.append(leaving(*given))
+        return followed[-1]
+
+    monkeypatch.setattr(module, "_Leaving", noted)
+    run = af.simulate(
+        af.tokens.sphere(n=6, d=3, seed=0), af.Softmax(beta=9.0), af.SphereFlow(V=np.diag([1, 0.5, -0.3])), until=200.0
+    )
+    sentence = shown(run)[1]["next change"]
+    assert sentence.endswith("; to follow them further may take seconds, which run.next_change does")
+    assert shown(run)[1]["next change"] == sentence
+    assert len(followed) == 1
+    assert followed[0].states < 100
 
 
 def test_what_a_table_follows_is_little(monkeypatch: pytest.MonkeyPatch) -> None:

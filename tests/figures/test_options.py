@@ -167,6 +167,19 @@ class TestColours:
         with pytest.raises(af.InputError, match=r"expected one colour, or a list of 40, one per token"):
             hardmax.plot(color=color)
 
+    @pytest.mark.parametrize(
+        ("color", "sentence"),
+        [
+            (np.array(0.5), r"color is array\(0.5\), expected one colour, or a list of 40"),
+            ([1e308, -1e308] + [0.5] * 38, "color has numbers that are too far apart for float64, expected one real"),
+            ([10**400] * 39 + [0.5], "color has numbers that are beyond the range of float64, expected one real"),
+        ],
+        ids=["no list", "range", "overflow"],
+    )
+    def test_numbers_that_have_no_shade_are_refused(self, color: Any, sentence: str, hardmax: Trajectory) -> None:
+        with pytest.raises(af.InputError, match=sentence):
+            hardmax.plot(color=color)
+
     def test_a_density_has_none(self) -> None:
         with pytest.raises(af.InputError, match="color is for at most 3000 tokens"):
             short(af.tokens.gaussian(n=3001, d=1, seed=0)).plot(color="red")

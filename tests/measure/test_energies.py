@@ -84,6 +84,9 @@ def test_a_run_whose_energy_overflows_says_when_and_what_to_do() -> None:
         m.energy(grown)
     with pytest.raises(af.InputError, match=r"as large as 99, where .*: divide them by a number, or lower beta"):
         m.energy([[99.0]])
+    large = af.simulate([[40.0], [39.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+    with pytest.raises(af.InputError, match=r"as large as 40 at t = 0, where .*: divide them by a number, or lower"):
+        m.energy(large)
 
 
 def test_energy_climbs_on_the_sphere() -> None:

@@ -52,7 +52,7 @@ class Setting:
     former: Mapping[str, str] = field(default_factory=dict)
 
     def drawn(self, seed: int, k: int) -> Instance:
-        """Return the k-th instance of a seed; every other one is at any scale."""
+        """Return the k-th instance of a seed; every other one is at any scale, if there are `lengths`."""
         instance = self.sample(np.random.default_rng([seed, k]), k)
         if not at_any_scale(k):
             return instance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -138,14 +139,23 @@ def numbers(color: Any, n: int) -> Array | None:
     >>> numbers([0, 0.5], 2), numbers([0, 1], 2), numbers((0.1, 0.2, 0.3), 3)
     (array([0. , 0.5]), None, None)
     """
-    if not isinstance(color, list | np.ndarray) or len(color) != n or any(np.ndim(one) for one in color):
+    each = _each(color)
+    if isinstance(color, tuple) or len(each) != n or any(np.ndim(one) for one in each):
         return None
-    each = list(color)
     if not all(isinstance(one, int | float | np.integer | np.floating) for one in each) or all(map(_whole, each)):
         return None
-    values = np.array(each, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise InputError("color has numbers that are not finite, expected one real number per token: replace them")
+    wrong = ""
+    try:
+        values = np.array(each, dtype=np.float64)
+    except OverflowError:
+        wrong = "beyond the range of float64"
+    else:
+        if not np.isfinite(values).all():
+            wrong = "not finite"
+        elif not math.isfinite(float(values.max()) - float(values.min())):
+            wrong = "too far apart for float64"
+    if wrong:
+        raise InputError(f"color has numbers that are {wrong}, expected one real number per token: replace them")
     return values
 
 
@@ -156,6 +166,12 @@ def shading(values: Array) -> tuple[Any, Any]:
     low, high = float(values.min()), float(values.max())
     # Equal numbers are in the middle of a range.
     return seen_ramp(), Normalize(low, high) if low < high else Normalize(low - 1, high + 1)
+
+
+def _each(color: Any) -> list[Any]:
+    """Return the entries of a list, a tuple or an array, none of anything else."""
+    listed = isinstance(color, list | tuple) or (isinstance(color, np.ndarray) and color.ndim > 0)
+    return list(color) if listed else []
 
 
 def _whole(one: Any) -> bool:
@@ -178,7 +194,7 @@ def inks(color: Any, n: int) -> list[str]:
     if values is not None:
         shades, norm = shading(values)
         return [to_hex(shade) for shade in shades(norm(values))]
-    each = list(color) if isinstance(color, list | tuple | np.ndarray) else []
+    each = _each(color)
     if len(each) == n and all(map(_whole, each)):
         return colours([int(one) for one in each])
     if len(each) != n or not all(is_color_like(one) for one in each):

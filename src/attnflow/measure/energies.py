@@ -60,7 +60,10 @@ def _too_large(state: State, beta: float, of: ArrayLike | Trajectory) -> str:
     """Return the sentence about tokens whose energy leaves the range of float64."""
     at, remedy = "", "divide them by a number, or lower beta"
     if isinstance(of, Trajectory):
-        at, remedy = f" at t = {state.t:g}", "end the run earlier, or lower beta"
+        at = f" at t = {state.t:g}"
+    # No run ends before its start.
+    if isinstance(of, Trajectory) and state.t > of.times[0]:
+        remedy = "end the run earlier, or lower beta"
         if isinstance(of.motion, RescaledFlow | RescaledLayers):
             remedy = "the law of a rescaled run sees e^{tV} z; end the run earlier, or measure z, as energy(run.final)"
     size = f"tokens are as large as {np.abs(state.x).max():.2g}{at}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,19 +21,30 @@ from attnflow.runs.watch import Start, Watcher, when
 HORIZON = 10**300
 # Tokens nearer to each other than this part of the extent, at the default tol, are followed as one mass.
 MET = 1e-6
-# More places, or more tokens under other laws, are not followed.
-MOST_PLACES = 400
-# A table in a notebook must appear at once: it follows no more places than these, in some tenths of a second at most.
-# MOST_PLACES under a law that is written in Python would take ten seconds.
-FEW_PLACES = 100
-# A prediction gives up after MOST_STATES recorded states: leaps, literal steps, steps of an integrator.
-MOST_STATES = 2000
+# More tokens are not looked at to see whether clusters hear each other.
+MOST_TOKENS = 2000
 # An order of magnitude needs no more.
 RTOL = 1e-6
 # Laws without leaps are followed over this many steps or units of time.
 AHEAD = 1000
 # What moves within SOON steps or units of time has not come to rest.
 SOON = 100
+
+
+class Effort(NamedTuple):
+    """More places, or more tokens under other laws, are not followed, and none beyond so many states.
+
+    States are leaps, literal steps, steps of an integrator.
+    """
+
+    places: int
+    states: int
+
+
+MOST = Effort(places=400, states=2000)
+# A table in a notebook must appear at once: in some tenths of a second at most. MOST under a law that is written in
+# Python would take ten seconds.
+QUICK = Effort(places=100, states=200)
 
 TOGETHER = "at rest for ever: all tokens are at one place"
 APART = "at rest for ever: no cluster hears another"
@@ -96,16 +108,16 @@ def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
         raise InputError(
             f"what to predict is {type(run).__name__!r}, expected a run: give what simulate or load returned"
         )
-    return _next_change(run, number(tol, "tol", above=0.0, most=1.0), MOST_PLACES)
+    return _next_change(run, number(tol, "tol", above=0.0, most=1.0), MOST)
 
 
 def at_a_glance(run: Trajectory) -> NextChange:
     """Predict as `next_change` does where that is quick, and say who does it elsewhere: for tables in notebooks."""
-    return _next_change(run, CLOSE, FEW_PLACES)
+    return _next_change(run, CLOSE, QUICK)
 
 
-def _next_change(run: Trajectory, tol: float, most: int) -> NextChange:
-    """Predict the next change if there are no more places than `most` to follow."""
+def _next_change(run: Trajectory, tol: float, most: Effort) -> NextChange:
+    """Predict the next change if that takes no more than `most`."""
     one = run.to_numpy()
     radius = tol * extent(one.tokens[0], one.final)
     try:
@@ -137,7 +149,7 @@ def _two_digits(time: float) -> str:
     return f"{float(digits) * 10 ** int(power):,.0f}" if int(power) < 6 else f"{digits} * 10^{int(power)}"
 
 
-def _predicted(run: Trajectory, radius: float, most: int) -> tuple[float | None, str]:
+def _predicted(run: Trajectory, radius: float, most: Effort) -> tuple[float | None, str]:
     """Return the time of the next change, None if it is not known, and the reason of a rest or of not knowing."""
     law, motion, x = run.law, run.motion, run.final
     if law is None or motion is None:
@@ -163,28 +175,27 @@ def _predicted(run: Trajectory, radius: float, most: int) -> tuple[float | None,
 
 def _separated(law: Law, x: Array, t: float, radius: float) -> bool:
     """Say whether clusters, each no wider than the radius, never hear each other."""
-    if len(x) > MOST_STATES:
+    if len(x) > MOST_TOKENS:
         return False
     found = clusters(x, radius)
     widths = [float(np.linalg.norm(np.ptp(x[found.labels == k], axis=0))) for k in range(found.count)]
     return max(widths) <= radius and law.separates(x, found.labels, t)
 
 
-def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: int) -> tuple[float | None, str]:
+def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: Effort) -> tuple[float | None, str]:
     """Go on from the end of the run, in leaps where they can be taken."""
     x, masses, start, pace = run.final, run.masses, run.times.item(-1), 1.0
     leaping = weighs_like(law, Softmax)
-    later = "to follow {} {} may take seconds, which run.next_change does"
-    if leaping and most < MOST_PLACES and len(x) > MOST_STATES:
-        # To find the places of very many tokens takes its time too.
-        return None, later.format(len(x), "tokens")
+    if leaping and most == QUICK and len(x) > MOST_TOKENS:
+        seconds = f"to find the places of {len(x)} tokens may take seconds"
+        return None, f"{seconds}; run.next_change does that, and follows at most {MOST.places} places"
     if leaping:
         x, masses = _places(x, masses, MET * radius / CLOSE)
     what = "places of tokens" if leaping else "tokens"
-    if len(x) > MOST_PLACES:
-        return None, f"these are {len(x)} {what}, and at most {MOST_PLACES} are followed"
-    if len(x) > most:
-        return None, later.format(len(x), what)
+    if len(x) > MOST.places:
+        return None, f"these are {len(x)} {what}, and at most {MOST.places} are followed"
+    if len(x) > most.places:
+        return None, f"to follow {len(x)} {what} may take seconds, which run.next_change does"
     if leaping and isinstance(motion, Layers):
         motion = Leaps(gamma=float(motion.step_sizes(range(1))[0]), rtol=RTOL)
     if leaping and isinstance(motion, SphereLayers):
@@ -192,14 +203,18 @@ def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: in
         dt = float(motion.dt)  # type: ignore[arg-type]
         pace, motion = (1 + dt if motion.V is None else 1.0) / dt, SphereFlow(V=motion.V, rtol=RTOL)
         x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    watcher = _Leaving(radius)
+    # A step of an integrator costs many times a layer or a leap.
+    watcher = _Leaving(radius, MOST.states if motion.discrete else most.states)
     until: float = HORIZON if leaping else AHEAD
     simulate(x, law, motion, until if motion.discrete else float(until), masses=masses, record=[0], watch=[watcher])
     if watcher.time is not None:
         moved = pace * watcher.time
         return start + (math.ceil(moved) if isinstance(start, int) else moved), ""
     if watcher.given_up:
-        return None, f"none within {watcher.last:.3g} steps or units of time, where following them took too long"
+        far = f"none within {watcher.last:.3g} steps or units of time"
+        if most == QUICK:
+            return None, f"{far}; to follow them further may take seconds, which run.next_change does"
+        return None, f"{far}, where following them took too long"
     if not np.ptp(watcher.x, axis=0).any() and getattr(motion, "V", None) is None:
         return math.inf, TOGETHER
     if leaping:
@@ -222,8 +237,8 @@ def _places(x: Array, masses: Array | None, reach: float) -> tuple[Array, Array 
 def _chain(law: Law, motion: Jumps, run: Trajectory, radius: float) -> tuple[float | None, str]:
     """Return the median of the wait for a pick that takes a token beyond the radius, or to a place beyond it."""
     x, gamma = run.final, float(motion.gamma)  # type: ignore[arg-type]
-    if len(x) > MOST_STATES:
-        return None, f"these are {len(x)} tokens, and at most {MOST_STATES} are looked at"
+    if len(x) > MOST_TOKENS:
+        return None, f"these are {len(x)} tokens, and at most {MOST_TOKENS} are looked at"
     P = law.weights(x, 0, run.masses)
     far = np.linalg.norm(x[:, None] - x[None], axis=2)
     out = gamma * far > radius
@@ -237,8 +252,8 @@ def _chain(law: Law, motion: Jumps, run: Trajectory, radius: float) -> tuple[flo
 class _Leaving(Watcher):
     """Stop at the first state with a token farther than the radius from its start, and find the time between states."""
 
-    def __init__(self, radius: float) -> None:
-        self.radius, self.states = radius, 0
+    def __init__(self, radius: float, most: int) -> None:
+        self.radius, self.most, self.states = radius, most, 0
         self.time: float | None = None
         self.given_up = False
 
@@ -257,7 +272,7 @@ class _Leaving(Watcher):
             before = t
         self.states += len(times)
         self.last, self.x = float(before), stretch.after[1]
-        if self.states > MOST_STATES:
+        if self.states > self.most:
             self.given_up = True
             return len(times), "too many states"
         return None

@@ -69,6 +69,7 @@ class Trajectory:
         self.law, self.motion, self.masses = law, motion, masses
         self.stopped, self.about, self.report = stopped, about, report
         self._next_change: Any = None
+        self._glanced: str | None = None
 
     @property
     def tokens(self) -> Array:
@@ -143,15 +144,16 @@ class Trajectory:
         """
         from attnflow.measure.next_change import at_a_glance
 
-        if self._next_change is None:
+        if self._next_change is not None:
+            return str(self._next_change).removeprefix("next change ")
+        if self._glanced is None:
             try:
                 found = at_a_glance(self)
+                self._glanced = str(found).removeprefix("next change ")
+                self._next_change = found if found.time is not None else None
             except InputError as reason:
-                return f"not predicted: {reason}"
-            if found.time is None:
-                return str(found).removeprefix("next change ")
-            self._next_change = found
-        return str(self._next_change).removeprefix("next change ")
+                self._glanced = f"not predicted: {reason}"
+        return self._glanced
 
     def at(self, t: ArrayLike) -> Array:
         """Return the state at one time (n, d), or at each of several (k, n, d).
