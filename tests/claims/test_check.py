@@ -202,10 +202,10 @@ def test_ties_of_floats_are_settled_in_fractions() -> None:
 
 def test_close_calls_are_ties_between_distinct_points() -> None:
     x = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0], [1.0, 1.0]])
-    assert close_calls(af.Hardmax(), x, 0).tolist() == [False, False, True, False]
-    assert close_calls(af.Localmax(2.0), x, 0).tolist() == [True, True, False, True]
+    assert close_calls(af.Hardmax().neighbourhood, x, 0).tolist() == [False, False, True, False]
+    assert close_calls(af.Localmax(2.0).neighbourhood, x, 0).tolist() == [True, True, False, True]
     near = x + 1e-9
-    assert not close_calls(af.Localmax(2.0 + 1e-3), near, 0).any()
+    assert not close_calls(af.Localmax(2.0 + 1e-3).neighbourhood, near, 0).any()
 
 
 def test_arithmetics_agree() -> None:

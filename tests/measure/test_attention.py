@@ -84,7 +84,7 @@ def test_laws_and_tokens_are_checked(measure: Callable[..., Any]) -> None:
     for law, sentence in (
         (heads, "one by one: ask for the .* of each law of the heads"),
         (None, "the law is None"),
-        ("softmax", "the law is 'softmax', expected one such as"),
+        ("softmax", "law is 'softmax', expected a law such as"),
     ):
         with pytest.raises(af.InputError, match=sentence):
             measure(law, [[1.0]])

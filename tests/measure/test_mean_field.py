@@ -184,5 +184,5 @@ def test_clouds_that_have_collapsed_or_lie_on_a_line() -> None:
         met.rates()
     with pytest.raises(af.InputError, match="give a function of n and seed"):
         af.measure.mean_field(lambda k: np.zeros((k, 2)), af.Softmax(), af.Flow(), [0], **small)
-    with pytest.raises(af.InputError, match="law and motion are 'softmax'"):
+    with pytest.raises(af.InputError, match="law is 'softmax'"):
         af.measure.mean_field(square, "softmax", "flow", [0], **small)  # type: ignore[arg-type]

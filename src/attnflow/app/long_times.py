@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
 from attnflow.core.inputs import InputError, number, varies_in_time, whole
-from attnflow.laws import Softmax, weighs_like
-from attnflow.motions import Jumps
+from attnflow.laws import Exponents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +75,7 @@ def _merges(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -
 def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
     x, radius, options = run.tokens[0], asked["exits"], {"runs": asked.get("runs", 1000), "seed": seed}
     assert run.law is not None
-    if not isinstance(run.motion, Jumps):
+    if run.motion is None or not run.motion.chain:
         raise InputError(f"exits are those of the chain, but the motion is {run.motion!r}: use jumps")
     if run.masses is not None:
         raise InputError("exits are those of tokens of mass one: leave out masses, or repeat tokens")
@@ -110,10 +109,11 @@ def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -
     found.picture = lambda: figures.phases(result)
 
 
-def _softmax(run: Trajectory) -> Softmax:
-    if not weighs_like(run.law, Softmax):
+def _softmax(run: Trajectory) -> Exponents:
+    found = None if run.law is None else run.law.exponents
+    if found is None:
         raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use softmax")
-    return run.law
+    return found
 
 
 def _without_bias(run: Trajectory, what: str) -> None:

@@ -14,8 +14,8 @@ from attnflow.claims import exact
 from attnflow.claims.margins import objects
 from attnflow.core.inputs import matrix_at
 from attnflow.core.schedules import Schedule
-from attnflow.laws import Law, Softmax
-from attnflow.motions import Layers, Motion
+from attnflow.laws import Law
+from attnflow.motions import Motion
 
 Balls = NDArray[np.object_]
 BITS = 256
@@ -23,9 +23,10 @@ BITS = 256
 
 def replayable(law: Law, motion: Motion) -> bool:
     """Say whether the layers of a law can be enclosed step by step: softmax, with parameters that fractions hold."""
-    if type(law) is not Softmax or type(motion) is not Layers or motion.V is not None:
+    found, layers = law.exponents, motion.as_layers
+    if law.replays != "balls" or found is None or found.b is not None or layers is None or layers.V is not None:
         return False
-    parameters = (law.beta, motion.gamma, motion.alpha)
+    parameters = (found.beta, layers.gamma, layers.alpha)
     return all(not isinstance(parameter, Schedule) or parameter.rational for parameter in parameters)
 
 
@@ -70,16 +71,17 @@ def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
     >>> bool(np.abs(state.astype(float) - plain).max() < 1e-15)
     True
     """
-    assert isinstance(law, Softmax)
-    assert isinstance(motion, Layers)
+    found, layers = law.exponents, motion.as_layers
+    assert found is not None
+    assert layers is not None
     d, states = tokens.shape[1], [tokens]
     for t in range(steps):
         x = states[-1]
-        B = matrix_at(law.B, t, d, "B")
-        scores = (x if B is None else x @ balls(B).T) @ x.T * _ball(exact.value_at(law.beta, t))
+        B = matrix_at(found.B, t, d, "B")
+        scores = (x if B is None else x @ balls(B).T) @ x.T * _ball(exact.value_at(found.beta, t))
         centres = np.array([[float(s.mid()) for s in row] for row in scores]).max(axis=1)
         weights = np.frompyfunc(lambda s: s.exp(), 1, 1)(scores - balls(centres)[:, None])
         mean = (weights @ x) / weights.sum(axis=1, keepdims=True)
-        gamma = _ball(exact.step_size(motion, t))
+        gamma = _ball(exact.step_size(layers, t))
         states.append(x + gamma * (mean - x))
     return np.array(states, dtype=object)

@@ -17,12 +17,10 @@ from attnflow.claims.margins import objects
 from attnflow.core.inputs import InputError, called, varies_in_time
 from attnflow.core.progress import tick
 from attnflow.core.schedules import Schedule
-from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax
+from attnflow.laws import Law
 from attnflow.motions import Layers, Motion
 
 Rationals = NDArray[Any]
-# The laws, themselves and not what is made from them, whose layers are replayed.
-REPLAYED = (Hardmax, HegselmannKrause, Localmax)
 
 
 def rational(value: Any) -> Rationals:
@@ -61,10 +59,11 @@ def _asked(function: Any, t: int) -> Any:
 
 def replayable(law: Law, motion: Motion) -> bool:
     """Say whether the layers of a law are rational functions of rational data."""
-    rational_law = type(law) in REPLAYED and getattr(law, "threshold", "additive") in ("additive", "relative")
-    parameters = [*vars(law).values(), *vars(motion).values()]
-    rational_law = rational_law and getattr(law, "b", None) is None
-    return rational_law and type(motion) is Layers and not any(map(_rounds, parameters))
+    near, layers = law.neighbourhood, motion.as_layers
+    if law.replays != "fractions" or near is None or layers is None:
+        return False
+    plain = near.b is None and near.threshold != "normalized"
+    return plain and not any(map(_rounds, [*vars(law).values(), *vars(layers).values()]))
 
 
 def _rounds(parameter: Any) -> bool:
@@ -80,7 +79,8 @@ def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals
     >>> [[str(v) for v in x.ravel()] for x in replay(rational([[3.0], [-1.0]]), law, motion, 2)]
     [['3', '-1'], ['-1', '3'], ['5/3', '1/3']]
     """
-    assert isinstance(motion, Layers)
+    layers = motion.as_layers
+    assert layers is not None
     n, d = tokens.shape
     # All numbers of a state are integers over one denominator: no fraction is reduced inside the loops.
     whole = lcm(*(v.denominator for v in tokens.ravel()))
@@ -91,7 +91,7 @@ def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals
         tick()
         rows = neighbours(law, state, whole, t)
         mean, common = _means(state, rows)
-        state, whole = _moved(state, mean, common, whole, motion, t)
+        state, whole = _moved(state, mean, common, whole, layers, t)
         states[t + 1] = _fractions(state, whole)
     return states
 
@@ -113,22 +113,21 @@ def heard(law: Law, x: Rationals, t: int, sources: Rationals | None = None) -> l
 def neighbours(law: Law, state: Rationals, whole: int, t: int, sources: Rationals | None = None) -> list[list[int]]:
     """Return whom each token averages over, for tokens state / whole and sources of the same denominator."""
     places = state if sources is None else sources
-    if isinstance(law, HegselmannKrause):
-        radius = value_at(law.eps, t) ** 2 * whole * whole
+    near = law.neighbourhood
+    assert near is not None
+    if not near.by_scores:
+        radius = value_at(near.size, t) ** 2 * whole * whole
         apart = state[:, None, :] - places[None, :, :]
-        near = (apart * apart).sum(axis=2) <= radius
-        return [np.flatnonzero(row).tolist() for row in near]
-    assert isinstance(law, Hardmax | Localmax)
-    scores, scale = _scores(law.B, state, places, t)
+        return [np.flatnonzero(row).tolist() for row in (apart * apart).sum(axis=2) <= radius]
+    scores, scale = _scores(near.B, state, places, t)
     top = scores.max(axis=1)
     floor = top
-    if isinstance(law, Localmax):
-        delta = value_at(law.delta, t)
-        slack = delta * whole * whole * scale if law.threshold == "additive" else delta * np.abs(top)
+    if varies_in_time(near.size) or near.size:
+        delta = value_at(near.size, t)
+        slack = delta * whole * whole * scale if near.threshold == "additive" else delta * np.abs(top)
         floor = top - slack
-    near = scores >= floor[:, None]
-    rows = [np.flatnonzero(row).tolist() for row in near]
-    return rows if isinstance(law, Localmax) or law.ties == "tokens" else [_told(row, places, law.ties) for row in rows]
+    rows = [np.flatnonzero(row).tolist() for row in scores >= floor[:, None]]
+    return rows if near.ties == "tokens" else [_told(row, places, near.ties) for row in rows]
 
 
 def _told(row: list[int], places: Rationals, ties: str) -> list[int]:

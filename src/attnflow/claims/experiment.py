@@ -24,8 +24,8 @@ from attnflow.geometry.forms import (
     symmetric,
     symmetric_part,
 )
-from attnflow.laws import Law
-from attnflow.laws.top_scores import Slack, TopScores
+from attnflow.laws import Law, Neighbourhood
+from attnflow.laws.law import Slack
 from attnflow.motions import Layers, Motion
 from attnflow.runs.recording import Record
 from attnflow.runs.simulate import simulate
@@ -210,10 +210,11 @@ class Experiment:
     def doubt(self) -> tuple[int, int] | None:
         """Return the first (step, token) whose choice of leaders or neighbours rounding could decide, if any."""
         plain = self.arithmetic == "float" and self.motion.discrete and "steps" in self.instance
-        if not plain or not isinstance(self.law, TopScores):
+        near = self.law.neighbourhood
+        if not plain or near is None or not near.by_scores:
             return None
         for t, x in enumerate(self.states[:-1]):
-            doubtful = close_calls(self.law, self.motion.seen(x, t), t)
+            doubtful = close_calls(near, self.motion.seen(x, t), t)
             if doubtful.any():
                 return t, int(doubtful.argmax())
         return None
@@ -232,10 +233,10 @@ def products(shape: tuple[int, int], steps: float) -> float:
     return n * n * d * steps * (1 + steps / 64)
 
 
-def close_calls(law: TopScores, x: Array, t: int) -> NDArray[np.bool_]:
+def close_calls(near: Neighbourhood, x: Array, t: int) -> NDArray[np.bool_]:
     """Say for which tokens a score lies within rounding of the threshold of being heard, at another point."""
-    B = form(matrix_at(law.B, t, x.shape[1], "B"), x.shape[1])
-    rounding, slack = score_rounding(B, x, x), law.slack(t)
+    B = form(matrix_at(near.B, t, x.shape[1], "B"), x.shape[1])
+    rounding, slack = score_rounding(B, x, x), near.slack(t)
     return np.concatenate([_close(slack, x[rows], x, B, rounding[rows]) for rows in row_blocks(len(x), len(x))])
 
 

@@ -82,7 +82,7 @@ def unsettled(e: Experiment) -> Undecided:
     from attnflow.claims.settled import constant_step, tail
 
     steps = len(e.states) - 1
-    if type(e.law) not in exact.REPLAYED:
+    if e.law.replays != "fractions":
         return Undecided(
             f"limits are proved in fractions, and {type(e.law).__name__} has no replay in them, so that this claim "
             "cannot be decided for it",

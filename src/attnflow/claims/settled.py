@@ -24,8 +24,8 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Numbers
 from attnflow.core.inputs import varies_in_time
 from attnflow.core.schedules import Geometric, Schedule
-from attnflow.laws import Hardmax, Law, Localmax
-from attnflow.motions import Layers, Motion
+from attnflow.laws import Law, Neighbourhood
+from attnflow.motions import Motion
 
 Neighbours = list[list[int]]
 
@@ -52,41 +52,42 @@ def heard(e: Experiment, x: Numbers, t: int) -> Neighbours:
 
 def settled(e: Experiment) -> Settled | None:
     """Return the limits of all tokens, proved from the last state of an exact run; None where no argument closes."""
-    gamma, B = constant_step(e.motion), getattr(e.law, "B", None)
-    if not e.exact or gamma is None or gamma == 1 or varies_in_time(B):
+    gamma, near = constant_step(e.motion), e.law.neighbourhood
+    if not e.exact or gamma is None or gamma == 1 or near is None or varies_in_time(near.B):
         return None
     x, t = e.states[-1], len(e.states) - 1
-    form = exact.rational(np.eye(x.shape[1])) if B is None else exact.rational(B)
+    form = exact.rational(np.eye(x.shape[1]) if near.B is None else near.B)
     rows = heard(e, x, t)
     if (known := tail(e.law, t)) is not None:
         delta, ratio = known
-        return _straight(x, rows, form, _allowance(e.law, delta, x, form)) if ratio <= 1 - gamma else None
-    if isinstance(e.law, Localmax) and not varies_in_time(e.law.delta):
-        return _unchanging(e.law, x, rows, form, gamma)
+        return _straight(x, rows, form, _allowance(near, delta, x, form)) if ratio <= 1 - gamma else None
+    if near.by_scores and not varies_in_time(near.size):
+        return _unchanging(near, x, rows, form, gamma)
     return None
 
 
 def constant_step(motion: Motion) -> Fraction | None:
     """Return the step size gamma of layers with a constant one, else None."""
-    if not isinstance(motion, Layers) or motion.V is not None or any(map(varies_in_time, (motion.gamma, motion.alpha))):
-        return None
-    return exact.step_size(motion, 0)
+    layers = motion.as_layers
+    return None if layers is None or layers.constant_step is None else exact.step_size(layers, 0)
 
 
 def tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     """Return (delta, ratio) with delta(t + s) <= delta ratio^s, where such a bound is known."""
-    if isinstance(law, Hardmax) or (isinstance(law, Localmax) and not varies_in_time(law.delta) and law.delta == 0):
+    near = law.neighbourhood
+    if near is None or not near.by_scores:
+        return None
+    if not varies_in_time(near.size) and near.size == 0:
         return Fraction(0), Fraction(0)
-    if isinstance(law, Localmax) and (terms := geometric(law.delta)) is not None:
+    if (terms := geometric(near.size)) is not None:
         # A formula with the factor 0 is hardmax, whatever its ratio.
         return (terms.first * terms.ratio**t, terms.ratio) if terms.first else (Fraction(0), Fraction(0))
     return None
 
 
-def _allowance(law: Law, delta: Fraction, x: Rationals, form: Rationals) -> Fraction:
+def _allowance(near: Neighbourhood, delta: Fraction, x: Rationals, form: Rationals) -> Fraction:
     """Return how far below its top score a token may listen from now on; no later score exceeds the largest now."""
-    relative = isinstance(law, Localmax) and law.threshold == "relative"
-    return delta * np.abs(x @ form.T @ x.T).max() if relative else delta
+    return delta * np.abs(x @ form.T @ x.T).max() if near.threshold == "relative" else delta
 
 
 def means(x: Rationals, rows: Neighbours) -> Rationals:
@@ -118,13 +119,15 @@ def _stays_above(c: tuple[Any, Any, Any], delta: Fraction) -> bool:
     return bool(c[0] >= 0 and 2 * c[0] + c[1] >= delta and c[0] + c[1] + c[2] > delta)
 
 
-def _unchanging(law: Localmax, x: Rationals, rows: Neighbours, form: Rationals, gamma: Fraction) -> Settled | None:
+def _unchanging(
+    near: Neighbourhood, x: Rationals, rows: Neighbours, form: Rationals, gamma: Fraction
+) -> Settled | None:
     """Prove that all neighbourhoods stay as they are while z <- W z takes every token to its limit."""
     limits = limit(step_matrix(rows, gamma), x)
     away = np.abs(x - limits).max(axis=0)  # in each coordinate; never larger later, since W is row-stochastic
-    scores, delta = limits @ form.T @ limits.T, exact.value_at(law.delta, 0)
+    scores, delta = limits @ form.T @ limits.T, exact.value_at(near.size, 0)
     top = scores.max(axis=1)
-    relative = law.threshold == "relative"
+    relative = near.threshold == "relative"
     above = scores - (top - (delta * np.abs(top) if relative else delta))[:, None]
     change = (
         (np.abs(limits @ form.T) @ away)[:, None] + np.abs(limits @ form) @ away + away @ np.abs(form) @ away

@@ -22,10 +22,11 @@ from attnflow.core.inputs import Array, InputError, matrix_at, number_at, varies
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.state import State
 from attnflow.geometry import hull
-from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.laws import Law
 from attnflow.measure import clusters
-from attnflow.motions import Jumps, Layers, Leaps, Motion, RescaledLayers, Residual, SphereFlow, SphereLayers
+from attnflow.motions import Motion
 from attnflow.serialise import describe
+from attnflow.serialise import parameters as parameters_of
 
 Offer = dict[str, Any]
 
@@ -40,11 +41,10 @@ DEAR = {"sphere/staircase": 8, "sphere/energy": 50, "hardmax/leaders-are-vertice
 DRAWS = 100
 
 # One system in two frames, or at two speeds of computation, is one system: tokens of the flow x' = V m and of its
-# rescaling z = e^{-tV} x, of residual layers and theirs, of layers and leaps over many of them.
+# rescaling z = e^{-tV} x, of residual layers and theirs.
 SAME_SYSTEM = {
     **dict.fromkeys(("RescaledFlow", "Rescaled", "Discounted"), "Flow"),
     "RescaledLayers": "Residual",
-    "Leaps": "Layers",
 }
 # Numbers that say how a run is computed, or what happens where tokens tie, not what is run.
 ASIDE = ("rtol", "literal", "ties", "growth")
@@ -184,7 +184,7 @@ def _instance(claim: Claim, state: State) -> dict[str, Any] | None:
 
 def _indifferent(claim: Claim, motion: Motion) -> bool:
     """Say whether a claim is about the law alone: layers that it takes no steps of."""
-    return _at_rest(claim) and isinstance(motion, Layers)
+    return _at_rest(claim) and motion.as_layers is not None
 
 
 def _offers(claim: Claim, state: State) -> Iterator[Offer]:
@@ -214,24 +214,25 @@ def _said(value: Any) -> Any:
 
 def _of_law(state: State, parameters: Any) -> Offer:
     law = state.law
-    if isinstance(law, HegselmannKrause):
-        return {"eps": _said(law.eps)}
-    offer = {"B": law.B} if isinstance(law, Softmax | Hardmax | Localmax) else {}
-    if isinstance(law, Localmax):
-        offer |= {"delta": _said(law.delta), "threshold": law.threshold}
-        return offer if varies_in_time(law.delta) else {**offer, "deltas": (law.delta,)}
-    if not isinstance(law, Softmax):
-        return offer
-    offer["beta"] = _said(law.beta)
-    if not varies_in_time(law.beta) and {"beta", "B"} - set(parameters):
+    offer = {} if law.heads else _given(law)
+    delta = offer.get("delta")
+    if isinstance(delta, int | float):
+        offer["deltas"] = (delta,)
+    found = law.exponents
+    if found is not None and not varies_in_time(found.beta) and {"beta", "B"} - set(parameters):
         # One of the two carries both: e^{beta <Bx, y>} is e^{<(beta B)x, y>}.
-        B = np.eye(state.tokens.shape[1]) if law.B is None else np.asarray(law.B)
-        beta = number_at(law.beta, 0, "beta")
+        B = np.eye(state.tokens.shape[1]) if found.B is None else np.asarray(found.B)
+        beta = number_at(found.beta, 0, "beta")
         if "beta" not in parameters:
-            offer["B"] = law.B if beta == 1 else beta * B
+            offer["B"] = found.B if beta == 1 else beta * B
         elif (B[0, 0] * np.eye(len(B)) == B).all():
             offer["beta"] = beta * float(B[0, 0])
     return offer
+
+
+def _given(part: Law | Motion) -> Offer:
+    """Return the parameters of a law or a motion that say what is run."""
+    return {name: _said(value) for name, value in parameters_of(part).items() if name not in (*ASIDE, "V", "b")}
 
 
 def _of_motion(state: State, parameters: Any) -> Offer:
@@ -240,37 +241,25 @@ def _of_motion(state: State, parameters: Any) -> Offer:
     V = getattr(motion, "V", None)
     if V is not None or parameters.get("V") is ...:
         offer["V"] = np.eye(d) if V is None else V
-    if isinstance(motion, Layers):
-        offer |= {name: _said(step) for name in ("gamma", "alpha") if (step := getattr(motion, name)) is not None}
-        if V is None and (gamma := _constant_step(motion)) is not None and gamma < 1:
-            offer["V"] = gamma / (1 - gamma) * np.eye(d)
-    if isinstance(motion, Jumps | Leaps):
-        offer["gamma"] = _said(motion.gamma)
-    if isinstance(motion, Residual | RescaledLayers | SphereLayers):
-        offer["dt"] = _said(motion.dt)
-    if isinstance(motion, SphereFlow):
-        offer["normalized"] = motion.normalized
+    offer |= {name: value for name, value in _given(motion).items() if value is not None}
+    gamma = None if motion.as_layers is None else motion.as_layers.constant_step
+    if gamma is not None and gamma < 1:
+        offer["V"] = gamma / (1 - gamma) * np.eye(d)
     return offer
-
-
-def _constant_step(motion: Layers) -> float | None:
-    if motion.V is not None or varies_in_time(motion.gamma) or varies_in_time(motion.alpha):
-        return None
-    return float(motion.step_sizes(range(1))[0])
 
 
 def _free(state: State) -> Offer:
     """Return constants that a claim lets us choose, so that its hypotheses on them hold where they can."""
-    motion = state.motion
+    layers = state.motion.as_layers
     offer: Offer = {"runs": DRAWS}
-    if isinstance(motion, Layers) and motion.V is None:
-        step = motion.gamma if motion.gamma is not None else motion.alpha
+    if layers is not None and layers.V is None:
+        step = layers.gamma if layers.gamma is not None else layers.alpha
         # The weights of the duality gap are proportional to the steps.
-        if isinstance(state.law, Hardmax) and isinstance(step, Schedule):
+        if "beta" not in parameters_of(state.law) and isinstance(step, Schedule):
             text = step.text
-            offer["beta"] = text if motion.gamma is not None else f"({text}) / (1 + ({text}))"
+            offer["beta"] = text if layers.gamma is not None else f"({text}) / (1 + ({text}))"
         if not isinstance(step, Schedule):  # the least of steps that vary is not known from some of them
-            offer["c"] = float(motion.step_sizes(range(1))[0])
+            offer["c"] = float(layers.step_sizes(range(1))[0])
     return offer
 
 
@@ -306,7 +295,7 @@ def _gaussian(state: State) -> Offer | None:
 def _cone(state: State) -> tuple[Array, Array] | None:
     """Return the vertices of the hull, and the tokens that are no vertices."""
     outer = hull(state.tokens)
-    if len(outer.vertices) < 2 or not isinstance(state.motion, Jumps) or varies_in_time(state.motion.gamma):
+    if len(outer.vertices) < 2 or not state.motion.chain or varies_in_time(getattr(state.motion, "gamma", None)):
         return None
     return outer.vertices, np.delete(state.tokens, outer.indices, axis=0)
 
@@ -339,7 +328,7 @@ def _inner(state: State) -> Offer | None:
 
 def _caps(state: State) -> Offer | None:
     """Return the centres of two or more clusters, each within a cap, on the sphere."""
-    if not isinstance(state.motion, SphereFlow):
+    if state.motion.surface != "sphere" or state.motion.discrete:
         return None
     centres = clusters(state.tokens, math.sqrt(2 * CAP)).centres
     lengths = np.linalg.norm(centres, axis=1)
@@ -405,19 +394,17 @@ def _same(one: Callable[[Any], Offer], other: Callable[[Any], Offer], moments: l
 def _law(law: Law, t: Any, state: State) -> Offer:
     """Return what a law is at step t; softmax by the matrix beta B of its scores."""
     found = _parts(law, t, state)
-    if isinstance(law, Softmax):
+    if law.exponents is not None and {"beta", "B"} <= found.keys():
         found["B"] = found.pop("beta") * found["B"]
     return found
 
 
 def _motion(motion: Motion, t: Any, state: State) -> Offer:
     """Return what a motion is at step t; averaging layers by the matrix of their step."""
-    if isinstance(motion, Layers):
-        return {"name": "Layers", "step": motion.step_matrix(int(t), state.tokens.shape[1])}
-    found = _parts(motion, t, state)
-    if found["name"] == "Layers":
-        return {"name": "Layers", "step": found["gamma"] * np.eye(state.tokens.shape[1])}
-    return found
+    layers = motion.as_layers
+    if layers is None:
+        return _parts(motion, t, state)
+    return {"name": "Layers", "step": layers.step_matrix(int(t), state.tokens.shape[1])}
 
 
 def _parts(thing: Any, t: Any, state: State) -> Offer:

@@ -19,9 +19,7 @@ from attnflow.geometry import Hull, cells, hull, stationary_points
 from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.quiescent import closed_sets
 from attnflow.geometry.region import clip
-from attnflow.laws import Localmax, Softmax
 from attnflow.measure import clusters
-from attnflow.motions import Flow, Layers, RescaledFlow, RescaledLayers, Residual, SphereFlow, SphereLayers
 
 # What is quick to find: the cells of a hull with at most MOST_CELLS vertices, its edges and its limits likewise, and
 # what looks at all pairs of at most MOST_PAIRS tokens.
@@ -141,17 +139,17 @@ def _box(frame: Frame) -> Hull:
 def _limits(frame: Frame) -> dict[str, Any]:
     """Return the points of the hull where tokens can come to rest under hardmax."""
     law, motion = frame.state.law, frame.state.motion
-    if isinstance(motion, SphereFlow | SphereLayers):
+    if motion.surface == "sphere":
         raise InputError("tokens on the sphere stay there: the limits shown here are those of tokens in their hull")
-    if isinstance(motion, Flow | Residual):
+    if motion.grows:
         raise InputError("these tokens grow without end: their limits are seen in the rescaled frame")
-    if isinstance(motion, RescaledFlow | RescaledLayers | Layers) and motion.V is not None:
-        V = matrix_at(motion.V, frame.t, frame.x.shape[1], "V")
-        if V is not None and not (V[0, 0] > 0 and (V[0, 0] * np.eye(len(V)) == V).all()):
-            raise InputError("limits are a finite set where V is the identity or a positive multiple of it")
-    if isinstance(law, Localmax) and number_at(law.delta, frame.t, "delta") > 0 and not _vanishing(law.delta):
-        raise InputError("under localmax with a delta that stays tokens can come to rest anywhere in their hull")
-    if isinstance(law, Softmax) and number_at(law.beta, frame.t, "beta") < 0:
+    V = matrix_at(getattr(motion, "V", None), frame.t, frame.x.shape[1], "V")
+    if V is not None and not (V[0, 0] > 0 and (V[0, 0] * np.eye(len(V)) == V).all()):
+        raise InputError("limits are a finite set where V is the identity or a positive multiple of it")
+    near, exponents = law.neighbourhood, law.exponents
+    if near is not None and near.by_scores and number_at(near.size, frame.t, "delta") > 0 and not _vanishing(near.size):
+        raise InputError(f"under {law.name} with a delta that stays tokens can come to rest anywhere in their hull")
+    if exponents is not None and number_at(exponents.beta, frame.t, "beta") < 0:
         raise InputError("beta is negative, so that tokens flee from each other: limits are those of a positive beta")
     frame.few_vertices(MOST_LIMITS, "limits")
     found = stationary_points(frame.hull.vertices, frame.form)
@@ -171,8 +169,8 @@ def _leaders(frame: Frame) -> dict[str, Any]:
 
 def _quiescent(frame: Frame) -> dict[str, Any]:
     law = frame.state.law
-    if isinstance(law, Softmax):
-        raise InputError("under softmax every token hears every other: all of them are one set")
+    if law.exponents is not None:
+        raise InputError(f"under {law.name} every token hears every other: all of them are one set")
     frame.few_tokens("quiescent sets")
     sets = closed_sets(law, frame.state.motion.seen(frame.x, frame.t), frame.t)
     return {"quiescent": [{"members": members.tolist()} for members in sets]}

@@ -19,7 +19,7 @@ from attnflow.figures.plot import draw
 from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
 from attnflow.figures.style import colours, log_numbers, look, ramp, sheet, tone
-from attnflow.laws import Heads, Softmax, varies, weighs_like
+from attnflow.laws import varies
 from attnflow.measure.clusters import CLOSE
 from attnflow.measure.energies import energy_of
 from attnflow.measure.over_time import State
@@ -114,11 +114,11 @@ def _diameter(run: Trajectory, x: Array, t: float) -> float:
 
 def _energy(run: Trajectory, x: Array, t: float) -> float:
     law = run.law
-    if not weighs_like(law, Softmax) or varies(law) or law.b is not None or law.beta == 0:
+    found = None if law is None else law.exponents
+    if law is None or found is None or varies(law) or found.b is not None or found.beta == 0:
         raise InputError("defined for softmax with a constant $\\beta\\neq0$, without a bias")
     _at_most(PAIRS, x, "energies")
-    beta = number_at(law.beta, 0, "beta")
-    return energy_of(State(heard(run, x, t), t, run.masses), Softmax(beta=beta, B=law.B), beta, run)
+    return energy_of(State(heard(run, x, t), t, run.masses), law, number_at(found.beta, 0, "beta"), run)
 
 
 MEASURED = (
@@ -135,7 +135,7 @@ def _weights(run: Trajectory, x: Array, t: float) -> Array:
     """Return the attention matrix of a state, or say why there is none to show."""
     if run.law is None:
         raise InputError("the law of this run was not stored")
-    if isinstance(run.law, Heads):
+    if run.law.heads:
         raise InputError("each head has a matrix of its own")
     return run.law.weights(heard(run, x, t), t, run.masses)
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from attnflow import measure
 from attnflow.core.inputs import Array, InputError
-from attnflow.laws import Heads
 from attnflow.measure.clusters import CLOSE, Clusters, extent
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _of_many(x: Array, tol: float) -> Clusters | None:
 
 def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:
     """Whom each token follows, or None where nobody can tell."""
-    if run.law is None or isinstance(run.law, Heads) or len(x) > LED:
+    if run.law is None or run.law.heads or len(x) > LED:
         return None
     try:
         return measure.leaders(run.law, heard(run, x, t), t, run.masses).index

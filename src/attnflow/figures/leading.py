@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.inputs import Array, InputError, number_at, vector_at
-from attnflow.core.query_key import form_at
+from attnflow.core.inputs import Array, InputError, matrix_at, number_at, vector_at
 from attnflow.figures.cells import cells_within
 from attnflow.figures.groups import Groups
 from attnflow.geometry import Cells, hull
 from attnflow.geometry.forms import form
-from attnflow.laws import Hardmax, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.laws import Law
 from attnflow.motions import Motion
 
 if TYPE_CHECKING:
@@ -34,14 +33,16 @@ def leading_query(law: Law, motion: Motion, t: float, d: int) -> tuple[Array, Ar
     (array([[-1.,  0.],
            [ 0., -1.]]), array([-3.,  0.]))
     """
-    if isinstance(law, HegselmannKrause):
+    exponents, near = law.exponents, law.neighbourhood
+    if near is not None and not near.by_scores:
         raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
-    if not isinstance(law, Softmax | Hardmax | Localmax):
+    scores = exponents or near
+    if scores is None:
         raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
-    B, b = form(form_at(law, t, d), d), vector_at(law.b, t, d, "b")
+    B, b = form(matrix_at(scores.B, t, d, "B"), d), vector_at(scores.b, t, d, "b")
     b = np.zeros(d) if b is None else b
-    if isinstance(law, Softmax):
-        beta = number_at(law.beta, t, "beta")
+    if exponents is not None:
+        beta = number_at(exponents.beta, t, "beta")
         if beta == 0:
             raise InputError("beta is 0, where every token hears all others alike: there is nobody to follow")
         B, b = np.sign(beta) * B, np.sign(beta) * b

@@ -12,7 +12,6 @@ from attnflow.core.inputs import Array, varies_in_time
 from attnflow.figures.groups import Groups
 from attnflow.geometry.spectra import classify
 from attnflow.measure.clusters import CLOSE
-from attnflow.motions import RescaledFlow, RescaledLayers
 
 if TYPE_CHECKING:
     from attnflow.runs.trajectory import Trajectory
@@ -37,7 +36,7 @@ def planes(run: Trajectory) -> Array | None:
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), Theorem 3.
     """
-    V = run.motion.V if isinstance(run.motion, RescaledFlow | RescaledLayers) else None
+    V = getattr(run.motion, "V", None) if run.motion is not None and run.motion.moving_frame else None
     if V is None or varies_in_time(V):
         return None
     found = classify(V)

@@ -16,7 +16,6 @@ from attnflow.figures.groups import Groups, groups
 from attnflow.figures.planes import levelled, planes
 from attnflow.figures.style import colours, found_by
 from attnflow.geometry.hull import hull
-from attnflow.motions import Leaps, SphereFlow, SphereLayers
 from attnflow.runs.trajectory import Trajectory
 
 # A picture holds about this many segments of trajectories: more are not seen, and only make its file heavy.
@@ -215,7 +214,7 @@ def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Proje
     else:
         paths = np.stack([_points(onto, times, states, k) for k in range(len(times))])
     first, last = paths[[0, -1]] if whole is None else (whole(0), whole(len(times) - 1))
-    sphere = isinstance(run.motion, SphereFlow | SphereLayers) and 2 <= shown <= 3
+    sphere = run.motion is not None and run.motion.surface == "sphere" and 2 <= shown <= 3
     normal = planes(run) if shown == 3 else None
     found, open_space = groups(run, states[-1], float(times[-1])), not (sphere or d == 1)
     if normal is not None:
@@ -276,12 +275,14 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
 
 
 def filled(run: Trajectory, times: Array, states: Array, most: int) -> tuple[Array, Array]:
-    """Return times and states with those added that `Leaps` leap over, about `most` on the scale of time shown.
+    """Return times and states with those added that a motion skips, about `most` on the scale of time shown.
 
     A leap may be longer than all that was before: a straight line over it in logarithmic time would be invented.
     """
-    clock = Clock.of(run)
-    if not (isinstance(run.motion, Leaps) and clock.logarithmic) or len(times) < 2:
+    clock, motion = Clock.of(run), run.motion
+    # Between its moves a chain rests.
+    drifts = motion is not None and motion.skips_steps and not motion.chain
+    if not (drifts and clock.logarithmic) or len(times) < 2:
         return times, states
     grid = np.unique(clock.even(most).round())
     after = np.searchsorted(times, grid)

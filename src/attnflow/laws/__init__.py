@@ -2,12 +2,23 @@
 
 from attnflow.laws.heads import Heads
 from attnflow.laws.hegselmann_krause import HegselmannKrause
-from attnflow.laws.law import Heard, Hearing, Law, Sources, varies, weighs_like
+from attnflow.laws.law import (
+    Exponents,
+    Heard,
+    Hearing,
+    Law,
+    Neighbourhood,
+    Sources,
+    check_law,
+    varies,
+    weighs_like,
+)
 from attnflow.laws.softmax import Softmax
 from attnflow.laws.top_scores import Hardmax, Localmax, TieError
 
 # Laws in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Softmax", "Hardmax", "Localmax", "HegselmannKrause", "Heads",
-    "Law", "Heard", "Hearing", "Sources", "TieError", "varies", "weighs_like",
+    "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood",
+    "check_law", "varies", "weighs_like",
 ]  # fmt: skip

@@ -61,6 +61,11 @@ class Heads(Law):
         return f"{len(self.laws)} head{'' if len(self.laws) == 1 else 's'}"
 
     @property
+    def heads(self) -> tuple[Law, ...]:
+        """The law of each head."""
+        return tuple(self.laws)
+
+    @property
     def continuous(self) -> bool:  # type: ignore[override]
         """Whether every head is."""
         return all(law.continuous for law in self.laws)

@@ -13,7 +13,7 @@ from attnflow.core.arrays import foreign
 from attnflow.core.inputs import Array, Scalar, constant_number, each_mass, number_at
 from attnflow.core.parameters import about
 from attnflow.engines import dense
-from attnflow.laws.law import Heard, Law, Sources, weighs_like
+from attnflow.laws.law import Heard, Law, Neighbourhood, Sources, weighs_like
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,17 @@ class HegselmannKrause(Law):
     formula: ClassVar[str] = "|x_i - x_j| <= eps"
     continuous: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
+    replays: ClassVar[str] = "fractions"
 
     eps: Scalar = field(default=1.0, metadata=about("function", "confidence radius", least=0.0))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", constant_number(self.eps, "eps", least=0.0))
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """The sources within the distance eps."""
+        return Neighbourhood(self.eps, "distance")
 
     def uses(self, engine: str, n: int, d: int) -> str:
         """Return the name of the engine that n tokens in dimension d would be served by."""

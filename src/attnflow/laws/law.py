@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from attnflow.core.arrays import foreign, holds, namespace, precision
 from attnflow.core.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
-from attnflow.core.inputs import Array, InputError, any_cloud, mass_vector, number, varies_in_time
+from attnflow.core.inputs import (
+    Array,
+    InputError,
+    Matrix,
+    Scalar,
+    Vector,
+    any_cloud,
+    mass_vector,
+    number,
+    number_at,
+    quoted,
+    varies_in_time,
+)
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
 
@@ -26,7 +38,10 @@ ARRAY_BYTES = 1 << 26
 Kind = TypeVar("Kind", bound="Law")
 
 # What a subclass inherits from another law only if it also inherits its weights.
-FOLLOWS_WEIGHTS = frozenset(("listen", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api"))
+FOLLOWS_WEIGHTS = frozenset((
+    "listen", "listen_many", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api",
+    "exponents", "neighbourhood", "accurate_pull", "each_system",
+))  # fmt: skip
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
@@ -56,6 +71,57 @@ class Sources(NamedTuple):
     gain: float
     engine: str
     memory: Memory | None = None
+
+
+class Exponents(NamedTuple):
+    """The parameters of weights w_j e^{beta s_ij} / sum_k w_k e^{beta s_ik}, s_ij = <B x_i + b, x_j>.
+
+    They are as the user gave them: numbers, matrices, functions of time; None stands for B = I and for b = 0.
+    """
+
+    beta: Scalar
+    B: Matrix = None
+    b: Vector = None
+
+
+class Slack(NamedTuple):
+    """How far below its top score M_i a query q_i still listens: additive + normalized |q_i| + relative |M_i|."""
+
+    additive: float = 0.0
+    normalized: float = 0.0
+    relative: float = 0.0
+
+    def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
+        """Return the part that does not depend on M_i, for scores still to be multiplied by a gain."""
+        xp = namespace(queries)
+        room = xp.zeros_like(queries[..., 0]) + self.additive / gain
+        if self.normalized:
+            room += self.normalized / math.sqrt(gain) * xp.sqrt(xp.einsum("...ik,...ik->...i", queries, queries))
+        return room, self.relative
+
+
+class Neighbourhood(NamedTuple):
+    """Whom a token listens to, where it listens to all of them alike.
+
+    With the `threshold` "additive", "relative" or "normalized" these are the sources whose score <B x_i + b, x_j> is
+    within the `size` of the top score, as in `Localmax`; with "distance", those within this distance. `ties` says how
+    sources of equal score count, as in `Hardmax`.
+    """
+
+    size: Scalar
+    threshold: str
+    B: Matrix = None
+    b: Vector = None
+    ties: str = "tokens"
+
+    @property
+    def by_scores(self) -> bool:
+        """Whether scores decide, not distances."""
+        return self.threshold != "distance"
+
+    def slack(self, t: float) -> Slack:
+        """Return the size at time t in the place that the threshold gives it."""
+        return Slack(**{self.threshold: number_at(self.size, t, "delta", least=0.0)})
 
 
 class Law:
@@ -96,6 +162,23 @@ class Law:
     ``merges_copies = True`` if tokens at one place are heard as one with their mass: then they are, once half of them
     coincide. Set ``array_api = True`` if `log_weights` takes the arrays of any library (see `attnflow.core.arrays`),
     and let `listen` leave those to this class: tokens may then be arrays of torch, JAX or CuPy.
+
+    Cells, leaders, limits, staircases, exit rates, predictions and proofs read from these attributes what a law is, and
+    from nothing else; each is optional:
+
+    ``exponents``
+        its `Exponents`, where P_ij = w_j e^{beta <B x_i + b, x_j>} / Z_i: every token then hears every other;
+    ``neighbourhood``
+        its `Neighbourhood`, where weights are uniform over some of the sources;
+    ``heads``
+        its laws, where `log_weights` stacks a matrix for each head;
+    ``accurate_pull = True``
+        if `pull` is accurate however small it is: then tokens that rest are followed until they move again;
+    ``listen_many(x, t, sources)`` and ``each_system = ("beta",)``
+        `listen` for many clouds (b, n, d) in an ensemble, and the parameters that may hold a number for each of them;
+    ``replays = "fractions"`` or ``"balls"``
+        if claims may prove statements about its layers in this arithmetic, computed anew from its neighbourhood or its
+        exponents. Each class says this for itself: a subclass may weigh otherwise, and a proof must not guess.
     """
 
     name: ClassVar[str] = ""
@@ -106,9 +189,13 @@ class Law:
     merges_copies: ClassVar[bool] = False
     batched: ClassVar[bool] = False
     array_api: ClassVar[bool] = False
+    accurate_pull: ClassVar[bool] = False
+    each_system: ClassVar[tuple[str, ...]] = ()
+    replays: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        cls.replays = vars(cls).get("replays", "")
         if "log_weights" in vars(cls):
             for name in FOLLOWS_WEIGHTS - vars(cls).keys():
                 setattr(cls, name, vars(Law)[name])
@@ -122,6 +209,21 @@ class Law:
     def positional(self) -> bool:
         """Whether the weights depend on the indices of tokens; `log_weights` then takes rows and columns."""
         return takes_indices(self)
+
+    @property
+    def exponents(self) -> Exponents | None:
+        """The parameters of weights that are exponentials of scores; None for all other laws."""
+        return None
+
+    @property
+    def neighbourhood(self) -> Neighbourhood | None:
+        """Whom tokens listen to, if to all of them alike; None for all other laws."""
+        return None
+
+    @property
+    def heads(self) -> tuple[Law, ...]:
+        """The law of each head; none for a law with one matrix of weights."""
+        return ()
 
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
@@ -151,6 +253,19 @@ class Law:
         y, most = scale * sources.places, ARRAY_BYTES // x.dtype.itemsize if foreign(x) else None
         blocks = weight_rows(self, scale * x, t, sources=y, masses=sources.masses, most=most)
         return Heard(xp.concat([rows_of(self, log_p, x[rows], y) @ sources.values for rows, log_p in blocks]), None)
+
+    def listen_many(self, x: Array, t: float, sources: Sources) -> Heard:
+        """Do the work of `listen` for many clouds (b, n, d) at once, each of which hears itself alone."""
+        y, values, masses, gain = sources[:4]
+        if self.batched:
+            scale = np.sqrt(gain)
+            log_p = log_weights(self, scale * x, t, sources=scale * y, masses=masses)
+            return Heard(rows_of(self, log_p, x, y) @ values, None)
+        each = [
+            self.hear(one, t, sources=z, values=w, masses=masses, gain=gain)
+            for one, z, w in zip(x, y, values, strict=True)
+        ]
+        return Heard(np.stack([heard.mean for heard in each]), None)
 
     def check_order(self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None) -> None:
         """Refuse weights that depend on the order of the tokens if `log_weights` does not take their indices."""
@@ -216,6 +331,13 @@ class Law:
     def served_by(self, x: Array, t: float, engine: str) -> str:
         """Return the name of the engine that serves tokens at x at time t, where that depends on where they are."""
         return self.uses(engine, *x.shape)
+
+
+def check_law(law: object) -> Law:
+    """Return a law as it is, and refuse what is none."""
+    if not isinstance(law, Law):
+        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
+    return law
 
 
 def moment(t: Any) -> Any:

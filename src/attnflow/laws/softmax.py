@@ -29,7 +29,7 @@ from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
 from attnflow.engines.centring import centre, from_centre
 from attnflow.geometry.copies import Copies, copies
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources
+from attnflow.laws.law import COMPILED_TOKENS, Exponents, Heard, Law, Sources
 
 # Up to ALL_DIFFERENCES tokens, all differences of two tokens fit in the cache and are formed. Up to FAINT_DIFFERENCES
 # tokens, they are formed for those whose pull is FAINT: at most this part of the cloud's size.
@@ -81,6 +81,9 @@ class Softmax(Law):
     batched: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = True
     array_api: ClassVar[bool] = True
+    accurate_pull: ClassVar[bool] = True
+    each_system: ClassVar[tuple[str, ...]] = ("beta",)
+    replays: ClassVar[str] = "balls"
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
     beta: Scalar = field(
@@ -97,6 +100,11 @@ class Softmax(Law):
         object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
         set_form(self, Q, K)
         object.__setattr__(self, "b", constant_vector(self.b, "b"))
+
+    @property
+    def exponents(self) -> Exponents:
+        """Return beta, B and b."""
+        return Exponents(self.beta, self.B, self.b)
 
     def form(self, t: float, x: Array) -> tuple[Array | None, float]:
         """Return (F, g) with beta B = g F and g >= 0, for tokens x; None for F stands for the identity.
@@ -163,6 +171,21 @@ class Softmax(Law):
         remembered = (memory,) if name in engines.REMEMBERS else ()
         sums = engines.module(name).softmax
         return Heard(*sums(queries, places, values, _log(masses), gain * outer_gain, *remembered))
+
+    def listen_many(self, x: Array, t: float, sources: Sources) -> Heard:
+        """Average in each of many clouds (b, n, d), of which each may have a beta of its own."""
+        from attnflow.engines import fused
+
+        beta: Any = self.beta
+        places, values, masses, gain = sources[:4]
+        B, b = form_at(self, t, x.shape[2]), vector_at(self.b, t, x.shape[2], "b")
+        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
+        queries = x if B is None else x @ B.T
+        if b is not None:
+            queries = queries + b / np.sqrt(gain)
+        if (betas < 0).any():
+            queries = np.sign(betas)[:, None, None] * queries
+        return Heard(*fused.softmax_many(queries, places, values, _log(masses), np.abs(betas) * gain))
 
     def pull(self, x: Array, t: float = 0, *, masses: Array | None = None, engine: str = "auto") -> Heard:
         """Return sum_j P_ij (x_j - x_i), to full relative accuracy where it is tiny, be it e^{-100}: up to 2048 tokens.

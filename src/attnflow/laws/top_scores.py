@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from types import ModuleType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from attnflow.core.inputs import (
     constant_number,
     constant_vector,
     each_mass,
-    number_at,
     one_of,
     vector_at,
 )
@@ -30,7 +29,7 @@ from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
 from attnflow.geometry.forms import score_rounding
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Sources, weighs_like
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Neighbourhood, Slack, Sources, weighs_like
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -38,22 +37,6 @@ THRESHOLDS = ("additive", "relative", "normalized")
 
 class TieError(InputError):
     """Two distinct points have the same top score for a token, and the law refuses ties."""
-
-
-class Slack(NamedTuple):
-    """How far below its top score M_i a query q_i still listens: additive + normalized |q_i| + relative |M_i|."""
-
-    additive: float = 0.0
-    normalized: float = 0.0
-    relative: float = 0.0
-
-    def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
-        """Return the part that does not depend on M_i, for scores still to be multiplied by a gain."""
-        xp = namespace(queries)
-        room = xp.zeros_like(queries[..., 0]) + self.additive / gain
-        if self.normalized:
-            room += self.normalized / math.sqrt(gain) * xp.sqrt(xp.einsum("...ik,...ik->...i", queries, queries))
-        return room, self.relative
 
 
 def distinct(points: Array) -> Array:
@@ -221,6 +204,7 @@ class Hardmax(TopScores):
     title: ClassVar[str] = "Hardmax"
     formula: ClassVar[str] = "token i hears the j that maximise <B x_i, x_j>"
     kind: ClassVar[str] = "top"
+    replays: ClassVar[str] = "fractions"
 
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     ties: str = field(default="tokens", metadata=about("choice", "how tied sources count", choices=TIES))
@@ -239,6 +223,11 @@ class Hardmax(TopScores):
     def counting(self) -> str:
         """How tied sources count."""
         return self.ties
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """The sources of the top score."""
+        return Neighbourhood(0.0, "additive", self.B, self.b, self.ties)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +262,7 @@ class Localmax(TopScores):
         "relative": "<B x_i, x_j> >= M_i - delta |M_i|, M_i the largest",
         "normalized": "<B x_i, x_j> >= M_i - delta |B x_i|, M_i the largest",
     }
+    replays: ClassVar[str] = "fractions"
 
     delta: Scalar = field(default=0.0, metadata=about("function", "alignment slack", least=0.0, start=0.1))
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
@@ -289,6 +279,11 @@ class Localmax(TopScores):
         object.__setattr__(self, "b", constant_vector(self.b, "b"))
         one_of(self.threshold, THRESHOLDS, "threshold")
 
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """The sources within delta of the top score."""
+        return Neighbourhood(self.delta, self.threshold, self.B, self.b)
+
     def slack(self, t: float) -> Slack:
         """Return delta(t) in the place that the threshold gives it."""
-        return Slack(**{self.threshold: number_at(self.delta, t, "delta", least=0.0)})
+        return Neighbourhood(self.delta, self.threshold).slack(t)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.indices import rows_of, weight_rows
-from attnflow.core.inputs import Array, InputError, number, quoted, rectangular, shares
-from attnflow.laws import Heads, Law
+from attnflow.core.inputs import Array, InputError, number, rectangular, shares
+from attnflow.laws import Law, check_law
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
@@ -187,13 +187,12 @@ def _rank(matrix: Array, tol: float) -> Rank:
 
 def _one_law(law: Any, what: str) -> Law:
     """Check that there is one attention matrix to measure."""
-    if isinstance(law, Heads):
-        raise InputError(f"heads have {what} one by one: ask for the {what} of each law of the heads")
     if law is None:
         raise InputError("the law is None, as after loading a run whose law was not stored: give the law that was run")
-    if not isinstance(law, Law):
-        raise InputError(f"the law is {quoted(law)}, expected one such as Softmax(beta=1.0)")
-    return law
+    known = check_law(law)
+    if known.heads:
+        raise InputError(f"heads have {what} one by one: ask for the {what} of each law of the heads")
+    return known
 
 
 def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, Matrix, each_mass, number, shares
 from attnflow.engines.dense import squared_distances
-from attnflow.laws import Softmax
+from attnflow.laws import Law, Softmax
 from attnflow.measure.over_time import State, each_system, measured, stacked
-from attnflow.motions import RescaledFlow, RescaledLayers
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
 
@@ -44,7 +43,7 @@ def energy(
     return stacked(measured(lambda state: energy_of(state, law, float(beta), x), x, masses=masses, seen=True))
 
 
-def energy_of(state: State, law: Softmax, beta: float, of: ArrayLike | Trajectory) -> float:
+def energy_of(state: State, law: Law, beta: float, of: ArrayLike | Trajectory) -> float:
     """Return the energy of a state as the law sees it: of tokens that a user gave, or of a run."""
     share = shares(state.masses, len(state.x))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -64,7 +63,7 @@ def _too_large(state: State, beta: float, of: ArrayLike | Trajectory) -> str:
     # No run ends before its start.
     if isinstance(of, Trajectory) and state.t > of.times[0]:
         remedy = "end the run earlier, or lower beta"
-        if isinstance(of.motion, RescaledFlow | RescaledLayers):
+        if of.motion is not None and of.motion.moving_frame:
             remedy = "the law of a rescaled run sees e^{tV} z; end the run earlier, or measure z, as energy(run.final)"
     size = f"tokens are as large as {np.abs(state.x).max():.2g}{at}"
     return f"{size}, where the energy at beta = {beta:g} leaves the range of float64: {remedy}"

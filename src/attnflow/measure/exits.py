@@ -12,8 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
 from attnflow.core.blocks import BLOCK, row_blocks
-from attnflow.core.inputs import Array, InputError, Matrix, below, cloud, number, reals, varies_in_time, whole
-from attnflow.laws import Law, Softmax, weighs_like
+from attnflow.core.inputs import (
+    Array,
+    InputError,
+    Matrix,
+    below,
+    cloud,
+    matrix_at,
+    number,
+    number_at,
+    reals,
+    varies_in_time,
+    vector_at,
+    whole,
+)
+from attnflow.laws import Law, Softmax
 from attnflow.measure.confidence import LEVEL
 from attnflow.measure.diameter import diameter
 from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
@@ -224,7 +237,7 @@ def _exit_times(start: Array, rule: Rule, radius: float, runs: int, rng: np.rand
     return ExitTimes(
         times.astype(np.int64) if times.max() < 2**63 else times,
         GeometricLaw(-float(first.hazard[0])) if certain.all() else None,
-        _gap(start, rule, radius) if weighs_like(rule.law, Softmax) else None,
+        None if rule.law.exponents is None else _gap(start, rule, radius),
     )
 
 
@@ -282,8 +295,13 @@ def _gap(start: Array, rule: Rule, radius: float) -> float | None:
 
 def _scores(x: Array, rule: Rule) -> Array:
     """Return s_ij = <B x_i + b, x_j>, with the sign of beta."""
-    assert isinstance(rule.law, Softmax)
-    return rule.law.queries(x, 0)[0] @ x.T
+    assert rule.law.exponents is not None
+    beta, B, b = rule.law.exponents
+    d = x.shape[1]
+    matrix, bias = matrix_at(B, 0, d, "B"), vector_at(b, 0, d, "b")
+    turned = x if matrix is None else x @ matrix.T
+    queries = turned if bias is None else turned + bias
+    return (queries if number_at(beta, 0, "beta") >= 0 else -queries) @ x.T
 
 
 def _tied(x: Array, rule: Rule) -> float:

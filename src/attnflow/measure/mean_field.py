@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
-from attnflow.core.inputs import Array, InputError, cloud, number, quoted, reals, whole
-from attnflow.laws import Law
+from attnflow.core.inputs import Array, InputError, cloud, number, reals, whole
+from attnflow.laws import Law, check_law
 from attnflow.measure.confidence import pooled_freedom, student
 from attnflow.measure.transport import MOST_PAIRS, quantise
-from attnflow.motions import Jumps, Motion, SphereLayers
+from attnflow.motions import Motion, check_motion
 from attnflow.runs.simulate import simulate
 
 # The cells of the reference for each token that is compared with it, and the least number of them.
@@ -248,21 +248,19 @@ def mean_field(
     repeats, many = whole(runs, "runs", least=2), whole(reference, "reference", least=2)
     if many < counts[-1]:
         raise InputError(f"the reference has {many} tokens, expected at least as many as the largest size {counts[-1]}")
-    if not isinstance(law, Law) or not isinstance(motion, Motion):
-        raise InputError(
-            f"law and motion are {quoted(law)} and {quoted(motion)}, expected such as Softmax(beta=1.0) and Flow()"
-        )
-    if isinstance(motion, Jumps):
-        raise InputError("Jumps moves one token at random: the mean-field limit needs Layers or a flow")
+    check_law(law)
+    check_motion(motion)
+    if motion.random:
+        raise InputError(f"{type(motion).__name__} moves tokens at random: the mean-field limit needs Layers or a flow")
     seeds = np.random.SeedSequence(whole(seed, "seed", least=0)).generate_state(1 + len(counts) * repeats)
     first, others = int(seeds[0]), seeds[1:].reshape(len(counts), repeats).tolist()
     with progress.task("mean_field", 1 + 2 * len(counts) * repeats) as work:
         work.reach(0, f"moving {many} tokens")
         limit = _states(_drawn(sampler, many, first), law, motion, when)
         low, high = _brackets(sampler, limit, law, motion, when, counts, others, work)
-    curved = isinstance(motion, SphereLayers) or getattr(motion, "retracts", False)
     d = limit.shape[2]
-    return MeanField(np.array(when), np.array(counts), low, high, limit, max(1, d - 1) if curved else d)
+    inside = max(1, d - 1) if motion.surface == "sphere" else d
+    return MeanField(np.array(when), np.array(counts), low, high, limit, inside)
 
 
 def _brackets(

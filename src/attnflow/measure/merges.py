@@ -15,10 +15,10 @@ from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares, varies_in_time
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
-from attnflow.laws import Softmax, weighs_like
+from attnflow.laws import Law
 from attnflow.measure.clusters import CLOSE, extent
 from attnflow.measure.over_time import OverTime
-from attnflow.motions import ContinuousMotion, DiscreteMotion, Leaps, Motion, SphereLayers, Stretch
+from attnflow.motions import Motion, Stretch
 from attnflow.motions.flows import TIGHTEST
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
@@ -259,16 +259,17 @@ def _half_way(a: float, b: float, whole: bool) -> float:
     return int(middle) if whole else middle
 
 
-def _softmax(run: Trajectory) -> tuple[Softmax, float]:
-    law = run.law
-    if not weighs_like(law, Softmax) or not law.B is law.b is None or varies_in_time(law.beta):
+def _softmax(run: Trajectory) -> tuple[Law, float]:
+    found = None if run.law is None else run.law.exponents
+    if found is None or not found.B is found.b is None or varies_in_time(found.beta):
         raise InputError("this run has no staircase, which needs Softmax with a constant beta and without B: use that")
-    return law, number_at(law.beta, 0, "beta")
+    assert run.law is not None
+    return run.law, number_at(found.beta, 0, "beta")
 
 
 def _on_sphere(run: Trajectory) -> bool:
     """Say whether tokens stay on the unit sphere."""
-    return isinstance(run.motion, SphereLayers) or getattr(run.motion, "retracts", False)
+    return run.motion is not None and run.motion.surface == "sphere"
 
 
 def _repeatable(run: Any) -> None:
@@ -278,7 +279,7 @@ def _repeatable(run: Any) -> None:
         raise InputError(f"this run has but its first state ({run.stopped}): give one that moves")
     if run.law is None or run.motion is None:
         raise InputError("this run was loaded without its law or motion, so it cannot be repeated: run it again")
-    if not isinstance(run.motion, DiscreteMotion | ContinuousMotion | Leaps):
+    if not (hasattr(run.motion, "rtol") or (run.motion.discrete and not run.motion.random)):
         raise InputError(
             f"the motion is {run.motion!r}, expected layers, leaps or an integrated flow: use Layers or SphereFlow"
         )
@@ -303,7 +304,7 @@ Changes = list[tuple[float, Hashable]]
 def _repeated(run: Trajectory, readings: Sequence[Reading], most: int | None = None) -> list[list[Changes]]:
     """Return when each reading changes in the run, and in runs at other tolerances; of these runs the first `most`."""
     assert run.law is not None
-    if not isinstance(run.motion, ContinuousMotion | Leaps):
+    if not hasattr(run.motion, "rtol"):
         watchers = [_Changing(reading) for reading in readings]
         for watcher in watchers:
             watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))

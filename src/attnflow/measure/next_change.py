@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError, each_mass, number
 from attnflow.geometry.linkage import single_linkage
-from attnflow.laws import Law, Softmax, varies, weighs_like
+from attnflow.laws import Law, varies
 from attnflow.measure.clusters import CLOSE, clusters, extent
-from attnflow.motions import HardmaxFlow, Jumps, Layers, Leaps, Motion, SphereFlow, SphereLayers, Stretch
+from attnflow.motions import Motion, Stretch
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Start, Watcher, when
@@ -154,21 +154,21 @@ def _predicted(run: Trajectory, radius: float, most: Effort) -> tuple[float | No
     law, motion, x = run.law, run.motion, run.final
     if law is None or motion is None:
         return None, "this run was loaded without its law or motion"
-    if not isinstance(motion, Layers | Leaps | Jumps | HardmaxFlow | SphereFlow | SphereLayers):
-        return None, f"this is not known for {type(motion).__name__}"
-    if isinstance(motion, Layers) and motion.V is not None:
-        return None, "this is not known for Layers with a matrix V"
+    sphere = motion.surface == "sphere"
+    if not motion.averages and not sphere:
+        matrix = "" if motion.as_layers is None else " with a matrix V"
+        return None, f"this is not known for {type(motion).__name__}{matrix}"
     if getattr(motion, "b", None) is not None:
         return None, f"this is not known for {type(motion).__name__} with a bias b"
-    if not np.ptp(x, axis=0).any() and not isinstance(motion, SphereLayers | SphereFlow):
+    if not np.ptp(x, axis=0).any() and not sphere:
         return math.inf, TOGETHER
     if varies(law):
         return None, f"a parameter of {type(law).__name__} is a function of time"
-    if isinstance(motion, Layers | HardmaxFlow | Jumps) and _separated(law, x, run.times.item(-1), radius):
+    if motion.averages and _separated(law, x, run.times.item(-1), radius):
         return math.inf, APART
     if varies(motion):
         return None, f"a parameter of {type(motion).__name__} is a function of time"
-    if isinstance(motion, Jumps):
+    if motion.chain:
         return _chain(law, motion, run, radius)
     return _followed(law, motion, run, radius, most)
 
@@ -185,7 +185,7 @@ def _separated(law: Law, x: Array, t: float, radius: float) -> bool:
 def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: Effort) -> tuple[float | None, str]:
     """Go on from the end of the run, in leaps where they can be taken."""
     x, masses, start, pace = run.final, run.masses, run.times.item(-1), 1.0
-    leaping = weighs_like(law, Softmax)
+    leaping = law.accurate_pull
     if leaping and most == QUICK and len(x) > MOST_TOKENS:
         seconds = f"to find the places of {len(x)} tokens may take seconds"
         return None, f"{seconds}; run.next_change does that, and follows at most {MOST.places} places"
@@ -196,13 +196,10 @@ def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: Ef
         return None, f"these are {len(x)} {what}, and at most {MOST.places} are followed"
     if len(x) > most.places:
         return None, f"to follow {len(x)} {what} may take seconds, which run.next_change does"
-    if leaping and isinstance(motion, Layers):
-        motion = Leaps(gamma=float(motion.step_sizes(range(1))[0]), rtol=RTOL)
-    if leaping and isinstance(motion, SphereLayers):
-        # A token that hears its own cluster is divided by the norm 1 + dt.
-        dt = float(motion.dt)  # type: ignore[arg-type]
-        pace, motion = (1 + dt if motion.V is None else 1.0) / dt, SphereFlow(V=motion.V, rtol=RTOL)
-        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    if leaping and motion.discrete:
+        motion, pace = motion.long_run(RTOL)
+        if motion.surface == "sphere":
+            x = x / np.linalg.norm(x, axis=1, keepdims=True)
     # A step of an integrator costs many times a layer or a leap.
     watcher = _Leaving(radius, MOST.states if motion.discrete else most.states)
     until: float = HORIZON if leaping else AHEAD
@@ -234,9 +231,9 @@ def _places(x: Array, masses: Array | None, reach: float) -> tuple[Array, Array 
     return np.column_stack([np.bincount(labels, weights=m * column) for column in x.T]) / total[:, None], total
 
 
-def _chain(law: Law, motion: Jumps, run: Trajectory, radius: float) -> tuple[float | None, str]:
+def _chain(law: Law, motion: Any, run: Trajectory, radius: float) -> tuple[float | None, str]:
     """Return the median of the wait for a pick that takes a token beyond the radius, or to a place beyond it."""
-    x, gamma = run.final, float(motion.gamma)  # type: ignore[arg-type]
+    x, gamma = run.final, float(motion.gamma)
     if len(x) > MOST_TOKENS:
         return None, f"these are {len(x)} tokens, and at most {MOST_TOKENS} are looked at"
     P = law.weights(x, 0, run.masses)

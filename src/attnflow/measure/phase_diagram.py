@@ -11,7 +11,7 @@ from attnflow.core import progress
 from attnflow.core.inputs import Array, InputError, number, reals, whole
 from attnflow.laws import Softmax
 from attnflow.measure.confidence import share_interval
-from attnflow.motions import SphereFlow
+from attnflow.motions import SphereFlow, check_motion
 from attnflow.runs.ensembles import ensemble
 
 # Random systems, whose number may be large, are drawn and moved DRAWN coordinates at a time.
@@ -98,7 +98,8 @@ def phase_diagram(
     systems, seed = whole(systems, "systems", least=2), whole(seed, "seed", least=0)
     bar = number(threshold, "threshold", least=0.0, most=1 - 1e-9)
     flow = SphereFlow(rtol=1e-6) if motion is None else motion
-    if not isinstance(flow, SphereFlow):
+    check_motion(flow)
+    if flow.surface != "sphere" or flow.discrete:
         raise InputError(f"motion is {motion!r}, expected a SphereFlow")
     if flow.V is not None:
         raise InputError("the phase diagram, and its curve, are those of V = I: give SphereFlow without V")

@@ -9,7 +9,6 @@ import numpy as np
 
 from attnflow.core.cards import card
 from attnflow.core.inputs import InputError, number
-from attnflow.laws import Heads
 from attnflow.measure.attention import leaders, rank
 from attnflow.measure.clusters import CLOSE, clusters, extent
 from attnflow.runs.trajectory import Trajectory
@@ -54,7 +53,7 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
         )
     part = number(tol, "tol", least=0.0)
     found = clusters(run.final, min(part * extent(run.tokens[0], run.final), sys.float_info.max))
-    known = run.law is not None and run.motion is not None and not isinstance(run.law, Heads)
+    known = run.law is not None and run.motion is not None and not run.law.heads
     if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped, part)
     assert run.law is not None

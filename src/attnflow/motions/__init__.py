@@ -6,11 +6,11 @@ from attnflow.motions.hardmax_flow import HardmaxFlow
 from attnflow.motions.jumps import Jumps
 from attnflow.motions.layers import Layers, RescaledLayers, Residual, SphereLayers
 from attnflow.motions.leaps import Leaps
-from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch
+from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch, check_motion
 
 # Motions in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Layers", "Residual", "RescaledLayers", "SphereLayers", "Leaps", "Jumps",
     "Flow", "RescaledFlow", "SphereFlow", "HardmaxFlow",
-    "FeedForward", "Motion", "DiscreteMotion", "ContinuousMotion", "Stepper", "Stretch",
+    "FeedForward", "Motion", "DiscreteMotion", "ContinuousMotion", "Stepper", "Stretch", "check_motion",
 ]  # fmt: skip

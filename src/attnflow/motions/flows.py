@@ -94,6 +94,7 @@ class Flow(ContinuousMotion):
         default=None, metadata=about("part", "layer after attention", part=FeedForward)
     )
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
+    grows: ClassVar[bool] = True
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
     helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
 
@@ -134,6 +135,7 @@ class RescaledFlow(ContinuousMotion):
     name: ClassVar[str] = "rescaled-flow"
     title: ClassVar[str] = "Flow, rescaled"
     formula: ClassVar[str] = "z_i = e^{-t V} x_i, where x_i' = V m_i"
+    moving_frame: ClassVar[bool] = True
     usual_time: ClassVar[float] = 10.0
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))

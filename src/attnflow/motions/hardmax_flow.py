@@ -63,6 +63,7 @@ class HardmaxFlow(Motion):
     discrete = False
     only_law: ClassVar[str] = "hardmax"
     exact_for: ClassVar[str] = "rescaled-flow"
+    averages: ClassVar[bool] = True
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""

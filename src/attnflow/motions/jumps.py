@@ -79,6 +79,8 @@ class Jumps(Motion):
     discrete = True
     random: ClassVar[bool] = True
     stores_all_pairs: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
+    chain: ClassVar[bool] = True
 
     gamma: Scalar = field(metadata=about("function", "step size", above=0.0, most=1.0, start=0.1))
     literal: bool = field(

@@ -30,7 +30,7 @@ from attnflow.core.inputs import (
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing
 from attnflow.motions.feed_forward import FeedForward, check
-from attnflow.motions.motion import DiscreteMotion, apply, gain_of, grown, lengths, on_sphere, towards
+from attnflow.motions.motion import DiscreteMotion, Motion, apply, gain_of, grown, lengths, on_sphere, towards
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,30 @@ class Layers(DiscreteMotion):
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
         if self.V is not None and not varies_in_time(self.V):
             _renormalised(self.V)
+
+    @property
+    def averages(self) -> bool:  # type: ignore[override]
+        """Whether each token moves towards what it hears: with a scalar step."""
+        return self.V is None
+
+    @property
+    def as_layers(self) -> Layers | None:
+        """These layers themselves; a subclass may step otherwise, and says for itself whether it does."""
+        return self if type(self) is Layers else None
+
+    def long_run(self, rtol: float) -> tuple[Motion, float]:
+        """Return leaps over these steps; without a constant scalar step, these layers themselves."""
+        from attnflow.motions.leaps import Leaps
+
+        gamma = self.constant_step
+        return (self if gamma is None else Leaps(gamma=gamma, rtol=rtol)), 1.0
+
+    @property
+    def constant_step(self) -> float | None:
+        """The step size gamma, where it is one number."""
+        if self.V is not None or varies_in_time(self.gamma) or varies_in_time(self.alpha):
+            return None
+        return float(self.step_sizes(range(1))[0])
 
     def step_sizes(self, times: range) -> Array:
         """Return gamma at each of the times, for scalar steps."""
@@ -176,6 +200,7 @@ class Residual(DiscreteMotion):
         default=None, metadata=about("part", "layer after attention", part=FeedForward)
     )
     b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
+    grows: ClassVar[bool] = True
     hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
 
     def __post_init__(self) -> None:
@@ -219,6 +244,7 @@ class RescaledLayers(DiscreteMotion):
     name: ClassVar[str] = "rescaled-layers"
     title: ClassVar[str] = "Residual layers, rescaled"
     formula: ClassVar[str] = "z_i = (I + dt V)^{-k} x_i, where x_i <- x_i + dt V m_i"
+    moving_frame: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
@@ -302,6 +328,16 @@ class SphereLayers(DiscreteMotion):
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse tokens that are not on the unit sphere."""
         return on_sphere(x)
+
+    def long_run(self, rtol: float) -> tuple[Motion, float]:
+        """Return the flow on the sphere, which is as slow; themselves if a parameter varies or b is given."""
+        from attnflow.motions.flows import SphereFlow
+
+        if varies_in_time(self.dt) or varies_in_time(self.V) or self.b is not None:
+            return self, 1.0
+        # A token that hears its own cluster is divided by the norm 1 + dt.
+        dt = float(self.dt)  # type: ignore[arg-type]
+        return SphereFlow(V=self.V, rtol=rtol), (1 + dt if self.V is None else 1.0) / dt
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return y / |y| for y = x + dt (V m + b)."""

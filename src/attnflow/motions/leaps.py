@@ -12,6 +12,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError, number, varies_in_time
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
+from attnflow.motions.layers import Layers
 from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 
@@ -67,6 +68,7 @@ class Leaps(Motion):
     formula: ClassVar[str] = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
     discrete = True
     takes_jumping_laws: ClassVar[bool] = False
+    averages: ClassVar[bool] = True
 
     gamma: float = field(metadata=about("number", "step size", above=0.0, most=1.0, start=0.1))
     rtol: float = field(
@@ -83,6 +85,11 @@ class Leaps(Motion):
     def skips_steps(self) -> bool:
         """Leaps always do."""
         return True
+
+    @property
+    def as_layers(self) -> Layers:
+        """The layers that are leapt over."""
+        return Layers(gamma=self.gamma)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from attnflow.core.inputs import Array, InputError, quoted
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.laws import Hearing
+
+if TYPE_CHECKING:
+    from attnflow.motions.layers import Layers
 
 # A stretch of discrete steps covers about this many pairs of tokens, and at most this many steps: a few
 # milliseconds of work between two looks of the watchers.
@@ -114,8 +117,29 @@ class Motion:
 
     What a motion takes: `takes_jumping_laws` is False if the law must be continuous, `only_law` is the name of the one
     law that it moves tokens under, if there is only one. Under that law it is the exact solution of the motion named
-    `exact_for`, without parameters. `skips_steps` motions pass over steps in which little happens, so that 10^25 of
-    them are possible; `stores_all_pairs` motions need memory for all pairs of tokens.
+    `exact_for`, without parameters. `stores_all_pairs` motions need memory for all pairs of tokens.
+
+    Figures, measurements, claims and the explorer read from these attributes what a motion is, and from nothing else;
+    each is optional:
+
+    ``surface = "sphere"``
+        if tokens stay on the unit sphere;
+    ``moving_frame = True``
+        if tokens are z = e^{-tV} x or (I + dt V)^{-k} x, with V an attribute, while the law sees x;
+    ``grows = True``
+        if tokens usually grow without end;
+    ``averages = True``
+        if each token moves towards what it hears, so that groups which no longer hear each other rest for ever;
+    ``chain = True``
+        if x_i <- x_i + gamma (x_j - x_i) with probability P_ij, with gamma an attribute;
+    ``skips_steps = True``
+        if steps in which little happens are passed over, so that 10^25 of them are possible;
+    ``rtol``
+        the relative tolerance of a computation that has one: measurements repeat the run at others;
+    ``as_layers``
+        the `Layers` whose states these tokens go through, if there are such: what claims prove of them holds here;
+    ``long_run(rtol)``
+        a motion that drifts in the same way and is cheap for very long times, and how many steps a unit of its time is.
     """
 
     name: ClassVar[str] = ""
@@ -131,6 +155,10 @@ class Motion:
     only_law: ClassVar[str] = ""
     exact_for: ClassVar[str] = ""
     stores_all_pairs: ClassVar[bool] = False
+    moving_frame: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
+    chain: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
 
     @property
@@ -155,6 +183,15 @@ class Motion:
         """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
         return x
 
+    @property
+    def as_layers(self) -> Layers | None:
+        """The averaging layers that these tokens go through, or None."""
+        return None
+
+    def long_run(self, rtol: float) -> tuple[Motion, float]:
+        """Return a motion that drifts like this one over very long times, and how many steps a unit of its time is."""
+        return self, 1.0
+
 
 def _nothing_said(motion: Motion) -> str:
     return (
@@ -164,12 +201,13 @@ def _nothing_said(motion: Motion) -> str:
 
 
 def check_motion(motion: object) -> None:
-    """Refuse a motion of one's own that does not say how tokens move, or in a way that cannot be called."""
-    if isinstance(motion, Motion):
-        if not hasattr(motion, "discrete"):
-            raise InputError(_nothing_said(motion))
-        for name in ("step", "velocity", "start"):
-            check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
+    """Refuse what is no motion, and one that does not say how tokens move, or in a way that cannot be called."""
+    if not isinstance(motion, Motion):
+        raise InputError(f"motion is {quoted(motion)}, expected a motion such as Layers(gamma=0.1)")
+    if not hasattr(motion, "discrete"):
+        raise InputError(_nothing_said(motion))
+    for name in ("step", "velocity", "start"):
+        check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
 
 
 def check_stepper(stepper: object, motion: Motion) -> None:

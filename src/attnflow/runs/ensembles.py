@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
-from attnflow.core.indices import log_weights, rows_of
 from attnflow.core.inputs import (
     CONVERT,
     Array,
@@ -22,15 +21,11 @@ from attnflow.core.inputs import (
     cloud,
     mass_vector,
     number,
-    number_at,
-    quoted,
     reals,
-    vector_at,
 )
-from attnflow.core.query_key import form_at
-from attnflow.laws import Heard, Hearing, Law, Softmax, weighs_like
-from attnflow.motions import ContinuousMotion, DiscreteMotion, Motion
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, check_motion
+from attnflow.laws import Heard, Hearing, Law, Sources, check_law
+from attnflow.motions import Motion, check_motion
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
@@ -83,8 +78,7 @@ def ensemble(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
     phase diagram.
     """
-    if not isinstance(law, Law):
-        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
+    check_law(law)
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))
@@ -159,7 +153,7 @@ def _systems(tokens: ArrayLike) -> Array:
 def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
     """Return the times to record: the first, those asked for, and the last."""
     check_motion(motion)
-    if not isinstance(motion, ContinuousMotion | DiscreteMotion):
+    if not hasattr(motion, "step" if motion.discrete else "velocity"):
         raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
     end, chosen = number(until, "until", above=0.0), rule(record)
     if motion.discrete and not end.is_integer():
@@ -189,13 +183,13 @@ def _rows(seen: ArrayLike, count: int) -> Array:
 
 
 def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64], Law, Motion]]:
-    """Return groups of systems that differ in nothing but the beta of softmax, with their law and motion."""
+    """Return groups of systems that differ in what their law takes one by one alone, with their law and motion."""
     arrays: list[tuple[str, str, Array]] = []
     for which, part in (("law", law), ("motion", motion)):
         for name, value in each_its_own(part).items():
             if len(value) != b:
                 raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
-            if not (name == "beta" and weighs_like(part, Softmax)):
+            if which == "motion" or name not in law.each_system:
                 arrays.append((which, name, value))
     if not arrays:
         yield np.arange(b), law, motion
@@ -211,12 +205,13 @@ def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64]
 
 
 def _part(law: Law, members: NDArray[np.int64]) -> Law:
-    """Return the law of some of the systems; that of one has one beta."""
-    beta: Any = getattr(law, "beta", None)
-    if not weighs_like(law, Softmax) or not isinstance(beta, np.ndarray):
+    """Return the law of some of the systems; that of one has one number for each parameter."""
+    own = {name: value[members] for name, value in each_its_own(law).items() if name in law.each_system}
+    if not own:
         return law
-    part = beta[members]
-    return replace(law, beta=float(part[0]) if len(part) == 1 else part)
+    numbers = {name: float(part[0]) if len(part) == 1 else part for name, part in own.items()}
+    some: Law = replace(law, **numbers)  # type: ignore[type-var]
+    return some
 
 
 @dataclass(frozen=True)
@@ -236,10 +231,8 @@ class Block:
             states, steps = compiled
             return ((state, steps) for state in states)
         hearing: Any = ManyHearing(self.law, masses)
-        if isinstance(self.motion, ContinuousMotion):
-            return _flow(self.start, hearing, self.motion, times, going)
-        assert isinstance(self.motion, DiscreteMotion)
-        return _layers(self.start, hearing, self.motion, times, going)
+        moved = _layers if self.motion.discrete else _flow
+        return moved(self.start, hearing, self.motion, times, going)
 
 
 def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
@@ -264,33 +257,7 @@ class ManyHearing:
     ) -> Heard:
         """What tokens at x hear at time t, each those of its own system."""
         y = x if sources is None else sources
-        v = y if values is None else values
-        if weighs_like(self.law, Softmax):
-            return self._softmax(x, y, v, t, gain)
-        if self.law.batched:
-            scale = np.sqrt(gain)
-            log_p = log_weights(self.law, scale * x, t, sources=scale * y, masses=self.masses)
-            return Heard(rows_of(self.law, log_p, x, y) @ v, None)
-        each = [
-            self.law.hear(one, t, sources=z, values=w, masses=self.masses, gain=gain)
-            for one, z, w in zip(x, y, v, strict=True)
-        ]
-        return Heard(np.stack([heard.mean for heard in each]), None)
-
-    def _softmax(self, x: Array, y: Array, v: Array, t: float, gain: float) -> Heard:
-        from attnflow.engines import fused
-
-        assert isinstance(self.law, Softmax)
-        beta: Any = self.law.beta
-        B, b = form_at(self.law, t, x.shape[2]), vector_at(self.law.b, t, x.shape[2], "b")
-        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
-        queries = x if B is None else x @ B.T
-        if b is not None:
-            queries = queries + b / np.sqrt(gain)
-        if (betas < 0).any():
-            queries = np.sign(betas)[:, None, None] * queries
-        log_masses = None if self.masses is None else np.log(self.masses)
-        return Heard(*fused.softmax_many(queries, y, v, log_masses, np.abs(betas) * gain))
+        return self.law.listen_many(x, t, Sources(y, y if values is None else values, self.masses, gain, "auto"))
 
     def pull(self, x: Array, t: float) -> Heard:
         """What tokens hear, as seen from where they are."""
@@ -307,7 +274,7 @@ class ManyHearing:
 
 
 def _layers(
-    x: Array, hearing: Any, motion: DiscreteMotion, times: NDArray[Any], going: ensemble_flow.Going
+    x: Array, hearing: Any, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these steps, and how many steps it took."""
     t = 0
@@ -320,7 +287,7 @@ def _layers(
 
 
 def _flow(
-    x: Array, hearing: Any, motion: ContinuousMotion, times: NDArray[Any], going: ensemble_flow.Going
+    x: Array, hearing: Any, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these times, and how many steps it took."""
     from attnflow.motions.solvers.scipy_solver import Together

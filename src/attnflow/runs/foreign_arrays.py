@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, library, namespace, precision
 from attnflow.core.progress import Task
 from attnflow.laws import Hearing
-from attnflow.motions import DiscreteMotion
 from attnflow.runs.recording import NotResumed, Record, Recorder
 from attnflow.runs.watch import Start
 
 
-def run_layers(
-    x: Any, hearing: Hearing, motion: DiscreteMotion, until: int, record: Record, work: Task
-) -> dict[str, Any]:
-    """Return the recorded times and tokens, why the run ended, and what it says of itself."""
+def run_layers(x: Any, hearing: Hearing, motion: Any, until: int, record: Record, work: Task) -> dict[str, Any]:
+    """Return the recorded times and tokens, why the run ended, and what it says of itself; the motion has a `step`."""
     xp, kept, stopped = namespace(x), _Kept(), f"reached step {until}, as asked"
     recorder = Recorder(record, kept)
     recorder.begin(Start(0, x, until, True, x))

@@ -24,12 +24,11 @@ from attnflow.core.inputs import (
     mass_vector,
     number,
     one_of,
-    quoted,
     whole,
 )
-from attnflow.laws import Hearing, Law
-from attnflow.motions import DiscreteMotion, Motion, Stretch
-from attnflow.motions.motion import check_motion, check_stepper
+from attnflow.laws import Hearing, Law, check_law
+from attnflow.motions import Motion, Stretch, check_motion
+from attnflow.motions.motion import check_stepper
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
 from attnflow.runs.store import Store
@@ -99,7 +98,6 @@ def simulate(
         if watch or store is not None or engine not in ("auto", "dense"):
             raise InputError(f"tokens of {library(x)} take no watchers, store or engine: leave these out, or {CONVERT}")
         about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record))}
-        assert isinstance(motion, DiscreteMotion)
         with progress.task("simulate: step", until) as work:
             ran = run_layers(x, hearing, motion, int(until), record, work)
         return Trajectory(**ran, law=law, motion=motion, masses=hearing.masses, about=about)
@@ -182,10 +180,7 @@ def _checked(
     engine: str,
     watch: Sequence[Watcher],
 ) -> tuple[Array, float, Hearing]:
-    if not isinstance(law, Law):
-        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
-    if not isinstance(motion, Motion):
-        raise InputError(f"motion is {quoted(motion)}, expected a motion such as Layers(gamma=0.1)")
+    check_law(law)
     check_motion(motion)
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")

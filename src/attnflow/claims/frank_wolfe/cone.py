@@ -24,9 +24,10 @@ def many_chains(e: Experiment, x: Array, until: int, stop: Any) -> tuple[NDArray
     """Run the chains of the experiment from x; return when each stopped and where."""
     from attnflow.motions.jumps import chains
 
-    if not isinstance(e.motion, Jumps):
-        raise InputError(f"motion is {e.motion!r}, but this claim is about the chain: give Jumps(gamma=...)")
-    gamma = number(e.motion.gamma, "gamma", above=0.0, most=1.0)
+    motion: Any = e.motion
+    if not motion.chain:
+        raise InputError(f"motion is {motion!r}, but this claim is about the chain: give Jumps(gamma=...)")
+    gamma = number(motion.gamma, "gamma", above=0.0, most=1.0)
     rng = np.random.default_rng([e.seed, 1])
     return chains(x, e.law, gamma, until, whole(e.runs, "runs", least=1), rng, stop)
 

@@ -21,7 +21,6 @@ from attnflow.geometry.forms import EPS, form
 from attnflow.geometry.generic import genericity
 from attnflow.geometry.hull import Hull
 from attnflow.laws import Hardmax
-from attnflow.laws.top_scores import TopScores
 from attnflow.motions import HardmaxFlow, Layers
 
 MOVED = 2.0**-20
@@ -71,8 +70,9 @@ def single_leader(e: Experiment) -> Margins:
         points = [exact.heard(replace(e.law, ties="points"), state, t) for t, state in enumerate(moved.states[:-1])]  # type: ignore[type-var]
         values = np.array([[2.0 - len(row) if len(row) < 2 else -1.0 for row in rows] for rows in points])
         return Margins("one maximising point", values, np.arange(len(values)), strict=True)
-    assert isinstance(e.law, TopScores)
-    calls = [close_calls(e.law, state, t) for t, state in enumerate(moved.states[:-1])]
+    near = e.law.neighbourhood
+    assert near is not None
+    calls = [close_calls(near, state, t) for t, state in enumerate(moved.states[:-1])]
     return Margins("one maximising point", np.where(calls, 0.0, 1.0), e.times[:-1], 0.5, strict=True)
 
 

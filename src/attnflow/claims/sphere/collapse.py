@@ -25,12 +25,12 @@ from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
 from attnflow.laws import Hearing
 from attnflow.measure.phase_diagram import equiangular
-from attnflow.motions import ContinuousMotion
 
 
 def _velocity(e: Experiment, x: Array) -> Array | None:
     """Return the velocity of the model at x; None for models in steps."""
-    return e.motion.velocity(Hearing(e.law), x, 0.0) if isinstance(e.motion, ContinuousMotion) else None
+    velocity = getattr(e.motion, "velocity", None)
+    return None if velocity is None else velocity(Hearing(e.law), x, 0.0)
 
 
 def _at_rest(e: Experiment) -> tuple[float, float]:

@@ -1,0 +1,171 @@
+"""How the source is built: imports point one way, files are short, and nobody asks a law or a motion for its class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import attnflow as af
+from attnflow import laws, motions
+
+ROOT = Path(af.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MOST_LINES = 500
+
+# Each may import what stands before it. `catalogue` and `serialise` stand before `runs`, whose stores read them.
+ORDER = (
+    "core", "tokens", "geometry", "engines", "laws", "motions", "catalogue", "serialise", "runs", "watch", "measure",
+    "claims", "figures", "app", "explorer",
+)  # fmt: skip
+# What may reach forward, at call time alone: methods of a result that draw, predict or write it, and one command.
+FORWARD = {
+    ("runs.trajectory", "Trajectory.plot", "figures"),
+    ("runs.trajectory", "Trajectory.animate", "figures"),
+    ("runs.trajectory", "Trajectory.dashboard", "figures"),
+    ("runs.trajectory", "Trajectory.next_change", "measure"),
+    ("runs.trajectory", "Trajectory._glance", "measure"),  # the same in a table
+    ("geometry.cells", "Cells.plot", "figures"),
+    ("app.cli", "_explore", "explorer"),
+}
+# Those who ask for the class of a law or a motion: these alone, where the classes are defined and gathered.
+MAY_ASK = ("laws", "motions", "catalogue")
+
+
+class Import(NamedTuple):
+    """A module, the function in which it imports ("" at the top), what it imports, and whether for types alone."""
+
+    module: str
+    function: str
+    target: str
+    for_types: bool
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+def imports(module: str, tree: ast.Module) -> Iterator[Import]:
+    """Yield the imports of attnflow in a module, wherever they are."""
+
+    def walk(node: ast.AST, function: str, for_types: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from walk(child, f"{function}.{child.name}".strip("."), for_types)
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                yield from walk(child, function, True)
+            elif isinstance(child, ast.Import):
+                yield from (Import(module, function, one.name, for_types) for one in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                names = (f"{child.module}.{one.name}" for one in child.names)
+                yield from (Import(module, function, name, for_types) for name in names)
+            else:
+                yield from walk(child, function, for_types)
+
+    for one in walk(tree, "", False):
+        first, _, rest = one.target.partition(".")
+        if first != "attnflow":
+            continue
+        while rest not in MODULES:
+            rest = rest.rpartition(".")[0]
+        if rest != module:
+            yield one._replace(target=rest)
+
+
+TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
+IMPORTS = [one for module, tree in TREES.items() for one in imports(module, tree)]
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_imports_point_one_way() -> None:
+    """No import reaches forward, at the top of a file or in a function, but those that are listed."""
+    backward = set()
+    for one in IMPORTS:
+        here, there = room(one.module), room(one.target)
+        if one.for_types or not there or here in ("", "__main__"):
+            continue
+        if ORDER.index(there) > ORDER.index(here):
+            backward.add((one.module, one.function, there))
+    assert backward == FORWARD
+
+
+def test_no_part_of_the_package_imports_the_whole() -> None:
+    """`import attnflow` gathers the public names: only what it does not import itself may use them in one piece."""
+    reached, new = set[str](), {""}
+    while new:
+        reached |= new
+        tops = {one.target for one in IMPORTS if one.module in new and not one.function and not one.for_types}
+        new = {part for top in tops for part in _with_parents(top)} - reached
+    assert {"runs.simulate", "laws.softmax", "figures"} <= reached
+    assert not {one.module for one in IMPORTS if one.target == "" and not one.for_types} & reached
+
+
+def _with_parents(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[: k + 1]) for k in range(len(parts))]
+
+
+def test_files_are_short() -> None:
+    long = {name: count for name, path in MODULES.items() if (count := len(path.read_text().splitlines())) > MOST_LINES}
+    assert not long
+
+
+def classes() -> set[str]:
+    """Return the names of all classes of laws and motions, the bases too."""
+    bases = (laws.Law, motions.Motion)
+    held = [one for name in MODULES if room(name) in ("laws", "motions") for one in vars(_loaded(name)).values()]
+    return {one.__name__ for one in held if inspect.isclass(one) and issubclass(one, bases)}
+
+
+def _loaded(module: str) -> object:
+    import importlib
+
+    return importlib.import_module(f"attnflow.{module}")
+
+
+def asked(tree: ast.Module, known: set[str]) -> Iterator[int]:
+    """Yield the lines that ask whether something is of one of these classes."""
+
+    def named(*nodes: ast.AST) -> bool:
+        inside = [node for one in nodes for node in ast.walk(one)]
+        return any(getattr(node, "id", getattr(node, "attr", None)) in known for node in inside)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            what = ast.unparse(node.func)
+            found = what.endswith("weighs_like") or (what in ("isinstance", "issubclass") and named(node.args[1]))
+        elif isinstance(node, ast.Compare):
+            found = "type(" in ast.unparse(node) and named(node.left, *node.comparators)
+        else:
+            found = isinstance(node, ast.MatchClass) and named(node.cls)
+        if found:
+            yield getattr(node, "lineno", 0)
+
+
+def test_nobody_asks_a_law_or_a_motion_for_its_class() -> None:
+    """A law or a motion of another package must get every behaviour by its attributes (see `Law` and `Motion`)."""
+    known = classes()
+    assert {"Law", "Softmax", "TopScores", "Motion", "Layers", "ContinuousMotion"} <= known
+    found = {
+        f"{name}:{line}" for name, tree in TREES.items() if room(name) not in MAY_ASK for line in asked(tree, known)
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["isinstance(law, af.Softmax)", "type(motion) is Layers", "isinstance(x, int | Jumps)", "laws.weighs_like(a, B)"],
+)
+def test_such_questions_are_seen(source: str) -> None:
+    assert list(asked(ast.parse(source), classes())) == [1]
