@@ -156,8 +156,12 @@ def test_the_exit_status_tells_that_a_proved_claim_is_violated(false_theorem: An
 
 
 def test_two_claims_cannot_share_an_id(false_theorem: Any) -> None:
+    claim = false_theorem.paper.claim("rest", "", PROVED, false_theorem.setting, "Tokens stay.")
     with pytest.raises(af.InputError, match="already"):
-        false_theorem.paper.claim("rest", "", PROVED, false_theorem.setting, "")(false_theorem.conclusion)
+        claim(lambda e: false_theorem.conclusion(e))
+    # The same definition, run again, takes its own place.
+    claim(false_theorem.conclusion)
+    assert af.claims.get("test/rest").statement == "Tokens stay."
 
 
 def test_lines_and_data_of_infinite_margins() -> None:

@@ -152,4 +152,7 @@ def test_the_command_line_lists_and_draws(tmp_path: Path, capsys: pytest.Capture
 def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gallery, "_known", {"test/small": SMALL})
     with pytest.raises(af.InputError, match="there is a figure test/small already"):
-        gallery.entry("test/small", "again", "nobody")(small)
+        gallery.entry("test/small", "again", "nobody")(lambda seed, n: small(seed, n))
+    # The same definition, run again, takes its own place.
+    gallery.entry("test/small", "again", "nobody")(small)
+    assert gallery._known["test/small"].title == "again"

@@ -32,7 +32,7 @@ SOON = 100
 
 
 class Effort(NamedTuple):
-    """More places, or more tokens under other laws, are not followed, and none beyond so many states.
+    """Tokens at more than `places`, or more tokens than that under other laws, are not followed; others for `states`.
 
     States are leaps, literal steps, steps of an integrator.
     """
