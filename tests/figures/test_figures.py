@@ -390,7 +390,7 @@ class TestDashboard:
         assert self.sentence(many["rank of attention"]) == "ranks are shown for at most 200 tokens, these are 1,001"
         huge = self.titles(short([[99.0, 0.0]], until=1))
         assert "leaves the range of float64: divide them by a number" in self.sentence(huge["interaction energy"])
-        rescaled = self.titles(af.simulate([[99.0, 0.0]], af.Softmax(), af.RescaledLayers(), until=1))
+        rescaled = self.titles(af.simulate([[20.0, 0.0]], af.Softmax(), af.RescaledLayers(), until=1))
         assert "a rescaled run sees e^{tV} z; end the run" in self.sentence(rescaled["interaction energy"])
         assert self.sentence(huge["diameter"]) == "0 at all times: the tokens coincide"
 
