@@ -141,3 +141,17 @@ def test_geometry_judges_products_as_their_symmetric_parts() -> None:
         np.testing.assert_allclose(one.own_margins(neighbours=True), other.own_margins(neighbours=True), atol=1e-12)
         assert (one.voronoi_label(PLANE / 3) == other.voronoi_label(PLANE / 3)).all()
         assert af.geometry.genericity(PLANE, B=B).generic == af.geometry.genericity(PLANE, B=part).generic
+
+
+@pytest.mark.parametrize("id", ["emergence/polytope", "emergence/no-consensus"])
+def test_a_form_of_lower_rank_is_named_as_the_cause(id: str) -> None:
+    """Heads have fewer rows than columns: neither the time nor the tokens are to blame, and full rank decides it."""
+    rng = np.random.default_rng(0)
+    K, x = rng.standard_normal((1, 2)), rng.standard_normal((6, 2))
+    verdict = af.check(id, tokens=x, B=K.T @ K)
+    assert verdict.outcome == "undecided"
+    assert verdict.undecided is not None
+    assert "eigenvalue of B" in verdict.undecided.cause
+    assert "full rank" in verdict.undecided.remedy
+    full = af.check(id, tokens=x, B=K.T @ K + 0.1 * np.eye(2))
+    assert full.undecided is None or "eigenvalue" not in full.undecided.cause

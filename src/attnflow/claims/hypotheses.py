@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from attnflow.claims import exact
 from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins, Numbers, once, stacked
+from attnflow.claims.margins import Margins, Numbers, Undecided, once, stacked
 from attnflow.core.inputs import Array, InputError
 from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, not_symmetric, symmetric_part
 from attnflow.geometry.hull import Hull
@@ -69,6 +70,12 @@ def positive_semidefinite(e: Experiment) -> Margins:
     return once("B >= 0", *semidefinite_margin(e, e.form()))
 
 
+NEARLY_SINGULAR = Undecided(
+    "the smallest eigenvalue of B is 0 up to rounding, as where B = K.T @ K and K has fewer rows than columns",
+    "give a B of full rank, such as B + 1e-6 I",
+)
+
+
 @of_symmetric_forms
 def positive_definite(e: Experiment) -> Margins:
     """B is symmetric and positive definite at the start."""
@@ -76,7 +83,7 @@ def positive_definite(e: Experiment) -> Margins:
     if e.exact:
         definite = exact.positive_definite(symmetric_part(e.form())) and value >= 0
         value = Fraction(max(float(value), EPS) if definite else min(float(value), 0.0))
-    return once("B > 0", value, tol, strict=True)
+    return replace(once("B > 0", value, tol, strict=True), undecided=None if e.exact else NEARLY_SINGULAR)
 
 
 @of_symmetric_forms
