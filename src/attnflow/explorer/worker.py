@@ -14,6 +14,7 @@ import struct
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -97,12 +98,14 @@ def work(channel: socket.socket, role: str, folder: str) -> None:
     newest, reports, session = NewestOrders(), Reports(channel, folder), Session()
     threading.Thread(target=_begin, args=(role, newest, reports, session), daemon=True).start()
     orders = channel.makefile("rb")
-    while len(head := orders.read(ORDER.size)) == ORDER.size:
-        number, done, length = ORDER.unpack(head)
-        text = orders.read(length)
-        if len(text) < length:
-            break
-        newest.put((number, done, json.loads(text)))
+    # A server that is killed with answers unread resets the channel: that is an end of it like any other.
+    with suppress(OSError):
+        while len(head := orders.read(ORDER.size)) == ORDER.size:
+            number, done, length = ORDER.unpack(head)
+            text = orders.read(length)
+            if len(text) < length:
+                break
+            newest.put((number, done, json.loads(text)))
     _end(folder)
 
 
