@@ -146,7 +146,7 @@ def _held(found: Entry) -> Mapping[str, Parameter]:
 
 
 def _help(kind: str, key: str) -> str:
-    """Return what a parameter is, and in brackets who has it; it may be one thing to some and another to others."""
+    """Return what a parameter means, with the names of those that have it in brackets, for each of its meanings."""
     meanings: dict[str, list[str]] = {}
     for name, found in entries(kind).items():
         if key in _held(found):
