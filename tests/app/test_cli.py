@@ -18,6 +18,7 @@ from attnflow.app.cli import main
 from attnflow.app.config import read
 from attnflow.app.flags import flags
 from attnflow.catalogue import entries
+from attnflow.engines import CHOICES
 from attnflow.runs.store import opened
 
 BASE = ["--cloud", "gaussian", "--n", "30", "--d", "2", "--seed", "1", "--until", "40"]
@@ -203,6 +204,11 @@ BAD: dict[str, tuple[list[str], str]] = {
     "too many tokens": ([*SOFT, "--n", "99999999999"], "not enough memory"),
     "an empty path": ([*SOFT, "--store", ""], "expected a path"),
     "plot of unknown kind": ([*SOFT, "--plot", "run.xyz"], "xyz"),
+    "tokens without rows": (["--tokens", "[1, 2]", "--until", "3", *SOFT[10:]], "as in [[1], [2]]"),
+    "layers without a step": ([*SOFT[:-2]], "for example --motion layers --gamma 0.1"),
+    "a law that jumps": ([*BASE, "--law", "hardmax", "--motion", "flow"], "flow integrates continuous laws, but hardm"),
+    "a cloud off the sphere": ([*SPHERE, "--cloud", "gaussian", "--n", "3", "--d", "2"], "use --cloud sphere"),
+    "too few entries": ([*SOFT, "--beta", "[1, 2]"], "give at least 40 entries, or --until 2 at most"),
 }  # fmt: skip
 
 
@@ -217,6 +223,8 @@ def test_bad_input_is_one_sentence(
     assert shown.startswith("attnflow: ")
     assert message in shown
     assert shown.count("\n") == 1
+    classes = {found.make.__name__ for kind in ("law", "motion") for found in entries(kind).values()}
+    assert not classes & set(re.findall(r"\w+", shown))
 
 
 # Flags whose values are numbers or formulas in t: the cloud, law and motion that they belong to, and what they need.
@@ -405,6 +413,8 @@ def test_help_teaches_and_loads_nothing_heavy() -> None:
 def test_flags_are_those_of_the_catalogue() -> None:
     """Each parameter that can be written in a line is a flag whose help says what it is and who has it."""
     shown = flags()
+    assert set(CHOICES) <= set(re.findall(r"\w+", shown["engine"].help))
+    assert shown["exits"].help.endswith("(jumps)")
     for kind, table in (("cloud", "tokens"), ("law", "law"), ("motion", "motion")):
         for name, found in entries(kind).items():
             assert name == "heads" or name in shown[kind].help

@@ -105,7 +105,10 @@ def test_leaps_have_a_name(capsys: pytest.CaptureFixture[str]) -> None:
         ("--exits x", "exits is 'x'"),
         ("--exits 0.1 --runs 0", "runs is 0"),
         ("--exits 0.1 --betas 3", "betas are"),
-        ("--exits 0.1 --motion layers --gamma 0.1", "use jumps"),
+        (
+            "--exits 0.1 --motion layers --gamma 0.1",
+            "but the motion is --motion layers --gamma 0.1: use --motion jumps",
+        ),
         ("--phases 0.05 --betas [1,2] --motion layers --gamma 1/(t+2)", "this needs a constant gamma"),
         ("--phases 0.05 --betas [1,2] --B [[2,0],[0,1]]", "leave out B and masses"),
     ],
@@ -126,7 +129,7 @@ def test_betas_need_scores_without_a_bias(asked: str, capsys: pytest.CaptureFixt
 
 def test_betas_need_softmax(capsys: pytest.CaptureFixture[str]) -> None:
     hard = CHAIN.replace("softmax --beta 4", "hardmax")
-    assert "use softmax" in refused(f"{hard} --exits 0.1", capsys, "--betas", "[1, 2, 3]")
+    assert "use --law softmax" in refused(f"{hard} --exits 0.1", capsys, "--betas", "[1, 2, 3]")
 
 
 def test_a_file_may_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -234,6 +234,10 @@ def _answer(arguments: Sequence[str] | None) -> int:
         return COMMANDS[given.command](vars(given))
     except InputError as error:
         sentence = str(error)
+        if given.command == "simulate":
+            from attnflow.app.flags import in_flags
+
+            sentence = in_flags(sentence)
     except MemoryError:
         sentence = "there is not enough memory for these tokens and records: ask for fewer"
     except KeyboardInterrupt:

@@ -126,6 +126,8 @@ class Config:
         """Return an array from numbers written in place, or from a .csv or .npy file; `vector` if one row is one."""
         if not isinstance(value, str):
             numbers: ArrayLike = value
+            if what == "tokens" and np.ndim(numbers) == 1:
+                raise InputError(f"tokens are {quoted(value)}, expected a list of rows: on the line, as in [[1], [2]]")
             return numbers
         path = self.folder / value
         if not path.is_file():
@@ -199,6 +201,9 @@ def _chosen(table: dict[str, Any], where: str) -> str:
 def _record(value: Any) -> watch.Record:
     if value == "geometric":
         return watch.Geometric()
+    if isinstance(value, str):
+        expected = "a whole number of steps, a list of times, 'geometric', or a table with first and per_decade"
+        raise InputError(f"record is {value!r}, expected {expected}")
     if isinstance(value, dict):
         check_keys(value, ("first", "per_decade"), "record")
         return watch.Geometric(**value)

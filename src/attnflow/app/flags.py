@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import NamedTuple
 
+from attnflow import engines
 from attnflow.catalogue import Entry, entries
 from attnflow.core.parameters import Parameter
 
@@ -23,35 +25,6 @@ NAMES = {"cloud": ("tokens", "cloud"), "law": ("law", "name"), "motion": ("motio
 # Kinds of parameters that only files can hold.
 IN_FILES = ("laws", "part")
 TOKENS = Flag("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row")
-OTHERS = {
-    "until": Flag(None, "until", "number of steps, or time"),
-    "seed": Flag(None, "seed", "seed of everything random"),
-    "record": Flag(
-        None,
-        "record",
-        'record every k-th step (jumps: move), at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}',
-    ),
-    "masses": Flag(None, "masses", "masses of the tokens, a list or a file"),
-    "engine": Flag(None, "engine", "auto, dense or fused"),
-    "converged": Flag("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
-    "clusters": Flag("stop", "clusters", "stop when at most this many clusters are left"),
-    "tol": Flag("stop", "tol", "distance that joins tokens to a cluster"),
-    "seconds": Flag("stop", "seconds", "stop after this many seconds"),
-    "merges": Flag(
-        "measure",
-        "merges",
-        "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it",
-    ),
-    "exits": Flag("measure", "exits", "tell when chains first leave this radius (jumps)"),
-    "within": Flag("measure", "within", "how likely exits are within this many steps, however rare"),
-    "phases": Flag("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
-    "betas": Flag("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
-    "runs": Flag("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
-    "store": Flag("output", "store", "Zarr store to write the run to"),
-    "plot": Flag("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
-    "draw": Flag("output", "draw", "picture of merges, exits or phases to draw"),
-}
-
 SIMULATE = """\
 Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
 
@@ -77,8 +50,9 @@ def flags() -> dict[str, Flag]:
     >>> flags()["b"].table, flags()["motion-b"].table
     ('law', 'motion')
     """
-    named = {kind: Flag(*place, _listed(_by_flags(kind))) for kind, place in NAMES.items()}
-    taken = {*named, "tokens", "help", *OTHERS}
+    named = {kind: Flag(*place, listed(_by_flags(kind))) for kind, place in NAMES.items()}
+    others = _others()
+    taken = {*named, "tokens", "help", *others}
     made: dict[str, dict[str, Flag]] = {kind: {} for kind in NAMES}
     for kind, key in _parameters():
         flag = f"{NAMES[kind][0]}-{key}" if key in taken else key
@@ -87,7 +61,65 @@ def flags() -> dict[str, Flag]:
     found: dict[str, Flag] = {}
     for kind in NAMES:
         found |= {kind: named[kind], **({"tokens": TOKENS} if kind == "cloud" else {}), **made[kind]}
-    return found | OTHERS
+    return found | others
+
+
+def _others() -> dict[str, Flag]:
+    """Return the flags that belong to no cloud, law or motion."""
+    every = 'at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}'
+    merges = "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it"
+    return {
+        "until": Flag(None, "until", "number of steps, or time"),
+        "seed": Flag(None, "seed", "seed of everything random"),
+        "record": Flag(None, "record", f"record every k-th step ({chains()}: move), {every}"),
+        "masses": Flag(None, "masses", "masses of the tokens, a list or a file"),
+        "engine": Flag(None, "engine", f"how sums are computed: {listed(engines.CHOICES)}"),
+        "converged": Flag("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
+        "clusters": Flag("stop", "clusters", "stop when at most this many clusters are left"),
+        "tol": Flag("stop", "tol", "distance that joins tokens to a cluster"),
+        "seconds": Flag("stop", "seconds", "stop after this many seconds"),
+        "merges": Flag("measure", "merges", merges),
+        "exits": Flag("measure", "exits", f"tell when chains first leave this radius ({chains()})"),
+        "within": Flag("measure", "within", "how likely exits are within this many steps, however rare"),
+        "phases": Flag("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
+        "betas": Flag("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
+        "runs": Flag("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
+        "store": Flag("output", "store", "Zarr store to write the run to"),
+        "plot": Flag("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
+        "draw": Flag("output", "draw", "picture of merges, exits or phases to draw"),
+    }
+
+
+def chains() -> str:
+    """Return the names of the motions that are Markov chains.
+
+    >>> chains()
+    'jumps'
+    """
+    return listed(name for name, found in entries("motion").items() if getattr(found.make, "chain", False))
+
+
+def in_flags(sentence: str) -> str:
+    """Return a sentence of the library as the command line says it: classes and keywords by the names of their flags.
+
+    >>> in_flags("Layers move in steps: use Flow, or Layers(gamma=0.1, V=None) and until=20")
+    'layers move in steps: use flow, or --motion layers --gamma 0.1 and --until 20'
+    >>> in_flags("there is no folder '/data/Flow/beta=4'")
+    "there is no folder '/data/Flow/beta=4'"
+    """
+    known = {getattr(found.make, "__name__", ""): found for kind in NAMES for found in entries(kind).values()}
+    # Not within a path or a text that was given.
+    alone = r"(?<![\w/.'-])"
+    keyword = rf"{alone}({'|'.join(flags())})=([^\s,():;]+)"
+
+    def named(match: re.Match[str]) -> str:
+        found, given = known[match[1]], re.findall(keyword, match[3] or "")
+        said = [f"--{key} {value}" for key, value in given if value != "None"]
+        return " ".join([f"--{found.kind} {found.name}", *said]) if match[2] else found.name
+
+    classes = rf"{alone}({'|'.join(name for name in known if name[:1].isupper())})(?![\w/.'-])(\(([^()]*)\))?"
+    clouds = re.sub(r"\baf\.tokens\.(\w+)", r"--cloud \1", re.sub(classes, named, sentence))
+    return re.sub(keyword, r"--\1 \2", clouds)
 
 
 def example() -> str:
@@ -112,7 +144,7 @@ a TOML file:
   gamma = 0.1
 
   [measure]             # of long times, one of: merges = 0.999 (a distance off the sphere); exits = 0.1, a radius
-  phases = 0.05         # (jumps), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
+  phases = 0.05         # ({chains()}), perhaps with within = 100 steps, or betas; phases, a part of the cloud's size,
   betas = [8, 16, 32]   # with betas
 
   [output]
@@ -156,7 +188,7 @@ def _help(kind: str, key: str) -> str:
 
 def _meaning(one: Parameter) -> str:
     if one.choices:
-        return f"{one.help}: {_listed(one.choices)}"
+        return f"{one.help}: {listed(one.choices)}"
     lower = (
         f"at least {one.least:g}" if one.least is not None else f"above {one.above:g}" if one.above is not None else ""
     )
@@ -165,7 +197,8 @@ def _meaning(one: Parameter) -> str:
     return f"{one.help}, {bounds}" if bounds else one.help
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names as a sentence has them: "a, b or c"."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
 

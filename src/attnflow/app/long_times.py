@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
+from attnflow.app.flags import chains, listed
+from attnflow.catalogue import entries
 from attnflow.core.inputs import InputError, number, varies_in_time, whole
 from attnflow.laws import Exponents
 
@@ -76,7 +78,7 @@ def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) ->
     x, radius, options = run.tokens[0], asked["exits"], {"runs": asked.get("runs", 1000), "seed": seed}
     assert run.law is not None
     if run.motion is None or not run.motion.chain:
-        raise InputError(f"exits are those of the chain, but the motion is {run.motion!r}: use jumps")
+        raise InputError(f"exits are those of the chain, but the motion is {run.motion!r}: use --motion {chains()}")
     if run.masses is not None:
         raise InputError("exits are those of tokens of mass one: leave out masses, or repeat tokens")
     gamma = _step_size(run)
@@ -112,7 +114,7 @@ def _phases(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -
 def _softmax(run: Trajectory) -> Exponents:
     found = None if run.law is None else run.law.exponents
     if found is None:
-        raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use softmax")
+        raise InputError(f"a sequence of betas needs softmax, but the law is {run.law!r}: use --law softmax")
     return found
 
 
@@ -124,5 +126,6 @@ def _without_bias(run: Trajectory, what: str) -> None:
 def _step_size(run: Trajectory) -> float:
     gamma = getattr(run.motion, "gamma", None)
     if gamma is None or varies_in_time(gamma):
-        raise InputError(f"this needs a constant gamma, but the motion is {run.motion!r}: use jumps, leaps or layers")
+        able = listed(name for name, found in entries("motion").items() if "gamma" in found.parameters)
+        raise InputError(f"this needs a constant gamma, but the motion is {run.motion!r}: use --motion {able}")
     return float(gamma)
