@@ -162,7 +162,8 @@ def test_flags_replace_a_law_and_a_motion(toml: Path, tmp_path: Path) -> None:
     # A flag takes the place of what the motion takes instead of it, whichever that is.
     toml.write_text(TOML.replace("gamma = 0.1", "V = [[1, 0], [0, 1]]"))
     assert simulate(toml, "--gamma", "0.5", "--store", tmp_path / "b.zarr") == 0
-    assert (af.load(tmp_path / "b.zarr").motion.gamma, af.load(tmp_path / "b.zarr").motion.V) == (0.5, None)
+    again: Any = af.load(tmp_path / "b.zarr").motion
+    assert (again.gamma, again.V) == (0.5, None)
 
 
 def test_a_bad_plot_is_refused_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

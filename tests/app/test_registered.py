@@ -128,6 +128,7 @@ def test_file_flags_store_and_python_are_the_same_run(module: ModuleType, tmp_pa
         np.testing.assert_array_equal(again.tokens, run.tokens)
         assert (type(again.law), type(again.motion)) == (module.Nearby, module.Turn)
         assert repr(again.motion) == repr(motion)
+        assert again.law is not None
         np.testing.assert_array_equal(again.law.weights(run.final, 2), law.weights(run.final, 2))
 
 

@@ -55,6 +55,8 @@ def test_a_run_comes_back_bit_for_bit(tmp_path: Path, made: Any, ending: str) ->
     assert [place.name for place in tmp_path.iterdir()] == [path.name]
     back = af.load(path)
     same(run, back)
+    not_a_path: Path = back  # type: ignore[assignment]  # type checkers know that it is a run
+    assert repr(not_a_path) == repr(run)
     assert repr(back.law) == repr(run.law)
     np.testing.assert_array_equal(back.at(1), run.at(1))
 

@@ -55,6 +55,7 @@ def test_laws_and_motions_come_back(tmp_path: Path) -> None:
     af.simulate(X, law, motion, until=0.5).save(tmp_path / "run.zarr")
     back = af.load(tmp_path / "run.zarr")
     assert back.law is not None
+    assert back.motion is not None
     np.testing.assert_array_equal(back.law.weights(X, t=2), law.weights(X, t=2))
     again = af.simulate(X, back.law, back.motion, until=0.5)
     same(again, back)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array, InputError
-from attnflow.runs.recording import NotResumed, Thinning
+from attnflow.runs.recording import Recording, Thinning
 
 if TYPE_CHECKING:
     from attnflow.explorer.state import State
@@ -21,7 +21,7 @@ Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
 
 
 @dataclass
-class RunFrames(NotResumed):
+class RunFrames(Recording):
     """The frames of one run, as far as it has come: what a recorder of `simulate` writes to.
 
     With `most` frames allowed, every second is dropped each time there are more, and from then on every second one that
@@ -36,9 +36,6 @@ class RunFrames(NotResumed):
     # The first frame is kept.
     thinning: Thinning = field(default_factory=lambda: Thinning(seen=-1))
     newest: tuple[Any, Array] | None = None
-
-    def reserve(self, count: int) -> None:
-        """Do nothing: lists grow by themselves."""
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add frames; times come last, so that whoever counts times finds their frames."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnflow.core.arrays import holds, namespace
 from attnflow.core.calls import check_method
-from attnflow.core.inputs import Array, InputError, quoted
+from attnflow.core.inputs import Array, InputError, number, quoted
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.laws import Hearing
@@ -208,6 +208,14 @@ def check_motion(motion: object) -> None:
         raise InputError(_nothing_said(motion))
     for name in ("step", "velocity", "start"):
         check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
+
+
+def end_of(until: Any, motion: Motion) -> float:
+    """Check when a run is to end: a whole number of steps, or a time."""
+    end = number(until, "until", above=0.0)
+    if motion.discrete and not end.is_integer():
+        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    return end
 
 
 def check_stepper(stepper: object, motion: Motion) -> None:

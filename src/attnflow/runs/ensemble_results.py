@@ -113,22 +113,16 @@ class Ensemble:
         except (IndexError, TypeError):
             raise IndexError(f"system {k!r} of {len(self)}: count from 0 to {len(self) - 1}") from None
         law, motion = self.part(self.law, k), self.part(self.motion, k)
-        about = {"law": describe(law), "motion": describe(motion), "until": self.times.item(-1), "seed": None}
-        return Trajectory(
-            self.times,
-            self.tokens[:, k],
-            law=law,
-            motion=motion,
-            masses=self.masses,
-            stopped=f"{self._reached}, as asked",
-            about={**about, "engine": "auto", "record": repr(self.times.tolist())},
-            report={"engine": "auto"},
-        )
+        about = {
+            "law": describe(law), "motion": describe(motion), "until": self.times.item(-1), "seed": None,
+            "engine": "auto", "record": repr(self.times.tolist()),
+        }  # fmt: skip
+        how: dict[str, Any] = {"stopped": f"{self._reached}, as asked", "about": about, "report": {"engine": "auto"}}
+        return Trajectory(self.times, self.tokens[:, k], law=law, motion=motion, masses=self.masses, **how)
 
     def part(self, of: Any, k: int) -> Any:
         """Return the law or motion of system k: its own number where a parameter is an array (b,)."""
-        own = {name: value[k].item() for name, value in each_its_own(of).items()}
-        return replace(of, **own) if own else of
+        return changed(of, {name: value[k].item() for name, value in each_its_own(of).items()})
 
     def _variables(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
         """Return the arrays, each with the names of its dimensions; parameters (b,) are among them."""
@@ -230,10 +224,15 @@ class Ensemble:
         values = arrays["values" if about["observed"] else "tokens"]
         parts = {name: rebuild(data) for name, data in about["ensemble"].items()}
         for name, own in about["own"].items():
-            if own and parts[name] is not None:
-                parts[name] = replace(parts[name], **{key: arrays[key] for key in own})
+            if parts[name] is not None:
+                parts[name] = changed(parts[name], {key: arrays[key] for key in own})
         final, masses = arrays.get("final", values[-1]), arrays.get("masses")
         return cls(arrays["time"], values, final, about["steps"], **parts, masses=masses, observed=about["observed"])
+
+
+def changed(part: Any, values: dict[str, Any]) -> Any:
+    """Return a law or a motion with other values of some parameters; one that is no dataclass has none."""
+    return replace(part, **values) if values else part
 
 
 def each_its_own(part: Any) -> dict[str, Array]:

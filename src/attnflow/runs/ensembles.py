@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
-from attnflow.core.inputs import (
-    CONVERT,
-    Array,
-    InputError,
-    cloud,
-    mass_vector,
-    number,
-    reals,
-)
+from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector, reals
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of
 from attnflow.motions.solvers import ensemble_flow
-from attnflow.runs.ensemble_results import Ensemble, each_its_own
+from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
 from attnflow.runs.watch import when
 from attnflow.serialise import check_layers
@@ -88,7 +80,7 @@ def ensemble(
     def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
         for state, steps in block.path(times, weights, going):  # noqa: B007
-            rows.append(_rows(state if observe is None else _observed(observe, state), len(state)))
+            rows.append(state if observe is None else _rows(observe, state))
         return np.stack(rows), state.copy(), steps
 
     found = _on_all_cores(moved, blocks, motion)
@@ -155,27 +147,22 @@ def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
     check_motion(motion)
     if not hasattr(motion, "step" if motion.discrete else "velocity"):
         raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
-    end, chosen = number(until, "until", above=0.0), rule(record)
-    if motion.discrete and not end.is_integer():
-        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    end, chosen = end_of(until, motion), rule(record)
     if chosen is not None and not isinstance(chosen, At | Geometric):
         raise InputError(f"record is {record!r}, expected a list of times, or Geometric(first, per_decade)")
     return moments(chosen, end, motion.discrete)
 
 
-def _observed(observe: Observe, state: Array) -> ArrayLike:
+def _rows(observe: Observe, state: Array) -> Array:
     try:
-        return observe(state)
+        seen = observe(state)
     except Exception as error:
         raise InputError(
             f"observe failed on systems of shape {state.shape} ({error}): it must return one row for each system"
         ) from error
-
-
-def _rows(seen: ArrayLike, count: int) -> Array:
     found = reals(seen, "what observe returns is", "one row for each system")
-    if found.ndim == 0 or len(found) != count:
-        raise InputError(f"observe returned shape {found.shape} for {count} systems: return one row for each")
+    if found.ndim == 0 or len(found) != len(state):
+        raise InputError(f"observe returned shape {found.shape} for {len(state)} systems: return one row for each")
     return found
 
 
@@ -184,33 +171,27 @@ def _rows(seen: ArrayLike, count: int) -> Array:
 
 def _alike(law: Law, motion: Motion, b: int) -> Iterator[tuple[NDArray[np.int64], Law, Motion]]:
     """Return groups of systems that differ in what their law takes one by one alone, with their law and motion."""
-    arrays: list[tuple[str, str, Array]] = []
-    for which, part in (("law", law), ("motion", motion)):
-        for name, value in each_its_own(part).items():
-            if len(value) != b:
-                raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
-            if which == "motion" or name not in law.each_system:
-                arrays.append((which, name, value))
+    arrays = [(part, name, value) for part in (law, motion) for name, value in each_its_own(part).items()]
+    for _, name, value in arrays:
+        if len(value) != b:
+            raise InputError(f"{name} holds {len(value)} numbers for {b} systems: give one for each")
+    arrays = [(part, name, value) for part, name, value in arrays if part is motion or name not in law.each_system]
     if not arrays:
         yield np.arange(b), law, motion
         return
     kinds, group = np.unique(np.column_stack([value for *_, value in arrays]), axis=0, return_inverse=True)
     for k, kind in enumerate(kinds.tolist()):
-        changed: dict[str, dict[str, float]] = {"law": {}, "motion": {}}
-        for (which, name, _), value in zip(arrays, kind, strict=True):
-            changed[which][name] = value
-        one_law: Any = replace(law, **changed["law"]) if changed["law"] else law  # type: ignore[type-var]
-        one_motion: Any = replace(motion, **changed["motion"]) if changed["motion"] else motion  # type: ignore[type-var]
+        own = [(part, name, value) for (part, name, _), value in zip(arrays, kind, strict=True)]
+        one_law, one_motion = (
+            changed(part, {name: value for of, name, value in own if of is part}) for part in (law, motion)
+        )
         yield np.flatnonzero(group.ravel() == k), one_law, one_motion
 
 
 def _part(law: Law, members: NDArray[np.int64]) -> Law:
     """Return the law of some of the systems; that of one has one number for each parameter."""
     own = {name: value[members] for name, value in each_its_own(law).items() if name in law.each_system}
-    if not own:
-        return law
-    numbers = {name: float(part[0]) if len(part) == 1 else part for name, part in own.items()}
-    some: Law = replace(law, **numbers)  # type: ignore[type-var]
+    some: Law = changed(law, {name: float(part[0]) if len(part) == 1 else part for name, part in own.items()})
     return some
 
 
@@ -230,9 +211,8 @@ class Block:
         if (compiled := ensemble_flow.paths(self.start, self.law, self.motion, masses, times, going)) is not None:
             states, steps = compiled
             return ((state, steps) for state in states)
-        hearing: Any = ManyHearing(self.law, masses)
         moved = _layers if self.motion.discrete else _flow
-        return moved(self.start, hearing, self.motion, times, going)
+        return moved(self.start, ManyHearing(self.law, masses), self.motion, times, going)
 
 
 def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
@@ -245,36 +225,25 @@ def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
             yield Block(members[part], start[part], _part(one_law, members[part]), one_motion)
 
 
-@dataclass(frozen=True)
-class ManyHearing:
-    """What many systems (b, n, d) hear at once; motions use it as they use a `Hearing`."""
-
-    law: Law
-    masses: Array | None
+class ManyHearing(Hearing):
+    """What many systems (b, n, d) hear at once: each token hears those of its own system."""
 
     def __call__(
         self, x: Array, t: float, *, sources: Array | None = None, values: Array | None = None, gain: float = 1.0
     ) -> Heard:
-        """What tokens at x hear at time t, each those of its own system."""
         y = x if sources is None else sources
-        return self.law.listen_many(x, t, Sources(y, y if values is None else values, self.masses, gain, "auto"))
+        return self.law.listen_many(x, t, Sources(y, y if values is None else values, self.masses, gain, self.engine))
 
     def pull(self, x: Array, t: float) -> Heard:
-        """What tokens hear, as seen from where they are."""
         heard = self(x, t)
         return Heard(heard.mean - x, heard.log_total)
-
-    @property
-    def total_mass(self) -> float | None:
-        """Sum of the masses of one system, or None when each token has mass one."""
-        return None if self.masses is None else float(self.masses.sum())
 
 
 # Motions
 
 
 def _layers(
-    x: Array, hearing: Any, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
+    x: Array, hearing: Hearing, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these steps, and how many steps it took."""
     t = 0
@@ -287,7 +256,7 @@ def _layers(
 
 
 def _flow(
-    x: Array, hearing: Any, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
+    x: Array, hearing: Hearing, motion: Any, times: NDArray[Any], going: ensemble_flow.Going
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these times, and how many steps it took."""
     from attnflow.motions.solvers.scipy_solver import Together

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,20 +58,24 @@ def write(path: Path, variables: Variables, about: dict[str, Any]) -> None:
     if path.suffix not in kinds:
         given = f"ends in {path.suffix}" if path.suffix else "has no ending"
         raise InputError(f"the file name {path.name!r} {given}, expected .zarr, .npz, .csv or .nc: choose one of these")
-    with _appears_whole(new_place(path)) as building:
+    with appears_whole(path, "written") as building:
         kinds[path.suffix](building, variables, about)
 
 
 @contextmanager
-def _appears_whole(path: Path) -> Iterator[Path]:
-    building = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+def appears_whole(path: Path, verb: str) -> Iterator[Path]:
+    """Yield where to build a new file or folder, which gets its own name only when it is whole."""
+    building = new_place(path).with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         yield building
         building.rename(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): choose another place") from None
+        raise InputError(f"{path} cannot be {verb} ({error.strerror}): choose another place") from None
     finally:
-        building.unlink(missing_ok=True)
+        if building.is_dir():
+            shutil.rmtree(building, ignore_errors=True)
+        else:
+            building.unlink(missing_ok=True)
 
 
 def arrays_of(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, library, namespace, precision
 from attnflow.core.progress import Task
 from attnflow.laws import Hearing
-from attnflow.runs.recording import NotResumed, Record, Recorder
+from attnflow.runs.recording import Record, Recorder, Recording
 from attnflow.runs.watch import Start
 
 
@@ -34,17 +34,13 @@ def run_layers(x: Any, hearing: Hearing, motion: Any, until: int, record: Record
     return {"times": np.array(kept.times), "tokens": xp.stack(kept.states), "stopped": stopped, "report": report}
 
 
-class _Kept(NotResumed):
+class _Kept(Recording):
     """Records in lists, so that derivatives pass through."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
         self.states: list[Any] = []
 
-    def reserve(self, count: int) -> None:
-        """Do nothing: lists grow by themselves."""
-
     def append(self, times: NDArray[Any], tokens: Any) -> None:
-        """Add records."""
         self.times.extend(times.tolist())
         self.states.extend(tokens)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,14 +162,18 @@ class Thinning:
         return found
 
 
-class Recording(Protocol):
-    """Where records go, and where an interrupted run goes on from: memory or a store."""
+class Recording:
+    """Where records go, and where an interrupted run goes on from: memory or a store.
+
+    One that ends with the process has nothing to go on from, and writes `append` alone.
+    """
 
     def reserve(self, count: int) -> None:
         """Expect `count` records."""
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records."""
+        raise NotImplementedError
 
     def remember(
         self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
@@ -181,25 +185,17 @@ class Recording(Protocol):
 
     def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last checkpoint, None to start anew."""
+        return None
+
+    def finish(self, **results: Any) -> None:
+        """Write how the run ended."""
+
+    def close(self) -> None:
+        """Let others write."""
 
 
-class NotResumed:
-    """A recording that ends with the process: nothing is there to go on from."""
-
-    def resume(self) -> None:
-        """Return nothing: the run starts anew."""
-
-    def checkpoint(self) -> None:
-        """Do nothing: memory does not outlive the process."""
-
-    def remember(
-        self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]
-    ) -> None:
-        """Do nothing: what is in memory is not extended."""
-
-
-class MemoryRecording(NotResumed):
-    """Records kept in memory: nothing to go on from, nothing finished before."""
+class MemoryRecording(Recording):
+    """Records kept in memory."""
 
     finished: dict[str, Any] | None = None
 
@@ -233,12 +229,6 @@ class MemoryRecording(NotResumed):
         self.times, self.tokens = np.empty(capacity, kind), np.empty((capacity, *tokens.shape[1:]))
         if old is not None:
             self.times[: self.count], self.tokens[: self.count] = old
-
-    def close(self) -> None:
-        """Do nothing: nobody else writes to memory."""
-
-    def finish(self, **results: Any) -> None:
-        """Do nothing: all is there."""
 
     def arrays(self) -> tuple[NDArray[Any], Array]:
         """Return all times and tokens."""

@@ -15,20 +15,10 @@ from numpy.typing import ArrayLike
 from attnflow import engines
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
-from attnflow.core.inputs import (
-    CONVERT,
-    Array,
-    InputError,
-    any_cloud,
-    location,
-    mass_vector,
-    number,
-    one_of,
-    whole,
-)
+from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
-from attnflow.motions.motion import check_stepper
+from attnflow.motions.motion import check_stepper, end_of
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
 from attnflow.runs.store import Store
@@ -172,13 +162,7 @@ def _run(
 
 
 def _checked(
-    tokens: Any,
-    law: Law,
-    motion: Motion,
-    until: float,
-    masses: Any,
-    engine: str,
-    watch: Sequence[Watcher],
+    tokens: Any, law: Law, motion: Motion, until: float, masses: Any, engine: str, watch: Sequence[Watcher]
 ) -> tuple[Array, float, Hearing]:
     check_law(law)
     check_motion(motion)
@@ -187,9 +171,7 @@ def _checked(
     x = any_cloud(tokens, motion, law)
     hearing = Hearing(law, mass_vector(masses, len(x), like=x), one_of(engine, engines.CHOICES, "engine"))
     law.uses(engine, *x.shape)
-    end = number(until, "until", above=0.0)
-    if motion.discrete and not end.is_integer():
-        raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    end = end_of(until, motion)
     check_layers(law, motion, end)
     x = motion.prepare(x, hearing)
     law.check_order(x, masses=hearing.masses)

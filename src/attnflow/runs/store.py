@@ -14,8 +14,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array, InputError
-from attnflow.runs.files import FILES, new_place
+from attnflow.runs.files import FILES, appears_whole
 from attnflow.runs.lock import LOCK, Lock
+from attnflow.runs.recording import Recording
 from attnflow.serialise import versions
 
 FORMAT = 1
@@ -50,7 +49,7 @@ def _zarr() -> Any:
     return zarr
 
 
-class Store:
+class Store(Recording):
     """A run on disk, open for recording."""
 
     def __init__(self, path: Path, group: Any) -> None:
@@ -69,35 +68,16 @@ class Store:
     def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
         """Make an empty store; it appears under its name only when it is whole."""
         zarr = _zarr()
-        new_place(path)
         records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
-        kind, fill = ("int64", -1) if isinstance(about["until"], int) else ("float64", np.nan)
-        building = path.parent
-        try:
-            building = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        times = np.empty(0, np.int64 if isinstance(about["until"], int) else np.float64)
+        with appears_whole(path, "made") as building:
             mine = {"attnflow": {"format": FORMAT, "run": about, "versions": versions()}}
             group = zarr.create_group(building, attributes=mine)
-            _array(group, "time", kind, fill, (0,), (records,), ["time"])
-            _array(
-                group,
-                "tokens",
-                "float64",
-                np.nan,
-                (0, *x.shape),
-                (records, *x.shape),
-                ["time", "token", "coordinate"],
-            )
+            _array(group, "time", times, (records,), ["time"])
+            _array(group, "tokens", np.empty((0, *x.shape)), (records, *x.shape), ["time", "token", "coordinate"])
             if masses is not None:
-                _array(group, "masses", "float64", np.nan, masses.shape, masses.shape, ["token"])
+                _array(group, "masses", masses, masses.shape, ["token"])
                 group["masses"][:] = masses
-            building.chmod(0o777 & ~_umask())
-            building.rename(path)
-        except OSError as error:
-            _remove(building, path)
-            raise InputError(f"{path} cannot be made ({error.strerror}): choose another place") from None
-        except BaseException:
-            _remove(building, path)
-            raise
         return cls(path, _opened(path, "r+"))
 
     @classmethod
@@ -161,7 +141,7 @@ class Store:
         self.annotate(results=None, run={**self.about["run"], "until": until})
         self.checkpoint()
         self._forget()
-        records, self.pending = self._unwritten(), []
+        records, self.pending = self._joined(self.pending), []
         self.append(*records)
 
     def _forget(self) -> None:
@@ -198,19 +178,13 @@ class Store:
             if waiting + taken == self.chunk:
                 self._write()
 
-    def reserve(self, count: int) -> None:
-        """Do nothing: the disk grows as it goes."""
-
-    def _unwritten(self) -> tuple[NDArray[Any], Array]:
-        return self._joined(self.pending)
-
     def _joined(self, records: list[tuple[NDArray[Any], Array]]) -> tuple[NDArray[Any], Array]:
         none = np.empty(0, self.time.dtype), np.empty((0, *self.tokens.shape[1:]))
         times, tokens = zip(none, *records, strict=True)
         return np.concatenate(times), np.concatenate(tokens)
 
     def _write(self) -> None:
-        times, tokens = self._unwritten()
+        times, tokens = self._joined(self.pending)
         start, end = self.written, self.written + len(times)
         for array, data in ((self.time, times), (self.tokens, tokens)):
             array.resize((end, *array.shape[1:]))
@@ -287,26 +261,13 @@ class Store:
         return times, lambda: np.concatenate([read_array(self.path, self.tokens, 0, fixed), last])
 
 
-def _array(
-    group: Any,
-    name: str,
-    kind: str,
-    fill: float,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    names: list[str],
-) -> None:
-    codecs = _zarr().codecs
+def _array(group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str]) -> None:
+    """Make an array of the shape and type of another; what is missing in it is NaN, or -1 among whole numbers."""
+    codecs, fill = _zarr().codecs, -1 if like.dtype == np.int64 else np.nan
     group.create_array(
-        name, shape=shape, chunks=chunks, dtype=kind, fill_value=fill, dimension_names=names,
+        name, shape=like.shape, chunks=chunks, dtype=like.dtype, fill_value=fill, dimension_names=names,
         compressors=[codecs.ZstdCodec(level=1), codecs.Crc32cCodec()],
     )  # fmt: skip
-
-
-def _remove(building: Path, path: Path) -> None:
-    """Remove a store that was being built, which is not yet at its path."""
-    if building != path.parent:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _given(description: Any) -> Any:
@@ -316,12 +277,6 @@ def _given(description: Any) -> Any:
     if isinstance(description, dict):
         return {name: _given(part) for name, part in description.items() if part is not None}
     return description
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _locked(path: Path) -> Lock:

@@ -15,6 +15,8 @@ from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
+from attnflow.runs import files, store
+from attnflow.serialise import brief, describe, rebuild, versions
 
 CONVERT = "take that of run.to_numpy()"
 UNFINISHED = "not finished: this is its last checkpoint"
@@ -124,8 +126,6 @@ class Trajectory:
         return f"<Trajectory: {len(self)} states of {n} tokens in dimension {d}; {self.stopped}>"
 
     def _repr_html_(self) -> str:
-        from attnflow.serialise import brief
-
         n, d = self.tokens.shape[1:]
         unit = "steps" if self.motion is not None and self.motion.discrete else "times"
         rows = {
@@ -238,19 +238,12 @@ class Trajectory:
         """
         if not foreign(self.tokens):
             return self
-        from attnflow.serialise import describe, rebuild
-
         about = {**self.about, "law": describe(self.law), "motion": describe(self.motion)}
-        return Trajectory(
-            self.times,
-            reals(self.tokens, "the tokens of the run are", "values that are known"),
-            law=rebuild(about["law"]) or self.law,
-            motion=rebuild(about["motion"]) or self.motion,
-            masses=None if self.masses is None else reals(self.masses, "masses are", "values that are known"),
-            stopped=self.stopped,
-            about=about,
-            report=self.report,
-        )
+        law, motion = rebuild(about["law"]) or self.law, rebuild(about["motion"]) or self.motion
+        tokens = reals(self.tokens, "the tokens of the run are", "values that are known")
+        masses = None if self.masses is None else reals(self.masses, "masses are", "values that are known")
+        how: dict[str, Any] = {"stopped": self.stopped, "about": about, "report": self.report}
+        return Trajectory(self.times, tokens, law=law, motion=motion, masses=masses, **how)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the recorded tokens (T, n, d): ``np.asarray(run)``."""
@@ -287,20 +280,15 @@ class Trajectory:
         target, results = location(path, "path"), {"stopped": self.stopped, "report": self.report}
         run = self.to_numpy()
         if target.suffix != ".zarr":
-            from attnflow.runs import files
-            from attnflow.serialise import versions
-
             about = {"format": 1, "run": run.about, "versions": versions(), "results": results}
             return files.write(target, self._variables(), about)
-        from attnflow.runs.store import Store
-
         if self.times.dtype == object:
             raise InputError("a store counts steps in int64, which this run goes beyond: save it as .npz")
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
-        store = Store.create(target, run.about, run.tokens[0], run.masses)
-        store.append(run.times, run.tokens)
-        return store.finish(**results)
+        kept = store.Store.create(target, run.about, run.tokens[0], run.masses)
+        kept.append(run.times, run.tokens)
+        return kept.finish(**results)
 
     def to_xarray(self) -> Any:
         """Return an `xarray.Dataset` with `tokens` over the dimensions time, token, coordinate.
@@ -310,9 +298,7 @@ class Trajectory:
         >>> run.to_xarray().tokens.sel(time=2).dims
         ('token', 'coordinate')
         """
-        from attnflow.runs.files import dataset
-
-        return dataset(self._variables(), {"stopped": self.stopped, "run": json.dumps(self.to_numpy().about)})
+        return files.dataset(self._variables(), {"stopped": self.stopped, "run": json.dumps(self.to_numpy().about)})
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with one row per time and token: time, token, x0, x1..., and masses if given.
@@ -326,9 +312,7 @@ class Trajectory:
         2     1      0  0.75
         3     1      1  0.25
         """
-        from attnflow.runs.files import table
-
-        return table(self._variables())
+        return files.table(self._variables())
 
     def plot(
         self,
@@ -386,11 +370,11 @@ class Trajectory:
         return dashboard(self.to_numpy())
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path) -> Trajectory | Any:
     """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote, or an `Ensemble`.
 
     A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
-    function of time, which is not stored.
+    function of time, which is not stored. Type checkers take the result for a run; `Ensemble.load` reads an ensemble.
 
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
@@ -399,9 +383,8 @@ def load(path: str | Path) -> Any:
     ...     load(f"{folder}/run.zarr").law
     Softmax(beta=1.0, B=None, b=None)
     """
-    from attnflow.serialise import rebuild
-
-    arrays, about = _read(location(path, "path"))
+    place = location(path, "path")
+    arrays, about = (store.read if place.is_dir() or not place.exists() else files.arrays_of)(place)
     if "ensemble" in about:
         from attnflow.runs.ensemble_results import Ensemble
 
@@ -412,24 +395,5 @@ def load(path: str | Path) -> Any:
     if len(times) == 0:
         raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
     results = about.get("results", {"stopped": UNFINISHED, "report": {}})
-    return Trajectory(
-        times,
-        tokens,
-        law=rebuild(about["run"]["law"]),
-        motion=rebuild(about["run"]["motion"]),
-        masses=masses,
-        stopped=results["stopped"],
-        about=about["run"],
-        report=results["report"],
-    )
-
-
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays of a store or a file, and what it says of itself."""
-    if path.is_dir() or not path.exists():
-        from attnflow.runs.store import read
-
-        return read(path)
-    from attnflow.runs.files import arrays_of
-
-    return arrays_of(path)
+    law, motion = rebuild(about["run"]["law"]), rebuild(about["run"]["motion"])
+    return Trajectory(times, tokens, law=law, motion=motion, masses=masses, about=about["run"], **results)
