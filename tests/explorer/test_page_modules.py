@@ -212,7 +212,7 @@ def test_boxes_hold_what_is_in_them_and_change_seldom(page: Page) -> None:
         high = low + np.exp(rng.normal(size=2))
         near = high + 0.01 * (high - low)
         one, other = ask(
-            page, "shapes", "g.map(([low, high]) => m.roundedBox({low, high}))",
+            page, "boxes", "g.map(([low, high]) => m.roundedBox({low, high}))",
             [[low.tolist(), high.tolist()], [low.tolist(), near.tolist()]],
         )  # fmt: skip
         assert np.all(np.array(one["low"]) <= low + 1e-9)
@@ -220,7 +220,7 @@ def test_boxes_hold_what_is_in_them_and_change_seldom(page: Page) -> None:
         assert np.max(np.array(one["high"]) - one["low"]) < 1.5 * np.max(high - low)
         changed += one != other
     assert changed < 15
-    point = ask(page, "shapes", "m.roundedBox({low: [3, 3], high: [3, 3]})")
+    point = ask(page, "boxes", "m.roundedBox({low: [3, 3], high: [3, 3]})")
     assert point["high"][0] > 3 > point["low"][0]
 
 

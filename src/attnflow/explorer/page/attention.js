@@ -1,7 +1,8 @@
 // The attention matrix: who looks at whom, dark where much; a pointer over it reads a weight.
 
-import { DARK, LIGHT, ramp } from "./colours.js";
-import { canvasPen, polygon } from "./pen.js";
+import { ramp } from "./colours.js";
+import { polygon, segments } from "./pen.js";
+import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { written } from "./ticks.js";
 
 /** Pixels below the matrix for what is read, and at its edge. */
@@ -19,7 +20,6 @@ export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @
 /** @param {HTMLCanvasElement} canvas @param {any} store */
 export function createAttention(canvas, store) {
   const grid = document.createElement("canvas");
-  let asked = 0;
   /** @type {{x: number, y: number} | null} */
   let over = null;
   /** @type {any} */
@@ -28,24 +28,13 @@ export function createAttention(canvas, store) {
   let matrix = null;
   let paper = "";
 
-  function ask() {
-    if (!asked) asked = requestAnimationFrame(draw);
-  }
-
-  function draw() {
-    asked = 0;
+  const ask = onceAFrame(() => {
     const width = canvas.clientWidth;
     if (width === 0) return;
-    const tone = document.documentElement.dataset.theme === "dark" ? DARK : LIGHT;
-    const [ratio, side] = [window.devicePixelRatio || 1, width - 2 * EDGE];
+    const [tone, side] = [shownTone(), width - 2 * EDGE];
     const height = side + BELOW;
     canvas.style.height = `${height}px`;
-    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const pen = canvasPen(context, width, height);
+    const { context, pen } = cleared(canvas, width, height);
     const why = store.look?.why?.attention;
     matrix = store.look?.attention ?? (why ? null : matrix);
     if (matrix && (matrix !== drawn || paper !== tone.paper)) fill(tone);
@@ -58,12 +47,8 @@ export function createAttention(canvas, store) {
       const cell = side / matrix.size;
       const [i, j] = over ? [over.y, over.x].map((value) => Math.floor((value - EDGE) / cell)) : [-1, -1];
       if (matrix.rows[i]?.[j] !== undefined) {
-        pen.begin();
-        for (const [u, v] of [[EDGE, EDGE + i * cell], [EDGE, EDGE + (i + 1) * cell]]) {
-          pen.move(u, v);
-          pen.line(u + side, v);
-        }
-        pen.paint({ stroke: tone.palette[1], width: 1, alpha: 0.8 });
+        const edges = [i, i + 1].map((k) => [EDGE, EDGE + k * cell, EDGE + side, EDGE + k * cell]);
+        segments(pen, edges, { stroke: tone.palette[1], alpha: 0.8 });
         const [x, y] = [EDGE + (j + 0.5) * cell, EDGE + (i + 0.5) * cell];
         pen.disc(x, y, Math.max(cell * 0.7, 4), { stroke: tone.palette[1], width: 1.6 });
         said = `${name(i)} looks at ${name(j)}: ${written(matrix.rows[i][j])}`;
@@ -71,10 +56,10 @@ export function createAttention(canvas, store) {
     }
     const far = EDGE + side;
     polygon(pen, [EDGE, EDGE, far, EDGE, far, far, EDGE, far]);
-    pen.paint({ stroke: tone.wire, width: 1 });
+    pen.paint({ stroke: tone.wire });
     pen.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
     canvas.setAttribute("aria-label", `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`);
-  }
+  });
 
   function name(/** @type {number} */ k) {
     const [first, last] = tokensOf(k, store.run?.n ?? matrix.size, matrix.size);
@@ -107,7 +92,7 @@ export function createAttention(canvas, store) {
     over = null;
     ask();
   });
-  store.subscribe((/** @type {Set<string>} */ what) => (what.has("look") || what.has("view")) && ask());
+  store.on(["look", "view"], ask);
   new ResizeObserver(ask).observe(canvas);
   ask();
 }

@@ -1,8 +1,9 @@
 // How a run goes: clusters, rank, energy and diameter over time, with a cursor at the moment shown; a click seeks.
 
-import { DARK, LIGHT } from "./colours.js";
+import { make } from "./elements.js";
 import { indexOf, offClock, onClock } from "./film.js";
-import { canvasPen } from "./pen.js";
+import { segments } from "./pen.js";
+import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { decades, ticks, written } from "./ticks.js";
 
 /**
@@ -51,16 +52,12 @@ export function heightOf({ low, high, log }, value) {
 export function createCharts(element, store, film) {
   /** The last series, with its times: it stays until the next one comes. @type {any} */
   let series = null;
-  let asked = 0;
-  const note = Object.assign(document.createElement("p"), { className: "chart-note" });
-  Object.assign(note.style, { margin: "2px 0 0", fontSize: "12px", color: "var(--quiet)" });
+  const note = make("p", { class: "chart-note" });
   const charts = KINDS.map((kind) => ({ kind, canvas: chart() }));
   element.append(...charts.map(({ canvas }) => canvas), note);
 
   function chart() {
-    const canvas = document.createElement("canvas");
-    Object.assign(canvas.style, { display: "block", width: "100%", cursor: "crosshair", touchAction: "pan-y" });
-    canvas.setAttribute("role", "img");
+    const canvas = make("canvas", { role: "img" });
     const seek = (/** @type {PointerEvent} */ event) => {
       if (!series || film.count === 0) return;
       const { left, width } = canvas.getBoundingClientRect();
@@ -69,44 +66,32 @@ export function createCharts(element, store, film) {
       film.seekFraction(part);
       store.notify("film");
     };
-    canvas.addEventListener("pointerdown", (event) => {
+    canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
       canvas.setPointerCapture(event.pointerId);
       seek(event);
     });
-    canvas.addEventListener("pointermove", (event) => event.buttons & 1 && seek(event));
+    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons & 1 && seek(event));
     return canvas;
   }
 
-  function ask() {
-    if (!asked) asked = requestAnimationFrame(draw);
-  }
-
-  function draw() {
-    asked = 0;
+  const ask = onceAFrame(() => {
     if (store.series && store.series.id !== series?.id && store.series.id === film.id)
       series = { ...store.series, times: store.series.frames.map((/** @type {number} */ k) => film.times[k]) };
     const shown = charts.filter(({ kind }) => series?.[kind.name]?.some(Number.isFinite));
     for (const one of charts) {
       const there = shown.includes(one);
       one.canvas.hidden = !there;
-      one.canvas.style.display = there ? "block" : "none";
       if (there) drawOne(one.canvas, one.kind, one === shown[shown.length - 1]);
     }
     note.textContent = series?.note ?? "";
     note.hidden = !series?.note;
-  }
+  });
 
   /** @param {HTMLCanvasElement} canvas @param {Kind} kind @param {boolean} last */
   function drawOne(canvas, kind, last) {
-    const tone = document.documentElement.dataset.theme === "dark" ? DARK : LIGHT;
-    const [ratio, width, height] = [window.devicePixelRatio || 1, element.clientWidth, HEIGHT + (last ? AXIS : 0)];
-    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    const [tone, width, height] = [shownTone(), element.clientWidth, HEIGHT + (last ? AXIS : 0)];
     canvas.style.height = `${height}px`;
-    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const pen = canvasPen(context, width, height);
+    const { context, pen } = cleared(canvas, width, height);
 
     const { times } = series;
     /** @type {number[]} */
@@ -123,11 +108,7 @@ export function createCharts(element, store, film) {
     pen.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
     const known = !stale && Number.isFinite(now);
     if (known) pen.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
-    pen.begin();
-    pen.move(LEFT, TOP - 2);
-    pen.line(LEFT, HEIGHT - 6);
-    pen.line(width - RIGHT, HEIGHT - 6);
-    pen.paint({ stroke: tone.wire, width: 1 });
+    segments(pen, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
     const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("end") };
     const ends = apart(scale.low, scale.high);
     for (const [k, value] of [scale.low, scale.high].entries())
@@ -144,10 +125,7 @@ export function createCharts(element, store, film) {
       context.restore();
     }
     if (!stale) {
-      pen.begin();
-      pen.move(x(moment), TOP - 4);
-      pen.line(x(moment), HEIGHT - 6);
-      pen.paint({ stroke: tone.ink, width: 1, alpha: 0.5 });
+      segments(pen, [[x(moment), TOP - 4, x(moment), HEIGHT - 6]], { stroke: tone.ink, alpha: 0.5 });
       if (known) pen.disc(x(moment), y(now), 3.4, { fill: tone.palette[0], stroke: tone.paper, width: 1.2 });
     }
     if (last) {
@@ -160,9 +138,7 @@ export function createCharts(element, store, film) {
     canvas.setAttribute("aria-label", `${kind.title} over time: ${said} now, from ${from} to ${to}`);
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (["series", "film", "view", "run", "state"].some((topic) => what.has(topic))) ask();
-  });
+  store.on(["series", "film", "view", "run", "state"], ask);
   new ResizeObserver(ask).observe(element);
   ask();
 }

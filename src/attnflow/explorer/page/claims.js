@@ -50,22 +50,14 @@ export function createClaims(store) {
     const open = new Set([...rows].filter(([, row]) => row.details.open).map(([name]) => name));
     rows.clear();
     list.replaceChildren();
-    /** @type {Map<string, any>} */
-    const groups = new Map();
-    for (const one of store.claims.values()) {
-      if (!groups.has(one.paper)) {
-        const group = make("ul", { "aria-label": one.paper });
-        groups.set(one.paper, group);
-        list.append(make("h3", {}, one.paper), group);
-      }
-      const row = rowOf(one);
-      row.details.open = open.has(one.claim);
-      rows.set(one.claim, row);
-      groups.get(one.paper).append(row.item);
+    for (const [paper, some] of Map.groupBy(store.claims.values(), (one) => one.paper)) {
+      for (const one of some) rows.set(one.claim, rowOf(one, open.has(one.claim)));
+      const items = some.map(({ claim }) => rows.get(claim).item);
+      list.append(make("h3", {}, paper), make("ul", { "aria-label": paper }, ...items));
     }
   }
 
-  function rowOf(/** @type {any} */ one) {
+  function rowOf(/** @type {any} */ one, /** @type {boolean} */ open) {
     const outcome = make("span", { class: "outcome" });
     const was = make("span", { class: "was" });
     const mark = make("span", { class: "mark" });
@@ -75,7 +67,7 @@ export function createClaims(store) {
     const given = make("ul", { class: "given" });
     const source = make("p", { class: "where" }, `${one.where} · ${one.status} · ${one.claim}`);
     const statement = make("p", { class: "statement" }, ...typeset(one.statement));
-    const details = make("details", {}, summary, statement, given, because, source);
+    const details = make("details", { open }, summary, statement, given, because, source);
     if (one.status !== "proved") summary.insertBefore(make("span", { class: "status" }, one.status), outcome);
     const broken = make("span", { class: "broken", hidden: true });
     summary.append(broken);
@@ -225,16 +217,15 @@ export function createClaims(store) {
     // The panel is turned to by another listener of the tab.
     if (first) requestAnimationFrame(() => scrollTo(rows.get(first)));
   });
-  store.subscribe((/** @type {Set<string>} */ what) => {
+  store.on(["state"], () => {
     // Another screen is no edit of this one: nothing on it has changed.
-    if (what.has("state") && store.label.startsWith("open ")) {
-      known.clear();
-      changes.clear();
-      unseen.clear();
-      [...marks.keys()].forEach(forget);
-      tell();
-    }
-    if (what.has("claims")) sync();
+    if (!store.label.startsWith("open ")) return;
+    known.clear();
+    changes.clear();
+    unseen.clear();
+    [...marks.keys()].forEach(forget);
+    tell();
   });
+  store.on(["claims"], sync);
   sync();
 }

@@ -194,13 +194,13 @@ export function createControls(element, store) {
     fields.sync();
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("state")) sync();
-    if (what.has("view")) [law, motion].forEach(({ parameters }) => parameters.draw());
+  store.on(["state"], sync);
+  store.on(["view"], () => [law, motion].forEach(({ parameters }) => parameters.draw()));
+  store.on(["refused"], () => {
     const { refused } = store;
-    if (what.has("refused") && refused?.about === "run") fields.refuse(refused.state, refused.sentence);
-    if (what.has("run")) fields.accept(store.run.state);
+    if (refused?.about === "run") fields.refuse(refused.state, refused.sentence);
   });
+  store.on(["run"], () => fields.accept(store.run.state));
   sync();
 }
 

@@ -1,6 +1,7 @@
 // Take it away: as a link, as text, as a picture, as a movie, as data.
 
 import { byId } from "./elements.js";
+import { isDark } from "./screen.js";
 
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
@@ -18,15 +19,14 @@ export function createExport(store, socket, stage, { link, say }) {
     "copy-command": async () => copy((await text()).command, "The command"),
     "export-png": async () => save(await stage.png(), "attnflow.png"),
     "export-svg": async () => save(new Blob([stage.svg()], { type: "image/svg+xml" }), "attnflow.svg"),
-    "export-mp4": () => file({ do: "movie", format: "mp4", dark: dark() }, "The movie"),
-    "export-gif": () => file({ do: "movie", format: "gif", dark: dark() }, "The movie"),
+    "export-mp4": () => file({ do: "movie", format: "mp4", dark: isDark() }, "The movie"),
+    "export-gif": () => file({ do: "movie", format: "gif", dark: isDark() }, "The movie"),
     "export-data": () => file({ do: "data" }, "The data"),
   };
   for (const [id, action] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => perform(byId(id), action));
   }
 
-  const dark = () => document.documentElement.dataset.theme === "dark";
   const text = () => socket.ask({ do: "text", state: store.state });
 
   async function perform(/** @type {any} */ button, /** @type {() => Promise<void>} */ action) {

@@ -1,5 +1,7 @@
 // The frames of a run, and which of them is shown: a position that plays, steps and seeks.
 
+import { boxOf } from "./boxes.js";
+
 /** At speed 1 a film takes PER_FRAME seconds for a frame, but at least SHORTEST and at most LONGEST seconds in all. */
 const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
 /** The way is measured of about PACERS tokens. */
@@ -57,8 +59,8 @@ export function createFilm() {
     times: [],
     /** How far tokens have come at each frame, in the mean. @type {number[]} */
     way: [],
-    /** The box around all frames. @type {{low: number[], high: number[]}} */
-    box: { low: [], high: [] },
+    /** The box around all frames. */
+    box: boxOf([], 0),
     /** Whether the run has ended. */
     done: false,
     /** Which frame is shown, a real number: between two frames it is between them. */
@@ -77,7 +79,7 @@ export function createFilm() {
     clear(/** @type {number} */ id, /** @type {number} */ n, /** @type {number} */ d) {
       frames = [];
       Object.assign(film, { id, n, d, times: [], way: [], done: false, position: 0 });
-      film.box = { low: new Array(d).fill(Infinity), high: new Array(d).fill(-Infinity) };
+      film.box = boxOf([], d);
       if (blend.length !== n * d) blend = new Float64Array(n * d);
     },
 
@@ -90,7 +92,7 @@ export function createFilm() {
         film.way.push(frames.length === 0 ? 0 : film.way[frames.length - 1] + step(frames[frames.length - 1], frame));
         frames.push(frame);
         film.times.push(Number(header.times[k]));
-        widen(frame);
+        boxOf(frame, film.d, film.box);
       }
     },
 
@@ -181,15 +183,6 @@ export function createFilm() {
       sum += Math.sqrt(square);
     }
     return sum / count;
-  }
-
-  function widen(/** @type {Float64Array} */ frame) {
-    const { low, high } = film.box;
-    for (let i = 0; i < frame.length; i++) {
-      const c = i % film.d;
-      if (frame[i] < low[c]) low[c] = frame[i];
-      if (frame[i] > high[c]) high[c] = frame[i];
-    }
   }
 
   return film;

@@ -1,7 +1,7 @@
 // Which part of space the picture shows, and how it comes there. The frame is in one of two states: "whole" shows the
 // start and the whole film; "following" goes with the tokens, as the film goes too far to be seen as a whole.
 
-import { boxOf, joined, runsAway, shownBox } from "./scene.js";
+import { between, boxOf, gap, joined, runsAway, shownBox } from "./boxes.js";
 
 /** The time in which the picture comes to a new box, in seconds. */
 const EASE = 0.07;
@@ -9,8 +9,6 @@ const EASE = 0.07;
 const JUMP = 0.6;
 /** Boxes that are nearer than this part of their size are the same to the eye. */
 const SAME = 2e-3;
-
-/** @typedef {import("./scene.js").Box} Box */
 
 /** @param {import("./scene.js").Scene} scene @param {any} film */
 export function createFraming(scene, film) {
@@ -29,10 +27,10 @@ export function createFraming(scene, film) {
     const now = state === "following" ? boxOf(tokens, d) : whole;
     const wanted = shownBox(first, now, scene.sphere);
     const [other, follows] = [scene.box.low.length !== d, state === "following" && on];
-    if (other || apart(wanted, target) > 0) target = wanted;
-    if (other || (apart(scene.box, target) > JUMP && !follows)) scene.box = target;
+    if (other || gap(wanted, target) > 0) target = wanted;
+    if (other || (gap(scene.box, target) > JUMP && !follows)) scene.box = target;
     // However fast tokens run away, they are never out of sight.
-    if (follows && apart(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
+    if (follows && gap(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
   }
 
   return {
@@ -54,23 +52,9 @@ export function createFraming(scene, film) {
     /** Come closer to the box that is to be shown; return whether it changed. @param {number} seconds */
     ease(seconds) {
       if (scene.box === target) return false;
-      if (apart(scene.box, target) < SAME || matchMedia("(prefers-reduced-motion: reduce)").matches) scene.box = target;
-      else {
-        const part = 1 - Math.exp(-seconds / EASE);
-        const { low, high } = scene.box;
-        scene.box = {
-          low: low.map((value, c) => value + part * (target.low[c] - value)),
-          high: high.map((value, c) => value + part * (target.high[c] - value)),
-        };
-      }
+      if (gap(scene.box, target) < SAME || matchMedia("(prefers-reduced-motion: reduce)").matches) scene.box = target;
+      else scene.box = between(scene.box, target, 1 - Math.exp(-seconds / EASE));
       return true;
     },
   };
-}
-
-/** Return how far two boxes are apart, as a part of their size. @param {Box} a @param {Box} b */
-function apart(a, b) {
-  const size = Math.max(...b.low.map((low, c) => b.high[c] - low));
-  const gaps = b.low.map((low, c) => Math.max(Math.abs(low - a.low[c]), Math.abs(b.high[c] - a.high[c])));
-  return Math.max(...gaps) / size;
 }

@@ -2,13 +2,13 @@
 
 import { onClock, offClock } from "./film.js";
 import * as marks from "./marks.js";
-import { polygon } from "./pen.js";
+import { polygon, segments } from "./pen.js";
 import { heldScale } from "./plane.js";
 import { decades, roundStep, ticks, written } from "./ticks.js";
 
 /**
- * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./scene.js").Scene} Scene
+ * @import { Box } from "./boxes.js"
+ * @import { Draw, PixelOf, Scene } from "./scene.js"
  * @typedef {{y: number, scale: number, left: number, right: number, top: number, bottom: number, first: number,
  *   length: number, clock: string}} Lens the position in the middle, pixels of a unit, the frame of the picture, and
  *   its time: `length` is on the clock
@@ -17,7 +17,7 @@ import { decades, roundStep, ticks, written } from "./ticks.js";
 const [LEFT, RIGHT, TOP, BOTTOM] = [58, 22, 20, 42];
 
 /**
- * @param {{low: number[], high: number[]}} box
+ * @param {Box} box
  * @param {number} width
  * @param {number} height
  * @param {{y: number, zoom: number} | null} camera
@@ -61,10 +61,10 @@ export function zoomed(eye, x, y, wanted) {
   return camera({ ...eye, y: value + (eye.y - value) / factor, scale: eye.scale * factor });
 }
 
-/** @param {Scene} scene @param {number} k @param {number} i @param {Float64Array} out */
-export function at(scene, k, i, out) {
-  out[0] = column(scene.eye, scene.film.times[k]);
-  out[1] = row(scene.eye, scene.film.frame(k)[i]);
+/** @type {PixelOf} */
+export function at({ eye, film }, k, i, out) {
+  out[0] = column(eye, film.times[k]);
+  out[1] = row(eye, film.frame(k)[i]);
 }
 
 /** @param {Scene} scene */
@@ -91,62 +91,37 @@ export function project(scene) {
   }
 }
 
-/** @param {Pen} pen @param {Scene} scene */
+/** @type {Draw} */
 export function draw(pen, scene) {
-  const { show, eye, tone, film } = scene;
-  const told = marks.overlay(pen, scene);
+  const { show, eye, tone } = scene;
   if (show.hull && scene.start.length) {
     pen.group("hulls");
-    pen.begin();
-    for (const value of [Math.min(...scene.start), Math.max(...scene.start)]) {
-      pen.move(eye.left, row(eye, value));
-      pen.line(eye.right, row(eye, value));
-    }
-    pen.paint({ stroke: tone.pencil, width: 1, dash: [5, 4] });
-    pen.end();
+    const ends = [Math.min(...scene.start), Math.max(...scene.start)].map((value) => row(eye, value));
+    segments(pen, ends.map((y) => [eye.left, y, eye.right, y]), { stroke: tone.pencil, dash: [5, 4] });
   }
   if (show.paths) scene.trails.draw(pen, scene);
   margins(pen, scene);
   axes(pen, scene);
   const x = now(scene);
   pen.group("now");
-  pen.begin();
-  pen.move(x, eye.top - 8);
-  pen.line(x, eye.bottom);
-  pen.paint({ stroke: tone.ink, width: 1, alpha: 0.55 });
-  handle(pen, x, eye.bottom, tone.ink);
-  pen.end();
-  if (film.position > 0) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(told, scene);
-  if (show.limits) marks.limits(told, scene, ([value]) => [eye.right, row(eye, value)]);
-  marks.tokens(pen, scene);
-  if (show.hull) marks.rings(told, scene);
-  if (show.leaders) marks.stars(told, scene);
-  if (show.numbers) marks.numbers(pen, scene);
-  marks.chosen(pen, scene);
+  segments(pen, [[x, eye.top - 8, x, eye.bottom]], { stroke: tone.ink, alpha: 0.55 });
+  // The handle of the moment shown, on the axis of time.
+  polygon(pen, [x, eye.bottom + 1, x + 6, eye.bottom + 10, x - 6, eye.bottom + 10]);
+  pen.paint({ fill: tone.ink });
+  marks.starts(pen, scene);
+  marks.overTrails(pen, scene, ([value]) => [eye.right, row(eye, value)]);
 }
 
-/** Let lines end at the frame of the picture: what they are is told only there. @param {Pen} pen @param {Scene} scene */
+/** Let lines end at the frame of the picture: what they are is told only there. @type {Draw} */
 function margins(pen, { eye, tone }) {
   pen.group("margins");
   for (const [top, bottom] of [[0, eye.top - 8], [eye.bottom, pen.height]]) {
     polygon(pen, [0, top, pen.width, top, pen.width, bottom, 0, bottom]);
     pen.paint({ fill: tone.paper });
   }
-  pen.end();
 }
 
-/** Draw the handle of the moment shown, on the axis of time. @param {Pen} pen */
-function handle(pen, /** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ ink) {
-  pen.begin();
-  pen.move(x, y + 1);
-  pen.line(x + 6, y + 10);
-  pen.line(x - 6, y + 10);
-  pen.close();
-  pen.paint({ fill: ink });
-}
-
-/** @param {Pen} pen @param {Scene} scene */
+/** @type {Draw} */
 function axes(pen, scene) {
   const { eye, tone, film } = scene;
   const type = { fill: tone.quiet, size: 11.5 };
@@ -157,24 +132,16 @@ function axes(pen, scene) {
   const moments =
     eye.clock === "log" ? decades(last - eye.first).map((t) => eye.first + t) : ticks(eye.first, last, parts);
   pen.group("axes");
-  pen.begin();
-  pen.move(eye.left, eye.top - 8);
-  pen.line(eye.left, eye.bottom);
-  pen.line(eye.right, eye.bottom);
-  for (const t of moments) {
-    pen.move(column(eye, t), eye.bottom);
-    pen.line(column(eye, t), eye.bottom + 5);
-  }
-  for (const value of up) {
-    pen.move(eye.left, row(eye, value));
-    pen.line(eye.left - 5, row(eye, value));
-  }
-  pen.paint({ stroke: tone.pencil, width: 1 });
+  const strokes = [
+    [eye.left, eye.top - 8, eye.left, eye.bottom, eye.right, eye.bottom],
+    ...moments.map((t) => [column(eye, t), eye.bottom, column(eye, t), eye.bottom + 5]),
+    ...up.map((value) => [eye.left, row(eye, value), eye.left - 5, row(eye, value)]),
+  ];
+  segments(pen, strokes, { stroke: tone.pencil });
   for (const t of moments) pen.text(column(eye, t), eye.bottom + 16, written(t), { ...type, align: "middle" });
   for (const value of up) pen.text(eye.left - 16, row(eye, value), written(value, 4), { ...type, align: "end" });
   const name = { fill: tone.quiet, size: 12.5, align: /** @type {const} */ ("end"), italic: true };
   pen.text(eye.right, eye.bottom + 33, scene.discrete ? "step" : "time", name);
-  pen.end();
   if (film.position === 0) return;
   const strong = { ...type, fill: tone.ink, halo: tone.paper };
   pen.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, written(film.time()), strong);

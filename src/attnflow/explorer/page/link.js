@@ -151,10 +151,7 @@ export function createLink(store, { preset, opened, say }) {
     return true;
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (!what.has("state") && !what.has("view") && !what.has("film")) return;
-    later();
-  });
+  store.on(["state", "view", "film"], later);
   addEventListener("hashchange", follow);
 
   return {

@@ -11,6 +11,7 @@ import { createLink } from "./link.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
+import { isDark } from "./screen.js";
 import { createSocket } from "./socket.js";
 import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
@@ -83,8 +84,8 @@ function opened(/** @type {any} */ screen) {
   byId("hint").hidden = true;
 }
 
-store.subscribe((what) => {
-  if (what.has("view")) dress();
+store.on(["view"], dress);
+store.on(["refused", "run", "state"], (what) => {
   const { kind = "" } = status.dataset;
   // A server without room opens the line only to say so: the note about the line says it too, and stays.
   const known = kind === "line" && store.refused?.about === "message";
@@ -93,11 +94,11 @@ store.subscribe((what) => {
   else if (what.has("run") && !store.refused && kind === "refused") say("");
   else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(kind)) say("");
   if (what.has("run") && store.run?.stopped) byId("time").title = store.run.stopped;
-  if (what.has("state") || what.has("view")) {
-    byId("undo").disabled = !store.canUndo;
-    byId("redo").disabled = !store.canRedo;
-  }
-  if (what.has("state") && store.canUndo) byId("hint").hidden = true;
+});
+store.on(["state"], () => {
+  byId("undo").disabled = !store.canUndo;
+  byId("redo").disabled = !store.canRedo;
+  if (store.canUndo) byId("hint").hidden = true;
 });
 
 /** Light or dark, as the view says or else the system. */
@@ -107,9 +108,8 @@ function dress() {
 }
 system.addEventListener("change", () => store.setView({}));
 byId("theme").addEventListener("click", () => {
-  const dark = document.documentElement.dataset.theme === "dark";
   // Back to what the system says is back to following it.
-  const wanted = dark ? "light" : "dark";
+  const wanted = isDark() ? "light" : "dark";
   store.setView({ theme: (wanted === "dark") === system.matches ? "auto" : wanted });
 });
 

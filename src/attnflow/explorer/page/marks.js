@@ -1,13 +1,13 @@
 // The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
 
 import { colour, mixed } from "./colours.js";
-import { polygon } from "./pen.js";
+import { polygon, segments } from "./pen.js";
 import { around, met } from "./shapes.js";
 
 /**
- * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./pen.js").Style} Style
- * @typedef {import("./scene.js").Scene} Scene
+ * @import { Tone } from "./colours.js"
+ * @import { Pen, Style } from "./pen.js"
+ * @import { Draw, Scene } from "./scene.js"
  */
 
 const RAYS = 8;
@@ -32,14 +32,14 @@ const styles = new WeakMap();
 
 /**
  * Return how a token is drawn: in the colour of its group, behind others paler.
- * @param {import("./colours.js").Tone} tone
+ * @param {Tone} tone
  * @param {number} label
  * @param {number} near between 0 and 1
  * @param {boolean} crowd of small discs, which have thin edges
  */
 function discStyle(tone, label, near, crowd = false) {
-  let known = styles.get(tone);
-  if (!known) styles.set(tone, (known = []));
+  const known = styles.get(tone) ?? [];
+  styles.set(tone, known);
   const stage = Math.min(Math.floor(STAGES * (1 - near)), STAGES - 1);
   const k = ((Math.max(label, -1) + 1) * STAGES + stage) * 2 + Number(crowd);
   return (known[k] ??= {
@@ -49,7 +49,7 @@ function discStyle(tone, label, near, crowd = false) {
   });
 }
 
-/** @param {import("./colours.js").Tone} tone @param {number} label */
+/** @param {Tone} tone @param {number} label */
 const hollow = (tone, label) => ({ fill: tone.paper, stroke: discStyle(tone, label, 1).fill, width: 1.1 });
 
 /** How much of their ink marks of another frame keep. */
@@ -59,16 +59,40 @@ const LATE = 0.3;
 export function overlay(pen, { pale }) {
   if (!pale) return pen;
   const paler = (/** @type {Style} */ style) => ({ ...style, alpha: LATE * (style.alpha ?? 1) });
-  /** @type {Pick<Pen, "paint" | "disc">} */
-  const ink = {
-    paint: (style) => pen.paint(paler(style)),
+  return {
+    ...pen,
+    paint: (/** @type {Style} */ style) => pen.paint(paler(style)),
+    /** @type {Pen["disc"]} */
     disc: (x, y, r, style) => pen.disc(x, y, r, paler(style)),
   };
-  return { ...pen, ...ink };
 }
 
-/** Draw a disc for each token, larger where more have met. @param {Pen} pen @param {Scene} scene */
-export function tokens(pen, scene) {
+/** Return the corners of the hull of now in pixels, x, y, x, y... @param {Scene} scene @returns {number[]} */
+export function hullOnScreen({ look, n, screen }) {
+  const corners = (look?.hull ?? []).filter((/** @type {number} */ i) => i < n);
+  return corners.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]);
+}
+
+/**
+ * Draw what lies over the trajectories, whatever the dimension.
+ * @param {Pen} pen
+ * @param {Scene} scene
+ * @param {(point: number[]) => ArrayLike<number>} project
+ */
+export function overTrails(pen, scene, project) {
+  const { show, sphere } = scene;
+  const told = overlay(pen, scene);
+  if (show.quiescent) outlines(told, scene);
+  if (show.limits) limits(told, scene, project);
+  tokens(pen, scene);
+  if (show.hull && !sphere) rings(told, scene);
+  if (show.leaders) stars(told, scene);
+  if (show.numbers) numbers(pen, scene);
+  chosen(pen, scene);
+}
+
+/** Draw a disc for each token, larger where more have met. @type {Draw} */
+function tokens(pen, scene) {
   const { n, screen, order, labels, sizes, tone, depth } = scene;
   const disc = n > CROWD ? pen.stamp : pen.disc;
   pen.group("tokens");
@@ -76,10 +100,9 @@ export function tokens(pen, scene) {
     const i = order ? order[k] : k;
     disc(screen[2 * i], screen[2 * i + 1], sizes[i], discStyle(tone, labels[i], depth ? depth[i] : 1, n > CROWD));
   }
-  pen.end();
 }
 
-/** Draw a hollow dot where each token started. @param {Pen} pen @param {Scene} scene */
+/** Draw a hollow dot where each token started. @type {Draw} */
 export function starts(pen, scene) {
   const { film, mode, n, labels, tone } = scene;
   // In a crowd, the dots of the start would hide what moves.
@@ -89,7 +112,6 @@ export function starts(pen, scene) {
     mode.at(scene, 0, i, where);
     pen.disc(where[0], where[1], 0.6 * radius(n), hollow(tone, labels[i]));
   }
-  pen.end();
 }
 const where = new Float64Array(3);
 
@@ -101,42 +123,34 @@ export function measure(scene) {
   for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], STAR + 2.2);
 }
 
-/** Put a star's path at (x, y). @param {Pen} pen */
-export function star(pen, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ r) {
-  pen.begin();
-  for (let k = 0; k < 10; k++) {
-    const [angle, far] = [-Math.PI / 2 + (k * Math.PI) / 5, k % 2 ? 0.42 * r : r];
-    if (k === 0) pen.move(x, y - r);
-    else pen.line(x + far * Math.cos(angle), y + far * Math.sin(angle));
-  }
-  pen.close();
-}
-
 /** Return who is starred; where all lead themselves, as on a sphere, a star would say nothing. @param {Scene} scene */
 function starred({ look, n, sphere, show }) {
   const leaders = (show.leaders && look?.leaders) || [];
   return sphere && leaders.length > n / 2 ? [] : leaders.filter((/** @type {number} */ i) => i < n);
 }
 
-/** Star the leaders: white, on top of their discs. @param {Pen} pen @param {Scene} scene */
-export function stars(pen, scene) {
+/** Star the leaders: white, on top of their discs. @type {Draw} */
+function stars(pen, scene) {
   const { screen, sizes, tone } = scene;
   pen.group("leaders");
   for (const i of starred(scene)) {
-    star(pen, screen[2 * i], screen[2 * i + 1], Math.max(STAR, sizes[i] - 2.2));
-    pen.paint({ fill: tone.paper, stroke: tone.ink, width: 1 });
+    const r = Math.max(STAR, sizes[i] - 2.2);
+    const corners = Array.from({ length: 10 }, (_, k) => {
+      const [angle, far] = [-Math.PI / 2 + (k * Math.PI) / 5, k % 2 ? 0.42 * r : r];
+      return [screen[2 * i] + far * Math.cos(angle), screen[2 * i + 1] + far * Math.sin(angle)];
+    });
+    polygon(pen, corners.flat());
+    pen.paint({ fill: tone.paper, stroke: tone.ink });
   }
-  pen.end();
 }
 
-/** Ring the vertices of the hull. @param {Pen} pen @param {Scene} scene */
-export function rings(pen, scene) {
-  const { look, screen, n, sizes, tone } = scene;
+/** Ring the vertices of the hull; in space, where all is seen through, not too many. @type {Draw} */
+function rings(pen, { look, screen, d, n, sizes, tone }) {
+  if (d === 3 && n > 200) return;
   const style = { stroke: tone.ink, width: 1.1 };
   pen.group("vertices");
   for (const i of look?.hull ?? [])
     if (i < n) pen.disc(screen[2 * i], screen[2 * i + 1], sizes[i] + 2.6, style);
-  pen.end();
 }
 
 /**
@@ -145,35 +159,25 @@ export function rings(pen, scene) {
  * @param {Scene} scene
  * @param {(point: number[]) => ArrayLike<number>} project
  */
-export function limits(pen, scene, project) {
-  const { look, tone } = scene;
+function limits(pen, { look, tone }, project) {
   pen.group("limits");
   for (const [k, point] of (look?.limits?.points ?? []).entries()) {
     const [x, y] = Array.from(project(point));
     const attracting = look.limits.attracting[k];
     const r = attracting ? 4.6 : 4;
-    pen.begin();
-    pen.move(x, y - r);
-    pen.line(x + r, y);
-    pen.line(x, y + r);
-    pen.line(x - r, y);
-    pen.close();
-    pen.paint({ fill: attracting ? tone.ink : tone.paper, stroke: attracting ? tone.paper : tone.ink, width: 1 });
+    polygon(pen, [x, y - r, x + r, y, x, y + r, x - r, y]);
+    pen.paint({ fill: attracting ? tone.ink : tone.paper, stroke: attracting ? tone.paper : tone.ink });
     if (!attracting) continue;
-    pen.begin();
-    for (let ray = 0; ray < RAYS; ray++) {
-      const [u, v] = [Math.cos((2 * Math.PI * ray) / RAYS), Math.sin((2 * Math.PI * ray) / RAYS)];
-      pen.move(x + 13 * u, y + 13 * v);
-      pen.line(x + 16.5 * u, y + 16.5 * v);
-    }
-    pen.paint({ stroke: tone.ink, width: 1.3, cap: "round" });
+    const rays = Array.from({ length: RAYS }, (_, k) => {
+      const [u, v] = [Math.cos((2 * Math.PI * k) / RAYS), Math.sin((2 * Math.PI * k) / RAYS)];
+      return [x + 13 * u, y + 13 * v, x + 16.5 * u, y + 16.5 * v];
+    });
+    segments(pen, rays, { stroke: tone.ink, width: 1.3, cap: "round" });
   }
-  pen.end();
 }
 
-/** Draw a line around the members of each quiescent set. @param {Pen} pen @param {Scene} scene */
-export function outlines(pen, scene) {
-  const { look, screen, n, sizes, tone } = scene;
+/** Draw a line around the members of each quiescent set. @type {Draw} */
+function outlines(pen, { look, screen, n, sizes, tone }) {
   pen.group("quiescent");
   for (const { members } of look?.quiescent ?? []) {
     const here = members.filter((/** @type {number} */ i) => i < n);
@@ -182,12 +186,10 @@ export function outlines(pen, scene) {
     polygon(pen, around(screen, here, room));
     pen.paint({ stroke: tone.quiet, width: 1.4, dash: [1.5, 3.5], cap: "round" });
   }
-  pen.end();
 }
 
-/** Number all tokens, of many the vertices; those in one place share a label. @param {Pen} pen @param {Scene} scene */
-export function numbers(pen, scene) {
-  const { screen, n, sizes, tone, middle, look } = scene;
+/** Number all tokens, of many the vertices; those in one place share a label. @type {Draw} */
+function numbers(pen, { screen, n, sizes, tone, middle, look }) {
   /** @type {number[]} */
   const list = n <= FEW ? [...Array(n).keys()] : (look?.hull ?? []);
   /** @type {{x: number, y: number, members: number[]}[]} */
@@ -207,24 +209,17 @@ export function numbers(pen, scene) {
     const align = members.length === 1 ? "middle" : x < middle[0] ? "end" : "start";
     pen.text(x, y, text, { fill: tone.ink, size: 12, align, halo: tone.paper });
   }
-  pen.end();
 }
 
 /** Mark the origin with a small cross. @param {Pen} pen @param {ArrayLike<number>} at @param {string} ink */
 export function cross(pen, at, ink) {
   pen.group("origin");
-  pen.begin();
-  pen.move(at[0] - 5, at[1]);
-  pen.line(at[0] + 5, at[1]);
-  pen.move(at[0], at[1] - 5);
-  pen.line(at[0], at[1] + 5);
-  pen.paint({ stroke: ink, width: 1.1 });
-  pen.end();
+  const [x, y] = [at[0], at[1]];
+  segments(pen, [[x - 5, y, x + 5, y], [x, y - 5, x, y + 5]], { stroke: ink, width: 1.1 });
 }
 
-/** Show which token is chosen, and say about a held one where it is. @param {Pen} pen @param {Scene} scene */
-export function chosen(pen, scene) {
-  const { chosen: i, screen, n, sizes, tone, note } = scene;
+/** Show which token is chosen, and say about a held one where it is. @type {Draw} */
+function chosen(pen, { chosen: i, screen, n, sizes, tone, note }) {
   if (i < 0 || i >= n) return;
   const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i]];
   pen.disc(x, y, r + 6.5, { stroke: tone.paper, width: 4 });
@@ -237,7 +232,7 @@ export function chosen(pen, scene) {
   const top = Math.min(Math.max(y - r - 12 - height, 6), pen.height - height - 6);
   const [right, bottom] = [left + width, top + height];
   polygon(pen, [left, top, right, top, right, bottom, left, bottom]);
-  pen.paint({ fill: tone.paper, stroke: tone.wire, width: 1, alpha: 0.94 });
+  pen.paint({ fill: tone.paper, stroke: tone.wire, alpha: 0.94 });
   for (const [k, line] of lines.entries())
     pen.text(left + 9, top + 13.5 + 17 * k, line, { fill: k ? tone.quiet : tone.ink, size: 13, bold: k === 0 });
 }

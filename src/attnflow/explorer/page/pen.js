@@ -1,29 +1,15 @@
 // One pen for the screen and for files: what draws with it draws the same picture on a canvas and in SVG.
 
 /**
- * @typedef {object} Style
- * @property {string} [fill]
- * @property {string} [stroke]
- * @property {number} [width] of the stroke, 1 if left out
- * @property {number[]} [dash]
- * @property {number} [alpha] of fill and stroke alike
- * @property {"round" | "butt"} [cap]
- */
-/**
- * @typedef {object} Type
- * @property {string} fill
- * @property {number} [size] in pixels
- * @property {"start" | "middle" | "end"} [align]
- * @property {string} [halo] a colour around the letters, so that they can be read on lines
- * @property {boolean} [bold]
- * @property {boolean} [italic]
- */
-/**
+ * @typedef {{fill?: string, stroke?: string, width?: number, dash?: number[], alpha?: number,
+ *   cap?: "round" | "butt"}} Style the width of the stroke is 1 if left out, `alpha` is of fill and stroke alike
+ * @typedef {{fill: string, size?: number, align?: "start" | "middle" | "end", halo?: string, bold?: boolean,
+ *   italic?: boolean}} Type `halo` is a colour around the letters, so that they can be read on lines
+ *
  * @typedef {object} Pen
  * @property {number} width
  * @property {number} height
- * @property {(name: string) => void} group begin a part of the picture that has a name
- * @property {() => void} end of that part
+ * @property {(name: string) => void} group begin a part of the picture that has a name; it lasts until the next one
  * @property {() => void} begin a path
  * @property {(x: number, y: number) => void} move
  * @property {(x: number, y: number) => void} line
@@ -45,23 +31,22 @@ const font = (/** @type {Type} */ type) =>
   `${type.italic ? "italic " : ""}${type.bold ? "600 " : ""}${type.size ?? 12}px ${FONT}`;
 
 /** Discs drawn before, by style, size and sharpness. @type {WeakMap<Style, Map<number, HTMLCanvasElement>>} */
-const dies = new WeakMap();
+const discs = new WeakMap();
 
 /** @param {Style} style @param {number} r @param {number} ratio */
-function dieOf(style, r, ratio) {
-  let sizes = dies.get(style);
-  if (!sizes) dies.set(style, (sizes = new Map()));
+function drawnDisc(style, r, ratio) {
+  const sizes = discs.get(style) ?? new Map();
+  discs.set(style, sizes);
   const key = Math.round(r * 4) + 1e4 * ratio;
-  let die = sizes.get(key);
-  if (!die) {
+  if (!sizes.has(key)) {
     const size = 2 * Math.ceil((r + 1.5) * ratio);
-    die = Object.assign(document.createElement("canvas"), { width: size, height: size });
-    const context = /** @type {CanvasRenderingContext2D} */ (die.getContext("2d"));
+    const canvas = Object.assign(document.createElement("canvas"), { width: size, height: size });
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     context.scale(ratio, ratio);
     canvasPen(context, size, size).disc(size / 2 / ratio, size / 2 / ratio, Math.round(r * 4) / 4, style);
-    sizes.set(key, die);
+    sizes.set(key, canvas);
   }
-  return die;
+  return sizes.get(key);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @returns {Pen} */
@@ -85,7 +70,6 @@ export function canvasPen(context, width, height) {
     width,
     height,
     group() {},
-    end() {},
     begin: () => context.beginPath(),
     move: (x, y) => context.moveTo(x, y),
     line: (x, y) => context.lineTo(x, y),
@@ -99,11 +83,11 @@ export function canvasPen(context, width, height) {
     stamp(x, y, r, style) {
       context.globalAlpha = 1;
       const ratio = context.canvas.width / width;
-      const die = dieOf(style, r, ratio);
+      const disc = drawnDisc(style, r, ratio);
       // On whole pixels of the screen copies are sharp, and fast.
-      const size = die.width;
+      const size = disc.width;
       const [left, top] = [Math.round(x * ratio - size / 2), Math.round(y * ratio - size / 2)];
-      context.drawImage(die, left / ratio, top / ratio, size / ratio, size / ratio);
+      context.drawImage(disc, left / ratio, top / ratio, size / ratio, size / ratio);
     },
     text(x, y, text, type) {
       context.globalAlpha = 1;
@@ -146,7 +130,7 @@ export function svgPen(width, height, paper, title) {
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${short(width)} ${short(height)}" ${size} ` +
       `stroke-linejoin="round" role="img"><title>${safe(title)}</title>`,
     `<clipPath id="picture"><rect ${size}/></clipPath>`,
-    `<rect class="paper" ${size} fill="${paper}"/><g clip-path="url(#picture)">`,
+    `<rect class="paper" ${size} fill="${paper}"/><g clip-path="url(#picture)"><g>`,
   ];
   /** @type {string[]} */
   let path = [];
@@ -167,8 +151,7 @@ export function svgPen(width, height, paper, title) {
     height,
     disc,
     stamp: disc,
-    group: (name) => parts.push(`<g class="${safe(name)}">`),
-    end: () => parts.push("</g>"),
+    group: (name) => parts.push(`</g><g class="${safe(name)}">`),
     begin() {
       path = [];
     },
@@ -187,13 +170,30 @@ export function svgPen(width, height, paper, title) {
           `${safe(text)}</text>`,
       );
     },
-    svg: () => `${parts.join("\n")}\n</g></svg>\n`,
+    svg: () => `${parts.join("\n")}\n</g></g></svg>\n`,
   };
+}
+
+/**
+ * Draw lines, each through x, y, x, y...
+ * @param {Pen} pen
+ * @param {Iterable<ArrayLike<number>>} lines
+ * @param {Style} style
+ */
+export function segments(pen, lines, style) {
+  pen.begin();
+  for (const xy of lines) through(pen, xy);
+  pen.paint(style);
 }
 
 /** Begin a closed path through x, y, x, y... @param {Pen} pen @param {ArrayLike<number>} xy */
 export function polygon(pen, xy) {
   pen.begin();
-  for (let k = 0; k < xy.length; k += 2) k === 0 ? pen.move(xy[0], xy[1]) : pen.line(xy[k], xy[k + 1]);
+  through(pen, xy);
   pen.close();
+}
+
+/** Go on with a path through x, y, x, y... @param {Pen} pen @param {ArrayLike<number>} xy */
+export function through(pen, xy) {
+  for (let k = 0; k < xy.length; k += 2) k === 0 ? pen.move(xy[0], xy[1]) : pen.line(xy[k], xy[k + 1]);
 }

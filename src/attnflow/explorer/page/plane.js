@@ -1,14 +1,14 @@
 // Tokens in the plane: cells, hulls, trajectories and marks, with light ticks at the edges.
 
 import { faded, tint } from "./colours.js";
-import { polygon } from "./pen.js";
+import { polygon, segments, through } from "./pen.js";
 import * as marks from "./marks.js";
 import { area } from "./shapes.js";
 import { roundStep, ticks, written } from "./ticks.js";
 
 /**
- * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./scene.js").Scene} Scene
+ * @import { Box } from "./boxes.js"
+ * @import { Draw, PixelOf, Scene } from "./scene.js"
  * @typedef {{x: number, y: number, scale: number, width: number, height: number}} Lens what is in the middle of the
  *   picture, and how many pixels a unit has
  * @typedef {{x: number, y: number, zoom: number}} Camera
@@ -28,7 +28,7 @@ export const heldScale = (/** @type {number} */ scale, ...middle) =>
 
 /**
  * Return the lens of a camera, or without one that which fits a box.
- * @param {{low: number[], high: number[]}} box
+ * @param {Box} box
  * @param {number} width
  * @param {number} height
  * @param {Camera | null} camera
@@ -48,10 +48,15 @@ export function lens(box, width, height, camera) {
   return { x, y, scale, width, height };
 }
 
-/** Return the pixel of a point. @param {Lens} eye @param {ArrayLike<number>} point */
-export function point(eye, point, out = [0, 0]) {
-  out[0] = eye.width / 2 + (point[0] - eye.x) * eye.scale;
-  out[1] = eye.height / 2 - (point[1] - eye.y) * eye.scale;
+/**
+ * Return the pixel of the point that begins at place k of a list of numbers.
+ * @param {Lens} eye
+ * @param {ArrayLike<number>} numbers
+ * @param {number[] | Float64Array} out
+ */
+export function point(eye, numbers, out = [0, 0], k = 0) {
+  out[0] = eye.width / 2 + (numbers[k] - eye.x) * eye.scale;
+  out[1] = eye.height / 2 - (numbers[k + 1] - eye.y) * eye.scale;
   return out;
 }
 
@@ -85,12 +90,8 @@ export function zoomed(eye, /** @type {number} */ x, /** @type {number} */ y, /*
   return camera({ ...eye, x: u + (eye.x - u) / factor, y: v + (eye.y - v) / factor, scale: eye.scale * factor });
 }
 
-/** Put the pixel of token i of frame k in `out`. @param {Scene} scene @param {Float64Array} out */
-export function at(scene, /** @type {number} */ k, /** @type {number} */ i, out) {
-  const [{ x, y, scale, width, height }, frame] = [scene.eye, scene.film.frame(k)];
-  out[0] = width / 2 + (frame[2 * i] - x) * scale;
-  out[1] = height / 2 - (frame[2 * i + 1] - y) * scale;
-}
+/** Put the pixel of token i of frame k in `out`. @type {PixelOf} */
+export const at = ({ eye, film }, k, i, out) => point(eye, film.frame(k), out, 2 * i);
 
 /** What a layer of trajectories depends on. @param {Scene} scene */
 export const placeKey = ({ eye }) => `${eye.x} ${eye.y} ${eye.scale}`;
@@ -103,39 +104,28 @@ export function aim(scene) {
 /** Put the pixels of all tokens in `scene.screen`. @param {Scene} scene */
 export function project(scene) {
   const { eye, tokens, screen, n } = scene;
-  for (let i = 0; i < n; i++) {
-    screen[2 * i] = eye.width / 2 + (tokens[2 * i] - eye.x) * eye.scale;
-    screen[2 * i + 1] = eye.height / 2 - (tokens[2 * i + 1] - eye.y) * eye.scale;
-  }
+  for (let i = 0; i < n; i++) [screen[2 * i], screen[2 * i + 1]] = point(eye, tokens, pixel, 2 * i);
 }
+const pixel = [0, 0];
 
-/** @param {Pen} pen @param {Scene} scene */
+/** @type {Draw} */
 export function draw(pen, scene) {
   const { show, eye, tone } = scene;
-  const pixel = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
-  const told = marks.overlay(pen, scene);
-  if (show.cells && !scene.sphere) cells(told, scene);
+  if (show.cells && !scene.sphere) cells(marks.overlay(pen, scene), scene);
   axes(pen, scene);
   if (scene.sphere) {
     const [x, y] = point(eye, [0, 0]);
     pen.group("sphere");
-    pen.disc(x, y, eye.scale, { stroke: tone.pencil, width: 1 });
-    pen.end();
+    pen.disc(x, y, eye.scale, { stroke: tone.pencil });
   }
   if (show.hull && !scene.sphere) hulls(pen, scene);
-  marks.cross(pen, pixel([0, 0]), tone.ink);
+  marks.cross(pen, point(eye, [0, 0]), tone.ink);
   if (show.paths) scene.trails.draw(pen, scene);
   if (show.paths) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(told, scene);
-  if (show.limits) marks.limits(told, scene, pixel);
-  marks.tokens(pen, scene);
-  if (show.hull && !scene.sphere) marks.rings(told, scene);
-  if (show.leaders) marks.stars(told, scene);
-  if (show.numbers) marks.numbers(pen, scene);
-  marks.chosen(pen, scene);
+  marks.overTrails(pen, scene, (where) => point(eye, where));
 }
 
-/** Draw exact cells, pale, with thin walls. @param {Pen} pen @param {Scene} scene */
+/** Draw exact cells, pale, with thin walls. @type {Draw} */
 function cells(pen, scene) {
   const { look, eye, tone, cellLabels } = scene;
   pen.group("cells");
@@ -144,73 +134,52 @@ function cells(pen, scene) {
     polygon(pen, cell.polygon.flatMap((/** @type {number[]} */ corner) => point(eye, corner)));
     pen.paint({ fill: tint(cellLabels[k], tone), stroke: faded(tone.quiet, 0.75), width: 0.8 });
   }
-  pen.end();
   veil(pen, scene);
 }
 
-/** Let cells be paler outside the hull, where no token goes. @param {Pen} pen @param {Scene} scene */
+/** Let cells be paler outside the hull, where no token goes. @type {Draw} */
 function veil(pen, scene) {
-  const { look, screen, n, tone } = scene;
-  const corners = (look?.hull ?? []).filter((/** @type {number} */ i) => i < n);
-  if (corners.length < 3 || !look.cells?.length) return;
-  const inside = corners.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]);
+  const inside = marks.hullOnScreen(scene);
+  if (inside.length < 6 || !scene.look.cells?.length) return;
   pen.group("veil");
   polygon(pen, inside);
   // A frame that turns the other way leaves the hull out.
   const { width, height } = pen;
   const turned =
     area(inside) > 0 ? [0, height, width, height, width, 0, 0, 0] : [0, 0, width, 0, width, height, 0, height];
-  for (let k = 0; k < 8; k += 2) k ? pen.line(turned[k], turned[k + 1]) : pen.move(turned[0], turned[1]);
+  through(pen, turned);
   pen.close();
-  pen.paint({ fill: tone.paper, alpha: VEIL });
-  pen.end();
+  pen.paint({ fill: scene.tone.paper, alpha: VEIL });
 }
 
-/** Draw the hull of the start dashed, and that of now as a thin line. @param {Pen} pen @param {Scene} scene */
+/** Draw the hull of the start dashed, and that of now as a thin line. @type {Draw} */
 function hulls(pen, scene) {
-  const { look, screen, start, startHull, n, tone, eye } = scene;
+  const { start, startHull, tone, eye } = scene;
   pen.group("hulls");
-  const now = (look?.hull ?? []).filter((/** @type {number} */ i) => i < n);
+  const now = marks.hullOnScreen(scene);
   // At the start both are one, and the dashes say so.
-  if (now.length > 2 && scene.film.position > 0) {
-    polygon(pen, now.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]));
+  if (now.length > 4 && scene.film.position > 0) {
+    polygon(pen, now);
     marks.overlay(pen, scene).paint({ stroke: tone.ink, width: 1.3, alpha: 0.75 });
   }
   if (startHull.length > 1) {
-    polygon(pen, startHull.flatMap((/** @type {number} */ i) => point(eye, [start[2 * i], start[2 * i + 1]])));
+    polygon(pen, startHull.flatMap((i) => Array.from(point(eye, start, [0, 0], 2 * i))));
     pen.paint({ stroke: tone.pencil, width: 1.1, dash: [5, 4] });
   }
-  pen.end();
 }
 
-/** Draw ticks with numbers at the lower and the left edge, lightly. @param {Pen} pen @param {Scene} scene */
-function axes(pen, scene) {
-  const { eye, tone } = scene;
+/** Draw ticks with numbers at the lower and the left edge, lightly. @type {Draw} */
+function axes(pen, { eye, tone }) {
   const [[left, low], [right, high]] = [lift(eye, 0, eye.height), lift(eye, eye.width, 0)];
   const step = roundStep(90 / eye.scale, 1);
   const type = { fill: tone.pencil, size: 11, halo: tone.paper };
   pen.group("axes");
-  pen.begin();
-  const across = ticks(left, right, (right - left) / step);
-  const up = ticks(low, high, (high - low) / step);
-  for (const value of across) {
-    const [x] = point(eye, [value, 0]);
-    pen.move(x, eye.height);
-    pen.line(x, eye.height - 5);
-  }
-  for (const value of up) {
-    const [, y] = point(eye, [0, value]);
-    pen.move(0, y);
-    pen.line(5, y);
-  }
-  pen.paint({ stroke: tone.pencil, width: 1 });
-  for (const value of across) {
-    const [x] = point(eye, [value, 0]);
+  const across = ticks(left, right, (right - left) / step).map((value) => ({ value, x: point(eye, [value, 0])[0] }));
+  const up = ticks(low, high, (high - low) / step).map((value) => ({ value, y: point(eye, [0, value])[1] }));
+  const strokes = [...across.map(({ x }) => [x, eye.height, x, eye.height - 5]), ...up.map(({ y }) => [0, y, 5, y])];
+  segments(pen, strokes, { stroke: tone.pencil });
+  for (const { value, x } of across)
     if (x > 40 && x < eye.width - 16) pen.text(x, eye.height - 13, written(value, 4), { ...type, align: "middle" });
-  }
-  for (const value of up) {
-    const [, y] = point(eye, [0, value]);
+  for (const { value, y } of up)
     if (y > 12 && y < eye.height - 22) pen.text(9, y, written(value, 4), type);
-  }
-  pen.end();
 }

@@ -14,13 +14,9 @@ export function createPresets(store, { chosen }) {
   const first = make("option", { value: "" }, "Choose a figure …");
   menu.append(first);
   list.then((presets) => {
-    /** @type {Map<string, any>} */
-    const groups = new Map();
-    for (const { name, title, paper } of presets) {
-      if (!groups.has(paper)) groups.set(paper, make("optgroup", { label: paper }));
-      groups.get(paper).append(make("option", { value: name }, title));
-    }
-    menu.append(...groups.values());
+    const groups = Map.groupBy(presets, (/** @type {any} */ { paper }) => paper);
+    for (const [label, some] of groups)
+      menu.append(make("optgroup", { label }, ...some.map(({ name, title }) => make("option", { value: name }, title))));
     mark();
   });
 
@@ -47,9 +43,6 @@ export function createPresets(store, { chosen }) {
     return found;
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("state")) mark();
-  });
-
+  store.on(["state"], mark);
   return { find };
 }

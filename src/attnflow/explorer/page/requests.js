@@ -5,9 +5,8 @@ import { createClaimRequests } from "./claim_requests.js";
 import { createIncoming } from "./incoming.js";
 import { createMoment } from "./moment.js";
 import { FORGOTTEN, createQuestion } from "./questions.js";
+import { onceAFrame } from "./screen.js";
 import { dimension } from "./store.js";
-
-/** @typedef {import("./store.js").Topic} Topic */
 
 /** Without a frame for this time, in milliseconds, the page says that it waits. */
 const SLOW = 1200;
@@ -30,7 +29,6 @@ export function createRequests(store, film, socket, shown) {
   const incoming = createIncoming(store, film, moment, { look: show, answered });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let waiting;
-  let frame = 0;
 
   function want() {
     const { show } = store.view;
@@ -42,12 +40,7 @@ export function createRequests(store, film, socket, shown) {
   /** What a look at frame k of the run on the screen would answer. */
   const key = (/** @type {number} */ k) => `${store.run?.id} ${k} ${want()}`;
 
-  function soon() {
-    if (frame === 0) frame = requestAnimationFrame(pump);
-  }
-
-  function pump() {
-    frame = 0;
+  const soon = onceAFrame(() => {
     const now = performance.now();
     if (!socket.open) return;
     // Before the next run takes the place of this one, a look at what is shown of it.
@@ -56,7 +49,7 @@ export function createRequests(store, film, socket, shown) {
     if (run.due && free) askRun(now);
     // A lost answer must not stop the page for good.
     if (run.underWay || look.underWay) setTimeout(soon, FORGOTTEN + 50);
-  }
+  });
 
   function askRun(/** @type {number} */ now) {
     // In space the hull of the start stays drawn, and may be asked for at a later frame.
@@ -148,14 +141,12 @@ export function createRequests(store, film, socket, shown) {
     },
   };
 
-  store.subscribe((/** @type {Set<Topic>} */ what) => {
-    if (what.has("state")) {
-      run.changed();
-      claims.edited();
-    }
-    if (what.has("film") && film.count > 0 && !incoming.held) moment.notice();
-    if (what.has("state") || what.has("film") || what.has("view") || what.has("run")) soon();
+  store.on(["state"], () => {
+    run.changed();
+    claims.edited();
   });
+  store.on(["film"], () => film.count > 0 && !incoming.held && moment.notice());
+  store.on(["state", "film", "view", "run"], soon);
 
   return {
     /** @param {any} header @param {any} [payload] */

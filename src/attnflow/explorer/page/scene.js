@@ -1,14 +1,17 @@
 // What there is to draw: tokens, their colours, and the box that holds them, from the store and the film.
 
+import { boxOf, longestSide } from "./boxes.js";
 import { LIGHT, labelled } from "./colours.js";
-import { groups, hull, roundedBox } from "./shapes.js";
+import { groups } from "./shapes.js";
 
 /** Tokens whose distance is this part of the size of the start, or less, end together. */
 const TOGETHER = 1e-3;
-/** A film that goes further than this many times the start is not seen as a whole: the picture goes with the tokens. */
-const RUNAWAY = 4;
 
-/** @typedef {ReturnType<typeof createScene>} Scene */
+/**
+ * @typedef {ReturnType<typeof createScene>} Scene
+ * @typedef {(pen: import("./pen.js").Pen, scene: Scene) => void} Draw
+ * @typedef {(scene: Scene, k: number, i: number, out: Float64Array) => any} PixelOf of token i of frame k, put in `out`
+ */
 
 /** Everything that is drawn; filled anew for each picture, in place. */
 export function createScene() {
@@ -78,43 +81,6 @@ export function flat(rows, into) {
 /** Return the rows that the run starts with; an edit is ahead of the run. @param {any} store @returns {number[][]} */
 export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? state.tokens : (run?.tokens ?? []));
 
-/** Return the least box that holds tokens. @param {ArrayLike<number>} tokens @param {number} d */
-export function boxOf(tokens, d) {
-  const [low, high] = [new Array(d).fill(Infinity), new Array(d).fill(-Infinity)];
-  for (let i = 0; i < tokens.length; i++) {
-    low[i % d] = Math.min(low[i % d], tokens[i]);
-    high[i % d] = Math.max(high[i % d], tokens[i]);
-  }
-  return { low, high };
-}
-
-/** @typedef {{low: number[], high: number[]}} Box */
-
-/** Return the longest side of a box. @param {Box} box */
-const size = ({ low, high }) => Math.max(...low.map((value, c) => high[c] - value));
-
-/** Return whether a film goes too far to be seen as a whole. @param {Box} start @param {Box | null} whole */
-export const runsAway = (start, whole) => whole !== null && !(size(whole) <= RUNAWAY * size(start));
-
-/**
- * Return the box that the picture shows by itself: of the start, and of what else is to be seen.
- * @param {Box} start
- * @param {Box | null} other of the film, or of the tokens when that runs away
- * @param {boolean} sphere
- */
-export function shownBox(start, other, sphere) {
-  const d = start.low.length;
-  if (sphere) return { low: new Array(d).fill(-1), high: new Array(d).fill(1) };
-  return roundedBox(other && other.low.length === d ? joined(start, other) : start);
-}
-
-/** Return the box around two, or the first when the other has no end. @param {Box} a @param {Box} b @returns {Box} */
-export function joined(a, b) {
-  if (!Number.isFinite(size(b))) return a;
-  const low = a.low.map((value, c) => Math.min(value, b.low[c]));
-  return { low, high: a.high.map((value, c) => Math.max(value, b.high[c])) };
-}
-
 /**
  * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
  * leaders by the group it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
@@ -145,25 +111,10 @@ function byMember(members, n) {
 /** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} film */
 function endGroups(film) {
   const { n, d } = film;
-  const tolerance = TOGETHER * size(boxOf(film.frame(0), d));
+  const tolerance = TOGETHER * longestSide(boxOf(film.frame(0), d));
   const first = groups(film.frame(film.count - 1), n, d, tolerance);
   const count = new Int32Array(n);
   for (const i of first) count[i]++;
   if (count.every((many) => many < 2)) return new Int32Array(n);
   return first.map((i) => (count[i] > 1 ? i : -1));
 }
-
-/** Return which tokens have which label. @param {Int32Array} labels @returns {Map<number, number[]>} */
-export function membersOf(labels) {
-  /** @type {Map<number, number[]>} */
-  const found = new Map();
-  for (let i = 0; i < labels.length; i++) {
-    const members = found.get(labels[i]);
-    if (members) members.push(i);
-    else found.set(labels[i], [i]);
-  }
-  return found;
-}
-
-/** Return the corners of the hull of the start in the plane. @param {Float64Array} start @param {number} d */
-export const planeHull = (start, d) => (d === 2 ? hull(start) : []);

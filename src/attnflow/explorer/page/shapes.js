@@ -138,25 +138,3 @@ export function groups(points, n, d, tolerance) {
     }
   return Int32Array.from(parent, (_, i) => root(i));
 }
-
-/**
- * Return a box that holds the points of another with little room to spare, on a coarse grid: it stays the same while
- * points move a little.
- * @param {{low: number[], high: number[]}} box
- * @returns {{low: number[], high: number[]}}
- */
-export function roundedBox({ low, high }) {
-  const d = low.length;
-  const halves = low.map((value, c) => (high[c] - value) / 2);
-  const size = Math.max(...low.map(Math.abs), ...high.map(Math.abs));
-  // Points in one place still get a picture, and so does a cloud on a line; space is a cube.
-  const most = Math.max(...halves) || Math.max(0.5, 1e-3 * size);
-  const least = most * [1, 1, 0.5, 1][d];
-  const grid = 2 ** Math.ceil(Math.log2(most)) / 8;
-  const middle = low.map((value, c) => Math.round((value + high[c]) / 2 / grid) * grid);
-  const found = halves.map((half, c) => {
-    const needed = Math.max(half, least) + Math.abs((low[c] + high[c]) / 2 - middle[c]);
-    return 2 ** (Math.ceil(4 * Math.log2(needed) - 1e-9) / 4);
-  });
-  return { low: middle.map((m, c) => m - found[c]), high: middle.map((m, c) => m + found[c]) };
-}

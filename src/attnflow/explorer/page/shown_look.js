@@ -3,7 +3,7 @@
 // A look is "current" while it is of the frame that rests on the stage, or a film plays, or a hand holds a token. A
 // look of another frame is "late", then "pale", and at last "outdated" and not drawn, until the next one comes.
 
-import { labelsOf, membersOf } from "./scene.js";
+import { labelsOf } from "./scene.js";
 
 /** A late look is pale after the first of these times, in milliseconds, as paling at each step would flicker; and
  * after the second it is outdated. */
@@ -57,7 +57,7 @@ export function createShownLook(scene, store, film, ask) {
     const known = !scene.sphere && (look?.cells || look?.follows);
     if (!film.done && !known && scene.labels.length === n) return;
     Object.assign(scene, found);
-    scene.groups = membersOf(scene.labels);
+    scene.groups = Map.groupBy(scene.labels.keys(), (i) => scene.labels[i]);
   }
 
   return {

@@ -1,11 +1,12 @@
 // Tokens in space, seen from afar: an orbit around the cloud, a light room behind it, marks that pale with distance.
 
 import * as marks from "./marks.js";
+import { segments } from "./pen.js";
 import { roundStep, ticks, written } from "./ticks.js";
 
 /**
- * @typedef {import("./pen.js").Pen} Pen
- * @typedef {import("./scene.js").Scene} Scene
+ * @import { Box } from "./boxes.js"
+ * @import { Draw, PixelOf, Scene } from "./scene.js"
  * @typedef {{yaw: number, pitch: number, zoom: number}} Camera
  * @typedef {{middle: number[], right: number[], up: number[], toward: number[], half: number, scale: number,
  *   width: number, height: number, turn: Camera}} Lens what is in the middle, the three directions of the screen
@@ -28,7 +29,7 @@ function held({ yaw, pitch, zoom }) {
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 
 /**
- * @param {{low: number[], high: number[]}} box
+ * @param {Box} box
  * @param {number} width
  * @param {number} height
  * @param {Camera | null} camera
@@ -54,9 +55,16 @@ export function lens(box, width, height, camera, sphere = false) {
   };
 }
 
-/** Return the pixel of a point, and how near it is, in units. @param {Lens} eye @param {ArrayLike<number>} point */
-export function point(eye, point, /** @type {number[] | Float64Array} */ out = [0, 0, 0]) {
-  const [x, y, z] = [point[0] - eye.middle[0], point[1] - eye.middle[1], point[2] - eye.middle[2]];
+/**
+ * Return the pixel of the point that begins at place k of a list of numbers, and how near it is, in units.
+ * @param {Lens} eye
+ * @param {ArrayLike<number>} numbers
+ * @param {number[] | Float64Array} out
+ */
+export function point(eye, numbers, out = [0, 0, 0], k = 0) {
+  const x = numbers[k] - eye.middle[0];
+  const y = numbers[k + 1] - eye.middle[1];
+  const z = numbers[k + 2] - eye.middle[2];
   out[0] = eye.width / 2 + eye.scale * (eye.right[0] * x + eye.right[1] * y + eye.right[2] * z);
   out[1] = eye.height / 2 - eye.scale * (eye.up[0] * x + eye.up[1] * y + eye.up[2] * z);
   out[2] = eye.toward[0] * x + eye.toward[1] * y + eye.toward[2] * z;
@@ -98,15 +106,10 @@ export function zoomed(eye, /** @type {number} */ _x, /** @type {number} */ _y, 
   return held({ ...eye.turn, zoom: eye.turn.zoom * factor });
 }
 
-const place = new Float64Array(3);
 const pixel = new Float64Array(3);
 
-/** @param {Scene} scene @param {number} k @param {number} i @param {Float64Array} out */
-export function at(scene, k, i, out) {
-  const frame = scene.film.frame(k);
-  for (let c = 0; c < 3; c++) place[c] = frame[3 * i + c];
-  point(scene.eye, place, out);
-}
+/** @type {PixelOf} */
+export const at = ({ eye, film }, k, i, out) => point(eye, film.frame(k), out, 3 * i);
 
 /** @param {Scene} scene */
 export const placeKey = ({ eye }) => `${eye.turn.yaw} ${eye.turn.pitch} ${eye.scale} ${eye.middle}`;
@@ -125,8 +128,7 @@ export function project(scene) {
   }
   const { depth, order } = /** @type {{depth: Float64Array, order: Int32Array}} */ (scene);
   for (let i = 0; i < n; i++) {
-    for (let c = 0; c < 3; c++) place[c] = tokens[3 * i + c];
-    point(eye, place, pixel);
+    point(eye, tokens, pixel, 3 * i);
     screen[2 * i] = pixel[0];
     screen[2 * i + 1] = pixel[1];
     depth[i] = Math.min(Math.max(0.5 + pixel[2] / eye.half / 2.4, 0), 1);
@@ -134,71 +136,57 @@ export function project(scene) {
   order.sort((i, j) => depth[i] - depth[j]);
 }
 
-/** @param {Pen} pen @param {Scene} scene */
+/** Return the line on the screen between two points. @param {Lens} eye @param {number[]} from @param {number[]} to */
+function stroke(eye, from, to) {
+  const [a, b] = [point(eye, from), point(eye, to)];
+  return [a[0], a[1], b[0], b[1]];
+}
+
+/** @type {Draw} */
 export function draw(pen, scene) {
   const { show, eye, tone, look, start, startEdges, screen, n } = scene;
-  const seen = (/** @type {ArrayLike<number>} */ where) => point(eye, where);
-  const told = marks.overlay(pen, scene);
   if (scene.sphere) globe(pen, scene);
   else room(pen, scene);
-  marks.cross(pen, seen([0, 0, 0]), tone.quiet);
+  marks.cross(pen, point(eye, [0, 0, 0]), tone.quiet);
   if (show.hull && !scene.sphere) {
     pen.group("hulls");
-    pen.begin();
-    for (const [i, j] of startEdges) {
-      const [a, b] = [seen(start.subarray(3 * i, 3 * i + 3)), seen(start.subarray(3 * j, 3 * j + 3))];
-      pen.move(a[0], a[1]);
-      pen.line(b[0], b[1]);
-    }
-    pen.paint({ stroke: tone.pencil, width: 0.8, dash: [4, 4], alpha: 0.8 });
-    pen.begin();
-    for (const [i, j] of look?.frame > 0 ? (look.edges ?? []) : []) {
-      if (Math.max(i, j) >= n) continue;
-      pen.move(screen[2 * i], screen[2 * i + 1]);
-      pen.line(screen[2 * j], screen[2 * j + 1]);
-    }
-    told.paint({ stroke: tone.quiet, width: 0.9 });
-    pen.end();
+    const row = (/** @type {number} */ i) => [...start.subarray(3 * i, 3 * i + 3)];
+    const before = startEdges.map(([i, j]) => stroke(eye, row(i), row(j)));
+    segments(pen, before, { stroke: tone.pencil, width: 0.8, dash: [4, 4], alpha: 0.8 });
+    /** @type {number[][]} */
+    const edges = look?.frame > 0 ? (look.edges ?? []) : [];
+    const now = edges.filter((edge) => Math.max(...edge) < n);
+    segments(
+      marks.overlay(pen, scene),
+      now.map((edge) => edge.flatMap((i) => [screen[2 * i], screen[2 * i + 1]])),
+      { stroke: tone.quiet, width: 0.9 },
+    );
   }
   if (show.paths) scene.trails.draw(pen, scene);
   if (show.paths) marks.starts(pen, scene);
-  if (show.quiescent) marks.outlines(told, scene);
-  if (show.limits) marks.limits(told, scene, seen);
-  marks.tokens(pen, scene);
-  if (show.hull && !scene.sphere && n <= 200) marks.rings(told, scene);
-  if (show.leaders) marks.stars(told, scene);
-  if (show.numbers) marks.numbers(pen, scene);
-  marks.chosen(pen, scene);
+  marks.overTrails(pen, scene, (where) => point(eye, where));
 }
 
-/** Draw the walls behind the cloud, with a grid, and numbers along edges. @param {Pen} pen @param {Scene} scene */
-function room(pen, scene) {
-  const { eye, tone } = scene;
+/** Draw the walls behind the cloud, with a grid, and numbers along edges. @type {Draw} */
+function room(pen, { eye, tone }) {
   const { half, middle, toward } = /** @type {Lens} */ (eye);
   const [low, high] = [middle.map((m) => m - half), middle.map((m) => m + half)];
   const back = toward.map((part, c) => (part > 0 ? low[c] : high[c]));
   const front = toward.map((part, c) => (part > 0 ? high[c] : low[c]));
   const step = roundStep(2 * half, 4);
   const marksOf = [0, 1, 2].map((c) => ticks(low[c], high[c], (2 * half) / step));
-  const stroke = (/** @type {number[]} */ from, /** @type {number[]} */ to) => {
-    const [a, b] = [point(eye, from), point(eye, to)];
-    pen.move(a[0], a[1]);
-    pen.line(b[0], b[1]);
-  };
   pen.group("room");
   for (const faint of [true, false]) {
-    pen.begin();
+    const lines = [];
     for (let wall = 0; wall < 3; wall++)
       for (const along of [0, 1, 2])
         for (const value of along === wall ? [] : faint ? marksOf[along] : [low[along], high[along]]) {
           const across = 3 - wall - along;
-          const from = [...back];
-          from[along] = value;
-          const to = [...from];
-          [from[across], to[across]] = [low[across], high[across]];
-          stroke(from, to);
+          const edge = back.with(along, value);
+          const [from, to] = [low, high].map((end) => edge.with(across, end[across]));
+          lines.push(stroke(eye, from, to));
         }
-    pen.paint({ stroke: tone.wire, width: faint ? 0.6 : 1, alpha: faint ? 0.7 : 1 });
+    segments(pen, lines, { stroke: tone.wire, width: faint ? 0.6 : 1, alpha: faint ? 0.7 : 1 });
   }
   // Numbers: on the edges of the floor in front, and on the upright edge at the left.
   const floor = toward[2] >= 0 ? low[2] : high[2];
@@ -208,29 +196,24 @@ function room(pen, scene) {
   const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
   for (let c = 0; c < 3; c++) {
     const corner = c === 0 ? [0, front[1], floor] : c === 1 ? [front[0], 0, floor] : [...sides[0], 0];
-    const middleOfEdge = [...corner];
-    middleOfEdge[c] = middle[c];
-    const foot = point(eye, middleOfEdge);
+    const onEdge = (/** @type {number} */ value) => point(eye, corner.with(c, value));
+    const foot = onEdge(middle[c]);
     const away = Math.hypot(foot[0] - centre[0], foot[1] - centre[1]) || 1;
     const [u, v] = [(foot[0] - centre[0]) / away, (foot[1] - centre[1]) / away];
     // An edge seen from its end has no room for numbers.
-    const [a, b] = [low[c], high[c]].map((value) => point(eye, corner.map((old, k) => (k === c ? value : old))));
+    const [a, b] = [onEdge(low[c]), onEdge(high[c])];
     if (Math.hypot(a[0] - b[0], a[1] - b[1]) < 60) continue;
     for (const value of marksOf[c]) {
-      const where = [...corner];
-      where[c] = value;
-      const [x, y] = point(eye, where);
+      const [x, y] = onEdge(value);
       pen.text(x + 15 * u, y + 13 * v, written(value), type);
     }
     const name = { ...type, fill: tone.quiet, size: 13, italic: true };
     pen.text(foot[0] + 38 * u, foot[1] + 34 * v, `x${"₁₂₃"[c]}`, name);
   }
-  pen.end();
 }
 
-/** Draw meridians and parallels of the unit sphere, those behind paler. @param {Pen} pen @param {Scene} scene */
-function globe(pen, scene) {
-  const { eye, tone } = scene;
+/** Draw meridians and parallels of the unit sphere, those behind paler. @type {Draw} */
+function globe(pen, { eye, tone }) {
   const circles = [];
   for (let k = 0; k < 6; k++) {
     const turn = 0.1 + (k * Math.PI) / 6;
@@ -243,17 +226,14 @@ function globe(pen, scene) {
   }
   pen.group("sphere");
   const origin = point(eye, [0, 0, 0]);
-  pen.disc(origin[0], origin[1], eye.scale, { stroke: tone.pencil, width: 1 });
+  pen.disc(origin[0], origin[1], eye.scale, { stroke: tone.pencil });
   for (const ahead of [false, true]) {
-    pen.begin();
+    const lines = [];
     for (const circle of circles)
       for (let k = 0; k < 72; k++) {
         const [a, b] = [point(eye, circle((k * Math.PI) / 36)), point(eye, circle(((k + 1) * Math.PI) / 36))];
-        if (a[2] + b[2] > 2 * origin[2] !== ahead) continue;
-        pen.move(a[0], a[1]);
-        pen.line(b[0], b[1]);
+        if (a[2] + b[2] > 2 * origin[2] === ahead) lines.push([a[0], a[1], b[0], b[1]]);
       }
-    pen.paint({ stroke: tone.wire, width: ahead ? 0.9 : 0.5, alpha: ahead ? 1 : 0.6 });
+    segments(pen, lines, { stroke: tone.wire, width: ahead ? 0.9 : 0.5, alpha: ahead ? 1 : 0.6 });
   }
-  pen.end();
 }

@@ -1,12 +1,12 @@
 // The stage: draws what the store and the film hold, when something changed, and lets hands move tokens.
 
-import { canvasPen } from "./pen.js";
-import { DARK, LIGHT } from "./colours.js";
 import { createFraming } from "./framing.js";
 import { createGestures } from "./gestures.js";
 import { createGrip } from "./grip.js";
 import { createPictures } from "./pictures.js";
-import { createScene, flat, planeHull, startRows } from "./scene.js";
+import { createScene, flat, startRows } from "./scene.js";
+import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
+import { hull } from "./shapes.js";
 import { createShownLook } from "./shown_look.js";
 import { createTrails } from "./trails.js";
 import { about, createAnnouncer, describe } from "./words.js";
@@ -25,29 +25,20 @@ const MODES = { 1: line, 2: plane, 3: space };
  * @param {(motion: string) => string} surface on which a motion keeps tokens: "sphere" or "space"
  */
 export function createStage(canvas, store, film, surface) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+  canvas.getContext("2d", { alpha: false });
   const scene = createScene();
   scene.film = film;
   scene.trails = createTrails();
   const grip = createGrip(() => startRows(store));
   const framing = createFraming(scene, film);
-  const shownLook = createShownLook(scene, store, film, ask);
-  /** @type {import("./pen.js").Pen | null} */
-  let pen = null;
-  /** The next picture, if one is asked for, and the time of the one before. */
-  let [asked, before] = [0, 0];
+  /** The time of the last picture. */
+  let before = 0;
   /** The rows that the start of the scene was made of. @type {any} */
   let seen = null;
   /** The camera that an edit fixed. @type {any} */
   let kept = null;
 
-  function ask() {
-    if (!asked) asked = requestAnimationFrame(picture);
-  }
-
-  /** @param {number} now */
-  function picture(now) {
-    asked = 0;
+  const ask = onceAFrame((now) => {
     const seconds = Math.min((now - before) / 1000, 0.1);
     before = now;
     gestures.bring();
@@ -63,7 +54,9 @@ export function createStage(canvas, store, film, surface) {
     paint();
     if (film.playing || eased || more) ask();
     else before = now;
-  }
+  });
+
+  const shownLook = createShownLook(scene, store, film, ask);
 
   /** Bring the scene up to date with the store and the film. */
   function update() {
@@ -83,7 +76,7 @@ export function createStage(canvas, store, film, surface) {
     scene.camera = view.camera;
     scene.discrete = run?.discrete ?? true;
     scene.until = Number(run?.until ?? 0);
-    scene.tone = document.documentElement.dataset.theme === "dark" ? DARK : LIGHT;
+    scene.tone = shownTone();
     film.clock = state.clock === "log" ? "log" : "linear";
     if (scene.screen.length !== 2 * scene.n) resizeArrays(scene.n);
     if (scene.sphere && !still) ontoSphere();
@@ -110,7 +103,7 @@ export function createStage(canvas, store, film, surface) {
     }
     scene.start = flat(rows);
     scene.d = rows[0]?.length ?? 2;
-    scene.startHull = planeHull(scene.start, scene.d);
+    scene.startHull = scene.d === 2 ? hull(scene.start) : [];
   }
 
   function resizeArrays(/** @type {number} */ n) {
@@ -131,23 +124,17 @@ export function createStage(canvas, store, film, surface) {
   }
 
   function paint() {
-    const ratio = window.devicePixelRatio || 1;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-    if (!pen || pen.width !== width || pen.height !== height) pen = canvasPen(context, width, height);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const { context, pen } = cleared(canvas, canvas.clientWidth, canvas.clientHeight);
     context.globalAlpha = 1;
-    context.lineJoin = "round";
     context.fillStyle = scene.tone.paper;
-    context.fillRect(0, 0, width, height);
+    context.fillRect(0, 0, pen.width, pen.height);
     if (scene.n > 0) scene.mode.draw(pen, scene);
   }
 
   function resize() {
     scene.width = canvas.clientWidth;
     scene.height = canvas.clientHeight;
-    scene.ratio = window.devicePixelRatio || 1;
+    scene.ratio = pixelRatio();
     ask();
   }
 
@@ -204,15 +191,13 @@ export function createStage(canvas, store, film, surface) {
   for (const change of ["focus", "blur"]) canvas.addEventListener(change, ask);
   handlePointers(canvas, gestures);
   handleKeys(canvas, gestures);
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("run")) {
-      film.discrete = store.run?.discrete ?? false;
-      const { position } = film;
-      if (!film.playing) film.seek(position);
-      if (film.position !== position) store.notify("film");
-    }
-    ask();
+  store.on(["run"], () => {
+    film.discrete = store.run?.discrete ?? false;
+    const { position } = film;
+    if (!film.playing) film.seek(position);
+    if (film.position !== position) store.notify("film");
   });
+  store.on(["state", "view", "run", "look", "film"], ask);
   resize();
   return stage;
 }

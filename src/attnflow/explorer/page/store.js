@@ -35,9 +35,6 @@ export const FIRST_VIEW = {
 const ONE_GESTURE = 800;
 const MOST_STEPS_BACK = 200;
 
-/** @template T @param {T} value @returns {T} */
-export const copy = (value) => structuredClone(value);
-
 /** Return the dimension of the tokens of a state. @param {State} state */
 export function dimension(state) {
   if (Array.isArray(state.tokens)) return state.tokens[0]?.length ?? 2;
@@ -46,8 +43,8 @@ export function dimension(state) {
 }
 
 export function createStore() {
-  /** @type {Set<(what: Set<Topic>) => void>} */
-  const listeners = new Set();
+  /** @type {{topics: Topic[], listener: (what: Set<Topic>) => void}[]} */
+  const listeners = [];
   /** @type {Set<Topic>} */
   let news = new Set();
   /** @type {Step[]} */
@@ -60,8 +57,9 @@ export function createStore() {
   function deliver() {
     const what = news;
     news = new Set();
-    for (const listener of [...listeners]) {
+    for (const { topics, listener } of listeners) {
       try {
+        if (!topics.some((topic) => what.has(topic))) continue;
         listener(what);
       } catch (error) {
         // One panel that fails must not silence the others.
@@ -99,8 +97,8 @@ export function createStore() {
   }
 
   const store = {
-    state: copy(FIRST_STATE),
-    view: copy(FIRST_VIEW),
+    state: structuredClone(FIRST_STATE),
+    view: structuredClone(FIRST_VIEW),
     /** @type {any} the start of the run that the film holds */
     run: null,
     /** @type {any} */
@@ -118,10 +116,9 @@ export function createStore() {
     /** @type {Figure | null} the preset that all edits since began from */
     figure: null,
 
-    /** Call `listener` with the set of what changed, soon after it did. @returns {() => void} to stop. */
-    subscribe(/** @type {(what: Set<Topic>) => void} */ listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
+    /** Call a listener with the set of what changed, soon after one of the topics did. */
+    on(/** @type {Topic[]} */ topics, /** @type {(what: Set<Topic>) => void} */ listener) {
+      listeners.push({ topics, listener });
     },
 
     /** @param {...Topic} topics */
@@ -165,11 +162,11 @@ export function createStore() {
 
     /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. @param {any} screen */
     open({ state, view, name = "", note = "" }) {
-      store.setState({ ...copy(FIRST_STATE), ...copy(state) }, { label: `open ${++screens}` });
+      store.setState(structuredClone({ ...FIRST_STATE, ...state }), { label: `open ${++screens}` });
       store.figure = name === "" ? null : { name, note, state: store.state };
       const { theme, tool } = store.view;
       const show = { ...FIRST_VIEW.show, ...view?.show };
-      store.setView({ ...copy(FIRST_VIEW), theme, tool, ...copy(view ?? {}), show });
+      store.setView(structuredClone({ ...FIRST_VIEW, theme, tool, ...view, show }));
     },
 
     undo: () => travel(past, future),

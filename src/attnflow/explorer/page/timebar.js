@@ -69,13 +69,8 @@ export function createTimebar(store, film) {
     scrub.style.setProperty("--part", scrub.value);
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("state")) {
-      clock.value = store.state.clock;
-      film.clock = store.state.clock;
-    }
-    if (what.has("film") || what.has("run") || what.has("state")) sync();
-  });
+  store.on(["state"], () => (clock.value = film.clock = store.state.clock));
+  store.on(["film", "run", "state"], sync);
   sync();
   return { toggle, step };
 }

@@ -24,10 +24,8 @@ export function createTokenList(store, film) {
     rest.textContent = n > MOST ? `These are the first ${MOST} of ${n}.` : "";
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    // Words cannot follow a film that plays.
-    if ((what.has("look") || what.has("film")) && !film.playing) write();
-  });
+  // Words cannot follow a film that plays.
+  store.on(["look", "film"], () => film.playing || write());
 }
 
 function said(/** @type {any} */ look, /** @type {number} */ i, /** @type {Float64Array} */ place) {

@@ -68,8 +68,6 @@ export function createToolbar(store, stage, say) {
     fit.hidden = store.view.camera === null || store.view.camera === undefined;
   }
 
-  store.subscribe((/** @type {Set<string>} */ what) => {
-    if (what.has("view") || what.has("look") || what.has("state")) sync();
-  });
+  store.on(["view", "look", "state"], sync);
   sync();
 }

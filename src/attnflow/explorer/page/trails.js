@@ -168,7 +168,6 @@ export function createTrails() {
       lines(pen, scene, 0, scene.film.count - 1, { stroke: scene.tone.quiet, width: 0.9, alpha: ahead(scene.n) }, null);
     }
     if (scene.film.n === scene.n && scene.film.count > 0 && scene.film.position > 0) tail(pen, scene);
-    pen.end();
   }
 
   /** @param {Pen} pen @param {Scene} scene */
