@@ -20,12 +20,22 @@ help:
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
-# Most files of these packages are never imported: Python compiles the others when it first needs them.
-.venv/ready: pyproject.toml constraints.txt
+# Packages are compiled by both cores, without their tests, which nobody imports.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+COMPILE := $(BIN)/python -W ignore -m compileall -q -j 2 -x '/tests/' .venv/lib
+
+# What the library itself needs comes first: its kernels can be compiled by one core while the other installs the rest.
+.venv/library: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "attnflow needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[all,dev,docs]'
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e .
+	$(COMPILE)
+	@touch $@
+
+.venv/ready: .venv/library
+	$(PIP) --no-build-isolation -e '.[all,dev,docs]'
+	$(COMPILE)
 	@touch $@
 
 demo: .venv/ready
@@ -45,17 +55,18 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
 
-# Types are checked by one core while the other compiles: two tests that need the same kernel would both compile it.
-# Where Python is told to write no bytecode, each of the many processes that tests start would compile the library anew.
-kernels: .venv/ready
+# Two tests that need the same kernel would both compile it. Where Python is told to write no bytecode, each of the many
+# processes that tests start would compile the library anew. The library is read from src: pip may be replacing it.
+kernels: .venv/library
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python tests/compile_kernels.py
+	PYTHONPATH=src $(BIN)/python tests/compile_kernels.py
 
-test: .venv/ready
+# Beside the kernels, the other core installs what tests need and checks style and types.
+test: .venv/library
 	@$(MAKE) --no-print-directory -j 2 lint kernels browser
 	$(PYTEST)
 
-test-all: .venv/ready
+test-all: .venv/library
 	@$(MAKE) --no-print-directory -j 2 lint kernels browser
 	ATTNFLOW_EXAMPLES=400 $(PYTEST)
 
