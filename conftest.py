@@ -7,6 +7,7 @@ text.
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import os
 import shlex
@@ -28,8 +29,16 @@ from attnflow.catalogue import REGISTERED
 from attnflow.claims.claim import REGISTER
 from attnflow.figures import gallery
 
+# Collecting tests makes many objects that stay: to look for garbage among them would take a quarter of the time.
+gc.disable()
 os.environ.setdefault("MPLBACKEND", "Agg")
 ROOT = Path(__file__).parent
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, though not among the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def _python(example: Example) -> None:

@@ -80,18 +80,26 @@ def imports(module: str, tree: ast.Module) -> Iterator[Import]:
             yield one._replace(target=rest)
 
 
-TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
-IMPORTS = [one for module, tree in TREES.items() for one in imports(module, tree)]
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of each module."""
+    return {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
+
+
+@pytest.fixture(scope="module")
+def all_imports(trees: dict[str, ast.Module]) -> list[Import]:
+    """All imports of attnflow by attnflow."""
+    return [one for module, tree in trees.items() for one in imports(module, tree)]
 
 
 def room(module: str) -> str:
     return module.partition(".")[0]
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_point_one_way(all_imports: list[Import]) -> None:
     """No import reaches forward, at the top of a file or in a function, but those that are listed."""
     backward = set()
-    for one in IMPORTS:
+    for one in all_imports:
         here, there = room(one.module), room(one.target)
         if one.for_types or not there or here in ("", "__main__"):
             continue
@@ -100,15 +108,15 @@ def test_imports_point_one_way() -> None:
     assert backward == FORWARD
 
 
-def test_no_part_of_the_package_imports_the_whole() -> None:
+def test_no_part_of_the_package_imports_the_whole(all_imports: list[Import]) -> None:
     """`import attnflow` gathers the public names: only what it does not import itself may use them in one piece."""
     reached, new = set[str](), {""}
     while new:
         reached |= new
-        tops = {one.target for one in IMPORTS if one.module in new and not one.function and not one.for_types}
+        tops = {one.target for one in all_imports if one.module in new and not one.function and not one.for_types}
         new = {part for top in tops for part in _with_parents(top)} - reached
     assert {"runs.simulate", "laws.softmax", "figures"} <= reached
-    assert not {one.module for one in IMPORTS if one.target == "" and not one.for_types} & reached
+    assert not {one.module for one in all_imports if one.target == "" and not one.for_types} & reached
 
 
 def _with_parents(module: str) -> list[str]:
@@ -153,12 +161,12 @@ def asked(tree: ast.Module, known: set[str]) -> Iterator[int]:
             yield getattr(node, "lineno", 0)
 
 
-def test_nobody_asks_a_law_or_a_motion_for_its_class() -> None:
+def test_nobody_asks_a_law_or_a_motion_for_its_class(trees: dict[str, ast.Module]) -> None:
     """A law or a motion of another package must get every behaviour by its attributes (see `Law` and `Motion`)."""
     known = classes()
     assert {"Law", "Softmax", "TopScores", "Motion", "Layers", "ContinuousMotion"} <= known
     found = {
-        f"{name}:{line}" for name, tree in TREES.items() if room(name) not in MAY_ASK for line in asked(tree, known)
+        f"{name}:{line}" for name, tree in trees.items() if room(name) not in MAY_ASK for line in asked(tree, known)
     }
     assert not found
 
