@@ -101,7 +101,7 @@ def test_the_first_hypothesis_to_fail_is_named() -> None:
 def test_doubtful_hypotheses_leave_the_claim_undecided() -> None:
     verdict = judged(at("x >= 0", 4, -0.5), h=at("h", 3, 0.05, tol=0.1, strict=True))
     assert (verdict.outcome, verdict.where) == ("undecided", (3, 1))
-    assert "h is within rounding of failing at step 3, token 1" in verdict.because
+    assert "h is undecided at step 3, token 1" in verdict.because
     assert judged(at("x >= 0", 2, -0.5), h=at("h", 3, 0.05, tol=0.1, strict=True)).outcome == "violated"
     # Weak hypotheses may lie within their rounding.
     assert judged(at("x >= 0", 0, 1.0), h=at("h", 3, -0.005, tol=0.01)).outcome == "holds"
@@ -215,7 +215,7 @@ def test_arithmetics_agree() -> None:
     assert (e.rounding, proof.rounding) == (2.0**-52, 0.0)
     np.testing.assert_allclose(proof.states.astype(float), e.states, rtol=1e-14)
     np.testing.assert_allclose(proof.gammas.astype(float), e.gammas, rtol=1e-15)
-    assert e.starting_at([[2.0], [3.0]]).states.shape == (7, 2, 1)
+    assert e.given(tokens=[[2.0], [3.0]]).states.shape == (7, 2, 1)
     assert (proof.exact, e.exact) == (True, False)
     with pytest.raises(AttributeError):
         _ = e.nothing

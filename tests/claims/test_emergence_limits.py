@@ -10,7 +10,7 @@ import pytest
 import attnflow as af
 from attnflow.claims.check import decide
 from attnflow.claims.emergence.codimension import left_space
-from attnflow.claims.emergence.limits import attention, frame_of, settled
+from attnflow.claims.emergence.limits import Settled, attention, frame_of, settled
 from attnflow.claims.emergence.settling import Discounted, Frame, final, leaders, rows
 from attnflow.claims.emergence.symmetry import Group
 from attnflow.claims.experiment import Experiment
@@ -42,7 +42,9 @@ def test_the_middle_row_of_the_triple() -> None:
     claim = af.claims.get("emergence/polytope/rank")
     instance = read(claim, TRIPLE)
     e = Experiment(instance, *claim.setting.model(instance))
-    P = attention(e, settled(e, frame_of(e)))
+    found = settled(e, frame_of(e))
+    assert isinstance(found, Settled)
+    P = attention(e, found)
     assert np.allclose(P, [[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.0, 0.0, 1.0]], atol=1e-12)
 
 

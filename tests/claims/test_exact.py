@@ -184,7 +184,7 @@ def test_definite_where_every_leading_minor_is_positive() -> None:
         a, b, c, d, e, f = entries
         m = np.array([[a, b, c], [b, d, e], [c, e, f]])
         minors = (a, a * d - b * b, a * (d * f - e * e) - b * (b * f - e * c) + c * (b * e - d * c))
-        assert exact.positive_definite(exact.rational(m)) == all(minor > 0 for minor in minors)
+        assert exact.positive_semidefinite(exact.rational(m), strictly=True) == all(minor > 0 for minor in minors)
 
 
 def test_linear_systems() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.claims import Experiment
+from attnflow.claims import Experiment, exact
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS
 from attnflow.core.inputs import Array
 from attnflow.geometry import forms
@@ -151,7 +151,30 @@ def test_a_form_of_lower_rank_is_named_as_the_cause(id: str) -> None:
     verdict = af.check(id, tokens=x, B=K.T @ K)
     assert verdict.outcome == "undecided"
     assert verdict.undecided is not None
-    assert "eigenvalue of B" in verdict.undecided.cause
+    assert "singular up to rounding" in verdict.undecided.cause
     assert "full rank" in verdict.undecided.remedy
     full = af.check(id, tokens=x, B=K.T @ K + 0.1 * np.eye(2))
-    assert full.undecided is None or "eigenvalue" not in full.undecided.cause
+    assert full.undecided is None or "singular" not in full.undecided.cause
+
+
+@pytest.mark.parametrize(
+    ("id", "given", "remedy"),
+    [
+        ("hardmax/limits", {}, "B + 1e-6 I"), ("hardmax/norms", {}, "B + 1e-6 I"), ("localmax/norms", {}, "B + 1e-6 I"),
+        ("fw/own-cell/repaired", {}, "B + 1e-6 I"), ("fw/duality-gap", {}, "B + 1e-6 I"),
+        ("fw/cluster-rate", {"sign": -1}, "B - 1e-6 I"),
+    ],
+)  # fmt: skip
+def test_exact_proofs_name_a_form_of_lower_rank_as_the_cause(id: str, given: dict[str, int], remedy: str) -> None:
+    """In fractions the sign of an eigenvalue that should be 0 is known, but it is that of a rounding error."""
+    B = given.get("sign", 1) * np.outer([0.3, 0.7], [0.3, 0.7])
+    (a, b), (c, d) = exact.rational(B)
+    assert a * d < b * c
+    x = np.array([[1.0, 0.5], [-1.0, 0.25], [0.5, -1.0]])
+    verdict = af.check(id, tokens=x, B=B)
+    assert (verdict.outcome, verdict.certified) == ("hypotheses not met", "exact")
+    assert verdict.because.endswith(
+        "; B is singular up to rounding, as where B = K.T @ K and K has fewer rows than columns: give a B of full "
+        f"rank, such as {remedy}"
+    )
+    assert "singular" not in af.check(id, tokens=x, B=given.get("sign", 1) * np.diag([1.0, -1.0])).because

@@ -60,7 +60,7 @@ SHORT: list[tuple[str, dict[str, Any], str, str]] = [
     ("hardmax/limits", {"tokens": CLOUD, "steps": 1}, "after 1 steps it is not proved", "give more steps"),
     ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": "0.9 ** t"}, "slower than followers arrive", "faster"),
     ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": lambda t: 0.25**t}, "no finite number of values", "formula"),
-    ("localmax/constant-converges", {"tokens": CLOUD, "threshold": "normalized"}, "no replay", "another threshold"),
+    ("localmax/constant-converges", {"tokens": CLOUD, "threshold": "normalized"}, "not computed in fractions", "another threshold"),
     ("localmax/cluster-gap", {"tokens": CLOUD[:3], "delta": 1e3}, "all tokens hear", "give a smaller delta"),
     ("fw/exponential-rate", {"tokens": [[1.0], [-1.0], [0.5]], "gamma": "1 / sqrt(t + 2)"}, "finitely", "quotient"),
     ("fw/collapse-to-origin", {"tokens": [[1.0], [-0.99]], "steps": 3}, "0 is in all hulls", "give more steps"),
@@ -78,7 +78,7 @@ def test_no_parameter_is_asked_for_where_the_law_has_no_replay() -> None:
     verdict = af.check("hardmax/limits", tokens=CLOUD[:6], law=Mine())
     assert verdict.outcome == "undecided"
     assert_explained(verdict)
-    assert "Mine has no replay in them, so that this claim cannot be decided for it" in verdict.because
+    assert "the layers of Mine are not computed in fractions" in verdict.because
     assert "quotients" not in verdict.because
 
 
@@ -177,7 +177,7 @@ def test_the_exact_replay_of_a_long_run_stops_but_what_it_decided_stays(monkeypa
     assert (long.outcome, long.certified, long.decided_to) == ("holds", "exact", 54)
     assert long.because.startswith("decided for the first 54 of 60 steps: ")
     assert f"; an exact replay of 60 steps of {n} tokens" in long.because
-    assert long.because.endswith("to look at the rest, give exact=True, or fewer tokens")
+    assert long.because.endswith("to look at the rest, give exact=True (--exact), or fewer tokens")
     assert long.instance["steps"] == 60
 
 
@@ -215,7 +215,7 @@ def test_exact_replays_are_taken_in_full_where_asked(capsys: pytest.CaptureFixtu
     capped = decide(claim, instance, most=1e5)
     assert capped.decided_to == reasons.affordable_steps((40, 2), 1e5) < 40
     assert af.check("hardmax/limits", tokens=CLOUD, steps=40, exact=True).decided_to is None
-    with pytest.raises(af.InputError, match="but fw/ode has no replay in fractions: leave it out"):
+    with pytest.raises(af.InputError, match="fw/ode cannot be computed in fractions: leave exact=True"):
         af.check("fw/ode", tokens=CLOUD, exact=True)
     assert main(["check", "hardmax/first-leaders", "--exact", "--tokens", "[[1], [-1], [0.5]]"]) == 0
     assert "exact" in capsys.readouterr().out

@@ -13,10 +13,18 @@ import numpy as np
 from attnflow.claims import balls, exact
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
-from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, symmetry_lost
+from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, trouble_of_form
 from attnflow.claims.instances import read
 from attnflow.claims.margins import Margins, Undecided, unknown
-from attnflow.claims.reasons import DIFFERENT_RUNS, NOTHING_SEEN, TooLong, affordable_steps, capped, within_rounding
+from attnflow.claims.reasons import (
+    ASK_FOR_EXACT,
+    DIFFERENT_RUNS,
+    NOTHING_SEEN,
+    TooLong,
+    affordable_steps,
+    capped,
+    within_rounding,
+)
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, whole
@@ -77,7 +85,7 @@ def check(
 def allowed(claim: Claim, exact: bool) -> float:
     """Return how many products an exact replay may take: no bound where it was asked for."""
     if exact and "exact" not in claim.setting.arithmetics:
-        raise InputError(f"exact=True was given, but {claim.id} has no replay in fractions: leave it out")
+        raise InputError(f"{claim.id} cannot be computed in fractions: leave {ASK_FOR_EXACT} out")
     return inf if exact else EXACT_AT_MOST
 
 
@@ -160,7 +168,9 @@ def _in_range(claim: Claim) -> Iterator[None]:
 
 def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
     """Return the verdict with the experiment, in floats or in fractions, that its hypotheses are looked at in."""
-    looked = _symmetrised(e) if OF_SYMMETRIC_FORMS.intersection(claim.given.values()) else e
+    looked = e
+    if OF_SYMMETRIC_FORMS.intersection(claim.given.values()):
+        looked = vars(e).setdefault("_symmetrised", e.symmetrised())
     verdict, used = _in_some_arithmetic(claim, looked, most)
     if looked is not e:
         because = (
@@ -171,12 +181,6 @@ def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[
     return verdict, used
 
 
-def _symmetrised(e: Experiment) -> Experiment:
-    if "_symmetrised" not in vars(e):
-        vars(e)["_symmetrised"] = e.symmetrised()
-    return vars(e)["_symmetrised"]
-
-
 def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdict, Experiment]:
     """Return the verdict in fractions where that is cheap, in floats, and where these leave doubt in a rigorous one.
 
@@ -184,8 +188,9 @@ def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdi
     """
     ways = claim.setting.arithmetics
     rational = "exact" in ways and exact.replayable(e.law, e.motion)
+    exactly: Experiment = vars(e).setdefault("_exactly", e.using("exact"))
     if rational and (e.work <= EXACT_AT_ONCE or most == inf):
-        return judge(claim, _exactly(e), most), _exactly(e)
+        return judge(claim, exactly, most), exactly
     if rational:
         early, first = _first_steps(claim, e, min(EXACT_AT_ONCE, most))
         if early is not None and early.outcome in (VIOLATED, NOT_MET):
@@ -193,7 +198,7 @@ def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdi
     verdict = judge(claim, e, most)
     if verdict.outcome in (VIOLATED, UNDECIDED):
         if rational and e.work <= most:
-            return judge(claim, _exactly(e), most), _exactly(e)
+            return judge(claim, exactly, most), exactly
         if rational:
             return _with_first_steps(claim, e, verdict, most)
         if "ball" in ways and balls.replayable(e.law, e.motion) and e.work <= BALL_AT_MOST:
@@ -219,7 +224,7 @@ def _with_first_steps(claim: Claim, e: Experiment, verdict: Verdict, most: float
         return _shorter(claim, e, verdict, most), e
     if proved.outcome in (VIOLATED, NOT_MET):
         return replace(proved, instance=e.instance), first
-    beyond = replace(capped(e, most), remedy="give exact=True, or fewer tokens")
+    beyond = replace(capped(e, most), remedy=f"give {ASK_FOR_EXACT}, or fewer tokens")
     if verdict.outcome == VIOLATED:
         assert verdict.where is not None
         if proved.outcome == UNDECIDED or verdict.where[0] >= first.horizon:
@@ -284,7 +289,7 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
 
 
 def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
-    end, broken, doubtful, asymmetric = inf, None, None, None
+    end, broken, doubtful, trouble = inf, None, None, None
     for name, hypothesis in claim.given.items():
         for margins in _margins(hypothesis, e):
             for mask, sure in ((margins.failed, True), (~margins.failed & ~margins.held, False)):
@@ -295,7 +300,7 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
                     end, doubtful = time, not sure
                     detail = "" if margins.what == name else f" ({margins.what})"
                     broken = (name + detail, time, token, margins.at(mask), margins.undecided)
-                    asymmetric = symmetry_lost(hypothesis, e, time)
+                    trouble = trouble_of_form(hypothesis, e, time, margins.at(mask))
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
         end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0, None)
@@ -309,11 +314,10 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
         name, time, token, margin, why = broken
         moment = _moment(e, time, token)
         if not doubtful:
-            because = f"{name} fails at {moment}" + (f"; {asymmetric}" if asymmetric else "")
+            because = f"{name} fails at {moment}" + (f"; {trouble}" if trouble else "")
             return Verdict(NOT_MET, margin, (time, token), _certified(e, None), because, claim.id, e.instance)
-        words = "is within rounding of failing" if why is None else "is undecided"
         why = why or _rounding(claim, e, time, most)
-        return _undecided(claim, e, f"{name} {words} at {moment}", margin, (time, token), why)
+        return _undecided(claim, e, f"{name} is undecided at {moment}", margin, (time, token), why)
     unsure = [m for m in conclusions if not m.held.all()]
     if unsure:
         # At one time, a reason that a claim gives itself says more than rounding does.
@@ -381,26 +385,14 @@ def _margins(statement: Statement, e: Experiment) -> list[Margins]:
     found = _listed(statement(e))
     if e.motion.discrete or e.arithmetic != "float":
         return found
-    again = _listed(statement(_tighter(e)))
+    again = _listed(statement(vars(e).setdefault("_again", e.tighter())))
     if [m.values.shape for m in found] != [m.values.shape for m in again]:  # nothing to take an error from
         return [unknown(m.what, DIFFERENT_RUNS, m.times[-1] if len(m.times) else 0) for m in found]
     return [one.blurred(other) for one, other in zip(found, again, strict=True)]
 
 
-def _tighter(e: Experiment) -> Experiment:
-    if "_again" not in vars(e):
-        vars(e)["_again"] = e.tighter()
-    return vars(e)["_again"]
-
-
-def _exactly(e: Experiment) -> Experiment:
-    if "_exactly" not in vars(e):
-        vars(e)["_exactly"] = e.using("exact")
-    return vars(e)["_exactly"]
-
-
 def _listed(found: Any) -> list[Margins]:
-    margins = [found] if isinstance(found, Margins) else list(found) if isinstance(found, Iterable) else [found]
+    margins = list(found) if isinstance(found, Iterable) else [found]
     for item in margins:
         if not isinstance(item, Margins):
             raise InputError(f"a hypothesis or a conclusion returned {item!r}, expected Margins or a list of them")
@@ -410,11 +402,14 @@ def _listed(found: Any) -> list[Margins]:
 def _verdict(
     claim: Claim, e: Experiment, outcome: str, margin: float, where: tuple[Any, int | None] | None, m: Margins
 ) -> Verdict:
-    words = {HOLDS: "holds", VIOLATED: "fails"}[outcome]
-    because = f"{m.what} {words}"
+    because = f"{m.what} {'holds' if outcome == HOLDS else 'fails'}"
     if where is not None:
         because += f" at {_moment(e, *where)}"
-    because += f" with margin {margin:.3g}{_known(m)}"
+    because += f" with margin {margin:.3g}"
+    if outcome == HOLDS and 0 < abs(margin) <= m.rounding:
+        because += f", which is zero up to its error of at most {m.rounding:.1g}"
+    else:
+        because += _known(m)
     if m.level is not None:
         because += f" at confidence level {m.level:g}"
     if outcome == VIOLATED and claim.repair is not None:

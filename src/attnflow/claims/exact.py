@@ -247,6 +247,8 @@ def positive_semidefinite(matrix: Rationals, strictly: bool = False) -> bool:
 
     >>> positive_semidefinite(rational([[1, 1], [1, 1]])), positive_semidefinite(rational([[1, 2], [2, 1]]))
     (True, False)
+    >>> positive_semidefinite(rational([[1, 1], [1, 1]]), strictly=True)
+    False
     """
     m = matrix.copy()
     if (m != m.T).any():
@@ -259,15 +261,6 @@ def positive_semidefinite(matrix: Rationals, strictly: bool = False) -> bool:
             rest = m[k + 1 :, k]
             m[k + 1 :, k + 1 :] = m[k + 1 :, k + 1 :] - np.outer(rest, rest) / m[k, k]
     return True
-
-
-def positive_definite(matrix: Rationals) -> bool:
-    """Say whether a symmetric matrix is positive definite.
-
-    >>> positive_definite(rational([[1, 0], [0, 1e-17]])), positive_definite(rational([[1, 1], [1, 1]]))
-    (True, False)
-    """
-    return positive_semidefinite(matrix, strictly=True)
 
 
 def invertible(matrix: Rationals) -> bool:

@@ -157,14 +157,9 @@ class Experiment:
         """The largest coordinate of the tokens at the start, 1 if all are 0."""
         return np.abs(self.tokens).max() or 1
 
-    def starting_at(self, tokens: ArrayLike) -> Experiment:
-        """Return the same experiment from other tokens."""
-        return self.given(tokens=tokens)
-
     def given(self, **changed: Any) -> Experiment:
         """Return the same experiment with other parameters of the instance; law and motion stay as they are."""
-        instance = {**self.instance, **changed}
-        return Experiment(instance, self.law, self.motion, self.arithmetic, self.rtol, asymmetry=self.asymmetry)
+        return self._with(instance={**self.instance, **changed})
 
     def shortened(self, horizon: float) -> Experiment:
         """Return the same experiment with fewer steps, or less time."""
@@ -172,12 +167,15 @@ class Experiment:
 
     def tighter(self) -> Experiment:
         """Return the same experiment at a tenth of the tolerance."""
-        rtol = self.rtol / 10
-        return Experiment(self.instance, self.law, self.motion, self.arithmetic, rtol, asymmetry=self.asymmetry)
+        return self._with(rtol=self.rtol / 10)
 
     def using(self, arithmetic: str) -> Experiment:
         """Return the same experiment in another arithmetic."""
-        return Experiment(self.instance, self.law, self.motion, arithmetic, self.rtol, asymmetry=self.asymmetry)
+        return self._with(arithmetic=arithmetic)
+
+    def _with(self, **changed: Any) -> Experiment:
+        kept = ("instance", "law", "motion", "arithmetic", "rtol", "asymmetry")
+        return Experiment(**{name: getattr(self, name) for name in kept} | changed)
 
     def symmetrised(self) -> Experiment:
         """Return the experiment about (B + B^T)/2, in float64, where B differs from B^T, but by rounding only.
@@ -199,8 +197,7 @@ class Experiment:
         law: Any = self.law
         if getattr(law, "B", None) is not None:
             law = replace(law, B=_symmetrised(law.B))
-        instance = {**self.instance, "B": _symmetrised(B)}
-        return Experiment(instance, law, self.motion, self.arithmetic, self.rtol, asymmetry=worst)
+        return self._with(instance={**self.instance, "B": _symmetrised(B)}, law=law, asymmetry=worst)
 
     @property
     def work(self) -> float:

@@ -24,6 +24,11 @@ def quadratic(form: Numbers, x: Numbers) -> Numbers:
     return ((x @ form.T) * x).sum(axis=-1)
 
 
+def score_unit(e: Experiment) -> Any:
+    """Return a bound of all scores <B x_i, x_j> at the start, 1 if it is 0: their unit."""
+    return np.abs(e.form()).max() * e.scale**2 * e.shape[1] or 1
+
+
 def squared_diameter(x: Numbers) -> Any:
     """Return the largest squared distance between two tokens."""
     apart = x[:, None, :] - x[None, :, :]
@@ -40,9 +45,26 @@ def of_symmetric_forms(hypothesis: S) -> S:
     return hypothesis
 
 
-def symmetry_lost(hypothesis: Statement, e: Experiment, t: float) -> str | None:
-    """Return that B at time t is not symmetric, if the hypothesis asks for that: its sign is then not the reason."""
-    return not_symmetric(e.form(int(t)).astype(float)) if hypothesis in OF_SYMMETRIC_FORMS else None
+def nearly_singular(B: Array) -> Undecided:
+    """Return that B is singular up to rounding, and a remedy that keeps its sign."""
+    return Undecided(
+        "B is singular up to rounding, as where B = K.T @ K and K has fewer rows than columns",
+        f"give a B of full rank, such as B {'-' if np.trace(B) < 0 else '+'} 1e-6 I",
+    )
+
+
+def trouble_of_form(hypothesis: Statement, e: Experiment, t: float, margin: float) -> str | None:
+    """Return why B at time t fails a hypothesis on symmetric forms, if it is not its sign alone."""
+    if hypothesis not in OF_SYMMETRIC_FORMS:
+        return None
+    B = e.form(int(t)).astype(float)
+    if (lost := not_symmetric(B)) is not None:
+        return lost
+    rounding = 8 * len(B) * EPS
+    if abs(margin) > rounding or np.abs(np.linalg.eigvalsh(B)).min() > rounding * np.abs(B).max():
+        return None
+    why = nearly_singular(B)
+    return f"{why.cause}: {why.remedy}"
 
 
 def semidefinite_margin(e: Experiment, matrix: Numbers) -> tuple[Any, float]:
@@ -70,20 +92,14 @@ def positive_semidefinite(e: Experiment) -> Margins:
     return once("B >= 0", *semidefinite_margin(e, e.form()))
 
 
-NEARLY_SINGULAR = Undecided(
-    "the smallest eigenvalue of B is 0 up to rounding, as where B = K.T @ K and K has fewer rows than columns",
-    "give a B of full rank, such as B + 1e-6 I",
-)
-
-
 @of_symmetric_forms
 def positive_definite(e: Experiment) -> Margins:
     """B is symmetric and positive definite at the start."""
     value, tol = semidefinite_margin(e, e.form())
     if e.exact:
-        definite = exact.positive_definite(symmetric_part(e.form())) and value >= 0
+        definite = exact.positive_semidefinite(symmetric_part(e.form()), strictly=True) and value >= 0
         value = Fraction(max(float(value), EPS) if definite else min(float(value), 0.0))
-    return replace(once("B > 0", value, tol, strict=True), undecided=None if e.exact else NEARLY_SINGULAR)
+    return replace(once("B > 0", value, tol, strict=True), undecided=nearly_singular(e.form().astype(float)))
 
 
 @of_symmetric_forms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf, nextafter
 from typing import Any
 
@@ -43,7 +44,10 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
             raise InputError(f"{name} {varies}, but {claim.id} is about a constant {name}: give a matrix")
         if isinstance(values[name], OverLayers) and "steps" in parameters:
             values[name].check_length(instance.get("steps", parameters["steps"]), "steps")
-    _fit(values)
+    # Forms of another dimension than the tokens' are refused.
+    for name in ("B", "V"):
+        if values.get("tokens") is not None and not varies_in_time(values.get(name)):
+            matrix_at(values.get(name), 0, values["tokens"].shape[1], name)
     return values
 
 
@@ -69,29 +73,17 @@ def _renamed(instance: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapp
 
 def _like(default: Any, value: Any, name: str) -> Any:
     """Check a parameter by the kind of its default: a yes or no, a whole number, a number, or anything."""
-    if isinstance(default, bool) and not isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}, expected True or False")
     if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}, expected True or False")
         return value
     if isinstance(default, int):
         return whole(value, name, least=0)
     return number(value, name) if isinstance(default, float) else value
 
 
-def _fit(values: Mapping[str, Any]) -> None:
-    """Refuse forms of another dimension than the tokens'."""
-    tokens = values.get("tokens")
-    for name in ("B", "V"):
-        if tokens is not None and not varies_in_time(values.get(name)):
-            matrix_at(values.get(name), 0, tokens.shape[1], name)
-
-
 def _cloud(value: Any, name: str) -> Any:
     return None if value is None else cloud(value, name)
-
-
-def _matrix(value: Any, name: str) -> Any:
-    return constant_matrix(value, name)
 
 
 def _scalar(value: Any, name: str) -> Any:
@@ -106,20 +98,10 @@ def _scalar(value: Any, name: str) -> Any:
     return None if value is None else constant_number(value, name)
 
 
-def _steps(value: Any, name: str) -> int:
-    return whole(value, name, least=1)
-
-
-def _positive(value: Any, name: str) -> float:
-    return number(value, name, above=0.0)
-
-
 READERS: dict[str, Callable[[Any, str], Any]] = {
-    "tokens": _cloud,
-    "vertices": _cloud,
-    "B": _matrix,
-    "V": _matrix,
+    **dict.fromkeys(("tokens", "vertices"), _cloud),
+    **dict.fromkeys(("B", "V"), constant_matrix),
     **dict.fromkeys(("beta", "gamma", "alpha", "delta", "dt"), _scalar),
-    "steps": _steps,
-    **dict.fromkeys(("until", "eps", "c", "C"), _positive),
+    "steps": partial(whole, least=1),
+    **dict.fromkeys(("until", "eps", "c", "C"), partial(number, above=0.0)),
 }

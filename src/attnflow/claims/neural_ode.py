@@ -11,7 +11,7 @@ import numpy as np
 from attnflow.claims.claim import FALSE, PROVED, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
-from attnflow.claims.samplers import Rng, cloud, pick
+from attnflow.claims.samplers import Rng, cloud, pick, rotation
 from attnflow.core.inputs import Array, InputError
 from attnflow.core.inputs import cloud as rows_of
 from attnflow.geometry.forms import EPS
@@ -72,7 +72,7 @@ def steering(x: Array, y: Array) -> tuple[Shear, ...]:
 def _frame(x: Array, y: Array) -> Array:
     """Return, of several rotations, the one whose first axis separates the x_i best and whose second the y_i."""
     rng, d = np.random.default_rng(0), x.shape[1]
-    frames = [np.asarray(np.linalg.qr(rng.standard_normal((d, d)))[0]) for _ in range(64)]
+    frames = [rotation(rng, d) for _ in range(64)]
     return max(frames, key=lambda f: min(_least_gap(x @ f[:, 0]) / _width(x), _least_gap(y @ f[:, 1]) / _width(y)))
 
 

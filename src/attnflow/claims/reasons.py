@@ -12,6 +12,8 @@ from attnflow.core.inputs import InputError, varies_in_time
 if TYPE_CHECKING:
     from attnflow.claims.experiment import Experiment
 
+# How an exact replay is asked for, in Python and on the command line.
+ASK_FOR_EXACT = "exact=True (--exact)"
 DIFFERENT_RUNS = Undecided(
     "the run and its repetition at a tighter tolerance do not agree on what they show",
     "give a shorter until, or tokens farther from where two limits part",
@@ -46,31 +48,31 @@ def affordable_steps(shape: tuple[int, int], most: float) -> int:
 
 
 def capped(e: Experiment, most: float) -> Undecided:
-    """Return that an exact replay would decide, but takes longer than is tried unasked."""
+    """Return that an exact replay would decide, but takes so long that it is done only if asked for."""
     n, d = e.shape
     steps = affordable_steps(e.shape, most)
     fewer = f"at most {steps} steps, fewer tokens" if steps else "fewer tokens"
     return Undecided(
-        f"an exact replay of {int(e.horizon)} steps of {n} tokens in dimension {d} takes longer than is tried unasked",
-        f"give {fewer}, or exact=True",
+        f"an exact replay of {int(e.horizon)} steps of {n} tokens in dimension {d} takes so long that it is done only "
+        "if asked for",
+        f"give {fewer}, or {ASK_FOR_EXACT}",
     )
 
 
 def within_rounding(e: Experiment, rational: bool, most: float) -> Undecided:
     """Return that rounding, or the error of an integration, is as large as the margin."""
-    if e.asymmetry > 0 and e.exact:
-        return Undecided("the rounding of B is as large", "give a symmetric B, or one that is farther from singular")
     if e.arithmetic == "ball":
         return Undecided("the balls around the states are as wide as the margin", "give fewer steps")
     if not e.motion.discrete:
         return Undecided(
-            "the error of the integration, from a rerun at a tighter tolerance, is as large",
+            "the error of the integration, from a rerun at a tighter tolerance, is as large as the margin",
             "give another until, or tokens farther from the border between two outcomes",
         )
     if rational and e.work > most:
         return capped(e, most)
     return Undecided(
-        "rounding is as large, and there is no replay in fractions", "give fewer steps, or tokens farther from the tie"
+        "rounding is as large as the margin, and this run cannot be computed in fractions",
+        "give fewer steps, or tokens farther from the tie",
     )
 
 
@@ -84,19 +86,19 @@ def unsettled(e: Experiment) -> Undecided:
     steps = len(e.states) - 1
     if e.law.replays != "fractions":
         return Undecided(
-            f"limits are proved in fractions, and {type(e.law).__name__} has no replay in them, so that this claim "
-            "cannot be decided for it",
-            "give one of the laws that have one: Hardmax, Localmax, HegselmannKrause",
+            f"limits are proved in fractions, and the layers of {type(e.law).__name__} are not computed in fractions",
+            "give one of the laws whose layers are: Hardmax, Localmax, HegselmannKrause",
         )
     if not exact.replayable(e.law, e.motion):
         return Undecided(
-            "limits are proved in fractions, and this model has no replay in them",
+            "limits are proved in fractions, and these layers are not computed in fractions",
             "give numbers or quotients of polynomials for the parameters, and another threshold than 'normalized'",
         )
     if not e.exact:
         return Undecided(
-            f"limits are proved in fractions, and {steps} steps of {e.shape[0]} tokens take longer than is tried",
-            "give fewer steps, fewer tokens, or exact=True",
+            f"limits are proved in fractions, and an exact replay of {steps} steps of {e.shape[0]} tokens takes so "
+            "long that it is done only if asked for",
+            f"give fewer steps, fewer tokens, or {ASK_FOR_EXACT}",
         )
     gamma = constant_step(e.motion)
     if gamma is None or gamma == 1:
@@ -114,6 +116,6 @@ def unsettled(e: Experiment) -> Undecided:
             "give a delta that vanishes faster, or a smaller step",
         )
     return Undecided(
-        f"after {steps} steps it is not proved that every token keeps listening to whom it listens to",
+        f"after {steps} steps it is not proved that every token listens to the same tokens for ever",
         "give more steps",
     )

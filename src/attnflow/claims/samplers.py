@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnflow.core.inputs import Array
+from attnflow.geometry.forms import form, symmetric_part
 
 Rng = np.random.Generator
 T = TypeVar("T")
@@ -99,6 +100,17 @@ def around_origin(rng: Rng, k: int, n: int | None = None, d: int | None = None) 
     return x - weights @ x
 
 
+def square_of_normals(rng: Rng, d: int) -> Array:
+    """Return M M^T for a matrix M of independent normal numbers."""
+    M = rng.standard_normal((d, d))
+    return M @ M.T
+
+
+def rotation(rng: Rng, d: int) -> Array:
+    """Return a random orthogonal matrix."""
+    return np.asarray(np.linalg.qr(rng.standard_normal((d, d)))[0])
+
+
 def distinct(x: Array) -> Array:
     """Return the cloud without copies, in the order of first appearance."""
     order = np.sort(np.unique(x, axis=0, return_index=True)[1])
@@ -114,10 +126,15 @@ def positive_form(rng: Rng, k: int, d: int) -> Array | None:
             A = rng.integers(-2, 3, (d, d))
             return (A @ A.T + np.eye(d)).astype(float)
         case 2:
-            M = rng.standard_normal((d, d))
-            return _symmetric(M @ M.T + 0.1 * np.eye(d))
-    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    return _symmetric(Q @ np.diag(np.logspace(0, -3, d)) @ Q.T)
+            return symmetric_part(square_of_normals(rng, d) + 0.1 * np.eye(d))
+    Q = rotation(rng, d)
+    return symmetric_part(Q @ np.diag(np.logspace(0, -3, d)) @ Q.T)
+
+
+def on_level_set(B: Array | None, u: Array) -> Array:
+    """Return points with <B x, x> = 1: the directions of u, mapped from the sphere by the inverse of a root of B."""
+    root = np.linalg.cholesky(form(B, u.shape[1]))
+    return np.linalg.solve(root.T, (u / np.linalg.norm(u, axis=1, keepdims=True)).T).T
 
 
 def any_form(rng: Rng, k: int, d: int) -> Array | None:
@@ -126,16 +143,11 @@ def any_form(rng: Rng, k: int, d: int) -> Array | None:
         case 0:
             return positive_form(rng, k // 4, d)
         case 1:
-            form = positive_form(rng, k // 4, d)
-            return -np.eye(d) if form is None else -form
+            return -form(positive_form(rng, k // 4, d), d)
         case 2:
             M = rng.integers(-3, 4, (d, d)).astype(float)
             return M + M.T
     return rng.standard_normal((d, d))
-
-
-def _symmetric(M: Array) -> Array:
-    return (M + M.T) / 2
 
 
 STEPS: tuple[Any, ...] = (0.5, 0.125, "1 / (t + 2)", 0.3, "2 / (t + 3)", "1 / (t + 2) ** 2", 0.9, "1 / sqrt(t + 2)")

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, OPEN, Setting, Statement
+from attnflow.claims.claim import FALSE, OPEN, Statement
 from attnflow.claims.emergence.limits import GIVEN, asymmetric, look_back, settled
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.projections import DOMINANT, LONG, PARAMETERS, discounted, dominant, simple
+from attnflow.claims.emergence.projections import DOMINANT, HYPERPLANES, LONG, dominant, simple, spectral_radius
 from attnflow.claims.emergence.settling import Frame, remaining
 from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_of, symmetric_cloud
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import quadratic
 from attnflow.claims.margins import Margins, Undecided, once, unknown
-from attnflow.claims.samplers import Rng, cloud, log_uniform, pick
+from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, rotation, square_of_normals
 from attnflow.core.inputs import Array
+from attnflow.geometry.forms import symmetric_part
 
 # Limits closer than the first, in parts of the initial spread, are one subspace; farther than the second, two.
 ONE, TWO = 1e-3, 1e-2
@@ -40,11 +43,10 @@ def _horizon(values: Array) -> float:
 def _forms(rng: Rng, k: int, values: Array) -> tuple[Array, Array]:
     """Return V with such eigenvalues, symmetric or oblique, and a positive definite form."""
     d = len(values)
-    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    frame = rotation(rng, d)
     if k % 2:
         frame = frame @ (np.eye(d) + 0.3 * np.triu(rng.standard_normal((d, d)), 1))
-    M = rng.standard_normal((d, d))
-    return frame @ np.diag(values) @ np.linalg.inv(frame), M @ M.T / d + 0.3 * np.eye(d)
+    return frame @ np.diag(values) @ np.linalg.inv(frame), square_of_normals(rng, d) / d + 0.3 * np.eye(d)
 
 
 def _sized(rng: Rng, k: int, d: int) -> Array:
@@ -74,14 +76,6 @@ def _any_spectrum(rng: Rng, k: int, neutral: bool) -> dict[str, Any]:
     return {"tokens": x, "V": V, "B": B, "until": _horizon(values)}
 
 
-def _neutral_start(rng: Rng, k: int) -> dict[str, Any]:
-    return _any_spectrum(rng, k, neutral=True)
-
-
-def _growing_start(rng: Rng, k: int) -> dict[str, Any]:
-    return _any_spectrum(rng, k, neutral=False)
-
-
 def _ladder(rng: Rng, d: int, decaying: bool) -> Array:
     """Return simple eigenvalues, the first clearly dominant; perhaps one that decays."""
     values = np.array([1.0, 0.88, 0.8][:d]) * rng.uniform(0.98, 1.02, d)
@@ -106,31 +100,26 @@ def _mirrored_start(rng: Rng, k: int) -> dict[str, Any]:
     # A mirror of a coordinate that decays leaves ties that only rounding decides.
     values = _ladder(rng, d, decaying=False)
     # The mirrors commute with this matrix, whose eigenvectors are those of V.
-    directions = np.linalg.eigh(commuting(matrices, _symmetric(rng.standard_normal((d, d)))))[1]
+    directions = np.linalg.eigh(commuting(matrices, symmetric_part(rng.standard_normal((d, d)))))[1]
     V = directions @ np.diag(rng.permutation(values)) @ directions.T
     x, symmetry = symmetric_cloud(rng, matrices, seeds=2 + (len(matrices) < 3), scale=log_uniform(rng, 1.0, 2.5))
-    M = rng.standard_normal((d, d))
-    B = commuting(matrices, M @ M.T / d + 0.3 * np.eye(d))
-    return {"tokens": x, "V": _symmetric(V), "B": _symmetric(B), "until": _horizon(values), "symmetry": symmetry}
+    B = commuting(matrices, square_of_normals(rng, d) / d + 0.3 * np.eye(d))
+    V, B = symmetric_part(V), symmetric_part(B)
+    return {"tokens": x, "V": V, "B": B, "until": _horizon(values), "symmetry": symmetry}
 
 
-def _symmetric(M: Array) -> Array:
-    return (M + M.T) / 2
-
-
-NEUTRAL = Setting(PARAMETERS, discounted, _neutral_start, samples=12)
-GROWING = Setting(PARAMETERS, discounted, _growing_start, samples=12)
-MIRRORED = Setting(PARAMETERS, discounted, _mirrored_start, samples=12)
-GENERIC = Setting(PARAMETERS, discounted, _generic_start, samples=12)
+NEUTRAL = replace(HYPERPLANES, sample=partial(_any_spectrum, neutral=True))
+GROWING = replace(HYPERPLANES, sample=partial(_any_spectrum, neutral=False))
+MIRRORED = replace(HYPERPLANES, sample=_mirrored_start)
+GENERIC = replace(HYPERPLANES, sample=_generic_start)
 
 
 # Coordinates
 
 
-def _kept(values: Any, neutral: bool) -> Any:
-    """Say which eigenvalues count: those with real part > 0, or >= 0."""
-    size = float(np.abs(values).max()) or 1.0
-    return values.real >= -ROUNDING * size if neutral else values.real > ROUNDING * size
+def _least(V: Array, neutral: bool) -> float:
+    """Return what the real part of an eigenvalue that counts exceeds: 0, less or more a rounding error."""
+    return (-ROUNDING if neutral else ROUNDING) * (spectral_radius(V) or 1.0)
 
 
 def growing(neutral: bool) -> Callable[[Experiment], Margins]:
@@ -138,7 +127,7 @@ def growing(neutral: bool) -> Callable[[Experiment], Margins]:
 
     def hypothesis(e: Experiment) -> Margins:
         """V has eigenvalues with real part above 0 (or at least 0)."""
-        count = int(_kept(np.linalg.eigvals(e.V), neutral).sum())
+        count = int((np.linalg.eigvals(e.V).real > _least(e.V, neutral)).sum())
         return once("k >= 1", count - 0.5)
 
     return hypothesis
@@ -158,9 +147,8 @@ def left_space(V: Array, neutral: bool) -> tuple[Array, Array]:
     """Return (L, C), real, with L V = C L: rows span the left eigenvectors that count, k of them."""
     from scipy.linalg import schur
 
-    size = float(np.abs(np.linalg.eigvals(V)).max()) or 1.0
-    bound = -ROUNDING * size if neutral else ROUNDING * size
-    T, Z, k = schur(V.T, output="real", sort=lambda re, im: re >= bound if neutral else re > bound)
+    least = _least(V, neutral)
+    T, Z, k = schur(V.T, output="real", sort=lambda re, im: re > least)
     # V^T Z = Z T, so the first k columns Z_1 of Z give Z_1^T V = T_11^T Z_1^T.
     return Z[:, :k].T, T[:k, :k].T
 
@@ -171,7 +159,7 @@ def coordinates(e: Experiment, neutral: bool, moments: Sequence[int]) -> tuple[A
 
     V = np.asarray(e.V, dtype=np.float64)
     L, C = left_space(V, neutral)
-    shift = C - float(np.abs(np.linalg.eigvals(V)).max()) * np.eye(len(C))
+    shift = C - spectral_radius(V) * np.eye(len(C))
     z = np.array([(e.states[j] @ L.T) @ expm(-float(e.times[j]) * shift).T for j in moments])
     return z, np.asarray(np.linalg.eigvals(C).real, dtype=np.float64)
 
@@ -186,7 +174,7 @@ def _subspaces(e: Experiment, neutral: bool) -> Margins:
     what, T = "at most three parallel subspaces", float(e.times[-1])
     V = np.asarray(e.V, dtype=np.float64)
     lam = float(np.linalg.eigvals(V).real.max())
-    if lam <= 0 or lam < (1 - 1e-9) * float(np.abs(np.linalg.eigvals(V)).max()):
+    if lam <= 0 or lam < (1 - 1e-9) * spectral_radius(V):
         return unknown(what, NO_GROWTH, T)
     found, j = settled(e, Frame(e.form(), V, lam, group_of(e))), max(look_back(e, lam), 0)
     (first, before, now), rates = coordinates(e, neutral, (0, j, -1))
@@ -228,49 +216,35 @@ k eigenvalues, such that the distance of every rescaled token z_i = e^{-tV} x_i 
     f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part >= 0, then {CONCLUSION}",
     given={**GIVEN, "eigenvalues with real part >= 0": growing(neutral=True)}, repair="codimension-k/repaired",
 )  # fmt: skip
-def codimension_a(e: Experiment) -> Margins:
+def codimension_neutral(e: Experiment) -> Margins:
     """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
-    lambda_k t = 12 to settle."""
+    lambda_k t = 12 to settle; symmetric configurations in reduced coordinates."""
     return _subspaces(e, neutral=True)
 
 
-@EMERGENCE.claim(
-    "codimension-k/b", "the codimension conjecture", FALSE, GROWING,
-    f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part > 0, then {CONCLUSION}",
-    given={**GIVEN, "eigenvalues with real part > 0": growing(neutral=False)}, repair="codimension-k/repaired",
-)  # fmt: skip
-def codimension_b(e: Experiment) -> Margins:
-    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
-    lambda_k t = 12 to settle."""
-    return _subspaces(e, neutral=False)
+SOME_GROW = {**GIVEN, "eigenvalues with real part > 0": growing(neutral=False)}
+STRICT: dict[str, Statement] = {**SOME_GROW, f"the eigenvalues are simple, {DOMINANT}": _simple}
 
 
-STRICT: dict[str, Statement] = {
-    **GIVEN,
-    "eigenvalues with real part > 0": growing(neutral=False),
-    f"the eigenvalues are simple, {DOMINANT}": _simple,
-}
-
-
-@EMERGENCE.claim(
-    "codimension-k/c", "the codimension conjecture", FALSE, MIRRORED,
-    f"""If Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are simple and the largest
-    modulus is that of a positive one alone, then {CONCLUSION}""",
-    given=STRICT, repair="codimension-k/repaired",
-)  # fmt: skip
-def codimension_c(e: Experiment) -> Margins:
-    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
-    lambda_k t = 12 to settle; symmetric configurations in reduced coordinates."""
-    return _subspaces(e, neutral=False)
-
-
+# One function for three claims: decorators are applied from the last to the first.
 @EMERGENCE.claim(
     "codimension-k/repaired", "after the codimension conjecture", OPEN, GENERIC,
     f"""For almost every start: if Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are
     simple and the largest modulus is that of a positive one alone, then {CONCLUSION}""",
     given={**STRICT, "no symmetry is imposed": asymmetric},
 )  # fmt: skip
-def codimension_repaired(e: Experiment) -> Margins:
-    """Evidence from starts without symmetry: the number of different limits of the left eigenvectors, once the leaders
-    are final and every coordinate has had lambda_k t = 12 to settle."""
+@EMERGENCE.claim(
+    "codimension-k/c", "the codimension conjecture", FALSE, MIRRORED,
+    f"""If Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are simple and the largest
+    modulus is that of a positive one alone, then {CONCLUSION}""",
+    given=STRICT, repair="codimension-k/repaired",
+)  # fmt: skip
+@EMERGENCE.claim(
+    "codimension-k/b", "the codimension conjecture", FALSE, GROWING,
+    f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part > 0, then {CONCLUSION}",
+    given=SOME_GROW, repair="codimension-k/repaired",
+)  # fmt: skip
+def codimension(e: Experiment) -> Margins:
+    """The number of different limits of the left eigenvectors, once the leaders are final and every coordinate has had
+    lambda_k t = 12 to settle; symmetric configurations in reduced coordinates."""
     return _subspaces(e, neutral=False)

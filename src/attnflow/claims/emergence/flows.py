@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ def pairwise_distinct(e: Experiment) -> Margins:
     return per_token("x_i != x_j", np.minimum(apart.min(axis=1) / e.scale, 1.0), strict=True)
 
 
+def two_or_more(e: Experiment) -> Margins:
+    """There are two tokens or more."""
+    return once("n >= 2", e.shape[0] - 1.5, strict=True)
+
+
 def sizes(states: Array) -> Array:
     """Return max_i |x_i| at each time."""
     unit = np.maximum(np.abs(states).max(axis=(1, 2)), 1e-300)  # squares of grown tokens could overflow
@@ -44,10 +50,6 @@ def sizes(states: Array) -> Array:
 
 
 # Growth.
-
-
-def _flow(given: dict[str, Any]) -> tuple[Softmax, Flow]:
-    return Softmax(B=given["B"]), Flow(V=given["V"])
 
 
 def _value(rng: Rng, k: int, d: int) -> Array:
@@ -74,8 +76,9 @@ def _any_flow(rng: Rng, k: int) -> dict[str, Any]:
 
 
 FLOW = Setting(
-    {"tokens": ..., "B": None, "V": None, "until": 2.0}, _flow, _any_flow, samples=10, varying=("B",), scales=(-10, 0)
-)
+    {"tokens": ..., "B": None, "V": None, "until": 2.0},
+    lambda given: (Softmax(B=given["B"]), Flow(V=given["V"])), _any_flow, samples=10, varying=("B",), scales=(-10, 0),
+)  # fmt: skip
 
 
 @EMERGENCE.claim(
@@ -119,13 +122,14 @@ def _any_positive(rng: Rng, k: int) -> dict[str, Any]:
 
 def _any_positive_distinct(rng: Rng, k: int) -> dict[str, Any]:
     given = _any_positive(rng, k)
-    return {**given, "tokens": distinct(given["tokens"])}
+    return given | {"tokens": distinct(given["tokens"])}
 
 
-IDENTITY_PARAMETERS = {"tokens": ..., "B": None, "dt": None, "until": 2.0, "steps": 20}
-FORMER = {"alpha": "the step size of forward Euler is called dt, as in Residual; give dt=..."}
-IDENTITY = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive, samples=10, former=FORMER)
-DISTINCT = Setting(IDENTITY_PARAMETERS, _identity_flow, _any_positive_distinct, samples=10, former=FORMER)
+IDENTITY = Setting(
+    {"tokens": ..., "B": None, "dt": None, "until": 2.0, "steps": 20}, _identity_flow, _any_positive, samples=10,
+    former={"alpha": "the step size of forward Euler is called dt, as in Residual; give dt"},
+)  # fmt: skip
+DISTINCT = replace(IDENTITY, sample=_any_positive_distinct)
 
 
 def _separations(e: Experiment) -> tuple[Array, Array]:
@@ -176,10 +180,6 @@ def no_consensus(e: Experiment) -> list[Margins]:
 # V = -I.
 
 
-def _repelled(given: dict[str, Any]) -> tuple[Softmax, Flow]:
-    return Softmax(), Flow(V=-np.eye(given["tokens"].shape[1]))
-
-
 def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
     x = cloud(rng, k, d=pick(rng, (1, 2, 3)))
     size = float(np.abs(x).max()) or 1.0
@@ -188,7 +188,10 @@ def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x * most, "until": pick(rng, (100.0, 200.0, 400.0))}
 
 
-NEGATIVE = Setting({"tokens": ..., "until": 1000.0}, _repelled, _any_cloud, samples=8, scales=(-10, 1))
+NEGATIVE = Setting(
+    {"tokens": ..., "until": 1000.0}, lambda given: (Softmax(), Flow(V=-np.eye(given["tokens"].shape[1]))), _any_cloud,
+    samples=8, scales=(-10, 1),
+)  # fmt: skip
 
 
 def threshold(n: int) -> float:
@@ -202,16 +205,6 @@ def threshold(n: int) -> float:
     return math.sqrt(float(lambertw((n - 1) / math.e).real))
 
 
-def _intervals(e: Experiment) -> Array:
-    """Return the ends of intervals of time, the first of them short, each one as long as all before it."""
-    return doubling(e.until, 0.05 / (1 + float(sizes(e.tokens[None])[0]) ** 2))
-
-
-def _mean_and_covariance(x: Array) -> tuple[Array, Array]:
-    centre = x.mean(axis=0)
-    return centre, (x - centre).T @ (x - centre) / len(x)
-
-
 @EMERGENCE.claim(
     "negative-identity", "the case V = -I", PROVED, NEGATIVE,
     """With V = -I and B = I every x_i tends to 0 and P to 1/n: L = sum_ij e^{<x_i,x_j>} satisfies
@@ -222,8 +215,9 @@ def _mean_and_covariance(x: Array) -> tuple[Array, Array]:
 )  # fmt: skip
 def negative_identity(e: Experiment) -> list[Margins]:
     """The gain of log L against the integral of its rate, both bounds along the run, and the growth of C^{-1}."""
-    ends = _intervals(e)
-    balance = Balance(_log_energy, ends, local=8 * e.rtol * float(sizes(e.tokens[None])[0]))
+    size = float(sizes(e.tokens[None])[0])
+    ends = doubling(e.until, 0.05 / (1 + size**2))
+    balance = Balance(_log_energy, ends, local=8 * e.rtol * size)
     x = balanced(e, balance)
     what = "(log L)' = -2 sum_i Z_i |x_i'|^2 / L, integrated"
     rounding = 64 * EPS * (1 + sizes(x[:-1]) ** 2)
@@ -272,10 +266,9 @@ def _rate(x: Array, times: Array) -> list[Margins]:
     directions = axes[values > 1e-12 * max(float(np.abs(x[0]).max()), 1e-300)]
     if not len(directions):  # all tokens at one point, which falls like e^{-t}
         return []
-    half, full = (state @ directions.T for state in x[-2:])
-    (_, C), (_, D) = _mean_and_covariance(half), _mean_and_covariance(full)
+    w, late_w = (state @ directions.T - (state @ directions.T).mean(axis=0) for state in x[-2:])
+    C, D = w.T @ w / n, late_w.T @ late_w / n
     inverse, eigenvalues = np.linalg.inv(C), np.linalg.eigvalsh(C)
-    w = half - half.mean(axis=0)
     third = np.einsum("ia,ib,ic->abc", w, w, w) / n  # the third cumulant, of the next order
     skew = float(np.linalg.norm(inverse @ np.einsum("akl,bkl->ab", third, third) @ inverse, 2)) / 2
     allowed = 1e-6 + 4 * skew + 10 * n**2 * float(eigenvalues[-1] ** 3 / max(eigenvalues[0], 1e-300))

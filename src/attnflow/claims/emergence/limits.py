@@ -11,30 +11,22 @@ import numpy as np
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.settling import (
-    LAST,
-    WINDOW,
-    Final,
-    Frame,
-    Rescaled,
-    final,
-    leaders,
-    remaining,
-    representatives,
-)
+from attnflow.claims.emergence.settling import LAST, WINDOW, Final, Frame, Rescaled, final, leaders, remaining
 from attnflow.claims.emergence.symmetry import (
     commuting,
     group_matrices,
     group_of,
     invariant,
     reduced,
+    representatives,
     symmetric_cloud,
 )
 from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
-from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form
+from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form, square_of_normals
 from attnflow.core.inputs import Array
+from attnflow.geometry.forms import symmetric_part
 from attnflow.geometry.hull import Hull
 from attnflow.geometry.stationary import stationary_points
 from attnflow.laws import Softmax
@@ -76,9 +68,8 @@ def symmetric_start(rng: Rng, k: int) -> dict[str, Any]:
     d = int(rng.integers(1, 4))
     matrices = group_matrices(rng, k, d)
     x, symmetry = symmetric_cloud(rng, matrices, seeds=int(rng.integers(2, 4)), scale=log_uniform(rng, 0.7, 4.0))
-    M = rng.standard_normal((d, d))
-    B = commuting(matrices, M @ M.T + 0.3 * np.eye(d))
-    return {"tokens": x, "B": (B + B.T) / 2, "until": float(rng.integers(12, 15)), "symmetry": symmetry}
+    B = symmetric_part(commuting(matrices, square_of_normals(rng, d) + 0.3 * np.eye(d)))
+    return {"tokens": x, "B": B, "until": float(rng.integers(12, 15)), "symmetry": symmetry}
 
 
 def _polytope_start(rng: Rng, k: int) -> dict[str, Any]:
@@ -86,8 +77,8 @@ def _polytope_start(rng: Rng, k: int) -> dict[str, Any]:
 
 
 POLYTOPE = Setting({"tokens": ..., "B": None, "until": 12.0, "symmetry": None}, _identity, _polytope_start)
-SYMMETRIC = Setting(POLYTOPE.parameters, _identity, symmetric_start)
-GENERIC = Setting(POLYTOPE.parameters, _identity, any_cloud)
+SYMMETRIC = replace(POLYTOPE, sample=symmetric_start)
+GENERIC = replace(POLYTOPE, sample=any_cloud)
 
 
 def frame_of(e: Experiment) -> Frame:
@@ -140,8 +131,7 @@ def settled(e: Experiment, frame: Frame) -> Settled | Undecided:
     early = [int(np.searchsorted(e.times, look / frame.growth, side="right")) - 1 for look in LOOKS]
     found: Settled | Undecided = TOO_SHORT
     for j in sorted({*early, len(e.times) - 1}):
-        found = _settled_at(e, frame, j)
-        if isinstance(found, Settled):
+        if isinstance(found := _settled_at(e, frame, j), Settled):
             break
     return found
 
@@ -248,18 +238,21 @@ def _in_S(e: Experiment) -> Margins:
 NO_RANK = Undecided("singular values of the attention matrix leave its rank in doubt", "give a longer until")
 
 
-def _rank(P: Array) -> tuple[int, bool]:
-    """Return the rank of a matrix and whether its singular values leave no doubt."""
+def attention(e: Experiment, found: Settled) -> Array:
+    """Return the attention matrix where leaders are final, without what rounding did to ties."""
+    t = float(e.times[found.now])
+    return group_of(e).averaged_weights(e.law.weights(e.motion.seen(e.states[found.now], t), t))
+
+
+def _ranked(e: Experiment) -> tuple[Settled, Array, int] | Undecided:
+    """Return the final leaders, the attention matrix and its rank, or why they are not known."""
+    found = settled(e, frame_of(e))
+    if isinstance(found, Undecided):
+        return found
+    P = attention(e, found)
     values = np.linalg.svd(P, compute_uv=False)
     low, high = (int((values > part * values[0]).sum()) for part in RANK)
-    return high, low == high
-
-
-def attention(e: Experiment, found: Settled | Undecided) -> Array:
-    """Return the attention matrix where leaders are final, or at the horizon, without what rounding did to ties."""
-    j = -1 if isinstance(found, Undecided) else found.now
-    seen = e.motion.seen(e.states[j], float(e.times[j]))
-    return group_of(e).averaged_weights(e.law.weights(seen, float(e.times[j])))
+    return (found, P, high) if low == high else NO_RANK
 
 
 @EMERGENCE.claim(
@@ -271,11 +264,10 @@ def attention(e: Experiment, found: Settled | Undecided) -> Array:
 def polytope_rank(e: Experiment) -> Margins:
     """The singular values of the attention matrix at the horizon against the vertices, once the leaders are final;
     symmetric configurations in reduced coordinates."""
-    what, time = "rank P* <= m", float(e.times[-1])
-    found = settled(e, frame_of(e))
-    rank, sure = _rank(attention(e, found))
-    if isinstance(found, Undecided) or not sure:
-        return unknown(what, found if isinstance(found, Undecided) else NO_RANK, time)
+    what, time, ranked = "rank P* <= m", float(e.times[-1]), _ranked(e)
+    if isinstance(ranked, Undecided):
+        return unknown(what, ranked, time)
+    found, _, rank = ranked
     return once(what, (len(corners(found.end.limit)) - rank) / e.shape[0], time=time)
 
 
@@ -293,22 +285,16 @@ def asymmetric(e: Experiment) -> Margins:
 def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
     """Evidence from starts without symmetry: the rank at the horizon, the leaders and the vertices, once the leaders
     are final."""
-    time, n = float(e.times[-1]), e.shape[0]
-    found = settled(e, frame_of(e))
-    P = attention(e, found)
-    rank, sure = _rank(P)
-    if isinstance(found, Undecided) or not sure:
+    time, n, ranked = float(e.times[-1]), e.shape[0], _ranked(e)
+    if isinstance(ranked, Undecided):
         for what in ("rank P* = number of leaders", "number of leaders <= m"):
-            yield unknown(what, found if isinstance(found, Undecided) else NO_RANK, time)
+            yield unknown(what, ranked, time)
         return
+    found, P, rank = ranked
     # Tokens at one point lead together.
     led = representatives(e.states[found.now][P.argmax(axis=1)], 1e-9 * (diameter(e.states[0]) or 1.0))
     yield once("rank P* = number of leaders", -abs(rank - len(led)) / n, time=time)
     yield once("number of leaders <= m", (len(corners(found.end.limit)) - len(led)) / n, time=time)
-
-
-def _pair_model(given: dict[str, Any]) -> tuple[Softmax, Rescaled]:
-    return Softmax(), Rescaled()
 
 
 def _pair(rng: Rng, k: int) -> dict[str, Any]:
@@ -316,7 +302,7 @@ def _pair(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": np.array([[1.0, eps], [1.0, -eps]]), "until": float(rng.integers(8, 14))}
 
 
-PAIR = Setting({"tokens": ..., "until": 12.0}, _pair_model, _pair, lengths=())
+PAIR = Setting({"tokens": ..., "until": 12.0}, lambda given: (Softmax(), Rescaled()), _pair, lengths=())
 
 
 def _mirrored(e: Experiment) -> Margins:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Instance, Setting, Statement
-from attnflow.claims.emergence.flows import MONOTONE, pairwise_distinct, threshold, value_matrix
+from attnflow.claims.emergence.flows import MONOTONE, pairwise_distinct, threshold, two_or_more, value_matrix
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.experiment import RECORDS, Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
@@ -86,13 +86,8 @@ def _path(e: Experiment) -> Path:
     return _along(e, e.tokens)
 
 
-def _units(e: Experiment) -> tuple[float, float]:
-    """Return sqrt(B) and V."""
-    return math.sqrt(float(e.form()[0, 0])), float(value_matrix(e)[0, 0])
-
-
 def _along(e: Experiment, tokens: Array) -> Path:
-    root, v = _units(e)
+    root, v = math.sqrt(float(e.form()[0, 0])), float(value_matrix(e)[0, 0])
     size = root * float(np.abs(e.tokens).max())
     until = min(12 + 0.5 / size**2, e.until, LAST)
     run = e.evolve(tokens, until / v, record=np.linspace(0, until / v, RECORDS + 1)[1:])
@@ -104,17 +99,12 @@ def _along(e: Experiment, tokens: Array) -> Path:
 # The setting.
 
 
-def _line(given: dict[str, Any]) -> tuple[Softmax, RescaledFlow]:
-    return Softmax(B=given["B"]), RescaledFlow(V=given["V"])
-
-
 def _on_the_line(e: Experiment) -> list[Margins]:
     """Tokens are two numbers or more, and B and V positive ones."""
-    n, d = e.shape
     forms = {"B": e.form(), "V": value_matrix(e)}
     return [
-        once("d = 1", 0.5 - (d - 1), strict=True),
-        once("n >= 2", n - 1.5, strict=True),
+        once("d = 1", 1.5 - e.shape[1], strict=True),
+        two_or_more(e),
         *(once(f"{name} > 0", float(np.sign(M[0, 0])), strict=True) for name, M in forms.items()),
     ]
 
@@ -166,9 +156,9 @@ def _line_or_bounded(rng: Rng, k: int) -> Instance:
 
 
 PARAMETERS = {"tokens": ..., "B": None, "V": None, "until": LAST}
-LINE = Setting(PARAMETERS, _line, _any_line, samples=12)
-SHOOTING = Setting(PARAMETERS, _line, _line_or_bounded, samples=4, lengths=())
-BOUNDED = Setting({**PARAMETERS, "C": 4.0}, _line, _kept_bounded, samples=3, lengths=())
+LINE = Setting(PARAMETERS, lambda given: (Softmax(B=given["B"]), RescaledFlow(V=given["V"])), _any_line, samples=12)
+SHOOTING = replace(LINE, sample=_line_or_bounded, samples=4, lengths=())
+BOUNDED = replace(LINE, parameters={**PARAMETERS, "C": 4.0}, sample=_kept_bounded, samples=3, lengths=())
 ON_THE_LINE: dict[str, Statement] = {"d = 1, B > 0, V > 0": _on_the_line, "distinct tokens": pairwise_distinct}
 
 
@@ -211,8 +201,8 @@ def _rising(path: Path) -> Margins:
     beyond = np.logical_or.accumulate(beyond, axis=0)[:-1]
     first = np.take_along_axis(path.y, beyond.argmax(axis=0)[None], axis=0)
     gain = np.sign(first) * np.diff(path.y, axis=0) / path.size[1:, None]
-    times = path.times[1:] * path.unit
-    return Margins("|y_i| increases beyond sqrt(W((n-1)/e))", np.where(beyond, gain, 1.0), times, MONOTONE)
+    what = "|y_i| increases beyond sqrt(W((n-1)/e))"
+    return Margins(what, np.where(beyond, gain, 1.0), path.times[1:] * path.unit, MONOTONE)
 
 
 @EMERGENCE.claim(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,23 +25,23 @@ from attnflow.claims.emergence.limits import (
     shrinking,
 )
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining, representatives
+from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
 from attnflow.claims.emergence.symmetry import (
-    AGREE,
     Group,
     commuting,
     group_matrices,
     group_of,
     invariant,
     reduced,
+    representatives,
     symmetric_cloud,
 )
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, per_token, unknown
-from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
+from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form, rotation, square_of_normals
 from attnflow.core.inputs import Array
-from attnflow.geometry.forms import score_rounding
+from attnflow.geometry.forms import score_rounding, symmetric_part
 from attnflow.geometry.spectra import Dominant, classify
 from attnflow.geometry.stationary import stationary_points
 from attnflow.laws import Softmax
@@ -60,8 +60,7 @@ def spectral_radius(V: Array) -> float:
 def discounted(given: dict[str, Any]) -> tuple[Softmax, ContinuousMotion]:
     """Return the flow in the variables y = e^{-lambda_1 t} x, in reduced coordinates where there is a symmetry."""
     V = given["V"]
-    growth = spectral_radius(V)
-    return Softmax(B=given["B"]), reduced(Discounted(V=V, growth=growth), given["symmetry"])
+    return Softmax(B=given["B"]), reduced(Discounted(V=V, growth=spectral_radius(V)), given["symmetry"])
 
 
 # Samples
@@ -76,7 +75,7 @@ def spectrum(rng: Rng, k: int, d: int, m: int, rho: float) -> Array:
     if k % 3 == 2 and d - m >= 2:
         a, b = rho * rng.uniform(0.2, 0.7, 2)
         blocks[m : m + 2, m : m + 2] = [[a, -b], [b, a]]
-    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    frame = rotation(rng, d)
     if k % 4:  # oblique: eigenvectors are not orthogonal
         frame = frame @ (np.eye(d) + pick(rng, (0.3, 0.8)) * np.triu(rng.standard_normal((d, d)), 1))
     return frame @ blocks @ np.linalg.inv(frame)
@@ -101,9 +100,9 @@ def _with_mirror(rng: Rng, k: int) -> dict[str, Any]:
     matrices = group_matrices(rng, (0, 1, 2)[k % 3], d)
     vectors = np.linalg.eigh(commuting(matrices, np.diag(np.arange(d, 0.0, -1.0))))[1]
     V = commuting(matrices, vectors @ np.diag(np.where(np.arange(d) == k % d, 1.0, rho)) @ vectors.T)
-    M = rng.standard_normal((d, d))
+    square = square_of_normals(rng, d)
     x, symmetry = symmetric_cloud(rng, matrices, seeds=3)
-    B = commuting(matrices, M @ M.T + 0.3 * np.eye(d))
+    B = commuting(matrices, square + 0.3 * np.eye(d))
     return {"tokens": x, "B": B, "symmetry": symmetry, **_timed(rng, V, rho)}
 
 
@@ -134,10 +133,10 @@ def _product_start(rng: Rng, k: int) -> dict[str, Any]:
 def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
     """Return oblique spaces F + G, dim F = 2, and a form that mixes them; tokens of one height along F, or any."""
     d, rho = pick(rng, (3, 3, 4)), float(rng.uniform(0.0, 0.4))
-    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    frame = rotation(rng, d)
     frame[:, 2:] += rng.uniform(0.5, 3.0) * rng.standard_normal((d, d - 2))
     V = frame @ np.diag([1.0, 1.0, *rng.uniform(-rho, rho, d - 2)]) @ np.linalg.inv(frame)
-    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    Q = rotation(rng, d)
     B = Q @ np.diag(np.logspace(0, -rng.uniform(0.5, 2.0), d)) @ Q.T
     w = rng.standard_normal((int(rng.integers(4, 9)), d))
     if k % 3:  # all on one level of B along F, so that many are vertices and stay
@@ -145,13 +144,14 @@ def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
         w[:, :2] *= (log_uniform(rng, 1.0, 5.0) / np.sqrt(quadratic(form, w[:, :2])))[:, None]
     else:
         w = 2 * (w - rng.dirichlet(np.ones(len(w))) @ w)
-    return {"tokens": w @ frame.T, "B": (B + B.T) / 2, **_timed(rng, V, rho)}
+    return {"tokens": w @ frame.T, "B": symmetric_part(B), **_timed(rng, V, rho)}
 
 
-PARAMETERS = {"tokens": ..., "V": ..., "B": None, "until": 40.0, "symmetry": None}
-HYPERPLANES = Setting(PARAMETERS, discounted, _hyperplane_start, samples=12)
-PRODUCT = Setting(PARAMETERS, discounted, _product_start, samples=12)
-OBLIQUE = Setting(PARAMETERS, discounted, _oblique_start, samples=12)
+HYPERPLANES = Setting(
+    {"tokens": ..., "V": ..., "B": None, "until": 40.0, "symmetry": None}, discounted, _hyperplane_start, samples=12
+)
+PRODUCT = replace(HYPERPLANES, sample=_product_start)
+OBLIQUE = replace(HYPERPLANES, sample=_oblique_start)
 
 
 # Hypotheses
@@ -197,11 +197,6 @@ class Along:
     rho: float
     group: Group
 
-    def fixed_at_zero(self, i: int) -> bool:
-        """Say whether the symmetry keeps the coordinates of token i along F at 0."""
-        fixed = self.group.matrices[self.group.stabiliser(i)].mean(axis=0)
-        return bool(np.abs(self.left @ fixed @ self.right).max() <= AGREE)
-
 
 def along(e: Experiment) -> Along | None:
     """Return the coordinates along the dominant eigenspace, None if it has not all its eigenvectors."""
@@ -226,7 +221,7 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
     whole = (y @ e.form().T) @ y.T
     top, n = along_F.argmax(axis=1), len(y)
     chosen = [np.unique(F.group.places[F.group.stabiliser(i), top[i]]) for i in range(n)]
-    free = np.array([not F.fixed_at_zero(i) for i in range(n)])
+    free = np.array([not F.group.centred(i, F.left, F.right) for i in range(n)])
     Q = np.zeros((n, n))
     for i, tied in enumerate(chosen):
         Q[i, tied] = 1 / len(tied)
@@ -251,9 +246,17 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
 NO_SPACE = Undecided("the eigenvalue of largest modulus is not real with all its eigenvectors", "give another V")
 
 
-def limits_along(e: Experiment, F: Along | None) -> tuple[Array, Array] | Undecided:
-    """Return lim w and a bound, per token, of what is left of the motion along F; why if that is not yet decided."""
-    if F is None:
+class Ends(NamedTuple):
+    """Where the coordinates w along F end: F, lim w, and a bound, per token, of what is left of the motion."""
+
+    F: Along
+    limit: Array
+    left: Array
+
+
+def ends_along(e: Experiment) -> Ends | Undecided:
+    """Return where tokens end along F, or why that is not yet decided."""
+    if (F := along(e)) is None:
         return NO_SPACE
     T, w = float(e.times[-1]), e.states @ F.left.T
     if (late := out_of_time(e, F.growth)) is not None:
@@ -262,7 +265,7 @@ def limits_along(e: Experiment, F: Along | None) -> tuple[Array, Array] | Undeci
         return Undecided("the run is too short for the gap of the spectrum", f"give until={LONG / slowest:.4g} or more")
     unit = diameter(w[0]) or 1.0
     if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
-        return np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1]))
+        return Ends(F, np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1])))
     k = max(look_back(e, F.growth), 0)
     now, before = _limit(e, F, -1, unit), _limit(e, F, k, unit)
     if now is None or before is None:
@@ -272,20 +275,19 @@ def limits_along(e: Experiment, F: Along | None) -> tuple[Array, Array] | Undeci
         return NOT_FINAL
     if any(np.abs(y @ F.left.T - w[-1]).max() > ON * unit for y in nudged(e)):
         return BORDER
-    return now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k])))
+    return Ends(F, now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k]))))
 
 
 def _in_set(e: Experiment, what: str) -> Margins:
     """Return how clearly every token is, along F, at one of the possible limits of the polytope K in F."""
-    F = along(e)
-    found = limits_along(e, F)
-    if F is None or isinstance(found, Undecided):
-        return unknown(what, found if isinstance(found, Undecided) else NO_SPACE, float(e.times[-1]))
-    limit, left = found
+    found = ends_along(e)
+    if isinstance(found, Undecided):
+        return unknown(what, found, float(e.times[-1]))
+    F, limit, left = found
     w = e.states[-1] @ F.left.T
     unit = diameter(e.tokens @ F.left.T) or 1.0
     form = F.form if len(F.form) > 1 else np.eye(1)
-    S = stationary_points(representatives_of(limit, unit), (form + form.T) / 2).points
+    S = stationary_points(representatives_of(limit, unit), symmetric_part(form)).points
     return per_token(what, NEAR - nearest_of(S, w) / unit, left / unit + 1e-9, time=float(e.times[-1]), strict=True)
 
 
@@ -335,18 +337,17 @@ def hyperplanes(e: Experiment) -> Iterator[Margins]:
     and the spread of starts of one sign. Undecided before lambda_1 t = 12 and (lambda_1 - |lambda_2|) t = 12."""
     yield from _contracting(e)
     yield _in_set(e, "phi_1*(z_i) tends to a, 0 or b")
-    F = along(e)
-    if F is None:
+    if (F := along(e)) is None:
         return
     start = e.tokens @ F.left[0]
     if start.min() > 0 or start.max() < 0:
-        unit, found = float(np.ptp(start)) or 1.0, limits_along(e, F)
+        unit, found = float(np.ptp(start)) or 1.0, ends_along(e)
         width = float(np.ptp(e.states[-1] @ F.left[0])) / unit
         what, T = "one hyperplane", float(e.times[-1])
         if isinstance(found, Undecided):
             yield unknown(what, found, T)
         else:
-            yield once(what, NEAR - width, 2 * float(found[1].max()) / unit, time=T, strict=True)
+            yield once(what, NEAR - width, 2 * float(found.left.max()) / unit, time=T, strict=True)
 
 
 PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
@@ -362,11 +363,8 @@ PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dom
 def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
     """The projection of the hull from state to state; once the leaders along F are final, the distance of every
     projected token from the stationary points of K for B on F. Undecided before (lambda - rho) t = 12."""
-    F = along(e)
-    if F is None:
-        yield unknown("the tokens end on the boundary of K or at 0", NO_SPACE, float(e.times[-1]))
-        return
-    yield shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
+    if (F := along(e)) is not None:
+        yield shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
     yield _in_set(e, "the tokens end on the boundary of K or at 0")
 
 
@@ -378,13 +376,12 @@ def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
 )  # fmt: skip
 def projected(e: Experiment) -> Margins:
     """Once the leaders along F are final, |pi A w|^2 of every token against its products with the vertices."""
-    what, F = "|pi A w|^2 = max_j <pi A w, pi A v_j>", along(e)
-    found = limits_along(e, F)
-    if F is None or isinstance(found, Undecided):
-        return unknown(what, found if isinstance(found, Undecided) else NO_SPACE, float(e.times[-1]))
-    limit, left = found
+    what, found = "|pi A w|^2 = max_j <pi A w, pi A v_j>", ends_along(e)
+    if isinstance(found, Undecided):
+        return unknown(what, found, float(e.times[-1]))
+    F, limit, left = found
     unit = diameter(e.tokens @ F.left.T) or 1.0
-    values, vectors = np.linalg.eigh((e.form() + e.form().T) / 2)
+    values, vectors = np.linalg.eigh(symmetric_part(e.form()))
     A = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     # F.right is orthonormal: norms of coordinates are norms in R^d.
     image = F.left @ A @ F.right

@@ -161,12 +161,3 @@ def remaining(now: Array, before: Array, decay: float) -> Array:
     """
     moved = np.linalg.norm(np.atleast_2d(now - before), axis=1)
     return np.where(moved == 0, 0.0, 2 * moved / np.expm1(decay))
-
-
-def representatives(points: Array, tol: float) -> Array:
-    """Return one of each set of points that agree up to tol."""
-    kept: list[Array] = []
-    for p in points:
-        if not kept or np.linalg.norm(np.array(kept) - p, axis=1).min() > tol:
-            kept.append(p)
-    return np.array(kept)

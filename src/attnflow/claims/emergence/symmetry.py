@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
-from attnflow.claims.samplers import Rng, pick
+from attnflow.claims.samplers import Rng, pick, rotation
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
@@ -50,9 +50,9 @@ class Group:
         generators = [_generator(given, n, d) for given in symmetry or ()]
         for M, places in elements:  # grows while it is read
             for N, others in generators:
-                new = (N @ M, others[places])
-                if not any(_same(new, known) for known in elements):
-                    elements.append(new)
+                new, moved = N @ M, others[places]
+                if not any(np.abs(new - A).max() <= AGREE and (moved == p).all() for A, p in elements):
+                    elements.append((new, moved))
             if len(elements) > MOST_ELEMENTS:
                 raise InputError(f"the symmetry generates more than {MOST_ELEMENTS} elements: give a smaller group")
         return cls(np.array([M for M, _ in elements]), np.array([places for _, places in elements], dtype=np.int64))
@@ -81,10 +81,10 @@ class Group:
         """Return the elements that keep token i where it is."""
         return np.flatnonzero(self.places[:, i] == i)
 
-    def centred(self, i: int) -> bool:
-        """Say whether the symmetry holds token i at 0."""
+    def centred(self, i: int, left: Array | float = 1.0, right: Array | float = 1.0) -> bool:
+        """Say whether the symmetry holds token i at 0, or only its coordinates `left` in the basis `right`."""
         fixed = self.matrices[self.stabiliser(i)].mean(axis=0)
-        return bool(np.abs(fixed).max() <= AGREE)
+        return bool(np.abs(np.dot(np.dot(left, fixed), right)).max() <= AGREE)
 
 
 def _generator(given: Mapping[str, Any], n: int, d: int) -> tuple[Array, NDArray[np.int64]]:
@@ -99,10 +99,6 @@ def _generator(given: Mapping[str, Any], n: int, d: int) -> tuple[Array, NDArray
     if places.shape != (n,) or sorted(places.tolist()) != list(range(n)):
         raise InputError(f"a permutation of symmetry does not hold each of 0 to {n - 1} once: {wanted}")
     return M, places.astype(np.int64)
-
-
-def _same(one: tuple[Array, NDArray[np.int64]], other: tuple[Array, NDArray[np.int64]]) -> bool:
-    return bool(np.abs(one[0] - other[0]).max() <= AGREE and (one[1] == other[1]).all())
 
 
 class Patient(ContinuousMotion):
@@ -220,16 +216,16 @@ def group_matrices(rng: Rng, k: int, d: int) -> list[Array]:
     if kind == 5:
         return [np.eye(d)[np.roll(np.arange(d), 1)]]
     angle = 2 * np.pi / pick(rng, (2, 3, 4, 5))
-    rotation = np.eye(d)
-    rotation[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    return [rotation] if kind == 3 else [rotation, mirror]
+    turn = np.eye(d)
+    turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    return [turn] if kind == 3 else [turn, mirror]
 
 
 def _turned(rng: Rng, matrices: list[Array]) -> list[Array]:
     """Return the matrices as they are, or in a random orthonormal frame."""
     if rng.integers(2):
         return matrices
-    frame = np.linalg.qr(rng.standard_normal(matrices[0].shape))[0]
+    frame = rotation(rng, len(matrices[0]))
     return [frame @ M @ frame.T for M in matrices]
 
 
@@ -256,8 +252,9 @@ def symmetric_cloud(rng: Rng, matrices: list[Array], seeds: int, scale: float = 
             # The mean over the powers of one element is a point that this element fixes.
             p = _fixed_by(group[int(rng.integers(len(group)))]) @ p
         points += [M @ p for M in group]
-    x = _apart(np.array(points), 1e-6 * scale)
-    symmetry = [{"matrix": M.tolist(), "permutation": _permutation(x, M)} for M in matrices]
+    x = representatives(np.array(points), 1e-6 * scale)
+    images = [np.abs((x @ M.T)[:, None] - x[None]).max(axis=2).argmin(axis=1) for M in matrices]
+    symmetry = [{"matrix": M.tolist(), "permutation": p.tolist()} for M, p in zip(matrices, images, strict=True)]
     return Group.generated(symmetry, *x.shape).average(x), symmetry
 
 
@@ -271,15 +268,14 @@ def _fixed_by(M: Array) -> Array:
     return mean
 
 
-def _apart(points: Array, tol: float) -> Array:
+def representatives(points: Array, tol: float) -> Array:
+    """Return one of each set of points that agree up to tol.
+
+    >>> representatives(np.array([[0.0], [1.0], [1e-9]]), tol=1e-6).ravel()
+    array([0., 1.])
+    """
     kept: list[Array] = []
     for p in points:
-        if all(np.abs(p - q).max() > tol for q in kept):
+        if not kept or np.linalg.norm(np.array(kept) - p, axis=1).min() > tol:
             kept.append(p)
     return np.array(kept)
-
-
-def _permutation(x: Array, M: Array) -> list[int]:
-    apart = np.abs((x @ M.T)[:, None] - x[None]).max(axis=2)
-    nearest: list[int] = apart.argmin(axis=1).tolist()
-    return nearest

@@ -8,25 +8,29 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims import exact
-from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
+from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting, Statement
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.frank_wolfe.paper import FW
-from attnflow.claims.hypotheses import positive_definite, quadratic, semidefinite_margin, symmetric
+from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
+from attnflow.claims.hypotheses import positive_definite, quadratic, score_unit, semidefinite_margin, symmetric
 from attnflow.claims.margins import Margins, Numbers, once, per_token, stacked
-from attnflow.claims.samplers import KINDS, Rng, any_form, cloud, distinct, log_uniform, pick, positive_form
+from attnflow.claims.samplers import (
+    KINDS,
+    Rng,
+    any_form,
+    cloud,
+    distinct,
+    log_uniform,
+    on_level_set,
+    pick,
+    positive_form,
+)
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.core.indices import log_weights
 from attnflow.core.inputs import number, whole
-from attnflow.geometry.forms import EPS, form, score_rounding
+from attnflow.geometry.forms import EPS, score_rounding
 from attnflow.geometry.hull import Hull
-from attnflow.laws import Hardmax
-from attnflow.motions import Layers
 
 POINTS = 48
-
-
-def _hardmax(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    return Hardmax(B=given["B"], ties="points"), Layers(gamma=1.0)
 
 
 def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def _any_cloud(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": any_form(rng, k // 2, x.shape[1]), "seed": k}
 
 
-CELLS = Setting({"tokens": ..., "B": None, "seed": 0}, _hardmax, _any_cloud, arithmetics=("exact",))
+CELLS = Setting({"tokens": ..., "B": None, "seed": 0}, hardmax_layers, _any_cloud, arithmetics=("exact",))
 
 
 def _vertices(e: Experiment) -> tuple[Numbers, Hull]:
@@ -52,8 +56,7 @@ def _heard(e: Experiment, points: Numbers, vertices: Numbers) -> list[list[int]]
 
 def _inner_points(e: Experiment, vertices: Numbers) -> Numbers:
     """Return random points of the hull and the midpoints of consecutive ones."""
-    weights = np.random.default_rng(e.seed).dirichlet(np.ones(len(vertices)), POINTS)
-    weights = e.array(weights)
+    weights = e.array(np.random.default_rng(e.seed).dirichlet(np.ones(len(vertices)), POINTS))
     ends = (weights / weights.sum(axis=1, keepdims=True)) @ vertices
     return np.vstack([ends, (ends[1:] + ends[:-1]) / 2])
 
@@ -72,9 +75,8 @@ def cells(e: Experiment) -> list[Margins]:
     points = _inner_points(e, v)
     B = e.form()
     scores = points @ B.T @ v.T
-    unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
     chosen = _heard(e, points, v)
-    short = (scores - scores.max(axis=1, keepdims=True)) / unit
+    short = (scores - scores.max(axis=1, keepdims=True)) / score_unit(e)
     tol = 64 * e.shape[1] * e.rounding
     covered = [min(short[p, row], default=e.array(-1)[()]) for p, row in enumerate(chosen)]
     shared = [(POINTS + p, i) for p in range(POINTS - 1) for i in set(chosen[p]) & set(chosen[p + 1])]
@@ -93,7 +95,6 @@ def _level_set(rng: Rng, k: int) -> dict[str, Any]:
     """Return vertices with equal energies: on a circle or an ellipsoid, on a quadric, or at integer points."""
     d = int(rng.integers(2, 4))
     u = rng.standard_normal((int(rng.integers(3, 9)), d))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
     if k % 4 == 1:  # x^2 - y^2 = 1, an indefinite form
         s = rng.uniform(-1.5, 1.5, 5)
         x = np.column_stack([pick(rng, (1.0, -1.0)) * np.cosh(s), np.sinh(s)])
@@ -102,11 +103,10 @@ def _level_set(rng: Rng, k: int) -> dict[str, Any]:
         x = np.array(list(np.ndindex(11, 11))) - 5.0
         return {"tokens": x[(x**2).sum(axis=1) == 25], "B": None, "seed": k}
     B = positive_form(rng, k // 2, d)
-    x = np.linalg.solve(np.linalg.cholesky(form(B, d)).T, u.T).T * log_uniform(rng, 1e-3, 1e3)
-    return {"tokens": x, "B": B, "seed": k}
+    return {"tokens": on_level_set(B, u) * log_uniform(rng, 1e-3, 1e3), "B": B, "seed": k}
 
 
-LEVEL_SET = Setting({"tokens": ..., "B": None, "seed": 0}, _hardmax, _level_set)
+LEVEL_SET = Setting(CELLS.parameters, hardmax_layers, _level_set)
 
 
 def _equal_energies(e: Experiment) -> Margins:
@@ -150,7 +150,7 @@ def _polytope_without_origin(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": positive_form(rng, k // 4, x.shape[1])}
 
 
-OWNERS = Setting({"tokens": ..., "B": None}, _hardmax, _polytope_without_origin, arithmetics=("exact",))
+OWNERS = Setting({"tokens": ..., "B": None}, hardmax_layers, _polytope_without_origin, arithmetics=("exact",))
 
 
 def _no_vertex_at_zero(e: Experiment) -> Margins:
@@ -158,30 +158,29 @@ def _no_vertex_at_zero(e: Experiment) -> Margins:
     return once("v_i != 0", (v * v).sum(axis=1).min() / e.scale**2, strict=True)
 
 
-def _to_neighbours(e: Experiment) -> list[Numbers]:
-    """Return <B v_i, w - v_i> over the dimensionless unit, for w among the neighbours of v_i and w = 0."""
-    v, body = _vertices(e)
-    B = e.form()
-    unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
-    zero = e.array(np.zeros((1, e.shape[1])))
-    return [(np.vstack([v[body.neighbours(i)], zero]) - v[i]) @ (B @ v[i]) / unit for i in range(len(v))]
+OWNING: dict[str, Statement] = {"B > 0": positive_definite, "v_i != 0": _no_vertex_at_zero}
 
 
 def _owns_iff(e: Experiment, owns: Callable[[list[int], int], bool], signs: Callable[[Numbers], Any]) -> Numbers:
-    """Return, for each vertex, how far its signs are from changing, negative where the law does not agree with them."""
-    v, _ = _vertices(e)
-    inner = _to_neighbours(e)
-    said = [owns(row, i) for i, row in enumerate(_heard(e, v, v))]
-    sizes = [np.abs(s).max() if e.exact else np.abs(s).min() for s in inner]
-    agree = [a == bool(signs(s)) for a, s in zip(said, inner, strict=True)]
-    return stacked([size if same else -size for size, same in zip(sizes, agree, strict=True)])
+    """Return, for each vertex, how far its signs are from changing, negative where the law does not agree with them.
+
+    The signs are those of <B v_i, w - v_i> for w among the neighbours of v_i and w = 0.
+    """
+    v, body = _vertices(e)
+    B, zero = e.form(), e.array(np.zeros((1, e.shape[1])))
+    found = []
+    for i, row in enumerate(_heard(e, v, v)):
+        inner = (np.vstack([v[body.neighbours(i)], zero]) - v[i]) @ (B @ v[i]) / score_unit(e)
+        size = np.abs(inner).max() if e.exact else np.abs(inner).min()
+        found.append(size if owns(row, i) == bool(signs(inner)) else -size)
+    return stacked(found)
 
 
 @FW.claim(
     "own-cell", "Section 4", FALSE, OWNERS,
     """For B > 0 and v_i != 0: v_i lies in its own cell C_i(v) if and only if <B v_i, w - v_i> has one strict sign for
     all neighbours w of v_i and w = 0, all negative or all positive.""",
-    given={"B > 0": positive_definite, "v_i != 0": _no_vertex_at_zero},
+    given=OWNING,
     repair="own-cell/repaired",
 )  # fmt: skip
 def own_cell(e: Experiment) -> Margins:
@@ -194,7 +193,7 @@ def own_cell(e: Experiment) -> Margins:
     "own-cell/repaired", "Section 4", PROVED, OWNERS,
     """For B > 0 and v_i != 0: v_i strictly owns its cell, <B v_i, v_j> < <B v_i, v_i> for all other vertices, if and
     only if <B v_i, w - v_i> < 0 for all neighbours w of v_i and for w = 0.""",
-    given={"B > 0": positive_definite, "v_i != 0": _no_vertex_at_zero},
+    given=OWNING,
 )  # fmt: skip
 def own_cell_repaired(e: Experiment) -> Margins:
     """Whether hardmax lets a vertex hear itself alone, against the signs towards its neighbours and 0, in fractions."""
@@ -202,19 +201,15 @@ def own_cell_repaired(e: Experiment) -> Margins:
     return per_token("v_i strictly owns its cell iff all signs are negative", values, 64 * e.rounding)
 
 
-def _identity(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    # In the coordinates A v, A = B^{1/2}, the form is the identity: one law serves every dimension.
-    return Hardmax(ties="points"), Layers(gamma=1.0)
-
-
 def _dimensions(rng: Rng, k: int) -> dict[str, Any]:
     low = pick(rng, (1.0, 0.5, 0.2)) if k % 2 else 1.0
     return {"k": int(rng.integers(2, 6)), "d": int(rng.integers(1, 12)), "low": low, "seed": k}
 
 
+# In the coordinates A v, A = B^{1/2}, the form is the identity: one law serves every dimension.
 GAUSSIAN = Setting(
-    {"k": 3, "d": 4, "low": 1.0, "high": 1.0, "runs": 1000, "seed": 0}, _identity, _dimensions, samples=8
-)  # fmt: skip
+    {"k": 3, "d": 4, "low": 1.0, "high": 1.0, "runs": 1000, "seed": 0}, hardmax_layers, _dimensions, samples=8
+)
 
 
 def _bounds(e: Experiment) -> Margins:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
-from attnflow.claims.samplers import Rng
+from attnflow.claims.samplers import Rng, rotation
 from attnflow.core.inputs import Array, InputError, cloud, number, whole
 from attnflow.laws import Softmax
 from attnflow.motions import Jumps
@@ -99,7 +99,7 @@ def random_simplex(rng: Rng, k: int) -> Array:
                 return v
     corners = np.eye(d + 1) - 1 / (d + 1)
     basis = np.linalg.svd(corners)[2][:d]
-    turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    turn = rotation(rng, d)
     v = corners @ basis.T @ turn
     return v / np.linalg.norm(v, axis=1, keepdims=True)
 

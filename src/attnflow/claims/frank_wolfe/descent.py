@@ -18,6 +18,7 @@ from attnflow.claims.hypotheses import (
     origin_at_start,
     positive_semidefinite,
     quadratic,
+    score_unit,
     semidefinite_margin,
     shrinking_hull,
     squared_diameter,
@@ -50,9 +51,7 @@ def _with_origin(rng: Rng, k: int) -> dict[str, Any]:
 def _half_symmetric(rng: Rng, k: int) -> dict[str, Any]:
     """Return every other cloud as x and -x: there 0 stays in the hull."""
     given = _with_origin(rng, k // 2)
-    if k % 2 == 0:
-        given["tokens"] = np.vstack([given["tokens"], -given["tokens"]])
-    return given
+    return given if k % 2 else given | {"tokens": np.vstack([given["tokens"], -given["tokens"]])}
 
 
 FRANK_WOLFE = Setting(
@@ -84,7 +83,7 @@ def _negative(e: Experiment) -> str:
     """Return the first hypothesis in words; if a B >= 0 was given, as if it were B_*, say what to give instead."""
     if e.B is None or not forms.positive_semidefinite(e.form().astype(float)):
         return "B_*^t >= 0"
-    return "B is that of Hardmax, whose scores are <B x, y>: for J(x) = 1/2 <B_* x, x> give B = -B_*; B_* = -B >= 0"
+    return "B_* = -B >= 0, where B is that of Hardmax, with scores <B x, y>: for J(x) = 1/2 <B_* x, x> give B = -B_*"
 
 
 def _energy_against(e: Experiment, bound: Any) -> Margins:
@@ -130,10 +129,6 @@ def _any_layers(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": any_form(rng, k // 2, x.shape[1]), "gamma": gamma, "steps": int(rng.integers(5, 15))}
 
 
-def _renormalised(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    return Hardmax(B=given["B"], ties="points"), Layers(V=given["V"])
-
-
 def _any_diagonal(rng: Rng, k: int) -> dict[str, Any]:
     given = _any_layers(rng, k)
     d = given["tokens"].shape[1]
@@ -143,9 +138,10 @@ def _any_diagonal(rng: Rng, k: int) -> dict[str, Any]:
 
 LAYERS = Setting(
     {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, hardmax_layers, _any_layers, arithmetics=("exact",)
-)  # fmt: skip
+)
 RENORMALISED = Setting(
-    {"tokens": ..., "B": None, "V": ..., "steps": 30}, _renormalised, _any_diagonal, arithmetics=("exact",)
+    {"tokens": ..., "B": None, "V": ..., "steps": 30},
+    lambda given: (Hardmax(B=given["B"], ties="points"), Layers(V=given["V"])), _any_diagonal, arithmetics=("exact",),
 )  # fmt: skip
 
 
@@ -193,10 +189,9 @@ def _proportional(rng: Rng, k: int) -> dict[str, Any]:
     return {**given, "B": positive_form(rng, k // 2, given["tokens"].shape[1]), "gamma": gamma, "beta": beta}
 
 
-DUALITY = Setting(
-    {"tokens": ..., "B": None, "beta": 1.0, "gamma": 0.5, "steps": 30}, hardmax_layers, _proportional,
-    arithmetics=("exact",),
-)  # fmt: skip
+DUALITY = replace(
+    LAYERS, parameters={"tokens": ..., "B": None, "beta": 1.0, "gamma": 0.5, "steps": 30}, sample=_proportional
+)
 
 
 def _balanced(e: Experiment) -> list[Margins]:
@@ -225,7 +220,7 @@ def duality_gap(e: Experiment) -> list[Margins]:
     """The smallest gap so far against the bound, and the energy of each token against the step before."""
     B, x, steps = e.form(), e.states[:-1], len(e.states) - 1
     energy = quadratic(B, x) / 2
-    unit = np.abs(B).max() * e.scale**2 * e.shape[1] or 1
+    unit = score_unit(e)
     tol = 64 * e.shape[1] * e.rounding
     rise = Margins("<B x_i, x_i> never decreases", np.diff(quadratic(B, e.states), axis=0) / unit, e.times[:-1], tol)
     if steps < 2:

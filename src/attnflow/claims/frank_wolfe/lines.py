@@ -11,16 +11,16 @@ import numpy as np
 from attnflow.claims import exact
 from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment, close_calls
+from attnflow.claims.frank_wolfe.descent import LAYERS
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
-from attnflow.claims.hypotheses import step_in_unit_interval
+from attnflow.claims.hypotheses import nearly_singular, step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
-from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, pick, positive_form, step_sizes
+from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, on_level_set, pick, positive_form, step_sizes
 from attnflow.core.inputs import Array, varies_in_time
 from attnflow.core.schedules import Schedule
-from attnflow.geometry.forms import EPS, form
+from attnflow.geometry.forms import EPS
 from attnflow.geometry.generic import genericity
 from attnflow.geometry.hull import Hull
-from attnflow.laws import Hardmax
 from attnflow.motions import HardmaxFlow, Layers
 
 MOVED = 2.0**-20
@@ -29,12 +29,12 @@ MOVED = 2.0**-20
 def _invertible(e: Experiment) -> Margins:
     """B^t is invertible at the start, or at every step where it varies."""
     steps = range(int(e.horizon)) if varies_in_time(e.B) else range(1)
-    least = [float(np.linalg.svd(e.form(t).astype(float), compute_uv=False).min()) for t in steps]
-    size = [float(np.abs(e.form(t).astype(float)).max()) or 1.0 for t in steps]
-    values = np.array(least) / np.array(size)
+    forms = [e.form(t).astype(float) for t in steps]
+    values = np.array([np.linalg.svd(B, compute_uv=False).min() / (np.abs(B).max() or 1.0) for B in forms])
     if e.exact:
         values = np.where([exact.invertible(e.form(t)) for t in steps], np.maximum(values, EPS), 0.0)
-    return Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * e.rounding, strict=True)
+    margins = Margins("B^t invertible", values, np.arange(len(values)), 8 * e.shape[1] * e.rounding, strict=True)
+    return replace(margins, undecided=nearly_singular(forms[0]))
 
 
 def _any_start(rng: Rng, k: int) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def single_leader(e: Experiment) -> Margins:
     """
     x = np.asarray(e.instance["tokens"], dtype=float)
     rng = np.random.default_rng(e.seed)
-    moved = e.starting_at(x + MOVED * (np.abs(x).max() or 1.0) * rng.standard_normal(x.shape))
+    moved = e.given(tokens=x + MOVED * (np.abs(x).max() or 1.0) * rng.standard_normal(x.shape))
     if e.exact:
         points = [exact.heard(replace(e.law, ties="points"), state, t) for t, state in enumerate(moved.states[:-1])]  # type: ignore[type-var]
         values = np.array([[2.0 - len(row) if len(row) < 2 else -1.0 for row in rows] for rows in points])
@@ -86,9 +86,7 @@ def polytope(rng: Rng, k: int) -> tuple[Array, Array | None]:
     u = rng.standard_normal((int(rng.integers(d + 1, d + 5)) if d > 1 else 2, d))
     if d == 1:
         u = np.array([[1.0], [-1.0]])
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    root = np.linalg.cholesky(form(B, d))
-    v = np.linalg.solve(root.T, u.T).T * (log_uniform(rng, 1e-3, 1e3) if k % 4 == 2 else 1.0)
+    v = on_level_set(B, u) * (log_uniform(rng, 1e-3, 1e3) if k % 4 == 2 else 1.0)
     weights = rng.dirichlet(np.ones(len(v)), size=int(rng.integers(1, 5)))
     return np.vstack([v, weights @ v]), B
 
@@ -98,9 +96,7 @@ def _polytopes(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": B, "gamma": step_sizes(rng, k), "steps": int(rng.integers(5, 30))}
 
 
-POLYTOPE = Setting(
-    {"tokens": ..., "B": None, "gamma": 0.5, "steps": 30}, hardmax_layers, _polytopes, arithmetics=("exact",)
-)  # fmt: skip
+POLYTOPE = replace(LAYERS, sample=_polytopes)
 
 
 def _generic(e: Experiment) -> Margins:
@@ -209,13 +205,8 @@ def exponential_rate_repaired(e: Experiment) -> Margins:
     v = _targets(e)
     powers = np.concatenate([e.array([1]), np.cumprod(np.broadcast_to(1 - e.array(e.c), (len(e.states) - 1,)))])
     room = powers[:, None, None] * np.abs(e.tokens - v) - np.abs(e.states - v)
-    return Margins(
-        "|x_i^t - v| <= (1 - c)^t |x_i^0 - v|", room.min(axis=2) / e.scale, e.times, 4 * (e.times + 2) * e.rounding
-    )
-
-
-def _flow(given: dict[str, Any]) -> tuple[Hardmax, HardmaxFlow]:
-    return Hardmax(B=given["B"], ties="points"), HardmaxFlow()
+    what = "|x_i^t - v| <= (1 - c)^t |x_i^0 - v|"
+    return Margins(what, room.min(axis=2) / e.scale, e.times, 4 * (e.times + 2) * e.rounding)
 
 
 def _flows(rng: Rng, k: int) -> dict[str, Any]:
@@ -223,7 +214,9 @@ def _flows(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "B": B, "until": pick(rng, (0.5, 3.0, 20.0))}
 
 
-FLOW = Setting({"tokens": ..., "B": None, "until": 5.0}, _flow, _flows)
+FLOW = Setting(
+    {"tokens": ..., "B": None, "until": 5.0}, lambda given: (hardmax_layers(given)[0], HardmaxFlow()), _flows
+)
 
 
 @FW.claim(

@@ -37,5 +37,5 @@ FW = Paper(
 
 
 def hardmax_layers(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
-    """Return (SA_inf): every token takes a step gamma towards the mean of the points that maximise <B x_i, .>."""
-    return Hardmax(B=given["B"], ties="points"), Layers(gamma=given["gamma"])
+    """Return (SA_inf): every token takes a step gamma, or 1, to the mean of the points that maximise <B x_i, .>."""
+    return Hardmax(B=given.get("B"), ties="points"), Layers(gamma=given.get("gamma", 1.0))

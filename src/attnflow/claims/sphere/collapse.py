@@ -10,16 +10,9 @@ import numpy as np
 from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
-from attnflow.claims.samplers import Rng, log_uniform
+from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import SPHERE
-from attnflow.claims.sphere.runs import (
-    acute_contracts,
-    normalised,
-    on_sphere,
-    pair_gaps,
-    random_rotation,
-    sphere_model,
-)
+from attnflow.claims.sphere.runs import acute_contracts, normalised, on_sphere, pair_gaps, sphere_model
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
@@ -150,7 +143,7 @@ def _symmetric(rng: Rng, k: int) -> dict[str, Any]:
             x = np.concatenate([np.eye(d)[:m], -np.eye(d)[:m]]) if k % 8 == 3 else normalised(simplex)
     beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5)
     return {
-        "tokens": normalised(x if k % 8 < 4 else x @ random_rotation(rng, d).T),
+        "tokens": normalised(x if k % 8 < 4 else x @ rotation(rng, d).T),
         "beta": beta,
         "normalized": bool(rng.integers(2)),
         "until": 50.0,
@@ -183,7 +176,7 @@ def _orthogonal(e: Experiment) -> list[Margins]:
 def _frame(rng: Rng, k: int) -> dict[str, Any]:
     n = int(rng.integers(2, 8))
     d = n + k % 2 * int(rng.integers(4))
-    x = np.eye(d)[:n] if k % 4 == 0 else random_rotation(rng, d)[:n]
+    x = np.eye(d)[:n] if k % 4 == 0 else rotation(rng, d)[:n]
     beta = (0.0, -1.0)[k % 2] if k % 6 > 3 else log_uniform(rng, 0.05, 9.0)
     normalized = k % 3 != 2
     until = 10.0 if normalized else n / (2 + 2 * max(beta, 0.0)) + 10 * exp(-beta)

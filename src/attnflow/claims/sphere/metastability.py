@@ -10,15 +10,9 @@ import numpy as np
 from attnflow.claims.claim import DERIVED, OPEN, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
-from attnflow.claims.samplers import Rng, log_uniform
+from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import METASTABLE, SPHERE
-from attnflow.claims.sphere.runs import (
-    MERGE,
-    normalised,
-    pair_gaps,
-    random_rotation,
-    sphere_model,
-)
+from attnflow.claims.sphere.runs import MERGE, normalised, pair_gaps, sphere_model
 from attnflow.claims.statistics import at_least
 from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.core.inputs import cloud as rows_of
@@ -68,7 +62,7 @@ def _in_caps(rng: Rng, k: int) -> dict[str, Any]:
     angles = np.cumsum(rng.uniform(1.6, 2.0, q)) if k % 4 else np.pi * np.arange(q)
     centres = np.zeros((q, d))
     centres[:, 0], centres[:, 1] = np.cos(angles), np.sin(angles)
-    centres = centres @ random_rotation(rng, d).T
+    centres = centres @ rotation(rng, d).T
     cap = np.concatenate([np.arange(q), rng.integers(q, size=int(rng.integers(1, 8)))])
     towards = centres[(cap + 1) % q] if k % 3 else rng.standard_normal((len(cap), d))
     across = normalised(

@@ -47,10 +47,6 @@ def in_hemisphere(rng: Rng, k: int) -> Array:
     return normalised(x + pick(rng, (0.05, 0.2, 1.0)) * w)
 
 
-def random_rotation(rng: Rng, d: int) -> Array:
-    return np.asarray(np.linalg.qr(rng.standard_normal((d, d)))[0])
-
-
 def pair_gaps(x: Array) -> Array:
     """Return 1 - <x_i, x_j> for all pairs as |x_i - x_j|^2 / 2, to full relative precision near 0."""
     apart = x[..., :, None, :] - x[..., None, :, :]
