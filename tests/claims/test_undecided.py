@@ -60,7 +60,7 @@ SHORT: list[tuple[str, dict[str, Any], str, str]] = [
     ("hardmax/limits", {"tokens": CLOUD, "steps": 1}, "after 1 steps it is not proved", "give more steps"),
     ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": "0.9 ** t"}, "slower than followers arrive", "faster"),
     ("localmax/vanishing", {"tokens": CLOUD[:5], "delta": lambda t: 0.25**t}, "no finite number of values", "formula"),
-    ("localmax/constant-converges", {"tokens": CLOUD, "threshold": "normalized"}, "not computed in fractions", "another threshold"),
+    ("localmax/constant-converges", {"tokens": CLOUD, "threshold": "normalized"}, "not computed", "another threshold"),
     ("localmax/cluster-gap", {"tokens": CLOUD[:3], "delta": 1e3}, "all tokens hear", "give a smaller delta"),
     ("fw/exponential-rate", {"tokens": [[1.0], [-1.0], [0.5]], "gamma": "1 / sqrt(t + 2)"}, "finitely", "quotient"),
     ("fw/collapse-to-origin", {"tokens": [[1.0], [-0.99]], "steps": 3}, "0 is in all hulls", "give more steps"),
