@@ -1,5 +1,7 @@
 """Every code block of README and docs is run: Python in one namespace per page, shell commands one after the other.
 
+Figures are closed after tests and after the examples of docstrings alike.
+
 What a comment says beside a Python statement that prints, or right below it, is what it prints; "..." stands for any
 text.
 """
@@ -15,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import tokenize
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
@@ -39,6 +43,25 @@ def pytest_collection_finish() -> None:
     """Look for garbage from now on, though not among the tests."""
     gc.freeze()
     gc.enable()
+
+
+def _close_figures() -> None:
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    """No figure stays open after the tests of a module, which may share what they drew."""
+    yield
+    _close_figures()
+
+
+@pytest.fixture
+def figures_closed() -> Iterator[None]:
+    """No figure stays open after a test, in modules that use this."""
+    yield
+    _close_figures()
 
 
 def _python(example: Example) -> None:

@@ -1,10 +1,8 @@
-"""Shared fixtures: every engine, settings of the property tests, figures closed."""
+"""Shared fixtures: every engine, settings of the property tests."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,25 +35,6 @@ class Dies(Watcher):
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
-
-
-def _close_figures() -> None:
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed() -> Iterator[None]:
-    """No figure stays open after the tests of a module, which may share what they drew."""
-    yield
-    _close_figures()
-
-
-@pytest.fixture
-def figures_closed() -> Iterator[None]:
-    """No figure stays open after a test, in modules that use this."""
-    yield
-    _close_figures()
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError
+from attnflow.figures.marks import hollow
 from attnflow.figures.polytope import bare
-from attnflow.figures.stage import frame
+from attnflow.figures.stage import frame, lines
 from attnflow.figures.style import colours, look, sheet, tone
 from attnflow.geometry import Cells, Hull, Region
 
@@ -81,8 +82,6 @@ def draw_cells(
     ...     drawn = draw_cells(ax, cells([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [0.1, 0.1]]))
     >>> len(drawn.get_paths())
     3
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close("all")
     """
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgba
@@ -122,38 +121,26 @@ def plot_cells(parts: Cells, ax: Axes | None = None, title: str | None = None) -
 
 def draw_walls(ax: Any, shapes: Iterable[Array], **style: Any) -> Any:
     """Draw the sides that two polygons share, once each (gid "walls"): dashes drawn twice would not be dashes."""
-    from matplotlib.collections import LineCollection
-
     seen: dict[tuple[Any, ...], int] = {}
     for shape in shapes:
         ends = [tuple(corner) for corner in (np.round(shape, 12) + 0.0).tolist()]
         for side in zip(ends, [*ends[1:], *ends[:1]], strict=True):
             seen[tuple(sorted(side))] = seen.get(tuple(sorted(side)), 0) + 1
-    walls = [side for side, times in seen.items() if times > 1]
-    return ax.add_collection(LineCollection(walls, **{"zorder": 1.5, "gid": "walls", "colors": tone().ink, **style}))
+    walls = np.array([side for side, times in seen.items() if times > 1])
+    return lines(ax, walls, **{"zorder": 1.5, "gid": "walls", "colors": tone().ink, **style})
 
 
 def draw_hull(ax: Any, outer: Hull) -> Any:
     """Draw the outline of a polygon as a thin solid line (gid "hull")."""
     from matplotlib.patches import Polygon
 
-    line = Polygon(
-        outer.vertices,
-        closed=True,
-        fill=False,
-        edgecolor=tone().ink,
-        linewidth=1.0,
-        joinstyle="round",
-        zorder=2,
-        gid="hull",
-    )
-    return ax.add_patch(line)
+    style: dict[str, Any] = {"edgecolor": tone().ink, "lw": 1.0, "joinstyle": "round", "zorder": 2, "gid": "hull"}
+    return ax.add_patch(Polygon(outer.vertices, closed=True, fill=False, **style))
 
 
-def draw_origin(ax: Any) -> Any:
+def draw_origin(ax: Any) -> None:
     """Mark the origin with a small cross (gid "origin")."""
-    (cross,) = ax.plot(0, 0, marker="+", ms=6, mew=0.9, color=tone().ink, ls="", zorder=3, gid="origin")
-    return cross
+    ax.plot(0, 0, marker="+", ms=6, mew=0.9, color=tone().ink, ls="", zorder=3, gid="origin")
 
 
 def make_room(ax: Any, points: Array) -> None:
@@ -173,16 +160,7 @@ def draw_vertices(
     """
     corners = outer.vertices
     faces = np.where(np.broadcast_to(filled, len(corners)), tone().ink, tone().paper).tolist()
-    rings = ax.scatter(
-        *corners.T,
-        s=26,
-        facecolors=faces,
-        edgecolors=tone().ink,
-        linewidths=0.9,
-        zorder=4,
-        clip_on=False,
-        gid="vertices",
-    )
+    rings = hollow(ax, corners, 26, facecolors=faces, zorder=4, clip_on=False, gid="vertices")
     said = [str(name) for name in (range(1, len(corners) + 1) if names is None else names)]
     point = point_of(ax) if point is None else point
     places, moved = _around(corners, OUTSIDE * point, APART * point)

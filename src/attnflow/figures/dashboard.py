@@ -16,9 +16,10 @@ from attnflow.figures.groups import COUNTED_ONE_BY_ONE, close, counted, heard
 from attnflow.figures.marks import key, scale
 from attnflow.figures.places import places
 from attnflow.figures.plot import draw
+from attnflow.figures.polytope import bare
 from attnflow.figures.scene import Scene, filled, history, scene
 from attnflow.figures.stage import panel
-from attnflow.figures.style import colours, log_numbers, look, ramp, sheet, tone
+from attnflow.figures.style import colours, log_axis, look, ramp, sheet, tone
 from attnflow.laws import varies
 from attnflow.measure.clusters import CLOSE
 from attnflow.measure.energies import energy_of
@@ -75,8 +76,6 @@ def dashboard(run: Trajectory) -> Figure:
     >>> figure = run.dashboard()
     >>> [ax.get_title() for ax in figure.axes if ax.get_title()]
     ['tokens', 'attention', 'clusters', 'rank of attention', 'diameter', 'interaction energy']
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     with look():
         shown = scene(run, *history(run))
@@ -184,9 +183,8 @@ def _scale(ax: Any, values: Array, scale: str) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         ax.set_ylim(0, max(1.08 * high + 0.2, 1.2))
     elif scale != "large":
-        ax.set_yscale("log")
         ax.set_ylim((0.9, 1.3 * high) if scale == "count" else (low / 1.6, high * 1.6))
-        log_numbers(ax.yaxis)
+        log_axis(ax, "y")
 
 
 def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
@@ -201,10 +199,9 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
     order = np.argsort(shown.groups.labels, kind="stable")
     image = ax.imshow(P[np.ix_(order, order)], cmap=ramp(), vmin=0.0, interpolation="nearest", rasterized=True)
     ax.figure.colorbar(image, ax=ax, shrink=0.75, pad=0.02, aspect=24).outline.set_visible(False)
-    ax.set(xticks=[], yticks=[])
+    bare(ax)
     ax.set_xlabel("token heard $j$", labelpad=9)
     ax.set_ylabel("token $i$", labelpad=9)
-    ax.spines[:].set_visible(False)
     n, sizes = len(P), np.bincount(shown.groups.labels)
     middles, inks = (sizes.cumsum() - sizes / 2) / n, colours(range(len(sizes)))
     for strip, along in ((ax.bar, middles), (ax.barh, 1 - middles)):
@@ -215,10 +212,9 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
 
 def _say(ax: Any, sentence: str) -> None:
     """Put a sentence where a picture would have been."""
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
-    options = {"ha": "center", "va": "center", "color": tone().quiet, "transform": ax.transAxes}
-    ax.text(0.5, 0.5, textwrap.fill(sentence, 34), **options)
+    bare(ax)
+    style = {"ha": "center", "va": "center", "color": tone().quiet, "transform": ax.transAxes}
+    ax.text(0.5, 0.5, textwrap.fill(sentence, 34), **style)
 
 
 def _headline(run: Trajectory) -> str:

@@ -128,7 +128,7 @@ def groups(run: Trajectory, x: Array, t: float) -> Groups:
     labels = clusters.labels if clusters.count <= GATHERED else led
     # Dots grow with the tokens that cannot be told apart; a chain of near ones is many dots.
     dots = measure.clusters(x, together(run, x)) if len(x) <= COUNTED_ONE_BY_ONE else clusters
-    return Groups(_ranked(labels), dots.sizes[dots.labels], clusters.count, first)
+    return Groups(ranked(labels), dots.sizes[dots.labels], clusters.count, first)
 
 
 def _of_many(x: Array, tol: float) -> Clusters | None:
@@ -140,9 +140,8 @@ def _of_many(x: Array, tol: float) -> Clusters | None:
     sides = cells.max(axis=0) + 1
     if np.prod(sides.astype(np.float64)) > 2**62:
         return None
-    some, which = np.unique(np.ravel_multi_index(tuple(cells.T), tuple(sides)), return_index=True, return_inverse=True)[
-        1:
-    ]
+    codes = np.ravel_multi_index(tuple(cells.T), tuple(sides))
+    _, some, which = np.unique(codes, return_index=True, return_inverse=True)
     if len(some) > COUNTED_ONE_BY_ONE:
         return None
     coarse = measure.clusters(x[some], tol)
@@ -164,9 +163,7 @@ def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:
         return None
 
 
-def _ranked(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def ranked(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Renumber labels by decreasing size, in order of first appearance among equals."""
-    order = np.argsort(-np.bincount(labels), kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))
     return rank[labels]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import Array
-from attnflow.figures.style import colours, found_by, log_numbers, look, sheet, tone
+from attnflow.figures.style import DASHED, beside, colours, found_by, log_axis, look, sheet, tone
 from attnflow.measure.exits import ExitRate
 from attnflow.measure.merges import Merge, Staircase
 from attnflow.measure.phases import EVENTS, Course, Phases
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BEFORE, APART = 100.0, 1e3
 # The legend is on the left if the last merge is beyond this part of the axis.
 CLIMBED = 0.6
-PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 0.9}
+PREDICTED: dict[str, Any] = {"ls": DASHED, "lw": 0.9}
 GUIDE: dict[str, Any] = {"ls": "--", "lw": 1.0}
 EXACT = "exact median"
 # Events that often coincide have marks that fit into each other.
@@ -43,8 +43,6 @@ def staircase(stairs: Staircase) -> Figure:
     >>> figure = staircase(af.measure.staircase(run))
     >>> figure.axes[0].get_xscale()
     'log'
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     found_by("measure.staircase(run)", stairs, Staircase)
     last = float(stairs.times[-1])
@@ -69,7 +67,7 @@ def staircase(stairs: Staircase) -> Figure:
         ax.plot([], [], color=tone().ink, **PREDICTED, label=r"predicted, $\sum_q (n_q/n)^2$")
         if len(stairs.merges):
             ax.plot([], [], color=tone().palette[1], marker="o", ms=4, ls="", label="merge")
-        _log_axis(ax, "x")
+        log_axis(ax, "x")
         whole = any(isinstance(merge.time, int) for merge in stairs.merges)
         ax.set(xlim=(first, last), ylim=(0, 1.15), xlabel="step" if whole else "time $t$")
         ax.set_ylabel("energy")
@@ -91,10 +89,8 @@ def _mark(ax: Any, merge: Merge, height: float, named: bool) -> None:
     time = float(merge.time)
     error = min(merge.error, time * (1 - 1e-9))
     ax.errorbar(time, height, xerr=error, color=tone().palette[1], marker="o", ms=4, capsize=2.5, zorder=4)
-    if not named:
-        return
-    said = f"$t = {_digits(merge)}$"
-    ax.annotate(said, (time, height), xytext=(-5, 5), textcoords="offset points", ha="right", va="bottom", fontsize=9.5)
+    if named:
+        beside(ax, f"$t = {_digits(merge)}$", (time, height), (-5, 5), ha="right", va="bottom", fontsize=9.5)
 
 
 def _digits(merge: Merge) -> str:
@@ -127,8 +123,6 @@ def exits(rate: ExitRate | Mapping[str, ExitRate]) -> Figure:
     >>> figure = exits(rate)
     >>> figure.axes[0].get_yscale()
     'log'
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     many = isinstance(rate, Mapping) and len(rate) > 0
     rates: Mapping[str, Any] = rate if isinstance(rate, Mapping) and rate else {"": rate}
@@ -139,7 +133,7 @@ def exits(rate: ExitRate | Mapping[str, ExitRate]) -> Figure:
         ax = figure.add_subplot()
         for k, (name, one) in enumerate(rates.items()):
             _exits(ax, one, name, k if many else None)
-        _log_axis(ax, "y")
+        log_axis(ax, "y")
         ax.set(xlabel=r"$\beta$", ylabel="first exit, steps")
         if many:
             _exits_key(ax, rates)
@@ -161,8 +155,7 @@ def _exits(ax: Any, rate: ExitRate, name: str, k: int | None) -> None:
         label = EXACT if k is None else None
         ax.plot(rate.betas, exact, color=line, label=label, zorder=2, gid=f"exact {name}")
     if rate.gap is not None:
-        # Through the last point, where the limit is nearest.
-        guide = np.exp(np.log(sampled[-1]) + rate.gap * (rate.betas - rate.betas[-1]))
+        guide = _sloped(rate.betas, sampled, rate.gap)
         label = rf"slope of theory, {rate.gap:.4g}" if k is None else None
         ax.plot(rate.betas, guide, color=tone().pencil, **GUIDE, label=label, gid=f"theory {name}")
     label = f"median of {len(rate.exits[0].times)} chains"
@@ -205,8 +198,6 @@ def phases(found: Phases) -> Figure:
     >>> figure = phases(af.measure.phases(af.tokens.polygon(3), betas=[2, 4], gamma=0.1, runs=20))
     >>> [ax.get_title().split(",")[0] for ax in figure.axes]
     ['layers', 'chain']
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     found_by("measure.phases(...)", found, Phases)
     with look():
@@ -218,7 +209,7 @@ def phases(found: Phases) -> Figure:
         if found.runs:
             _course(panels[1], found.chain, found.low, found.high)
             panels[1].set_title(rf"chain, $\mathrm{{SA}}_P$: medians of {found.runs}")
-        _log_axis(panels[0], "y")
+        log_axis(panels[0], "y")
         known: dict[str, Any] = {}
         for ax, course in zip(panels, (found.layers, found.chain), strict=False):
             ax.set_xlabel(r"$\beta$")
@@ -250,21 +241,17 @@ def _course(ax: Any, course: Course, low: Course | None = None, high: Course | N
 def _guide(ax: Any, course: Course, gap: float | None) -> None:
     """Draw the slope of theory through the last departure."""
     steps = _floats(course.departure)
-    there = np.flatnonzero(np.isfinite(steps))
-    if gap is None or len(there) < 2:
-        return
-    last, beta = there[-1], course.betas[there]
-    guide = np.exp(np.log(steps[last]) + gap * (beta - course.betas[last]))
-    ax.plot(
-        beta, guide, color=tone().ink, ls=":", lw=1.0, label=rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}", zorder=1
-    )
+    there = np.isfinite(steps)
+    if gap is not None and there.sum() > 1:
+        guide, label = _sloped(course.betas[there], steps[there], gap), rf"$e^{{\beta\,\mathrm{{gap}}}}$, gap {gap:.4g}"
+        ax.plot(course.betas[there], guide, color=tone().ink, ls=":", lw=1.0, label=label, zorder=1)
+
+
+def _sloped(betas: Array, steps: Array, gap: float) -> Array:
+    """Return e^{gap beta} times a constant, through the last point, where the limit is nearest."""
+    return np.asarray(np.exp(np.log(steps[-1]) + gap * (betas - betas[-1])))
 
 
 def _floats(steps: Any) -> Array:
     """Return steps as floats, not a number where there is none."""
     return np.array([np.nan if t is None else float(min(t, 10**308)) for t in steps], dtype=np.float64)
-
-
-def _log_axis(ax: Any, which: str) -> None:
-    getattr(ax, f"set_{which}scale")("log")
-    log_numbers(getattr(ax, f"{which}axis"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnflow.core.inputs import Array
 from attnflow.figures.places import places
 from attnflow.figures.scene import CROWD, Scene, edges
-from attnflow.figures.stage import HULL
+from attnflow.figures.stage import HULL, lines
 from attnflow.figures.style import figure_of, ramp, tone
 
 START, LEADER, END, SAMPLE = "start", "leader", "hull of the end", "one dot: "
@@ -32,22 +32,22 @@ def starts(ax: Any, shown: Scene) -> None:
     """Draw a hollow dot where each token starts, in the colour of the group it ends with; none for a crowd."""
     if not shown.crowded:
         style = {"facecolors": tone().paper, "edgecolors": shown.colours, "linewidths": 0.8}
-        _signs(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
+        signs(ax, shown.paths[0], s=0.4 * _area(shown.paths.shape[1]), zorder=4, label=START, **style)
 
 
-def trails(ax: Any, shown: Scene, first: int, last: int) -> list[Any]:
-    """Draw the trajectories between two of the states, the older the fainter, and return what was drawn."""
-    if last <= first:
+def trails(ax: Any, shown: Scene, states: slice = slice(None)) -> list[Any]:
+    """Draw the trajectories through some or all states, the older the fainter, and return what was drawn."""
+    paths = shown.paths[states, shown.followed]
+    if len(paths) < 2:
         return []
     from matplotlib.colors import to_rgba_array
 
-    paths = shown.paths[first : last + 1, shown.followed]
     steps, n = len(paths) - 1, paths.shape[1]
     inks = [tone().ink] * n if shown.crowded else shown.colours
     rgba = np.tile(to_rgba_array(inks), (steps, 1))
     rgba[:, 3] = np.repeat(_strengths(paths, shown), n)
     segments = np.stack([paths[:-1], paths[1:]], axis=2).reshape(steps * n, 2, -1)
-    return [_lines(ax, segments, colors=rgba, linewidths=0.7, capstyle="butt", zorder=3)]
+    return [lines(ax, segments, colors=rgba, linewidths=0.7, capstyle="butt", zorder=3)]
 
 
 def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) -> list[Any]:
@@ -71,7 +71,7 @@ def polytope(ax: Any, shown: Scene) -> None:
     corners = shown.state(len(shown.times) - 1)[shown.corners]
     if shown.dimension == 3:
         style = {"colors": tone().quiet, "linewidths": 0.8, "label": END, "gid": "end"}
-        _lines(ax, edges(corners), zorder=2, **style)
+        lines(ax, edges(corners), zorder=2, **style)
     else:
         ax.fill(
             *corners.T, facecolor=(tone().ink, 0.05), edgecolor=tone().quiet, lw=0.8, zorder=2, label=END, gid="end"
@@ -80,7 +80,7 @@ def polytope(ax: Any, shown: Scene) -> None:
         # The rings of a crowd say how many tokens are there.
         area = _grown(shown.paths.shape[1], shown.groups.met)[shown.corners]
         ring = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 0.8, "gid": "vertices"}
-        _signs(ax, corners, s=(np.sqrt(area) + 4.5) ** 2, zorder=5, **ring)
+        signs(ax, corners, s=(np.sqrt(area) + 4.5) ** 2, zorder=5, **ring)
 
 
 def stars(ax: Any, shown: Scene) -> None:
@@ -89,10 +89,16 @@ def stars(ax: Any, shown: Scene) -> None:
         star(ax, shown.paths[-1, shown.groups.leaders], label=LEADER)
 
 
+def hollow(ax: Any, points: Array, area: float, **options: Any) -> Any:
+    """Draw a mark in the colour of the paper, with a line around it, at each of some points; options of `scatter`."""
+    style = {"facecolors": tone().paper, "edgecolors": tone().ink, "linewidths": 0.9}
+    return ax.scatter(*points.T, s=area, **{**style, **options})
+
+
 def star(ax: Any, points: Array, area: float = STAR, **options: Any) -> Any:
     """Draw a star at each of some points, whole at the edge of the picture too; options as those of `scatter`."""
     style = {"marker": "*", "c": tone().paper, "edgecolors": tone().ink, "linewidths": 0.8, "zorder": 6}
-    return _signs(ax, points, s=area, **{**style, **options})
+    return signs(ax, points, s=area, **{**style, **options})
 
 
 def key(figure: Any) -> None:
@@ -122,19 +128,13 @@ def scale(figure: Any, most: float | None = None) -> Any:
     norm = shades(most or max(float(mark.get_array().max()) for mark in drawn))
     for mark in drawn:
         mark.set_norm(norm)
-    _bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label("tokens in a cell")
+    shade_bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label("tokens in a cell")
     return norm
 
 
-def shade_bar(ax: Any, shades: Any, norm: Any) -> None:
-    """Draw a bar beside a picture that says which number has which shade."""
-    from matplotlib.cm import ScalarMappable
-
-    _bar(ax.figure, ScalarMappable(norm, shades), ax)
-
-
-def _bar(figure: Any, drawn: Any, axes: Any) -> Any:
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.03, aspect=28)
+def shade_bar(figure: Any, drawn: Any, axes: Any, shrink: float = 0.7, aspect: float = 28) -> Any:
+    """Draw a bar beside some axes that says which number has which shade."""
+    bar = figure.colorbar(drawn, ax=axes, shrink=shrink, pad=0.03, aspect=aspect)
     bar.ax.yaxis.set_major_formatter(figure_of)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
@@ -165,7 +165,7 @@ def _scatter(ax: Any, points: Array, **options: Any) -> Any:
     return ax.scatter(*points.T, clip_on=False, **options)
 
 
-def _signs(ax: Any, points: Array, **options: Any) -> Any:
+def signs(ax: Any, points: Array, **options: Any) -> Any:
     """Draw marks that are as strong behind as in front."""
     return _scatter(ax, points, **({"depthshade": False} if points.shape[1] == 3 else {}), **options)
 
@@ -189,16 +189,6 @@ def _strengths(paths: Array, shown: Scene) -> Array:
     way = np.linalg.norm(np.diff(paths, axis=0), axis=-1).mean(axis=1).cumsum()
     strengths: Array = FAINT + (STRONG - FAINT) * way / max(way[-1], np.finfo(float).tiny)
     return strengths
-
-
-def _lines(ax: Any, segments: Array, **options: Any) -> Any:
-    if segments.shape[-1] == 3:
-        from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
-
-        return ax.add_collection3d(Line3DCollection(segments, **options), autolim=False)
-    from matplotlib.collections import LineCollection
-
-    return ax.add_collection(LineCollection(list(segments), **options), autolim=False)
 
 
 def _density(ax: Any, shown: Scene, k: int, points: Array) -> Any:

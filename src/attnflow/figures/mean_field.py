@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError
-from attnflow.figures.style import colours, figure_of, found_by, log_numbers, look, ramp, sheet, tone
+from attnflow.figures.marks import shade_bar
+from attnflow.figures.style import DASHED, colours, figure_of, found_by, log_axis, log_numbers, look, ramp, sheet, tone
 from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # Densities are drawn at no more than MOST_TIMES times, with PER_BIN tokens in a bin on average.
 MOST_TIMES, PER_BIN = 4, 50
-PREDICTED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1.0}
+PREDICTED: dict[str, Any] = {"ls": DASHED, "lw": 1.0}
 
 
 def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Array | None = None) -> Figure:
@@ -35,8 +36,6 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Ar
     >>> figure = mean_field(found)
     >>> [ax.get_title() for ax in figure.axes[1:3]]
     ['$t = 0$', '$t = 4$']
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     found_by("measure.mean_field(...)", found, MeanField)
     crowd = found.reference if many is None else np.asarray(many)
@@ -92,8 +91,8 @@ def _on_a_line(ax: Any, many: Array, shown: list[int]) -> None:
     for k, colour in zip(shown, colours(shown), strict=True):
         density = np.histogram(many[k], edges, density=True)[0]
         ax.stairs(density, edges, color=colour, lw=1.2)
-    ax.set(xlabel="$x$", ylabel=_density_of(many), yscale="log")
-    log_numbers(ax.yaxis)
+    ax.set(xlabel="$x$", ylabel=_density_of(many))
+    log_axis(ax, "y")
 
 
 def _in_the_plane(panels: list[Any], many: Array, times: list[float]) -> None:
@@ -114,13 +113,8 @@ def _in_the_plane(panels: list[Any], many: Array, times: list[float]) -> None:
         ax.set_title(f"$t = {t:g}$", fontsize=11)
         margin = 1.05 * float(reach.max()) or 1.0
         ax.set(xticks=[], yticks=[], xlim=(-margin, margin), ylim=(-margin, margin))
-        for spine in ax.spines.values():
-            spine.set(visible=True, color=tone().pencil, lw=0.5)
-    bar = panels[0].figure.colorbar(drawn, ax=panels, pad=0.03, shrink=0.9)
-    bar.set_label(_density_of(many))
-    bar.ax.yaxis.set_major_formatter(figure_of)
-    bar.ax.minorticks_off()
-    bar.outline.set_visible(False)
+        ax.spines[:].set(visible=True, color=tone().pencil, lw=0.5)
+    shade_bar(panels[0].figure, drawn, panels, shrink=0.9, aspect=20).set_label(_density_of(many))
 
 
 def _density_of(many: Array) -> str:

@@ -191,7 +191,7 @@ def _densest(ax: Any, shown: Scene) -> float:
 def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None, norm: Any) -> list[Any]:
     """Draw the tokens of the k-th state and the way they came; on the line, where that is the picture, all of it."""
     first = 0 if shown.dimension == 1 else max(0, k - TRAIL)
-    drawn = trails(ax, shown, first, k) + dots(ax, shown, k, met)
+    drawn = trails(ax, shown, slice(first, k + 1)) + dots(ax, shown, k, met)
     for mark in drawn:
         if norm is not None and mark.get_gid() == DENSITY:
             mark.set_norm(norm)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import Array
-from attnflow.figures.style import found_by, log_numbers, look, sheet, tone
+from attnflow.figures.style import found_by, log_axis, look, sheet, tone
 from attnflow.measure.phase_diagram import PhaseDiagram, passing
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
     >>> figure = phase_diagram(found)
     >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
     ('time $t$', '$\\\\beta$')
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     found_by("measure.phase_diagram(betas, times)", found, PhaseDiagram)
     with look():
@@ -80,8 +78,7 @@ def _seen_on_cells() -> tuple[str, list[Any]]:
 def _axis(ax: Any, which: str, edges: Array, logarithmic: bool) -> None:
     ax.set(**{f"{which}lim": (edges[0], edges[-1])})
     if logarithmic:
-        ax.set(**{f"{which}scale": "log"})
-        log_numbers(getattr(ax, f"{which}axis"))
+        log_axis(ax, which)
 
 
 def _spread(centres: Array) -> bool:

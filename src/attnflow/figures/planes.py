@@ -9,7 +9,7 @@ import numpy as np
 
 from attnflow import measure
 from attnflow.core.inputs import Array, varies_in_time
-from attnflow.figures.groups import Groups
+from attnflow.figures.groups import Groups, ranked
 from attnflow.geometry.spectra import classify
 from attnflow.measure.clusters import CLOSE
 
@@ -42,10 +42,21 @@ def planes(run: Trajectory) -> Array | None:
     found = classify(V)
     if "hyperplanes" not in found.applies or found.dominant.left is None:
         return None
-    phi = found.dominant.left[0]
-    # An eigenvector has no sign of its own, nor a length.
-    normal: Array = phi * np.sign(phi[np.abs(phi).argmax()]) / np.linalg.norm(phi)
+    phi = signed(found.dominant.left[:1].T)[:, 0]
+    # An eigenvector has no length of its own.
+    normal: Array = phi / np.linalg.norm(phi)
     return normal
+
+
+def signed(axes: Array) -> Array:
+    """Return axes (d, k), which have no sign of their own, with their largest entries positive, for equal pictures.
+
+    >>> signed(np.array([[1.0, 0.0], [-2.0, 1.0]]))
+    array([[-1.,  0.],
+           [ 2.,  1.]])
+    """
+    found: Array = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return found
 
 
 def levelled(found: Groups, heights: Array) -> Groups:
@@ -59,5 +70,4 @@ def levelled(found: Groups, heights: Array) -> Groups:
     levels = measure.clusters(heights[:, None], CLOSE * spread)
     if levels.count > MOST_LEVELS:
         return found
-    rank = np.argsort(np.argsort(-levels.sizes, kind="stable"), kind="stable")
-    return replace(found, labels=rank[levels.labels])
+    return replace(found, labels=ranked(levels.labels))

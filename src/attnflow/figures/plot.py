@@ -82,14 +82,12 @@ def plot(
     >>> print(ax.get_title())
     Hardmax
     5 clusters, 5 leaders at step 50
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(ax.figure)
     """
     if title is not None and not isinstance(title, str):
         raise InputError(f"title is {title!r}, expected a text: leave it out, or give one")
     if not isinstance(cells, bool | np.bool_):
         raise InputError(f"cells is {cells!r}, expected True or False: run.plot(cells=True) draws those of the run")
-    if ax is not None and not hasattr(ax, "add_artist"):
+    if ax is not None and not hasattr(ax, "add_collection"):
         raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave ax out for a new figure")
     with look():
         times, states = history(run, t)
@@ -100,8 +98,6 @@ def plot(
         own = ax is None
         if ax is None:
             ax = panel(sheet(*size(shown, values is not None)), 111, shown)
-        elif not hasattr(ax, "add_collection"):
-            raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave it out, or give some")
         elif (ax.name == "3d") != (shown.dimension == 3):
             wanted, given = ("3-D", "flat") if shown.dimension == 3 else ("flat", "3-D")
             raise InputError(
@@ -114,7 +110,7 @@ def plot(
         if own:
             scale(ax.figure)
             if values is not None:
-                shade_bar(ax, *shading(values))
+                shade_bar(ax.figure, shading(values), ax)
             key(ax.figure)
     return ax
 
@@ -159,13 +155,14 @@ def numbers(color: Any, n: int) -> Array | None:
     return values
 
 
-def shading(values: Array) -> tuple[Any, Any]:
-    """Return the scale of shades for real numbers, and the range it covers."""
+def shading(values: Array) -> Any:
+    """Return the scale of shades for real numbers, over the range that they cover."""
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     low, high = float(values.min()), float(values.max())
     # Equal numbers are in the middle of a range.
-    return seen_ramp(), Normalize(low, high) if low < high else Normalize(low - 1, high + 1)
+    return ScalarMappable(Normalize(low, high) if low < high else Normalize(low - 1, high + 1), seen_ramp())
 
 
 def _each(color: Any) -> list[Any]:
@@ -192,8 +189,7 @@ def inks(color: Any, n: int) -> list[str]:
         return [to_hex(color, keep_alpha=True)] * n
     values = numbers(color, n)
     if values is not None:
-        shades, norm = shading(values)
-        return [to_hex(shade) for shade in shades(norm(values))]
+        return [to_hex(shade) for shade in shading(values).to_rgba(values)]
     each = _each(color)
     if len(each) == n and all(map(_whole, each)):
         return colours([int(one) for one in each])
@@ -220,7 +216,7 @@ def draw(ax: Any, shown: Scene) -> None:
     ground(ax, shown)
     starts(ax, shown)
     polytope(ax, shown)
-    trails(ax, shown, 0, last)
+    trails(ax, shown)
     dots(ax, shown, last, shown.groups.met)
     stars(ax, shown)
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.inputs import Array
-from attnflow.figures.marks import star
+from attnflow.figures.marks import hollow, signs, star
 from attnflow.figures.scene import outline
-from attnflow.figures.style import tone
+from attnflow.figures.stage import lines
+from attnflow.figures.style import beside, tone
 from attnflow.geometry import Hull, StationaryPoints
 
 POLYTOPE, ATTRACTS, UNSTABLE = "limit polytope", "point that attracts", "other points of $S$"
@@ -33,20 +34,21 @@ def solid(ax: Any, K: Hull) -> None:
     if K.vertices.shape[1] == 2:
         shade(ax, K.vertices, label=POLYTOPE)
         return
-    from matplotlib.colors import to_rgba
-    from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
-
     if K.dimension == 3:
-        faces = Poly3DCollection(
-            K.vertices[K.boundary()], facecolors=to_rgba(tone().pencil, SHADE), edgecolors="none", zorder=1
-        )
-        faces.set_gid("polytope")
-        ax.add_collection3d(faces, autolim=False)
+        faces(ax, K.vertices[K.boundary()], SHADE, gid="polytope")
     front = np.array([in_front(ax, K, edge) for edge in K.edges.tolist()], dtype=bool)
     for part, ink, width, label in ((front, tone().ink, 0.9, POLYTOPE), (~front, tone().pencil, 0.6, "_behind")):
-        edges = Line3DCollection(K.vertices[K.edges[part]], colors=ink, linewidths=width, zorder=2, label=label)
-        edges.set_gid("edges")
-        ax.add_collection3d(edges, autolim=False)
+        style = {"colors": ink, "linewidths": width, "zorder": 2, "label": label, "gid": "edges"}
+        lines(ax, K.vertices[K.edges[part]], **style)
+
+
+def faces(ax: Any, polygons: Any, strength: float, **options: Any) -> None:
+    """Shade polygons in space."""
+    from matplotlib.colors import to_rgba
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
+
+    style = {"facecolors": [to_rgba(tone().pencil, strength)], "edgecolors": "none", "zorder": 1}
+    ax.add_collection3d(Poly3DCollection(polygons, **{**style, **options}), autolim=False)
 
 
 def in_front(ax: Any, K: Hull, face: Sequence[int]) -> bool:
@@ -61,16 +63,14 @@ def in_front(ax: Any, K: Hull, face: Sequence[int]) -> bool:
 def stations(ax: Any, S: StationaryPoints, K: Hull) -> None:
     """Draw the set S: vertices ringed and numbered, the other points as diamonds, the origin as a cross."""
     space = K.vertices.shape[1] == 3
-    style: dict[str, Any] = {"clip_on": False, **({"depthshade": False} if space else {})}
-    ring = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 0.9, "zorder": 7}
-    ax.scatter(*K.vertices.T, s=190, gid="vertices", **ring, **style)
+    signs(ax, K.vertices, s=190, facecolors="none", edgecolors=tone().ink, linewidths=0.9, zorder=7, gid="vertices")
     others = [k for k, face in enumerate(S.faces) if len(face) > 1]
     if others:
         inks = [tone().ink if not space or in_front(ax, K, S.faces[k]) else tone().pencil for k in others]
         diamond = {"marker": "D", "s": 15 if space else 17, "facecolors": tone().paper, "linewidths": 0.8, "zorder": 4}
-        ax.scatter(*S.points[others].T, edgecolors=inks, label=UNSTABLE, gid="feet", **diamond, **style)
-    cross = {"marker": "+", "s": 34, "c": tone().ink, "linewidths": 0.9, "zorder": 5}
-    ax.scatter(*np.zeros((K.vertices.shape[1], 1)), gid="origin", **cross, **style)
+        signs(ax, S.points[others], edgecolors=inks, label=UNSTABLE, gid="feet", **diamond)
+    origin = np.zeros((1, K.vertices.shape[1]))
+    signs(ax, origin, marker="+", s=34, c=tone().ink, linewidths=0.9, zorder=5, gid="origin")
     number(ax, K.vertices)
 
 
@@ -85,14 +85,13 @@ def number(ax: Any, vertices: Array) -> None:
     out = 16 * out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-300)
     for k, (place, away) in enumerate(zip(flat, out, strict=True)):
         style = {"ha": "center", "va": "center", "fontsize": 9.5, "zorder": 8, "annotation_clip": False}
-        ax.annotate(f"{k + 1}", place, xytext=away, textcoords="offset points", **style)
+        beside(ax, f"{k + 1}", place, away, **style)
 
 
 def unstable(ax: Any, found: StationaryPoints) -> Any:
     """Draw a diamond (gid "unstable") at each point of S that is not a vertex that attracts."""
-    style: dict[str, Any] = {"facecolors": tone().paper, "edgecolors": tone().ink, "linewidths": 0.9, "clip_on": False}
-    places = found.points[~found.attracts]
-    return ax.scatter(*places.T, marker="D", s=20, **style, zorder=4.5, label=UNSTABLE, gid="unstable")
+    diamond = {"marker": "D", "clip_on": False, "zorder": 4.5, "label": UNSTABLE, "gid": "unstable"}
+    return hollow(ax, found.points[~found.attracts], 20, **diamond)
 
 
 def attracting(ax: Any, points: Array, label: str = ATTRACTS) -> Any:

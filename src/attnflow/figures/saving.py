@@ -31,8 +31,6 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path) -> None:
     >>> run = af.simulate([[2.0], [1.0], [-1.0]], af.Hardmax(), af.Layers(gamma=0.5), until=9)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(run.plot(), f"{folder}/run.svg")
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close("all")
     """
     target = destination(path)
     if not hasattr(getattr(picture, "figure", None), "savefig"):

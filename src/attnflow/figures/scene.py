@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnflow.core.inputs import Array, InputError
 from attnflow.figures.clock import Clock
 from attnflow.figures.groups import Groups, groups
-from attnflow.figures.planes import levelled, planes
+from attnflow.figures.planes import levelled, planes, signed
 from attnflow.figures.style import colours, found_by
 from attnflow.geometry.hull import hull
 from attnflow.runs.trajectory import Trajectory
@@ -93,15 +93,9 @@ def projection(states: Sequence[Array]) -> Projection:
         centred = state.reshape(-1, d) - total / count
         squares += centred.T @ centred
     variances, axes = np.linalg.eigh(squares)
-    matrix = axes[:, [-1, -2]]
-    # An axis has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
-    matrix = matrix * np.sign(matrix[np.abs(matrix).argmax(axis=0), [0, 1]])
-    parts = variances[[-1, -2]] / max(float(variances.sum()), np.finfo(float).tiny)
-    names = tuple(
-        f"{order} principal component ({part:.0%} of variance)"
-        for order, part in zip(("1st", "2nd"), parts, strict=True)
-    )
-    return Projection(matrix, names)
+    first, second = variances[[-1, -2]] / max(float(variances.sum()), np.finfo(float).tiny)
+    named = f"1st principal component ({first:.0%} of variance)", f"2nd principal component ({second:.0%} of variance)"
+    return Projection(signed(axes[:, [-1, -2]]), named)
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,6 @@ def compare(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Figure:
     >>> figure = compare([af.simulate(x0, law, af.Layers(alpha=0.5), until=50) for law in laws.values()])
     >>> [ax.get_title() for ax in figure.axes]
     ['Softmax, $\\\\beta = 9$', 'Hardmax']
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close("all")
     """
     runs = _named(runs)
     with look():

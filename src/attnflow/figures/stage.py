@@ -8,7 +8,7 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.figures.scene import Scene
-from attnflow.figures.style import tone
+from attnflow.figures.style import DASHED, tone
 
 HULL = "hull of the start"
 
@@ -39,14 +39,21 @@ def ground(ax: Any, shown: Scene) -> None:
 
 def _start(ax: Any, outline: Array) -> None:
     """Draw the hull of the start, dashed; in space its edges, which are many, more quietly."""
-    dashed = (0, (4, 3))
     if outline.ndim == 2:
-        ax.plot(*outline.T, ls=dashed, lw=0.8, color=tone().pencil, zorder=1, label=HULL)
-        return
-    from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+        ax.plot(*outline.T, ls=DASHED, lw=0.8, color=tone().pencil, zorder=1, label=HULL)
+    else:
+        lines(ax, outline, colors=tone().pencil, linestyles=[DASHED], linewidths=0.5, zorder=1, label=HULL)
 
-    style = {"colors": tone().pencil, "linestyles": [dashed], "linewidths": 0.5, "zorder": 1, "label": HULL}
-    ax.add_collection3d(Line3DCollection(outline, **style), autolim=False)
+
+def lines(ax: Any, segments: Array, **options: Any) -> Any:
+    """Draw lines (m, k, 2), or (m, k, 3) in space, within the limits of the picture."""
+    if segments.shape[-1] == 3:
+        from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+
+        return ax.add_collection3d(Line3DCollection(segments, **options), autolim=False)
+    from matplotlib.collections import LineCollection
+
+    return ax.add_collection(LineCollection(list(segments), **options), autolim=False)
 
 
 def frame(ax: Any, points: Array) -> None:

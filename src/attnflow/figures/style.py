@@ -65,6 +65,7 @@ DARK = Tone(
 )
 
 DPI = 150
+DASHED = (0, (4, 3))
 # Parameters that papers call by a Greek letter.
 GREEK = {name: name for name in ("alpha", "beta", "gamma", "delta", "kappa", "sigma", "omega")} | {"eps": "varepsilon"}
 # The least contrast of a mark that stands alone.
@@ -284,10 +285,21 @@ def contrast(colour: Any) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def beside(ax: Any, text: str, place: Any, away: Any, **style: Any) -> None:
+    """Write beside a place, `away` from it in points."""
+    ax.annotate(text, place, xytext=away, textcoords="offset points", **style)
+
+
 def found_by(call: str, what: Any, kind: type) -> None:
     """Refuse to draw what is not of the kind that this call returns."""
     if not isinstance(what, kind):
         raise InputError(f"what is to be drawn is of type {type(what).__name__}, expected what {call} returned")
+
+
+def log_axis(ax: Any, which: str) -> None:
+    """Make an axis logarithmic, "x" or "y", with the numbers that it has room for."""
+    ax.set(**{f"{which}scale": "log"})
+    log_numbers(getattr(ax, f"{which}axis"))
 
 
 def log_numbers(axis: Any) -> None:

@@ -50,8 +50,6 @@ def verdicts(report: Mapping[str, Any]) -> Figure:
     >>> figure = verdicts(report(rows, seed=0))
     >>> [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "claims"]
     ['cells']
-    >>> import matplotlib.pyplot as plt
-    >>> plt.close(figure)
     """
     papers = _papers(report)
     halves = [half for half in _balanced(papers) if half]

@@ -20,11 +20,12 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import Groups, counted, groups
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
+from attnflow.figures.planes import signed
 from attnflow.figures.plot import draw
-from attnflow.figures.polytope import shade, solid, stations
+from attnflow.figures.polytope import faces, shade, solid, stations
 from attnflow.figures.scene import Projection, Scene, edges, history, outline, scene
-from attnflow.figures.stage import panel
-from attnflow.figures.style import colours, figure_of, log_numbers, sheet, tone
+from attnflow.figures.stage import HULL, panel
+from attnflow.figures.style import DASHED, beside, colours, figure_of, log_axis, sheet, tone
 from attnflow.geometry import Hull, StationaryPoints
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def polytope_3d(seed: int, n: int, until: float) -> Drawing:
 
 
 def _polytope(seed: int, n: int, d: int, until: float) -> Drawing:
-    x0 = af.tokens.uniform(n=n, d=d, seed=seed, low=-5, high=5)
-    run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=max(until, LATE))
+    run = rescaled(seed, n, d, max(until, LATE))
     K = limit(run.final)
     S = af.geometry.stationary_points(K.vertices)
     shown = seen(run, until, alike(groups(run, run.final, float(run.times[-1]))))
@@ -84,6 +84,12 @@ def _polytope(seed: int, n: int, d: int, until: float) -> Drawing:
         # By the end of the longer run tokens have met, and the movie counts and colours them as the picture does.
         caption += f" The movie goes on to t = {run.times[-1]:g}."
     return Drawing(figure, caption, shows, run if d == 2 else None, behind=partial(shade, points=K.vertices))
+
+
+def rescaled(seed: int, n: int, d: int, until: float, V: Any = None) -> Trajectory:
+    """Return the run of n tokens, uniform in [-5, 5]^d, under the flow with Q = K = I in its frame z = e^{-tV} x."""
+    x0 = af.tokens.uniform(n=n, d=d, seed=seed, low=-5, high=5)
+    return af.simulate(x0, af.Softmax(), af.RescaledFlow(V=V), until=until)
 
 
 def two_panels(shown: Scene, shape: tuple[float, float]) -> tuple[Figure, Any, Any]:
@@ -149,14 +155,11 @@ def projected(shown: Scene, matrix: Array, names: tuple[str, ...]) -> Scene:
 def basis(V: Array) -> tuple[Array, Array]:
     """Return the eigenvalues of a symmetric matrix, largest first, and eigenvectors, as columns.
 
-    An eigenvector has no sign of its own: its largest entry is made positive, so that a picture can be drawn again.
-
     >>> basis(np.array([[1.0, 0.0], [0.0, 2.0]]))[0]
     array([2., 1.])
     """
     values, vectors = np.linalg.eigh(V)
-    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(V))])
-    return values[::-1], vectors[:, ::-1]
+    return values[::-1], signed(vectors)[:, ::-1]
 
 
 def furnish(ax: Any) -> None:
@@ -189,13 +192,12 @@ def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colou
     moving = away[-1] > floor
     for i in np.flatnonzero(moving):
         ax.plot(times, away[:, i], color=colours(colouring.labels[[i]])[0], lw=0.9, alpha=0.8, gid="distance")
-    ax.set_yscale("log")
     top = 1.6 * float((away[:, moving] * np.exp(times)[:, None]).max(initial=1.0))
-    ax.plot(times, top * np.exp(-times), color=tone().ink, lw=1.0, ls=(0, (4, 3)), zorder=1, gid="guide")
-    ax.annotate("$e^{-t}$", (0.45 * until, top * np.exp(-0.45 * until)), xytext=(4, 4), textcoords="offset points")
+    ax.plot(times, top * np.exp(-times), color=tone().ink, lw=1.0, ls=DASHED, zorder=1, gid="guide")
+    beside(ax, "$e^{-t}$", (0.45 * until, top * np.exp(-0.45 * until)), (4, 4))
     low = float(away[-1, moving].min(initial=top * np.exp(-until)))
     ax.set(xlim=(0, until), ylim=(low / 2, 1.3 * top), xlabel="time $t$", title="distance from $S$")
-    log_numbers(ax.yaxis)
+    log_axis(ax, "y")
     last = slice(-21, None)
     slopes = [np.polyfit(times[last], np.log(away[last, i]), 1)[0] for i in np.flatnonzero(moving)]
     return float(np.median(slopes)) if slopes else float("nan")
@@ -207,8 +209,7 @@ def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colou
 )  # fmt: skip
 def polytope_hyperplane(seed: int, n: int, until: float, V: list[list[float]]) -> Drawing:
     """V = I on a plane F and smaller on a line G: the walls of a prism K x G, and the projection on F along G."""
-    x0 = af.tokens.uniform(n=n, d=3, seed=seed, low=-5, high=5)
-    run = af.simulate(x0, af.Softmax(), af.RescaledFlow(V=V), until=max(until, LATE))
+    run = rescaled(seed, n, 3, max(until, LATE), V)
     left = af.geometry.classify(V).dominant.left
     assert left is not None
     # F has no preferred basis: here it is that in which the first two coordinates are those of space.
@@ -252,18 +253,12 @@ def leading(run: Trajectory) -> NDArray[np.int64]:
 
 def _prism(ax: Any, shown: Scene, K: Hull) -> None:
     """Draw the walls of K x G in the height of the picture, which is that of the tokens."""
-    from matplotlib.colors import to_rgba
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
-
     low, high = shown.paths[..., 2].min(), shown.paths[..., 2].max()
     reach = 1.06 * float(np.abs(shown.paths[..., :2]).max())
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(low, high))
     sides = [K.vertices[list(edge)] for edge in K.boundary()]
     quads = [np.column_stack([np.vstack([s, s[::-1]]), [low, low, high, high]]) for s in sides]
-    walls = Poly3DCollection(
-        quads, facecolors=to_rgba(tone().pencil, 0.1), edgecolors=tone().ink, linewidths=0.6, zorder=1, gid="walls"
-    )
-    ax.add_collection3d(walls, autolim=False)
+    faces(ax, quads, 0.1, edgecolors=tone().ink, linewidths=0.6, gid="walls")
 
 
 @entry(
@@ -283,22 +278,14 @@ def vertices(seed: int, sizes: tuple[int, ...], dimensions: tuple[int, ...], sta
         errors = [float(ends.std(ddof=1)) / starts**0.5 for _, ends in found]
         colour, marker = tone().palette[k], "osD^v"[k]
         ax.errorbar(sizes, means[d], errors, color=colour, marker=marker, ms=4.5, capsize=2, gid=f"limit d={d}")
-        ax.plot(sizes, begun[d], color=colour, lw=0.9, ls=(0, (4, 3)), gid=f"start d={d}")
-        ax.annotate(
-            f"$d = {d}$",
-            (sizes[-1], means[d][-1]),
-            xytext=(7, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-        )
-    ax.set(xscale="log", yscale="log", xlabel="number of tokens $n$", ylabel="vertices")
-    ax.set_xlim(sizes[0] / 1.15, sizes[-1] * 2.0)
-    log_numbers(ax.yaxis)
+        ax.plot(sizes, begun[d], color=colour, lw=0.9, ls=DASHED, gid=f"start d={d}")
+        beside(ax, f"$d = {d}$", (sizes[-1], means[d][-1]), (7, 0), va="center", color=colour)
+    ax.set(xscale="log", xlabel="number of tokens $n$", ylabel="vertices", xlim=(sizes[0] / 1.15, sizes[-1] * 2.0))
+    log_axis(ax, "y")
     ax.set_xticks(sizes, [str(n) for n in sizes])
     ax.minorticks_off()
     ax.plot([], [], color=tone().ink, marker="o", ms=4.5, label="limit polytope")
-    ax.plot([], [], color=tone().ink, lw=0.9, ls=(0, (4, 3)), label="hull of the start")
+    ax.plot([], [], color=tone().ink, lw=0.9, ls=DASHED, label=HULL)
     ax.legend(loc="upper left")
     caption = (
         f"The number of vertices of the limit polytope of {counted(starts, 'start')} for each n and d, tokens uniform "

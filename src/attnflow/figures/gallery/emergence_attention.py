@@ -13,9 +13,10 @@ from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.emergence import basis, leading
 from attnflow.figures.groups import counted
-from attnflow.figures.marks import LEADER, key, star
+from attnflow.figures.marks import LEADER, hollow, key, star
 from attnflow.figures.papers import EMERGENCE
-from attnflow.figures.style import colours, figure_of, log_numbers, ramp, sheet, tone
+from attnflow.figures.stage import lines
+from attnflow.figures.style import DASHED, beside, colours, figure_of, log_axis, ramp, sheet, tone
 
 if TYPE_CHECKING:
     from attnflow.runs.trajectory import Trajectory
@@ -74,24 +75,12 @@ def _who_hears_whom(
     ax: Any, x: Array, B: Array, heard: NDArray[np.int64], stars: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> None:
     """Draw tokens x_j as dots, queries B x_i as squares, and a line from each query to all tokens it hears."""
-    from matplotlib.collections import LineCollection
-
     size = float(np.linalg.norm(np.vstack([x, x @ B.T]), axis=1).max())
     x, asks = x / size, x @ B.T / size
     inks = np.array(colours(labels))
-    lines = np.stack([asks[heard[:, 0]], x[heard[:, 1]]], axis=1)
-    ax.add_collection(LineCollection(list(lines), colors=inks[heard[:, 0]], linewidths=0.5, alpha=0.45, gid="lines"))
-    ax.scatter(
-        *asks.T,
-        marker="s",
-        s=12,
-        facecolors=tone().paper,
-        edgecolors=inks,
-        linewidths=0.8,
-        zorder=3,
-        gid="queries",
-        label=QUERY,
-    )
+    pairs = np.stack([asks[heard[:, 0]], x[heard[:, 1]]], axis=1)
+    lines(ax, pairs, colors=inks[heard[:, 0]], linewidths=0.5, alpha=0.45, gid="lines")
+    hollow(ax, asks, 12, marker="s", edgecolors=inks, linewidths=0.8, zorder=3, gid="queries", label=QUERY)
     dot: dict[str, Any] = {"edgecolors": tone().paper, "linewidths": 0.4, "zorder": 4}
     ax.scatter(*x.T, s=20, c=inks, gid="tokens", label=TOKEN, **dot)
     # The dot of a leader is seen around its star.
@@ -168,19 +157,12 @@ def _spectra(ax: Any, spectra: Sequence[Array], moments: Sequence[float]) -> Non
     # What is paler would not be seen as a thin line.
     inks = ramp()(np.linspace(0.45, 1.0, len(spectra)))
     for values, t, ink, marker in zip(spectra, moments, inks, "osD^v", strict=False):
-        ax.plot(
-            1 + np.arange(len(values)),
-            values / values[0],
-            color=ink,
-            marker=marker,
-            ms=3.2,
-            lw=0.9,
-            label=f"$t = {t:g}$",
-        )
-    ax.axhline(RANK, color=tone().ink, lw=0.9, ls=(0, (4, 3)), gid="tolerance")
-    ax.set(yscale="log", ylim=(LEAST, 3), xlim=(0, len(spectra[0]) + 1), xlabel="number $k$")
+        count, style = 1 + np.arange(len(values)), {"marker": marker, "ms": 3.2, "lw": 0.9}
+        ax.plot(count, values / values[0], color=ink, label=f"$t = {t:g}$", **style)
+    ax.axhline(RANK, color=tone().ink, lw=0.9, ls=DASHED, gid="tolerance")
+    ax.set(ylim=(LEAST, 3), xlim=(0, len(spectra[0]) + 1), xlabel="number $k$")
     ax.set_ylabel(r"$\sigma_k(P)\,/\,\sigma_1(P)$")
-    log_numbers(ax.yaxis)
+    log_axis(ax, "y")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
@@ -211,10 +193,9 @@ def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Draw
     left.set_yscale("symlog", linthresh=1.0)
     left.yaxis.set_major_locator(SymmetricalLogLocator(base=100, linthresh=1.0))
     left.yaxis.set_major_formatter(figure_of)
-    right.set_yscale("log")
     grid = np.array([values[0], values[-1]])
-    right.plot(grid, np.exp(-until * grid), color=tone().ink, lw=0.9, ls=(0, (4, 3)), zorder=1, gid="guide")
-    log_numbers(right.yaxis)
+    right.plot(grid, np.exp(-until * grid), color=tone().ink, lw=0.9, ls=DASHED, zorder=1, gid="guide")
+    log_axis(right, "y")
     left.set(xlabel=r"eigenvalue $\lambda_k$", title="mean $\\pm$ standard deviation")
     right.set(xlabel=r"eigenvalue $\lambda_k$", title="growth of the standard deviation")
     slope = float(np.polyfit(values[values < 0], np.log(spread[values < 0]), 1)[0])
@@ -243,6 +224,7 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
     run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=until)
     assert run.law is not None
     begin, end = (run.law.weights(run.seen(k), float(run.times[k])) for k in (0, -1))
+    ranks = [af.measure.rank(P, RANK).value for P in (begin, end)]
     found = af.measure.leaders(run.law, run.seen(), until)
     labels = np.searchsorted(found.distinct, found.index)
     figure = sheet(7.0, 2.7)
@@ -253,10 +235,10 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
         left.plot(0, x0[i, 0], marker="o", ms=3.6, mfc=tone().paper, mec=ink, clip_on=False, zorder=4)
     star(left, np.column_stack([np.full(len(found.distinct), until), run.final[found.distinct, 0]]), gid="leaders")
     left.set(xlim=(0, until), xlabel="time $t$", title="rescaled tokens $z_i(t)$")
-    for ax, P, t in zip(panels, (begin, end), (0.0, until), strict=True):
+    for ax, P, t, rank in zip(panels, (begin, end), (0.0, until), ranks, strict=True):
         image = heat(ax, P)
         ax.set_title(f"$P({t:g})$")
-        ax.set_xlabel(f"rank {af.measure.rank(P, RANK).value}")
+        ax.set_xlabel(f"rank {rank}")
     scale(figure, image, panels)
     off = float(np.abs(end - end.round()).max())
     caption = (
@@ -264,12 +246,11 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
         "e^-t x; each tends to the limit of the smallest or to that of the largest, the leaders (stars), and is "
         "coloured by which. "
         f"All rows of attention P but at most one become Boolean: at t = {until:g} its entries are within {off:.1g} "
-        f"of 0 or 1. Its rank falls from {af.measure.rank(begin, RANK).value} to "
-        f"{af.measure.rank(end, RANK).value} (singular values above {RANK:g} of the largest)."
+        f"of 0 or 1. Its rank falls from {ranks[0]} to {ranks[1]} (singular values above {RANK:g} of the largest)."
     )
     shows = {
-        "rank at the start": af.measure.rank(begin, RANK).value,
-        "rank at the end": af.measure.rank(end, RANK).value,
+        "rank at the start": ranks[0],
+        "rank at the end": ranks[1],
         "distance from a Boolean matrix": off,
         "leaders": found.distinct,
         "limits": run.final[found.distinct, 0],
@@ -293,8 +274,8 @@ def rank(seed: int, n: int, d: int, size: float, until: float, tolerances: tuple
     shows: dict[str, Any] = {}
     for ax, (name, run) in zip(figure.subplots(1, 2, sharey=True), runs.items(), strict=True):
         led, ranks = _ranks(ax, run, tolerances)
-        ax.set(xlim=(0, until), ylim=(0.6, 1.25 * n), yscale="log", xlabel="time $t$", title=name)
-        log_numbers(ax.yaxis)
+        ax.set(xlim=(0, until), ylim=(0.6, 1.25 * n), xlabel="time $t$", title=name)
+        log_axis(ax, "y")
         shows[f"leaders, {name.replace('$', '')}"] = led
         shows[f"last ranks, {name.replace('$', '')}"] = ranks
     figure.axes[0].set_ylabel("rank of $P(t)$")
@@ -320,6 +301,6 @@ def _ranks(ax: Any, run: Trajectory, tolerances: Sequence[float]) -> tuple[int, 
         last.append(int(ranks[-1]))
     led = len(leading(run))
     ax.axhline(led, color=tone().pencil, lw=0.8, zorder=1, gid="leaders")
-    beside = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9.5}
-    ax.annotate(counted(led, "leader"), (1.0, led), xycoords=("axes fraction", "data"), **beside)
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "top", "fontsize": 9.5}
+    beside(ax, counted(led, "leader"), (1.0, led), (-2, -3), **place)
     return led, last

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 import attnflow as af
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
-from attnflow.figures.gallery.emergence import basis, leading, projected, seen, two_panels
+from attnflow.figures.gallery.emergence import basis, leading, projected, rescaled, seen, two_panels
 from attnflow.figures.groups import Groups
 from attnflow.figures.marks import key
 from attnflow.figures.papers import EMERGENCE
+from attnflow.figures.planes import planes
 from attnflow.figures.plot import draw
+from attnflow.figures.polytope import faces
 from attnflow.figures.scene import Scene
 from attnflow.figures.style import colours, tone
 
@@ -46,41 +48,22 @@ UNSTABLE: dict[str, Any] = {"ls": (0, (1, 2)), "lw": 1.0}
     "emergence/hyperplanes-2d", "Parallel lines attract rescaled tokens", EMERGENCE,
     seed=0, n=20, until=10.0, V=[[0.64709742, 0.81911926], [0.61210449, 0.63263484]],
 )  # fmt: skip
-def hyperplanes_2d(seed: int, n: int, until: float, V: Rows) -> Drawing:
-    """A dominant eigenvalue in the plane."""
-    return _hyperplanes(seed, n, until, V)
-
-
 @entry(
     "emergence/hyperplanes-3d-contracting", "Parallel planes, other eigenvalues with negative real part", EMERGENCE,
     seed=0, n=20, until=13.0,
     V=[[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], [0.2160645, 0.38505272, 0.14588075]],
 )  # fmt: skip
-def hyperplanes_3d_contracting(seed: int, n: int, until: float, V: Rows) -> Drawing:
-    """A dominant eigenvalue in space; the other two are complex, and contract the tokens x."""
-    return _hyperplanes(seed, n, until, V)
-
-
 @entry(
     "emergence/hyperplanes-3d-expanding", "Parallel planes, other eigenvalues with positive real part", EMERGENCE,
     seed=0, n=20, until=13.0,
     V=[[0.18608476, 0.34391026, 0.13905949], [0.35244288, 0.6694859, 0.39992145], [0.46685606, 0.17094454, 0.42092308]],
 )  # fmt: skip
-def hyperplanes_3d_expanding(seed: int, n: int, until: float, V: Rows) -> Drawing:
-    """A dominant eigenvalue in space; the other two are complex, and expand the tokens x."""
-    return _hyperplanes(seed, n, until, V)
-
-
-def _hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
+def hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
+    """A dominant eigenvalue in the plane or in space, where the other two are complex, and contract or expand x."""
     d = len(V)
-    run = af.simulate(
-        af.tokens.uniform(n=n, d=d, seed=seed, low=-5, high=5), af.Softmax(), af.RescaledFlow(V=V), until=until
-    )
-    found = af.geometry.classify(V)
-    assert found.dominant.left is not None
-    phi = found.dominant.left[0]
-    # An eigenvector has no sign of its own, nor a length.
-    phi = phi * np.sign(phi[np.abs(phi).argmax()]) / np.linalg.norm(phi)
+    run = rescaled(seed, n, d, until, V)
+    eigenvalues, phi = af.geometry.classify(V).eigenvalues, planes(run)
+    assert phi is not None
     heights = run.tokens @ phi
     levels = _levels(heights)
     away = np.abs(heights[-1][:, None] - levels)
@@ -92,18 +75,18 @@ def _hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
         (_line if d == 2 else _plane)(ax, phi, float(level))
     _over_time(figure.add_subplot(beside), run, phi, levels, shown.groups)
     key(figure)
-    others = ", ".join(_number(value) for value in found.eigenvalues[1:])
+    first, *others = map(_number, eigenvalues)
     caption = (
         f"{n} tokens, uniform in [-5, 5]^{d}, under the flow with Q = K = I, in the frame z = e^(-tV) x, up to t = "
-        f"{until:g}. The eigenvalues of V are {_number(found.eigenvalues[0])}, with left eigenvector phi_1* (of length "
-        f"1), and {others}. Each phi_1*(z_i) tends to one of {', '.join(f'{level:.3f}' for level in levels)} (right): "
-        "tokens tend to parallel hyperplanes, level sets of phi_1*, drawn where it says (left)."
+        f"{until:g}. The eigenvalues of V are {first}, with left eigenvector phi_1* (of length 1), and "
+        f"{', '.join(others)}. Each phi_1*(z_i) tends to one of {', '.join(f'{level:.3f}' for level in levels)} "
+        "(right): tokens tend to parallel hyperplanes, level sets of phi_1*, drawn where it says (left)."
     )
     if 0.0 in levels:
         caption += " The one through 0 (dotted) repels: almost no start leads there."
     shows = {
         "left eigenvector": phi,
-        "eigenvalues": [_number(value) for value in found.eigenvalues],
+        "eigenvalues": [first, *others],
         "levels": levels,
         "tokens on each": np.bincount(shown.groups.labels, minlength=len(levels)),
         "largest distance from a hyperplane": float(away.min(axis=1).max()),
@@ -140,14 +123,10 @@ def _line(ax: Any, phi: Array, level: float) -> None:
 
 def _plane(ax: Any, phi: Array, level: float) -> None:
     """Draw the part of the plane {<phi, z> = level} that lies in the box of the picture."""
-    from matplotlib.colors import to_rgba
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
-
     part = section(phi, level, np.array([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()]).T)
     if len(part) < 3:
         return
-    face = to_rgba(tone().pencil, 0.05 if level == 0 else 0.16)
-    ax.add_collection3d(Poly3DCollection([part], facecolors=[face], edgecolors="none", zorder=1), autolim=False)
+    faces(ax, [part], 0.05 if level == 0 else 0.16)
     style = {**UNSTABLE, "label": THROUGH} if level == 0 else {"lw": 0.9, "label": PLANES}
     ax.plot(*np.vstack([part, part[:1]]).T, color=tone().ink, zorder=1, gid="hyperplane", **style)
 
@@ -202,9 +181,7 @@ def _over_time(ax: Any, run: Trajectory, phi: Array, levels: Array, colouring: G
 )  # fmt: skip
 def codimension(seed: int, n: int, until: float, V: Rows) -> Drawing:
     """Two positive eigenvalues in space: lines parallel to the third eigenvector, through the leaders."""
-    run = af.simulate(
-        af.tokens.uniform(n=n, d=3, seed=seed, low=-5, high=5), af.Softmax(), af.RescaledFlow(V=V), until=until
-    )
+    run = rescaled(seed, n, 3, until, V)
     values, vectors = basis(np.array(V))
     k = int((values > 0).sum())
     flat = run.tokens @ vectors[:, :k]

@@ -24,6 +24,7 @@ from attnflow.figures.cells import (
 )
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered
+from attnflow.figures.marks import hollow
 from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.figures.style import colours, figure_of, ramp, sheet, tone
 from attnflow.geometry import Cells, Hull, Region, cells
@@ -154,7 +155,7 @@ def contours(seed: int, k: Sequence[int], c: float) -> Drawing:
     for ax, number in zip(figure.subplots(1, len(k)), k, strict=True):
         v = np.sqrt(c) * directions(number, rng) @ stretch
         parts = cells(v, B)
-        make_room(ax, np.sqrt(c) * np.stack([np.linalg.norm(stretch, axis=0), -np.linalg.norm(stretch, axis=0)]))
+        make_room(ax, np.sqrt(c) * np.linalg.norm(stretch, axis=0) * np.array([[1.0], [-1.0]]))
         _levels(ax, parts.hull, B, edges, shades)
         draw_walls(ax, parts.polygons(), linestyles=[(0, (3, 2))], linewidths=0.9)
         draw_hull(ax, parts.hull)
@@ -219,9 +220,7 @@ def dominance(seed: int, k: int, eta: float, delta: float) -> Drawing:
         _nested(ax, parts, nested, i)
         make_room(ax, seen)
     draw_vertices(left, parts.hull)
-    right.scatter(
-        *parts.hull.vertices[i], s=26, facecolors=tone().paper, edgecolors=tone().ink, linewidths=0.9, zorder=4
-    )
+    hollow(right, parts.hull.vertices[i], 26, zorder=4)
     right.spines[:].set(visible=True, color=tone().wire)
     _widths(right, parts.hull.vertices, i, eta, delta)
     left.set_title(f"$k={k}$ vertices of equal norm")

@@ -19,7 +19,7 @@ from attnflow.figures.marks import dots, key, stars, starts, trails
 from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.figures.plot import happened
 from attnflow.figures.scene import Scene, history, scene
-from attnflow.figures.style import colours, log_numbers, sheet, tone
+from attnflow.figures.style import DASHED, colours, log_axis, sheet, tone
 from attnflow.geometry import Cells, cells
 from attnflow.runs.trajectory import Trajectory
 
@@ -84,12 +84,11 @@ def _cells_behind(ax: Any, parts: Cells, labels: NDArray[np.int64]) -> None:
 
 def _followers(ax: Any, shown: Scene, parts: Cells) -> None:
     """Draw a scene in which tokens have the colours of the cells they started in."""
-    last = len(shown.times) - 1
     labels = shown.groups.labels[parts.label(shown.paths[0])]
     shown = replace(shown, groups=replace(shown.groups, labels=labels))
     starts(ax, shown)
-    trails(ax, shown, 0, last)
-    dots(ax, shown, last)
+    trails(ax, shown)
+    dots(ax, shown, -1)
     stars(ax, shown)
 
 
@@ -112,9 +111,8 @@ def rates(seed: int, k: int, n: int, gamma: Sequence[float], until: int) -> Draw
             run.times[seen][::2], worst[seen][::2], marker=MARKERS[number], ms=4, mfc=tone().paper, mew=0.9, ls="",
             color=colour, zorder=3, gid="distances", label=rf"$\gamma={step:g}$: slope ${slopes[-1]:.6f}$",
         )  # fmt: skip
-    ax.set_yscale("log")
     ax.set(xlabel="step $t$", ylabel=r"$\max_i\,|x_i^t-v_{\sigma(i)}|$", ylim=(SMALLEST, 3.0), xlim=(-1, until + 1))
-    log_numbers(ax.yaxis)
+    log_axis(ax, "y")
     ax.plot([], [], color=tone().ink, lw=1.0, label=r"$(1-\gamma)^t$")
     figure.legend(loc="outside lower center", ncols=1)
     exact = np.log1p(-np.asarray(gamma))
@@ -148,14 +146,13 @@ def arrival(
             ms=9 - 3 * place, mfc=tone().paper, mew=0.9, markevery=count // 20, zorder=3 + place, gid="arrivals",
             label=f"$k={m}$",
         )  # fmt: skip
-    ax.axhline(hard, color=tone().ink, lw=0.9, ls=(0, (4, 3)), zorder=2, gid="hardmax", label=f"hardmax: {hard}")
+    ax.axhline(hard, color=tone().ink, lw=0.9, ls=DASHED, zorder=2, gid="hardmax", label=f"hardmax: {hard}")
     ax.axvspan(lowest, min(first), color=tone().wire, alpha=0.5, lw=0, zorder=0, gid="never")
     middle = float(np.sqrt(lowest * min(first)))
     style: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "transform": ax.get_xaxis_transform()}
     ax.text(middle, 0.64, f"not within {until} steps", **style)
-    ax.set_xscale("log")
     ax.set(xlabel=r"$\beta$", ylabel="steps to arrive", xlim=(lowest, 1.1 * highest), ylim=(0, None))
-    log_numbers(ax.xaxis)
+    log_axis(ax, "x")
     ax.legend(loc="upper right", borderaxespad=0.0)
     caption = (
         f"Regular polygons with one token at each vertex and one at distance {inside:g} from it towards the centre, "

@@ -18,8 +18,8 @@ from attnflow.figures.marks import LEADER, dots, key, stars, starts, trails
 from attnflow.figures.papers import HARDMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import history, scene
-from attnflow.figures.stage import frame, ground
-from attnflow.figures.style import colours, log_numbers, sheet, tone
+from attnflow.figures.stage import frame, ground, lines
+from attnflow.figures.style import DASHED, colours, log_numbers, sheet, tone
 from attnflow.runs.trajectory import Trajectory
 
 Points = Sequence[tuple[float, float]]
@@ -101,8 +101,6 @@ def _layer(
     ax: Any, run: Trajectory, k: int, follows: Sequence[tuple[int, ...]], known: Mapping[tuple[int, ...], int]
 ) -> None:
     """Draw one layer of one cloud."""
-    from matplotlib.collections import LineCollection
-
     shown = scene(run, *history(run, k))
     labels = np.array([known[who] for who in follows], dtype=np.int64)
     shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=_leaders(follows)).starred())
@@ -113,9 +111,8 @@ def _layer(
     draw_origin(ax)
     shade(ax, x[shown.groups.leaders], gid="leader polygon")
     pairs = [(i, j) for i, who in enumerate(follows) for j in who if j != i]
-    style: dict[str, Any] = {"linewidths": 0.6, "alpha": 0.6, "zorder": 3, "gid": "links"}
     inks = colours([labels[i] for i, _ in pairs])
-    ax.add_collection(LineCollection([x[[i, j]] for i, j in pairs], colors=inks, **style), autolim=False)
+    lines(ax, x[np.array(pairs)], colors=inks, linewidths=0.6, alpha=0.6, zorder=3, gid="links")
     dots(ax, shown, -1, shown.groups.met)[0].set_gid("tokens")
     stars(ax, shown)
 
@@ -184,7 +181,7 @@ def _square(ax: Any, run: Trajectory) -> None:
     draw_vertices(ax, parts.hull)
     draw_origin(ax)
     unstable(ax, af.geometry.stationary_points(corners))
-    trails(ax, shown, 0, len(shown.times) - 1)
+    trails(ax, shown)
     # The corners lead and rest; the others go from hollow dots to full ones.
     rest = slice(len(corners), None)
     moving = replace(shown, paths=shown.paths[:, rest], groups=replace(shown.groups, labels=labels[rest]))
@@ -198,13 +195,8 @@ def _rates(ax: Any, ways: Mapping[str, Array], alpha: float) -> None:
     for k, (name, away) in enumerate(ways.items()):
         ax.semilogy(away, color=tone().palette[k], marker="os"[k], ms=3, lw=1.0, label=name, gid="distance")
     steps = np.arange(len(next(iter(ways.values()))))
-    theory: dict[str, Any] = {
-        "color": tone().pencil,
-        "ls": (0, (4, 3)),
-        "lw": 0.9,
-        "label": r"$\propto (1+\alpha)^{-k}$",
-    }
-    ax.semilogy(steps, 0.1 * (1 + alpha) ** -steps, **theory)
+    label = r"$\propto (1+\alpha)^{-k}$"
+    ax.semilogy(steps, 0.1 * (1 + alpha) ** -steps, color=tone().pencil, ls=DASHED, lw=0.9, label=label)
     ax.set(xlabel="layer $k$", title="distance from the limit")
     ax.title.set_fontsize(11)
     log_numbers(ax.yaxis)

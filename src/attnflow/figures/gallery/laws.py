@@ -15,11 +15,11 @@ from attnflow.core.inputs import Array
 from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, tints
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import close
-from attnflow.figures.marks import START, dots, key, stars, starts, trails
+from attnflow.figures.marks import START, dots, hollow, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import Scene, history, scene
-from attnflow.figures.stage import frame, ground
+from attnflow.figures.stage import frame, ground, lines
 from attnflow.figures.style import colours, sheet, tone
 from attnflow.geometry import Cells
 from attnflow.runs.trajectory import Trajectory
@@ -113,7 +113,7 @@ def _final(ax: Any, shown: Scene, x0: Array) -> None:
     bare(ax)
     draw_origin(ax)
     starts(ax, shown)
-    trails(ax, shown, 0, len(shown.times) - 1)
+    trails(ax, shown)
     dots(ax, shown, -1, shown.groups.met)[0].set_gid("tokens")
     stars(ax, shown)
 
@@ -141,7 +141,7 @@ def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) 
     key(figure)
     shows: dict[str, Any] = {
         "clusters": [shown.groups.clusters for shown in scenes],
-        "leaders": [len(_led(shown)) for shown in scenes],
+        "leaders": [0 if shown.groups.leaders is None else len(shown.groups.leaders) for shown in scenes],
         "diameters": [af.measure.diameter(run.final) for run in runs],
     }
     caption = (
@@ -151,11 +151,6 @@ def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) 
         "dashed."
     )
     return Drawing(figure, caption, shows)
-
-
-def _led(shown: Scene) -> Labels:
-    assert shown.groups.leaders is not None
-    return shown.groups.leaders
 
 
 @entry(
@@ -269,13 +264,9 @@ def _drawn(parts: Cells, count: int) -> Array:
 
 def _tests(ax: Any, parts: Cells, labels: Labels, way: Array) -> None:
     """Draw some tokens on their way (T, n, 2), in the colour, by label, of the cell in which they end."""
-    from matplotlib.collections import LineCollection
-
     inks = colours(labels[parts.label(way[-1])].tolist())
-    lines = LineCollection(list(way.transpose(1, 0, 2)), colors=inks, linewidths=1.0, zorder=3, gid="ways")
-    ax.add_collection(lines, autolim=False)
-    style: dict[str, Any] = {"facecolors": tone().paper, "edgecolors": inks, "linewidths": 0.9, "zorder": 4}
-    ax.scatter(*way[0].T, s=12, **style, label=START, gid="starts")
+    lines(ax, way.transpose(1, 0, 2), colors=inks, linewidths=1.0, zorder=3, gid="ways")
+    hollow(ax, way[0], 12, edgecolors=inks, zorder=4, label=START, gid="starts")
 
 
 def _softmax_basins(ax: Any, parts: Cells, beta: float) -> tuple[float, Array]:

@@ -23,7 +23,7 @@ from attnflow.figures.plot import draw
 from attnflow.figures.polytope import attracting, bare
 from attnflow.figures.scene import history, outline, scene
 from attnflow.figures.stage import HULL, frame, ground
-from attnflow.figures.style import colours, sheet, tone
+from attnflow.figures.style import DASHED, beside, colours, sheet, tone
 from attnflow.geometry import QuiescentSet
 from attnflow.runs.trajectory import Trajectory
 
@@ -91,7 +91,7 @@ def _groups(ax: Any, run: Trajectory, k: int, groups: Sequence[QuiescentSet], nu
     frame(ax, run.tokens[0])
     bare(ax)
     draw_origin(ax)
-    trails(ax, shown, 0, len(shown.times) - 1)
+    trails(ax, shown)
     dots(ax, shown, -1)[0].set_gid("tokens")
     room = ROOM * float(np.ptp(run.tokens[0], axis=0).max())
     for number, group in zip(numbers, groups, strict=True):
@@ -127,13 +127,11 @@ def _key(figure: Any) -> None:
 def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: int) -> Drawing:
     """Two leaders on the line with a follower each: it comes so close that its leader hears it."""
     x0, step = np.array(tokens)[:, None], af.Layers(gamma=gamma)
-    soft, hard = (af.simulate(x0, law, step, until=layers) for law in (af.Localmax(delta=delta), af.Hardmax()))
-    limits = {
-        name: af.simulate(x0, law, step, until=40 * layers).final[:, 0]
-        for name, law in (("localmax", af.Localmax(delta=delta)), ("hardmax", af.Hardmax()))
-    }
+    laws: dict[str, af.Law] = {"localmax": af.Localmax(delta=delta), "hardmax": af.Hardmax()}
+    soft, hard = (af.simulate(x0, law, step, until=layers) for law in laws.values())
+    limits = {name: af.simulate(x0, law, step, until=40 * layers).final[:, 0] for name, law in laws.items()}
     # The first layer at which the leader, token 0, hears somebody else.
-    heard = next(k for k, x in enumerate(soft.tokens) if (af.Localmax(delta=delta).weights(x)[0] > 0).sum() > 1)
+    heard = next(k for k, x in enumerate(soft.tokens) if (laws["localmax"].weights(x)[0] > 0).sum() > 1)
     figure = sheet(7.0, 3.0)
     wide, near = figure.subplots(1, 2)
     for ax in (wide, near):
@@ -146,12 +144,11 @@ def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: in
     low, high = 1 - 4 * (1 - top), 1 + 0.5 * (1 - top)
     near.set(ylim=(low, high))
     near.set_title("near the leader at 1", fontsize=11)
-    beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9}
     for name, value in (("localmax", top), ("hardmax", float(limits["hardmax"].max()))):
-        near.axhline(value, color=tone().pencil, lw=0.7, ls=(0, (4, 3)), zorder=1, gid=f"limit of {name}")
-        near.annotate(f"{value:.7g}", (layers, value), xytext=(0, -3), ha="right", va="top", **beside)
+        near.axhline(value, color=tone().pencil, lw=0.7, ls=DASHED, zorder=1, gid=f"limit of {name}")
+        beside(near, f"{value:.7g}", (layers, value), (0, -3), ha="right", va="top", fontsize=9)
     near.axvline(heard, color=tone().pencil, lw=0.7, zorder=1)
-    near.annotate("the leader hears\nits follower", (heard, low), xytext=(4, 4), va="bottom", **beside)
+    beside(near, "the leader hears\nits follower", (heard, low), (4, 4), va="bottom", fontsize=9)
     attracting(wide, np.array([[0.0, x0.max()], [0.0, x0.min()]]), LEADER)
     wide.legend(loc="center right", fontsize=9.5)
     shows = {f"limits, {name}": value for name, value in limits.items()}
@@ -210,13 +207,8 @@ def lyapunov(
     panels[1, 0].set_ylabel("pair energy")
     moved = 4 * (np.diff(mutual.tokens, axis=0) ** 2).sum(axis=(1, 2))
     bound = energies[0][0] - np.append(0.0, moved.cumsum())
-    theory: dict[str, Any] = {
-        "color": tone().pencil,
-        "ls": (0, (4, 3)),
-        "lw": 1.0,
-        "label": r"start $-\,4\sum|\Delta_i|^2$",
-    }
-    panels[1, 0].plot(mutual.times, bound, **theory, gid="bound")
+    label = r"start $-\,4\sum|\Delta_i|^2$"
+    panels[1, 0].plot(mutual.times, bound, color=tone().pencil, ls=DASHED, lw=1.0, label=label, gid="bound")
     panels[1, 0].legend(fontsize=9.5)
     rises = np.flatnonzero(np.diff(energies[1]) > 0)
     for k in rises:
