@@ -354,15 +354,15 @@ def test_a_run_that_was_superseded_is_not_shown(page: Page) -> None:
         """async () => {
             const {createStore} = await import("/page/store.js");
             const {createRequests} = await import("/page/requests.js");
-            const {createFilm} = await import("/page/film.js");
+            const {createPlayer} = await import("/page/player.js");
             const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-            const [store, film, sent] = [createStore(), createFilm(), []];
+            const [store, player, sent] = [createStore(), createPlayer(), []];
             const socket = {open: true, send: (message) => sent.push(message)};
-            const requests = createRequests(store, film, socket, {attention: () => false, waiting: () => {}});
+            const requests = createRequests(store, player, socket, {attention: () => false, waiting: () => {}});
             const start = (id) => requests.receive({kind: "start", id, n: 1, d: 1, discrete: true, tokens: [[0]]});
             const frames = (id, x) => requests.receive(
                 {kind: "frames", id, first: 0, count: 1, n: 1, d: 1, times: [0]}, new Float64Array([x]));
-            const look = (id) => requests.receive({kind: "look", id, run: id, frame: 0});
+            const overlays = (id) => requests.receive({kind: "overlays", id, run: id, frame: 0});
             const log = [];
             const runs = () => sent.filter((one) => one.do === "run").length;
             store.setState({until: 1});
@@ -371,15 +371,15 @@ def test_a_run_that_was_superseded_is_not_shown(page: Page) -> None:
             store.setState({until: 2});
             await frame();
             log.push(runs());                       // the second waits for the answer to the first
-            start(first); look(first); frames(first, 10);
+            start(first); overlays(first); frames(first, 10);
             await frame();
             log.push(runs());
             const second = sent.length;
-            start(second); look(second);
+            start(second); overlays(second);
             frames(first, 11); start(first);        // late words of the first
-            log.push(film.count, store.run.id === second);
+            log.push(player.count, store.run.id === second);
             frames(second, 20);
-            log.push(film.frame(0)[0], film.count);
+            log.push(player.frame(0)[0], player.count);
             return log;
         }"""
     )
@@ -390,17 +390,17 @@ def test_a_run_that_was_superseded_is_not_shown(page: Page) -> None:
 PLAYED = """
     const {createStore} = await import("/page/store.js");
     const {createRequests} = await import("/page/requests.js");
-    const {createFilm} = await import("/page/film.js");
+    const {createPlayer} = await import("/page/player.js");
     const pause = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-    const [store, film, sent, told] = [createStore(), createFilm(), [], []];
+    const [store, player, sent, told] = [createStore(), createPlayer(), [], []];
     const socket = {open: true, send: (message) => sent.push(message)};
-    const requests = createRequests(store, film, socket, {attention: () => false, waiting: (on) => told.push(on)});
+    const requests = createRequests(store, player, socket, {attention: () => false, waiting: (on) => told.push(on)});
     const last = (what) => sent.findLastIndex((one) => one.do === what) + 1;
     const start = (id) => requests.receive({kind: "start", id, n: 1, d: 1, discrete: true, tokens: [[0]]});
     const frames = (id, first, count) => requests.receive(
         {kind: "frames", id, first, count, n: 1, d: 1, times: Array.from({length: count}, (_, k) => first + k)},
         new Float64Array(count));
-    const look = (id, run, frame, found) => requests.receive({kind: "look", id, run, frame, ...found});
+    const overlays = (id, run, frame, found) => requests.receive({kind: "overlays", id, run, frame, ...found});
 """
 
 
@@ -412,22 +412,22 @@ def test_late_frames_do_not_move_a_figure_that_was_opened(page: Page, moment: in
             store.setState({{until: 20}});
             await pause();
             const old = last("run");
-            start(old); look(old, old, 0, {{}}); frames(old, 0, 10);
-            film.seek(9);
-            store.notify("film");
+            start(old); overlays(old, old, 0, {{}}); frames(old, 0, 10);
+            player.seek(9);
+            store.notify("player");
             await pause();
             const before = store.view.t;
             store.open({{state: {{until: 30}}, view: {{t: moment}}}});
-            requests.moment(moment);
+            requests.showTime(moment);
             frames(old, 10, 5);
             await pause();
             frames(old, 15, 5);
             await pause();
             const between = store.view.t;
             const run = last("run");
-            start(run); look(run, run, 0, {{}}); frames(run, 0, 10);
+            start(run); overlays(run, run, 0, {{}}); frames(run, 0, 10);
             await pause();
-            return [before, between, run > old, store.run.id === run, store.view.t, film.position];
+            return [before, between, run > old, store.run.id === run, store.view.t, player.position];
         }}""",
         moment,
     )
@@ -445,25 +445,25 @@ def test_the_first_look_is_kept_and_a_lost_run_is_asked_for_once_more(page: Page
             start(run);
             log.push(store.first);
             frames(run, 0, 10);
-            look(run, run, 0, {{hull: [0]}});
+            overlays(run, run, 0, {{hull: [0]}});
             requests.receive({{kind: "end", id: run, frames: 10}});
-            film.seek(4);
-            store.notify("film");
+            player.seek(4);
+            store.notify("player");
             await pause();
             await pause();
-            const asked = last("look");
-            look(asked, run, 4, {{hull: [1]}});
-            log.push(store.first.hull, store.look.hull);
+            const asked = last("overlays");
+            overlays(asked, run, 4, {{hull: [1]}});
+            log.push(store.first.hull, store.overlays.hull);
             for (const [k, runs] of [[5, 2], [6, 2]]) {{
-                film.seek(k);
-                store.notify("film");
+                player.seek(k);
+                store.notify("player");
                 await pause();
                 await pause();
-                requests.receive({{kind: "refused", id: last("look"), sentence: "The worker died."}});
+                requests.receive({{kind: "refused", id: last("overlays"), sentence: "The worker died."}});
                 await pause();
                 await pause();
                 const newest = last("run");
-                start(newest); frames(newest, 0, 10); look(newest, newest, 0, {{}});
+                start(newest); frames(newest, 0, 10); overlays(newest, newest, 0, {{}});
                 requests.receive({{kind: "end", id: newest, frames: 10}});
                 await pause();
                 log.push(sent.filter((one) => one.do === "run").length === runs);
@@ -485,7 +485,7 @@ def test_the_page_says_that_it_waits_for_a_run(page: Page) -> None:
             const before = [...told];
             await new Promise((done) => setTimeout(done, 1500));
             const later = [...told];
-            start(run); look(run, run, 0, {{}}); frames(run, 0, 10);
+            start(run); overlays(run, run, 0, {{}}); frames(run, 0, 10);
             return [before, later, told];
         }}"""
     )

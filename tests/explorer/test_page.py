@@ -57,8 +57,8 @@ def settled(page: Page) -> None:
     """Wait until the run of the present state is on the screen, whole, and has been looked at."""
     page.wait_for_function(
         """() => {
-            const {store, film, requests} = window.attnflow ?? {};
-            return store?.run && film.count > 1 && requests.idle();
+            const {store, player, requests} = window.attnflow ?? {};
+            return store?.run && player.count > 1 && requests.idle();
         }"""
     )
 
@@ -76,7 +76,7 @@ def start(page: Page) -> Array:
 def final(page: Page) -> Array:
     """Return the last frame."""
     found = page.evaluate(
-        "() => { const {film} = window.attnflow; return [Array.from(film.frame(film.count - 1)), film.n, film.d]; }"
+        "() => { const {player: p} = window.attnflow; return [Array.from(p.frame(p.count - 1)), p.n, p.d]; }"
     )
     return np.array(found[0]).reshape(found[1], found[2])
 
@@ -124,8 +124,8 @@ def test_a_token_dragged_across_a_boundary_changes_its_cell(page: Page) -> None:
     cells = af.geometry.cells(vertices)
 
     def told() -> tuple[int, Any]:
-        look = page.evaluate("() => window.attnflow.store.look")
-        return look["cells"][look["labels"][4]]["vertex"], page.locator("#token-list").text_content()
+        overlays = page.evaluate("() => window.attnflow.store.overlays")
+        return overlays["cells"][overlays["labels"][4]]["vertex"], page.locator("#token-list").text_content()
 
     before, listed = told()
     assert before == cells.label([[0.5, 0.2]])[0] == 0
@@ -151,7 +151,7 @@ def test_beta_slides_to_infinity_and_becomes_hardmax(page: Page) -> None:
     hard = af.simulate(x0, af.Hardmax(), af.Layers(gamma=0.4), until=25)
     np.testing.assert_allclose(final(page), hard.final, rtol=0, atol=1e-12)
     assert np.abs(hard.final - expected.final).max() > 0.1
-    drawn = page.evaluate("() => window.attnflow.store.look.cells.map(cell => cell.vertex)")
+    drawn = page.evaluate("() => window.attnflow.store.overlays.cells.map(cell => cell.vertex)")
     assert sorted(drawn) == sorted(af.geometry.hull(x0).indices.tolist())
 
 
@@ -178,7 +178,7 @@ def test_a_link_shows_the_same_screen(page: Page, address: str) -> None:
         page.keyboard.press("ArrowRight")
     link = copied(page, "link")
     assert link.startswith(f"{address}#")
-    seen = "() => { const {store, film} = window.attnflow; return [store.state, store.view, film.frameIndex()]; }"
+    seen = "() => { const {store, player} = window.attnflow; return [store.state, store.view, player.frameIndex()]; }"
     state, view, frame = page.evaluate(seen)
     assert frame > 0
     page.goto("about:blank")

@@ -52,21 +52,21 @@ def test_groups_keep_their_colours_when_another_leaves(page: Page) -> None:
 
 
 FILM = """async ([times, frames, d, what, given]) => {
-    const { createFilm } = await import('/page/film.js');
-    const film = createFilm();
-    film.clear(5, frames[0].length / d, d);
+    const { createPlayer } = await import('/page/player.js');
+    const player = createPlayer();
+    player.clear(5, frames[0].length / d, d);
     const half = Math.ceil(times.length / 2);
     for (const [first, count] of [[0, half], [half, times.length - half]])
-        film.append({ id: 5, first, count, times: times.slice(first, first + count) },
+        player.append({ id: 5, first, count, times: times.slice(first, first + count) },
                     Float64Array.from(frames.slice(first, first + count).flat()));
-    film.append({ id: 4, first: times.length, count: 1, times: [1e9] }, new Float64Array(frames[0].length));
-    film.done = true;
-    return eval(what)(film, given);
+    player.append({ id: 4, first: times.length, count: 1, times: [1e9] }, new Float64Array(frames[0].length));
+    player.done = true;
+    return eval(what)(player, given);
 }"""
 
 
-def film(page: Page, times: Any, frames: Any, what: str, given: Any = None) -> Any:
-    """Return what a function of a film, filled in two parts and by a stranger, says."""
+def player(page: Page, times: Any, frames: Any, what: str, given: Any = None) -> Any:
+    """Return what a function of a player, filled in two parts and by a stranger, says."""
     rows = np.reshape(frames, (len(times), -1)).tolist()
     return page.evaluate(FILM, [list(times), rows, np.shape(frames)[-1], what, given])
 
@@ -80,20 +80,20 @@ def run() -> tuple[Any, Any]:
 
 def test_between_frames_tokens_are_in_proportion(page: Page, run: tuple[Any, Any]) -> None:
     times, frames = run
-    assert film(page, times, frames, "(f) => [f.count, f.n, f.d]") == [12, 5, 2]
+    assert player(page, times, frames, "(f) => [f.count, f.n, f.d]") == [12, 5, 2]
     for position in (0.0, 3.0, 3.25, 10.9, 11.0):
-        said = film(page, times, frames, "(f, p) => { f.seek(p); return [...f.positions(), f.time()]; }", position)
+        said = player(page, times, frames, "(f, p) => { f.seek(p); return [...f.positions(), f.time()]; }", position)
         k, part = min(int(position), 10), position - min(int(position), 10)
         assert np.allclose(said[:-1], ((1 - part) * frames[k] + part * frames[k + 1]).ravel())
         assert said[-1] == pytest.approx(np.interp(position, np.arange(12), times))
     moments = np.linspace(-1.0, times[-1] + 1, 50)
-    found = film(page, times, frames, "(f, all) => all.map(f.at)", moments.tolist())
+    found = player(page, times, frames, "(f, all) => all.map(f.at)", moments.tolist())
     assert np.allclose(found, np.interp(moments, times, np.arange(12)))
 
 
 def test_the_box_and_the_way_of_a_film(page: Page, run: tuple[Any, Any]) -> None:
     times, frames = run
-    box, way = film(page, times, frames, "(f) => [f.box, f.way]")
+    box, way = player(page, times, frames, "(f) => [f.box, f.way]")
     assert np.array_equal(box["low"], frames.min(axis=(0, 1)))
     assert np.array_equal(box["high"], frames.max(axis=(0, 1)))
     steps = np.linalg.norm(np.diff(frames, axis=0), axis=-1).mean(axis=1)
@@ -105,7 +105,7 @@ def test_a_film_plays_evenly_on_its_clock(page: Page, run: tuple[Any, Any], cloc
     times, frames = run
     what = """(f, clock) => { f.clock = clock; f.play(); const said = [];
         for (let k = 0; k < 60; k++) { said.push(f.time()); f.tick(0.1); } return [said, f.playing, f.position]; }"""
-    said, playing, position = film(page, times, frames, what, clock)
+    said, playing, position = player(page, times, frames, what, clock)
     # Twelve frames take four seconds.
     shown = np.minimum(np.arange(60) / 40, 1.0)
     end = times[-1]
@@ -115,13 +115,13 @@ def test_a_film_plays_evenly_on_its_clock(page: Page, run: tuple[Any, Any], cloc
     assert position == 11
     there_and_back = "(f, [c, all]) => { f.clock = c; return all.map((s) => (f.seekFraction(s), f.fraction())); }"
     parts = [0, 0.1, 0.5, 0.93, 1]
-    assert np.allclose(film(page, times, frames, there_and_back, [clock, parts]), parts)
+    assert np.allclose(player(page, times, frames, there_and_back, [clock, parts]), parts)
 
 
 def test_steps_go_to_whole_frames(page: Page, run: tuple[Any, Any]) -> None:
     what = "(f, [from, by]) => { f.seek(from); f.step(by); return f.position; }"
     for start, by, end in ((2.5, 1, 3), (2.5, -1, 2), (2, 1, 3), (2, -1, 1), (0, -1, 0), (11, 1, 11)):
-        assert film(page, *run, what, [start, by]) == end
+        assert player(page, *run, what, [start, by]) == end
 
 
 def test_a_discrete_film_rests_at_frames_only(page: Page, run: tuple[Any, Any]) -> None:
@@ -135,11 +135,11 @@ def test_a_discrete_film_rests_at_frames_only(page: Page, run: tuple[Any, Any]) 
         "(f.play(), f.tick(0.9), f.pause())": round(0.9 / 4 * 11),
     }
     for move, k in moves.items():
-        found = film(page, times, frames, f"(f) => {{ f.discrete = true; {move}; return {said}; }}")
+        found = player(page, times, frames, f"(f) => {{ f.discrete = true; {move}; return {said}; }}")
         assert found == [k, 3 * k, *frames[k].ravel()]
     # While it plays tokens go on evenly, but the step that is told is one of the run.
-    what = f"(f) => {{ f.discrete = true; f.play(); f.tick(0.9); return [...{said}, f.moment()]; }}"
-    position, told, *tokens, moment = film(page, times, frames, what)
+    what = f"(f) => {{ f.discrete = true; f.play(); f.tick(0.9); return [...{said}, f.exactTime()]; }}"
+    position, told, *tokens, moment = player(page, times, frames, what)
     assert position == pytest.approx(0.9 / 4 * 11)
     assert told == 6
     assert moment == pytest.approx(3 * position)
@@ -429,16 +429,16 @@ def test_ends_of_a_scale_are_told_apart(page: Page) -> None:
 
 
 def test_a_grip_loses_its_token_when_the_tokens_are_replaced(page: Page) -> None:
-    """Follow all ways through the states of a grip, with `o` for other tokens and `u` for those before."""
-    follow = """async (ways) => { const { createGrip } = await import('/page/grip.js');
+    """Follow all ways through the states of a held token, with `o` for other tokens and `u` for those before."""
+    follow = """async (ways) => { const { createHeldToken } = await import('/page/held_token.js');
         return ways.map((way) => { let [rows, other] = [[[0]], [[1]]];
-            const grip = createGrip(() => rows);
-            const does = { t: grip.touch, g: () => grip.grab() && grip.hold(0, 1, 2),
-                c: () => grip.carry({ x: 3, y: 4 }), m: () => grip.made(rows), l: grip.compare, r: grip.release,
+            const held = createHeldToken(() => rows);
+            const does = { t: held.touch, g: () => held.grab() && held.hold(0, 1, 2),
+                c: () => held.carry({ x: 3, y: 4 }), m: () => held.made(rows), l: held.compare, r: held.release,
                 o: () => ([rows, other] = [other, rows]) };
             for (const step of way) does[step === 'u' ? 'o' : step]();
-            if (!grip.held) return grip.free ? 'free' : 'not held';
-            return grip.held.to ? 'held on its way' : 'held at rest'; }); }"""
+            if (!held.held) return held.free ? 'free' : 'not held';
+            return held.held.to ? 'held on its way' : 'held at rest'; }); }"""
     found = {
         "": "free", "g": "free", "c": "free", "t": "not held", "tr": "free", "tg": "held at rest",
         "tgc": "held on its way", "tgl": "held at rest", "tgol": "not held", "tgoul": "held at rest",

@@ -271,7 +271,7 @@ def test_undo_brings_a_figure_back_with_its_note_and_overlays(page: Page) -> Non
 
 
 def test_a_figure_opens_at_its_own_moment(page: Page) -> None:
-    page.evaluate("() => { const {film, store} = window.attnflow; film.seek(12); store.notify('film'); }")
+    page.evaluate("() => { const {player, store} = window.attnflow; player.seek(12); store.notify('player'); }")
     page.wait_for_function("() => window.attnflow.store.view.t === 12")
     page.locator("#preset").select_option("fw/run")
     page.wait_for_function("() => window.attnflow.store.figure?.name === 'fw/run'")

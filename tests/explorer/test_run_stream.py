@@ -53,7 +53,7 @@ def kinds(told: list[Any]) -> list[str]:
 @pytest.mark.parametrize("state", [SOFT, FLOW, {**FLOW, "clock": "log"}, {**JUMPS, "clock": "log"}])
 def test_frames_are_those_of_simulate(state: dict[str, Any]) -> None:
     told = asked(state)
-    assert kinds(told) == ["start", "look", "frames", "end", "series"]
+    assert kinds(told) == ["start", "overlays", "frames", "end", "series"]
     times, frames = film(told)
     reference = af.simulate(**arguments(read(state)))
     np.testing.assert_array_equal(times, reference.times.astype(float))
@@ -133,7 +133,7 @@ def test_a_run_that_nobody_wants_ends_at_the_next_step() -> None:
         told.append(answer)
         if isinstance(answer, tuple):
             unwanted.set()
-    assert kinds(told) == ["start", "look", "frames"]
+    assert kinds(told) == ["start", "overlays", "frames"]
     assert not simulations()
     assert simulate_into(no_frames_yet(1, read(ENDLESS)), lambda: True).stopped == "a newer run took its place"
 
@@ -157,18 +157,18 @@ def test_a_run_asks_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_looks_are_at_the_run_that_is_here() -> None:
     session = Session()
 
-    def look(**message: Any) -> Any:
-        (answer,) = answers({"id": 9, "do": "look", **message}, 0, session, lambda: False)
+    def overlays(**message: Any) -> Any:
+        (answer,) = answers({"id": 9, "do": "overlays", **message}, 0, session, lambda: False)
         return answer
 
-    assert look(run=7, frame=0)["sentence"] == "run 7 was asked for, but no run is here: start it again"
+    assert overlays(run=7, frame=0)["sentence"] == "run 7 was asked for, but no run is here: start it again"
     asked(SOFT, session)
-    seen = look(run=7, frame=12, want=["hull"])
-    assert (seen["kind"], seen["id"], seen["run"], seen["frame"]) == ("look", 9, 7, 12)
+    seen = overlays(run=7, frame=12, want=["hull"])
+    assert (seen["kind"], seen["id"], seen["run"], seen["frame"]) == ("overlays", 9, 7, 12)
     for wrong in ({"run": 6, "frame": 0}, {"run": 7, "frame": 51}, {"run": 7, "frame": -1}, {"run": 7, "frame": 0.5},
                   {"run": 7, "frame": True}, {"run": None, "frame": 0}, {"run": 7}, {"run": 7, "frame": 0, "want": 3},
                   {"run": 7, "frame": 0, "want": [[]]}):  # fmt: skip
-        assert look(**wrong)["kind"] == "refused", wrong
+        assert overlays(**wrong)["kind"] == "refused", wrong
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_run_through_the_socket_is_the_run(line: Line) -> None:
     line.say(7, "run", state=SOFT, want=["hull"])
     told = line.until("series", "refused")
     order = [about["kind"] for about, _ in told]
-    assert order[:2] == ["start", "look"]
+    assert order[:2] == ["start", "overlays"]
     assert order[-2:] == ["end", "series"]
     assert {about["id"] for about, _ in told} == {7}
     frames = np.concatenate(
@@ -156,10 +156,10 @@ def test_a_run_through_the_socket_is_the_run(line: Line) -> None:
     )
     run = af.simulate(af.tokens.gaussian(20, 2, seed=3), af.Softmax(beta=4), af.Layers(gamma=0.2), until=50)
     np.testing.assert_array_equal(frames, run.tokens)
-    line.say(8, "look", run=7, frame=50, want=["hull"])
+    line.say(8, "overlays", run=7, frame=50, want=["hull"])
     answer, _ = line.hear()
-    assert (answer["kind"], answer["id"], answer["run"], answer["frame"]) == ("look", 8, 7, 50)
-    line.say(9, "look", run=3, frame=0, want=[])
+    assert (answer["kind"], answer["id"], answer["run"], answer["frame"]) == ("overlays", 8, 7, 50)
+    line.say(9, "overlays", run=3, frame=0, want=[])
     assert line.refused()["id"] == 9
     line.say(10, "text", state=SOFT)
     assert line.hear()[0]["command"].startswith("attnflow simulate ")
@@ -168,8 +168,8 @@ def test_a_run_through_the_socket_is_the_run(line: Line) -> None:
 def test_looks_are_answered_while_a_run_goes_on_and_a_newer_run_takes_its_place(line: Line) -> None:
     line.say(1, "run", state=LONG)
     line.until("frames")
-    line.say(2, "look", run=1, frame=0, want=[])
-    told = line.until("look", id=2)
+    line.say(2, "overlays", run=1, frame=0, want=[])
+    told = line.until("overlays", id=2)
     assert not any(about["kind"] == "end" for about, _ in told)
     line.say(3, "run", state=SOFT)
     told = line.until("end")
@@ -343,7 +343,7 @@ def test_messages_that_are_too_large_close_the_socket(served: Served) -> None:
 
 def test_a_flood_is_survived(line: Line) -> None:
     for id in range(3000):
-        line.say(id, ("look", "text", "walk", "claims")[id % 4], run=1, frame=id, state=SOFT)
+        line.say(id, ("overlays", "text", "walk", "claims")[id % 4], run=1, frame=id, state=SOFT)
         if id % 4 == 2:
             assert line.until("refused", id=id)
     line.say(5000, "text", state=SOFT)
@@ -464,7 +464,7 @@ def test_a_run_that_does_not_listen_makes_way_for_a_newer_one(line: Line, monkey
         patch.setattr(supervisor, "work", dawdle)
         patch.setattr(supervisor, "GRACE", 0.2)
         line.say(1, "run", state=SOFT)
-        line.until("look")
+        line.until("overlays")
     monkeypatch.setattr(supervisor, "GRACE", 0.2)
     line.say(2, "run", state=SOFT)
     told = line.until("end", "refused")

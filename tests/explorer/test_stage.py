@@ -17,26 +17,26 @@ from attnflow.geometry import cells, hull
 Page = Any
 SVG = "{http://www.w3.org/2000/svg}"
 SETUP = """async (surfaces) => {
-    const [{ createStore }, { createFilm }, { createStage }] =
-        await Promise.all(['store', 'film', 'stage'].map((name) => import(`/page/${name}.js`)));
+    const [{ createStore }, { createPlayer }, { createStage }] =
+        await Promise.all(['store', 'player', 'stage'].map((name) => import(`/page/${name}.js`)));
     const canvas = document.createElement('canvas');
     Object.assign(canvas.style, { position: 'fixed', left: '40px', top: '30px', width: '800px', height: '500px' });
     document.body.append(canvas);
-    const [store, film] = [createStore(), createFilm()];
-    const stage = createStage(canvas, store, film, (motion) => surfaces[motion]);
-    Object.assign(window, { store, film, stage, canvas, id: 0 });
+    const [store, player] = [createStore(), createPlayer()];
+    const stage = createStage(canvas, store, player, (motion) => surfaces[motion]);
+    Object.assign(window, { store, player, stage, canvas, id: 0 });
 }"""
-SHOW = """async ({ tokens, frames, look, motion, show }) => {
+SHOW = """async ({ tokens, frames, overlays, motion, show }) => {
     const [n, d, id] = [tokens.length, tokens[0].length, ++window.id];
     store.setState({ tokens, motion: { name: motion } });
-    film.clear(id, n, d);
+    player.clear(id, n, d);
     const times = frames.map((_, k) => k);
-    film.append({ id, first: 0, count: times.length, times }, Float64Array.from(frames.flat(2)));
-    film.done = true;
+    player.append({ id, first: 0, count: times.length, times }, Float64Array.from(frames.flat(2)));
+    player.done = true;
     store.put('run', { id, n, d, tokens, discrete: true, until: frames.length - 1 });
-    store.put('look', { run: id, frame: 0, ...look });
+    store.put('overlays', { run: id, frame: 0, ...overlays });
     store.setView({ camera: null, tool: 'move', show });
-    store.notify('film');
+    store.notify('player');
     stage.choose(-1);
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
@@ -53,11 +53,11 @@ def opened() -> Iterator[Page]:
         yield page
 
 
-def shown(page: Page, tokens: Any, look: dict[str, Any] | None = None, motion: str = "layers") -> Page:
+def shown(page: Page, tokens: Any, overlays: dict[str, Any] | None = None, motion: str = "layers") -> Page:
     """Put tokens on the stage that halve in each of six steps."""
     x = np.asarray(tokens)
     frames = [(x * 0.5**k).tolist() for k in range(7)] if motion == "layers" else [x.tolist()] * 7
-    given = {"tokens": x.tolist(), "frames": frames, "look": look or {}, "motion": motion, "show": SHOWN}
+    given = {"tokens": x.tolist(), "frames": frames, "overlays": overlays or {}, "motion": motion, "show": SHOWN}
     page.evaluate(SHOW, given)
     return page
 
@@ -109,13 +109,13 @@ def drag(page: Page, i: int, dx: float, dy: float) -> None:
 
 
 def test_the_picture_holds_every_mark_of_the_scene(opened: Page, cloud: Any) -> None:
-    look = plane_look(cloud)
-    page = shown(opened, cloud, look)
+    overlays = plane_look(cloud)
+    page = shown(opened, cloud, overlays)
     drawn = parts(page)
     count = {name: len(list(group)) for name, group in drawn.items()}
     assert count["tokens"] == 20
-    assert count["cells"] == sum(len(cell["polygon"]) > 2 for cell in look["cells"]) > 3
-    assert count["vertices"] == len(look["hull"])
+    assert count["cells"] == sum(len(cell["polygon"]) > 2 for cell in overlays["cells"]) > 3
+    assert count["vertices"] == len(overlays["hull"])
     assert count["leaders"] == 2
     assert count["quiescent"] == 1
     # A diamond each, and rays for the one that attracts.
@@ -125,24 +125,24 @@ def test_the_picture_holds_every_mark_of_the_scene(opened: Page, cloud: Any) -> 
 
 
 def test_cells_are_drawn_where_they_are(opened: Page, cloud: Any) -> None:
-    look = plane_look(cloud)
-    page = shown(opened, cloud, look)
+    overlays = plane_look(cloud)
+    page = shown(opened, cloud, overlays)
     # The picture is an affine map of the plane, known from the tokens.
     known = np.column_stack([cloud, np.ones(20)])
     affine = np.linalg.lstsq(known, places(page) - [40, 30], rcond=None)[0]
-    for cell, path in zip(look["cells"], parts(page)["cells"], strict=True):
+    for cell, path in zip(overlays["cells"], parts(page)["cells"], strict=True):
         numbers = np.array(re.findall(r"-?[\d.]+", path.get("d", "")), dtype=float).reshape(-1, 2)
         corners = np.column_stack([cell["polygon"], np.ones(len(cell["polygon"]))]) @ affine
         assert np.allclose(numbers, corners, atol=0.006)
 
 
 def test_tokens_have_the_colour_of_their_cell(opened: Page, cloud: Any) -> None:
-    look = plane_look(cloud)
-    drawn = parts(shown(opened, cloud, look))
+    overlays = plane_look(cloud)
+    drawn = parts(shown(opened, cloud, overlays))
     fills = [disc.get("fill", "").lower() for disc in drawn["tokens"]]
     tints = [[int(v) for v in re.findall(r"\d+", path.get("fill", ""))[:3]] for path in drawn["cells"]]
     assert len({tuple(tint) for tint in tints}) == len(tints)
-    for fill, label in zip(fills, look["labels"], strict=True):
+    for fill, label in zip(fills, overlays["labels"], strict=True):
         assert [int(fill[k : k + 2], 16) for k in (1, 3, 5)] == tints[label]
 
 
@@ -171,11 +171,11 @@ def test_a_token_follows_the_hand_and_no_other_moves(opened: Page, cloud: Any) -
 
 def test_a_token_taken_later_goes_back_to_the_start(opened: Page, cloud: Any) -> None:
     page = shown(opened, cloud)
-    page.evaluate("(film.seek(3), store.notify('film'))")
+    page.evaluate("(player.seek(3), store.notify('player'))")
     pixel = (places(page)[1] - places(page)[0]) / (cloud[1] - cloud[0]) * 8
     assert np.allclose(places(page)[4], places(page)[0] + (cloud[4] - cloud[0]) / 8 * pixel)
     drag(page, 4, 16, 24)
-    assert page.evaluate("film.position") == 0
+    assert page.evaluate("player.position") == 0
     assert np.allclose((tokens(page)[4] - cloud[4]) * pixel, [16, 24])
 
 
@@ -282,7 +282,7 @@ def test_on_the_line_tokens_move_up_and_time_is_a_handle(opened: Page) -> None:
     assert np.array_equal(tokens(page)[[0, 2]], x[[0, 2]])
     # A click on the axis of time seeks; tokens go there.
     page.mouse.click(440, 30 + 500 - 30)
-    assert page.evaluate("film.position") == 3
+    assert page.evaluate("player.position") == 3
     assert np.allclose(places(page)[:, 0], 440, atol=400 / 6 / 2)
     assert "step 3." in page.evaluate("stage.describe()")
     assert "3" in [text.text for text in parts(page)["axes"].iter(f"{SVG}text")]
@@ -291,7 +291,7 @@ def test_on_the_line_tokens_move_up_and_time_is_a_handle(opened: Page) -> None:
     page.mouse.down()
     page.mouse.move(start[2][0], start[2][1] + 30)
     page.mouse.up()
-    assert page.evaluate("film.position") == 0
+    assert page.evaluate("player.position") == 0
     assert tokens(page)[2, 0] < 2
 
 
@@ -328,22 +328,22 @@ def test_on_the_sphere_tokens_stay_on_it(opened: Page, d: int) -> None:
 
 def test_a_film_plays_on_the_stage_and_stops(opened: Page, cloud: Any) -> None:
     page = shown(opened, cloud)
-    page.evaluate("(film.speed = 40, film.play(), store.notify('film'))")
-    page.wait_for_function("() => !film.playing")
-    assert page.evaluate("film.position") == 6
+    page.evaluate("(player.speed = 40, player.play(), store.notify('player'))")
+    page.wait_for_function("() => !player.playing")
+    assert page.evaluate("player.position") == 6
     assert np.ptp(places(page), axis=0).max() < 30
-    page.evaluate("film.speed = 1")
+    page.evaluate("player.speed = 1")
 
 
 def test_a_click_chooses_and_the_film_stays(opened: Page, cloud: Any) -> None:
     page = shown(opened, cloud)
-    page.evaluate("(film.seek(2), store.notify('film'))")
+    page.evaluate("(player.seek(2), store.notify('player'))")
     x, y = places(page)[5]
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 2, y)
     page.mouse.up()
-    assert page.evaluate("[stage.chosen, film.position, store.view.camera]") == [5, 2, None]
+    assert page.evaluate("[stage.chosen, player.position, store.view.camera]") == [5, 2, None]
     assert np.array_equal(tokens(page), cloud)
 
 
@@ -392,15 +392,15 @@ def dashes(page: Page) -> int:
 def test_the_hull_of_the_start_is_that_of_this_run(opened: Page) -> None:
     x = np.random.default_rng(6).standard_normal((8, 3))
     page = shown(opened, x, {"hull": [0, 1, 2], "edges": [[0, 1], [1, 2], [2, 0]]})
-    page.evaluate("(film.seek(3), store.put('look', { run: id, frame: 3, hull: [1, 2], edges: [[1, 2]] }))")
+    page.evaluate("(player.seek(3), store.put('overlays', { run: id, frame: 3, hull: [1, 2], edges: [[1, 2]] }))")
     assert dashes(page) == 3
     # Other tokens, at a later frame: their start has not been looked at.
-    page.evaluate("""() => { const run = { ...store.run, id: ++window.id }; film.id = run.id; store.put('run', run);
-        store.put('look', { run: run.id, frame: 3, hull: [1, 2], edges: [[1, 2]] }); }""")
+    page.evaluate("""() => { const run = { ...store.run, id: ++window.id }; player.id = run.id; store.put('run', run);
+        store.put('overlays', { run: run.id, frame: 3, hull: [1, 2], edges: [[1, 2]] }); }""")
     assert dashes(page) == 0
-    page.evaluate("() => { store.first = { run: id - 1, frame: 0, edges: [[0, 1]] }; store.notify('look'); }")
+    page.evaluate("() => { store.first = { run: id - 1, frame: 0, edges: [[0, 1]] }; store.notify('overlays'); }")
     assert dashes(page) == 0
-    page.evaluate("""() => { store.first = { run: id, frame: 0, edges: [[4, 5], [5, 6]] }; store.notify('look'); }""")
+    page.evaluate("() => { store.first = { run: id, frame: 0, edges: [[4, 5], [5, 6]] }; store.notify('overlays'); }")
     assert dashes(page) == 2
     page.evaluate("store.first = null")
 
@@ -409,13 +409,13 @@ def test_marks_of_another_frame_are_not_shown_as_those_of_this(opened: Page, clo
     page = shown(opened, cloud, plane_look(cloud))
     page.evaluate("stage.choose(0)")
     assert "cell of" in page.evaluate("stage.describe()")
-    page.evaluate("(film.seek(4), store.notify('film'))")
+    page.evaluate("(player.seek(4), store.notify('player'))")
     assert "cell of" not in page.evaluate("stage.describe()")
     assert not len(parts(page)["cells"])
     assert not len(parts(page)["vertices"])
     # Colours stay, and everything comes back with the look at this frame.
     assert len({disc.get("fill") for disc in parts(page)["tokens"]}) > 2
-    page.evaluate("store.put('look', { ...store.look, frame: 4 })")
+    page.evaluate("store.put('overlays', { ...store.overlays, frame: 4 })")
     assert len(parts(page)["cells"]) > 3
 
 
@@ -431,14 +431,14 @@ def test_on_the_screen_marks_of_another_frame_are_pale(opened: Page) -> None:
 
 def test_pictures_are_of_a_frame_also_while_a_film_plays(opened: Page, cloud: Any) -> None:
     page = shown(opened, cloud)
-    at = page.evaluate("""() => { film.play(); film.position = 2.4; store.look.frame = 2;
-        const svg = stage.svg(); const found = film.position; film.pause(); return [svg, found]; }""")
+    at = page.evaluate("""() => { player.play(); player.position = 2.4; store.overlays.frame = 2;
+        const svg = stage.svg(); const found = player.position; player.pause(); return [svg, found]; }""")
     assert at[1] == pytest.approx(2.4)
     assert "step 2." in at[0]
     root = ElementTree.fromstring(at[0])
     discs = next(group for group in root.iter(f"{SVG}g") if group.get("class") == "tokens")
     drawn = np.array([[float(disc.get("cx", "")), float(disc.get("cy", ""))] for disc in discs])
-    page.evaluate("film.seek(2)")
+    page.evaluate("player.seek(2)")
     assert np.allclose(drawn, places(page) - [40, 30], atol=0.006)
 
 
@@ -446,10 +446,10 @@ def test_pictures_are_of_a_frame_also_while_a_film_plays(opened: Page, cloud: An
 def test_tokens_that_run_away_stay_in_view(opened: Page, d: int) -> None:
     x = np.random.default_rng(d).standard_normal((9, d)) + 3
     frames = [(x * 10.0**k).tolist() for k in range(7)]
-    given = {"tokens": x.tolist(), "frames": frames, "look": {}, "motion": "flow", "show": SHOWN}
+    given = {"tokens": x.tolist(), "frames": frames, "overlays": {}, "motion": "flow", "show": SHOWN}
     opened.evaluate(SHOW, given)
     for k in (0, 3, 6, 1):
-        opened.evaluate("(k) => (film.seek(k), store.notify('film'))", k)
+        opened.evaluate("(k) => (player.seek(k), store.notify('player'))", k)
         opened.evaluate("new Promise((done) => setTimeout(done, 60))")
         seen = places(opened) - [40, 30]
         assert np.all(seen > 0)
@@ -461,16 +461,16 @@ def test_tokens_that_run_away_stay_in_view(opened: Page, d: int) -> None:
 def test_tokens_that_run_away_are_in_view_while_they_do(opened: Page) -> None:
     x = np.random.default_rng(2).standard_normal((9, 2)) + 3
     frames = [(x * 3.0**k).tolist() for k in range(60)]
-    given = {"tokens": x.tolist(), "frames": frames, "look": {}, "motion": "flow", "show": SHOWN}
+    given = {"tokens": x.tolist(), "frames": frames, "overlays": {}, "motion": "flow", "show": SHOWN}
     opened.emulate_media(reduced_motion="no-preference")
     opened.evaluate(SHOW, given)
-    # A busy machine draws fewer pictures of the film, and more of a slower one.
+    # A busy machine draws fewer pictures of the player, and more of a slower one.
     seen = opened.evaluate("""async () => { const found = [];
-        for (film.speed = 8; found.length <= 90 && film.speed > 0.01; film.speed /= 2) {
-            film.seek(0); film.play(); store.notify('film');
-            while (film.playing) { await new Promise(requestAnimationFrame);
+        for (player.speed = 8; found.length <= 90 && player.speed > 0.01; player.speed /= 2) {
+            player.seek(0); player.play(); store.notify('player');
+            while (player.playing) { await new Promise(requestAnimationFrame);
                 for (let i = 0; i < 9; i++) found.push(Object.values(stage.place(i))); } }
-        film.speed = 1; return found; }""")
+        player.speed = 1; return found; }""")
     opened.emulate_media(reduced_motion="reduce")
     assert len(seen) > 90
     assert np.all(np.array(seen) - [40, 30] > 0)
@@ -508,19 +508,19 @@ def test_a_hand_has_no_token_of_before_an_undo(opened: Page, cloud: Any, moved: 
 def test_a_run_that_is_discrete_brings_the_film_to_a_frame(opened: Page, cloud: Any) -> None:
     page = shown(opened, cloud)
     page.evaluate("store.put('run', { ...store.run, discrete: false })")
-    page.evaluate("film.seek(2.4)")
+    page.evaluate("player.seek(2.4)")
     assert "time 2.4." in page.evaluate("stage.describe()")
     page.evaluate("store.put('run', { ...store.run, discrete: true })")
-    assert page.evaluate("film.position") == 2
+    assert page.evaluate("player.position") == 2
     assert "step 2." in page.evaluate("stage.describe()")
 
 
 def test_lines_on_the_circle_go_around_it(opened: Page) -> None:
     start = np.array([0.1, 1.3, 2.9])
     frames = [np.column_stack([np.cos(start + k), np.sin(start + k)]).tolist() for k in range(5)]
-    given = {"tokens": frames[0], "frames": frames, "look": {}, "motion": "sphere-flow", "show": SHOWN}
+    given = {"tokens": frames[0], "frames": frames, "overlays": {}, "motion": "sphere-flow", "show": SHOWN}
     opened.evaluate(SHOW, given)
-    opened.evaluate("film.seek(2)")
+    opened.evaluate("player.seek(2)")
     drawn = parts(opened)
     x, y, r = (float(drawn["sphere"][0].get(name, "")) for name in ("cx", "cy", "r"))
     lines = [line for path in drawn["trails"] for line in path.get("d", "").split("M")[1:]]

@@ -157,7 +157,7 @@ def test_menus_and_fields_move_tokens(script: Path) -> None:
         shown = page.evaluate("() => window.attnflow.store.state")
         assert shown["law"] == {**STATE["law"], "deaf": False}
         assert shown["motion"] == STATE["motion"]
-        last = "() => { const {film} = window.attnflow; return Array.from(film.frame(film.count - 1)); }"
+        last = "() => { const {player} = window.attnflow; return Array.from(player.frame(player.count - 1)); }"
         expected = af.simulate(**arguments(read(STATE))).final
         np.testing.assert_allclose(np.reshape(page.evaluate(last), (4, 2)), expected, atol=1e-14)
         page.locator("#law-deaf").check()

@@ -93,7 +93,7 @@ def overlays_of(x: Array, t: float, state: State, want: Iterable[str]) -> dict[s
             found |= OVERLAYS[name](frame)
         except InputError as reason:
             why[name] = str(reason)
-    return {"kind": "look", **found, "why": why}
+    return {"kind": "overlays", **found, "why": why}
 
 
 def _hull(frame: Frame) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _start(id: int, state: State) -> Answer:
 
 
 def answer_overlays(message: dict[str, Any], session: Session) -> Answer:
-    """Return the answer to "look": the overlays of a frame of the run that is here."""
+    """Return the answer to "overlays": the overlays of a frame of the run that is here."""
     run, frame, want = _whole(message, "run"), _whole(message, "frame"), wanted(message)
     kept = session.of(run)
     t, x = kept.frame(frame)
@@ -133,7 +133,7 @@ def answer_overlays(message: dict[str, Any], session: Session) -> Answer:
 
 def overlay_answer(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
     """Return what is to be seen of a frame, as a message."""
-    return {"kind": "look", "id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
+    return {"kind": "overlays", "id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
 
 
 def _whole(message: dict[str, Any], name: str) -> int:

@@ -274,8 +274,8 @@ class Refusal(InputError):
 def read_message(text: str | None) -> tuple[int, str, bytes]:
     """Return the number of a message, what it asks for, and the message; what it is about is checked by the worker.
 
-    >>> read_message('{"id": 7, "do": "look", "run": 6, "frame": 0}')[:2]
-    (7, 'look')
+    >>> read_message('{"id": 7, "do": "overlays", "run": 6, "frame": 0}')[:2]
+    (7, 'overlays')
     """
     if text is None:
         raise Refusal("a binary message was given, expected JSON text such as {'id': 1, 'do': 'run', 'state': ...}")

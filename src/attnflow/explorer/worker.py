@@ -25,7 +25,7 @@ from attnflow.explorer.protocol import Answer, Session, encoded, refused
 
 # role: for each of its threads, what that thread does.
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "runs": (("run",), ("look", "text")),
+    "runs": (("run",), ("overlays", "text")),
     "claims": (("claims",),),
     "exports": (("movie", "data"),),
 }
@@ -198,4 +198,4 @@ def _file(id: int, name: str, type: str, body: bytes) -> Answer:
     return {"kind": "file", "id": id, "name": name, "type": type}, body
 
 
-ANSWERS = {"run": _run, "look": _overlays, "text": _text, "claims": _claims, "movie": _movie, "data": _data}
+ANSWERS = {"run": _run, "overlays": _overlays, "text": _text, "claims": _claims, "movie": _movie, "data": _data}

@@ -1,7 +1,7 @@
-// The attention matrix: who looks at whom, dark where much; a pointer over it reads a weight.
+// The attention matrix: how much each token listens to each, dark where much; a pointer over it reads a weight.
 
 import { ramp } from "./colours.js";
-import { polygon, segments } from "./pen.js";
+import { polygon, segments } from "./sheet.js";
 import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { written } from "./ticks.js";
 
@@ -34,30 +34,30 @@ export function createAttention(canvas, store) {
     const [tone, side] = [shownTone(), width - 2 * EDGE];
     const height = side + BELOW;
     canvas.style.height = `${height}px`;
-    const { context, pen } = cleared(canvas, width, height);
-    const why = store.look?.why?.attention;
-    matrix = store.look?.attention ?? (why ? null : matrix);
+    const { context, sheet } = cleared(canvas, width, height);
+    const why = store.overlays?.why?.attention;
+    matrix = store.overlays?.attention ?? (why ? null : matrix);
     if (matrix && (matrix !== drawn || paper !== tone.paper)) fill(tone);
     let said = why ?? "No matrix yet.";
     if (matrix) {
       context.imageSmoothingEnabled = false;
       context.globalAlpha = 1;
       context.drawImage(grid, EDGE, EDGE, side, side);
-      said = "row: who looks; column: at whom";
+      said = "row: who listens; column: to whom";
       const cell = side / matrix.size;
       const [i, j] = over ? [over.y, over.x].map((value) => Math.floor((value - EDGE) / cell)) : [-1, -1];
       if (matrix.rows[i]?.[j] !== undefined) {
         const edges = [i, i + 1].map((k) => [EDGE, EDGE + k * cell, EDGE + side, EDGE + k * cell]);
-        segments(pen, edges, { stroke: tone.palette[1], alpha: 0.8 });
+        segments(sheet, edges, { stroke: tone.palette[1], alpha: 0.8 });
         const [x, y] = [EDGE + (j + 0.5) * cell, EDGE + (i + 0.5) * cell];
-        pen.disc(x, y, Math.max(cell * 0.7, 4), { stroke: tone.palette[1], width: 1.6 });
-        said = `${name(i)} looks at ${name(j)}: ${written(matrix.rows[i][j])}`;
+        sheet.disc(x, y, Math.max(cell * 0.7, 4), { stroke: tone.palette[1], width: 1.6 });
+        said = `${name(i)} listens to ${name(j)}: ${written(matrix.rows[i][j])}`;
       }
     }
     const far = EDGE + side;
-    polygon(pen, [EDGE, EDGE, far, EDGE, far, far, EDGE, far]);
-    pen.paint({ stroke: tone.wire });
-    pen.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
+    polygon(sheet, [EDGE, EDGE, far, EDGE, far, far, EDGE, far]);
+    sheet.paint({ stroke: tone.wire });
+    sheet.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
     canvas.setAttribute("aria-label", `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`);
   });
 
@@ -92,7 +92,7 @@ export function createAttention(canvas, store) {
     over = null;
     ask();
   });
-  store.on(["look", "view"], ask);
+  store.on(["overlays", "view"], ask);
   new ResizeObserver(ask).observe(canvas);
   ask();
 }

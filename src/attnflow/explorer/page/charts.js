@@ -1,8 +1,8 @@
-// How a run goes: clusters, rank, energy and diameter over time, with a cursor at the moment shown; a click seeks.
+// How a run goes: clusters, rank, energy and diameter over time, with a cursor at the time shown; a click goes there.
 
 import { make } from "./elements.js";
-import { indexOf, offClock, onClock } from "./film.js";
-import { segments } from "./pen.js";
+import { indexOf, offClock, onClock } from "./player.js";
+import { segments } from "./sheet.js";
 import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { decades, ticks, written } from "./ticks.js";
 
@@ -47,9 +47,9 @@ export function heightOf({ low, high, log }, value) {
 /**
  * @param {HTMLElement} element
  * @param {any} store
- * @param {any} film
+ * @param {any} player
  */
-export function createCharts(element, store, film) {
+export function createCharts(element, store, player) {
   /** The last series, with its times: it stays until the next one comes. @type {any} */
   let series = null;
   const note = make("p", { class: "chart-note" });
@@ -59,12 +59,12 @@ export function createCharts(element, store, film) {
   function chart() {
     const canvas = make("canvas", { role: "img" });
     const seek = (/** @type {PointerEvent} */ event) => {
-      if (!series || film.count === 0) return;
+      if (!series || player.count === 0) return;
       const { left, width } = canvas.getBoundingClientRect();
       const part = (event.clientX - left - LEFT) / (width - LEFT - RIGHT);
-      film.pause();
-      film.seekFraction(part);
-      store.notify("film");
+      player.pause();
+      player.seekFraction(part);
+      store.notify("player");
     };
     canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
       canvas.setPointerCapture(event.pointerId);
@@ -75,8 +75,8 @@ export function createCharts(element, store, film) {
   }
 
   const ask = onceAFrame(() => {
-    if (store.series && store.series.id !== series?.id && store.series.id === film.id)
-      series = { ...store.series, times: store.series.frames.map((/** @type {number} */ k) => film.times[k]) };
+    if (store.series && store.series.id !== series?.id && store.series.id === player.id)
+      series = { ...store.series, times: store.series.frames.map((/** @type {number} */ k) => player.times[k]) };
     const shown = charts.filter(({ kind }) => series?.[kind.name]?.some(Number.isFinite));
     for (const one of charts) {
       const there = shown.includes(one);
@@ -91,28 +91,28 @@ export function createCharts(element, store, film) {
   function drawOne(canvas, kind, last) {
     const [tone, width, height] = [shownTone(), element.clientWidth, HEIGHT + (last ? AXIS : 0)];
     canvas.style.height = `${height}px`;
-    const { context, pen } = cleared(canvas, width, height);
+    const { context, sheet } = cleared(canvas, width, height);
 
     const { times } = series;
     /** @type {number[]} */
     const values = series[kind.name].map((/** @type {number | null} */ value) => value ?? NaN);
     const scale = scaleOf(values.filter(Number.isFinite), kind.whole);
     const first = times[0];
-    const length = onClock(times[times.length - 1], first, film.clock) || 1;
-    const x = (/** @type {number} */ t) => LEFT + ((width - LEFT - RIGHT) * onClock(t, first, film.clock)) / length;
+    const length = onClock(times[times.length - 1], first, player.clock) || 1;
+    const x = (/** @type {number} */ t) => LEFT + ((width - LEFT - RIGHT) * onClock(t, first, player.clock)) / length;
     const y = (/** @type {number} */ value) => HEIGHT - 6 - (HEIGHT - 6 - TOP) * heightOf(scale, value);
-    const moment = Math.min(film.moment(), times[times.length - 1]);
-    const stale = series.id !== film.id;
-    const now = valueAt(times, values, moment, kind.whole ? null : film.clock);
+    const moment = Math.min(player.exactTime(), times[times.length - 1]);
+    const stale = series.id !== player.id;
+    const now = valueAt(times, values, moment, kind.whole ? null : player.clock);
 
-    pen.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
+    sheet.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
     const known = !stale && Number.isFinite(now);
-    if (known) pen.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
-    segments(pen, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
+    if (known) sheet.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
+    segments(sheet, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
     const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("end") };
     const ends = apart(scale.low, scale.high);
     for (const [k, value] of [scale.low, scale.high].entries())
-      pen.text(LEFT - 6, y(value), ends[k].replace(" × ", "·"), type);
+      sheet.text(LEFT - 6, y(value), ends[k].replace(" × ", "·"), type);
 
     // What is to come is faint, what has been is strong.
     for (const past of [false, true]) {
@@ -120,25 +120,25 @@ export function createCharts(element, store, film) {
       context.beginPath();
       context.rect(0, 0, past ? x(moment) : width, HEIGHT);
       context.clip();
-      curve(pen, times, values, x, y, kind.whole);
-      pen.paint({ stroke: tone.palette[0], width: 1.6, alpha: stale ? 0.2 : past ? 1 : 0.3 });
+      curve(sheet, times, values, x, y, kind.whole);
+      sheet.paint({ stroke: tone.palette[0], width: 1.6, alpha: stale ? 0.2 : past ? 1 : 0.3 });
       context.restore();
     }
     if (!stale) {
-      segments(pen, [[x(moment), TOP - 4, x(moment), HEIGHT - 6]], { stroke: tone.ink, alpha: 0.5 });
-      if (known) pen.disc(x(moment), y(now), 3.4, { fill: tone.palette[0], stroke: tone.paper, width: 1.2 });
+      segments(sheet, [[x(moment), TOP - 4, x(moment), HEIGHT - 6]], { stroke: tone.ink, alpha: 0.5 });
+      if (known) sheet.disc(x(moment), y(now), 3.4, { fill: tone.palette[0], stroke: tone.paper, width: 1.2 });
     }
     if (last) {
-      const end = offClock(length, first, film.clock);
-      const moments = film.clock === "log" ? decades(end - first).map((t) => first + t) : ticks(first, end, 4);
+      const end = offClock(length, first, player.clock);
+      const moments = player.clock === "log" ? decades(end - first).map((t) => first + t) : ticks(first, end, 4);
       const below = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
-      for (const t of moments) pen.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
+      for (const t of moments) sheet.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
     }
     const [said, from, to] = [now, values[0], values[values.length - 1]].map((value) => written(value));
     canvas.setAttribute("aria-label", `${kind.title} over time: ${said} now, from ${from} to ${to}`);
   }
 
-  store.on(["series", "film", "view", "run", "state"], ask);
+  store.on(["series", "player", "view", "run", "state"], ask);
   new ResizeObserver(ask).observe(element);
   ask();
 }
@@ -167,21 +167,21 @@ export function apart(low, high) {
 
 /**
  * Begin the path of a curve, in steps if its values are whole; unknown values leave gaps.
- * @param {import("./pen.js").Pen} pen @param {number[]} times @param {number[]} values
+ * @param {import("./sheet.js").Sheet} sheet @param {number[]} times @param {number[]} values
  * @param {(t: number) => number} x @param {(value: number) => number} y @param {boolean} whole
  */
-function curve(pen, times, values, x, y, whole) {
-  pen.begin();
+function curve(sheet, times, values, x, y, whole) {
+  sheet.begin();
   let open = false;
   for (let k = 0; k < times.length; k++) {
     if (!Number.isFinite(values[k])) {
       open = false;
       continue;
     }
-    if (!open) pen.move(x(times[k]), y(values[k]));
+    if (!open) sheet.move(x(times[k]), y(values[k]));
     else {
-      if (whole) pen.line(x(times[k]), y(values[k - 1]));
-      pen.line(x(times[k]), y(values[k]));
+      if (whole) sheet.line(x(times[k]), y(values[k - 1]));
+      sheet.line(x(times[k]), y(values[k]));
     }
     open = true;
   }

@@ -1,7 +1,7 @@
-// What the page asks about claims: once the hand rests. The claims on the screen are "stale" after an edit, until they
+// What the page asks about claims: once edits pause. The claims on the screen are "stale" after an edit, until they
 // are "asked" for; verdicts to an earlier question are not taken.
 
-/** How long the hand rests before claims are asked for, in milliseconds. */
+/** Claims are asked for when there was no edit for this time, in milliseconds. */
 const REST = 250;
 
 /** @param {any} store @param {{send: (message: any) => number, open: boolean}} socket */

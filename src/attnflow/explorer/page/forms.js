@@ -158,41 +158,41 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     if (!element.open || size !== 2) return;
     const ratio = devicePixelRatio || 1;
     canvas.width = canvas.height = SIDE * ratio;
-    const pen = canvas.getContext("2d");
-    const look = getComputedStyle(document.documentElement);
-    const ink = (/** @type {string} */ which) => look.getPropertyValue(`--${which}`).trim();
-    pen.scale((SIDE / 2) * ratio, (SIDE / 2) * ratio);
-    pen.translate(1, 1);
+    const context = canvas.getContext("2d");
+    const style = getComputedStyle(document.documentElement);
+    const ink = (/** @type {string} */ which) => style.getPropertyValue(`--${which}`).trim();
+    context.scale((SIDE / 2) * ratio, (SIDE / 2) * ratio);
+    context.translate(1, 1);
     const line = 2 / SIDE;
-    pen.lineWidth = line;
+    context.lineWidth = line;
     /** @type {[number, number[]][]} */
     const circles = [[0.97, []], [length(1), [3 * line, 3 * line]]];
     for (const [radius, dash] of circles) {
-      pen.strokeStyle = ink("wire");
-      pen.setLineDash(dash);
-      pen.beginPath();
-      pen.arc(0, 0, radius, 0, 7);
-      pen.stroke();
+      context.strokeStyle = ink("wire");
+      context.setLineDash(dash);
+      context.beginPath();
+      context.arc(0, 0, radius, 0, 7);
+      context.stroke();
     }
     for (const which of /** @type {(1 | 2)[]} */ ([1, 2])) {
       const [x, y] = tip(which);
-      pen.strokeStyle = pen.fillStyle = ink(which === 1 ? "accent" : "second");
-      pen.lineWidth = 2 * line;
+      context.strokeStyle = context.fillStyle = ink(which === 1 ? "accent" : "second");
+      context.lineWidth = 2 * line;
       // A dashed arm turns tokens away: its eigenvalue is negative.
-      pen.setLineDash((which === 1 ? held.first : held.second) < 0 ? [4 * line, 4 * line] : []);
-      pen.beginPath();
-      pen.moveTo(0, 0);
-      pen.lineTo(x, y);
-      pen.stroke();
-      pen.setLineDash([]);
-      pen.beginPath();
-      pen.arc(x, y, 6.5 * line, 0, 7);
-      pen.fill();
-      pen.font = `italic ${11 * line}px serif`;
-      pen.textAlign = "center";
-      pen.textBaseline = "middle";
-      pen.fillStyle = ink("paper");
-      pen.fillText(String(which), x, y + 0.5 * line);
+      context.setLineDash((which === 1 ? held.first : held.second) < 0 ? [4 * line, 4 * line] : []);
+      context.beginPath();
+      context.moveTo(0, 0);
+      context.lineTo(x, y);
+      context.stroke();
+      context.setLineDash([]);
+      context.beginPath();
+      context.arc(x, y, 6.5 * line, 0, 7);
+      context.fill();
+      context.font = `italic ${11 * line}px serif`;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillStyle = ink("paper");
+      context.fillText(String(which), x, y + 0.5 * line);
     }
   }
 

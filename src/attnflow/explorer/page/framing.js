@@ -1,5 +1,5 @@
 // Which part of space the picture shows, and how it comes there. The frame is in one of two states: "whole" shows the
-// start and the whole film; "following" goes with the tokens, as the film goes too far to be seen as a whole.
+// start and the whole run; "following" goes with the tokens, as the run goes too far to be seen as a whole.
 
 import { between, boxOf, gap, joined, runsAway, shownBox } from "./boxes.js";
 
@@ -10,19 +10,19 @@ const JUMP = 0.6;
 /** Boxes that are nearer than this part of their size are the same to the eye. */
 const SAME = 2e-3;
 
-/** @param {import("./scene.js").Scene} scene @param {any} film */
-export function createFraming(scene, film) {
+/** @param {import("./scene.js").Scene} scene @param {any} player */
+export function createFraming(scene, player) {
   /** @type {"whole" | "following"} */
   let state = "whole";
   let target = scene.box;
-  /** What the box was found for. @type {{rows: any, film: number, count: number}} */
-  const seen = { rows: null, film: -1, count: -1 };
+  /** What the box was found for. @type {{rows: any, player: number, count: number}} */
+  const seen = { rows: null, player: -1, count: -1 };
 
-  /** Find the box that is to be shown. @param {boolean} on whether the film is beyond its start */
+  /** Find the box that is to be shown. @param {boolean} on whether a later frame than the first is shown */
   function fit(on) {
     const { d, n, start, tokens } = scene;
     const first = boxOf(start, d);
-    const whole = film.count > 0 && film.n === n && film.d === d ? film.box : null;
+    const whole = player.count > 0 && player.n === n && player.d === d ? player.box : null;
     state = !scene.sphere && runsAway(first, whole) ? "following" : "whole";
     const now = state === "following" ? boxOf(tokens, d) : whole;
     const wanted = shownBox(first, now, scene.sphere);
@@ -35,15 +35,15 @@ export function createFraming(scene, film) {
 
   return {
     /**
-     * Find the box anew when the tokens or the film are new, or it follows them; a hand that holds a token keeps it.
+     * Find the box anew when tokens or frames are new, or it follows them; while a token is held the box stays.
      * @param {number[][]} rows the tokens of the start
-     * @param {boolean} on whether the film is beyond its start
+     * @param {boolean} on whether a later frame than the first is shown
      * @param {boolean} held
      */
     update(rows, on, held) {
-      const fresh = rows !== seen.rows || film.id !== seen.film || film.count !== seen.count;
+      const fresh = rows !== seen.rows || player.id !== seen.player || player.count !== seen.count;
       if ((fresh || state === "following") && scene.n > 0 && !held) fit(on);
-      Object.assign(seen, { rows, film: film.id, count: film.count });
+      Object.assign(seen, { rows, player: player.id, count: player.count });
     },
     /** Find the box anew at the next picture. */
     forget() {

@@ -1,8 +1,8 @@
-// Tokens on the line, in space-time: time to the right, position up, and a vertical line at the moment shown.
+// Tokens on the line, in space-time: time to the right, position up, and a vertical line at the time shown.
 
-import { onClock, offClock } from "./film.js";
+import { onClock, offClock } from "./player.js";
 import * as marks from "./marks.js";
-import { polygon, segments } from "./pen.js";
+import { polygon, segments } from "./sheet.js";
 import { heldScale } from "./plane.js";
 import { decades, roundStep, ticks, written } from "./ticks.js";
 
@@ -62,9 +62,9 @@ export function zoomed(eye, x, y, wanted) {
 }
 
 /** @type {PixelOf} */
-export function at({ eye, film }, k, i, out) {
-  out[0] = column(eye, film.times[k]);
-  out[1] = row(eye, film.frame(k)[i]);
+export function at({ eye, player }, k, i, out) {
+  out[0] = column(eye, player.times[k]);
+  out[1] = row(eye, player.frame(k)[i]);
 }
 
 /** @param {Scene} scene */
@@ -72,15 +72,15 @@ export const placeKey = ({ eye }) => `${eye.y} ${eye.scale} ${eye.length} ${eye.
 
 /** @param {Scene} scene */
 export function aim(scene) {
-  const { film, until } = scene;
-  const first = film.count ? film.times[0] : 0;
-  const last = film.count ? film.times[film.count - 1] : 0;
-  const time = { first, last: film.done ? last : Math.max(until, last), clock: film.clock };
+  const { player, until } = scene;
+  const first = player.count ? player.times[0] : 0;
+  const last = player.count ? player.times[player.count - 1] : 0;
+  const time = { first, last: player.done ? last : Math.max(until, last), clock: player.clock };
   scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, time);
 }
 
-/** Return the column of the moment shown. @param {Scene} scene */
-export const now = (scene) => (scene.film.count ? column(scene.eye, scene.film.moment()) : scene.eye.left);
+/** Return the column of the time shown. @param {Scene} scene */
+export const now = (scene) => (scene.player.count ? column(scene.eye, scene.player.exactTime()) : scene.eye.left);
 
 /** @param {Scene} scene */
 export function project(scene) {
@@ -92,38 +92,38 @@ export function project(scene) {
 }
 
 /** @type {Draw} */
-export function draw(pen, scene) {
+export function draw(sheet, scene) {
   const { show, eye, tone } = scene;
   if (show.hull && scene.start.length) {
-    pen.group("hulls");
+    sheet.group("hulls");
     const ends = [Math.min(...scene.start), Math.max(...scene.start)].map((value) => row(eye, value));
-    segments(pen, ends.map((y) => [eye.left, y, eye.right, y]), { stroke: tone.pencil, dash: [5, 4] });
+    segments(sheet, ends.map((y) => [eye.left, y, eye.right, y]), { stroke: tone.pencil, dash: [5, 4] });
   }
-  if (show.paths) scene.trails.draw(pen, scene);
-  margins(pen, scene);
-  axes(pen, scene);
+  if (show.paths) scene.trails.draw(sheet, scene);
+  margins(sheet, scene);
+  axes(sheet, scene);
   const x = now(scene);
-  pen.group("now");
-  segments(pen, [[x, eye.top - 8, x, eye.bottom]], { stroke: tone.ink, alpha: 0.55 });
-  // The handle of the moment shown, on the axis of time.
-  polygon(pen, [x, eye.bottom + 1, x + 6, eye.bottom + 10, x - 6, eye.bottom + 10]);
-  pen.paint({ fill: tone.ink });
-  marks.starts(pen, scene);
-  marks.overTrails(pen, scene, ([value]) => [eye.right, row(eye, value)]);
+  sheet.group("now");
+  segments(sheet, [[x, eye.top - 8, x, eye.bottom]], { stroke: tone.ink, alpha: 0.55 });
+  // The handle of the time shown, on the axis of time.
+  polygon(sheet, [x, eye.bottom + 1, x + 6, eye.bottom + 10, x - 6, eye.bottom + 10]);
+  sheet.paint({ fill: tone.ink });
+  marks.starts(sheet, scene);
+  marks.overTrails(sheet, scene, ([value]) => [eye.right, row(eye, value)]);
 }
 
 /** Let lines end at the frame of the picture: what they are is told only there. @type {Draw} */
-function margins(pen, { eye, tone }) {
-  pen.group("margins");
-  for (const [top, bottom] of [[0, eye.top - 8], [eye.bottom, pen.height]]) {
-    polygon(pen, [0, top, pen.width, top, pen.width, bottom, 0, bottom]);
-    pen.paint({ fill: tone.paper });
+function margins(sheet, { eye, tone }) {
+  sheet.group("margins");
+  for (const [top, bottom] of [[0, eye.top - 8], [eye.bottom, sheet.height]]) {
+    polygon(sheet, [0, top, sheet.width, top, sheet.width, bottom, 0, bottom]);
+    sheet.paint({ fill: tone.paper });
   }
 }
 
 /** @type {Draw} */
-function axes(pen, scene) {
-  const { eye, tone, film } = scene;
+function axes(sheet, scene) {
+  const { eye, tone, player } = scene;
   const type = { fill: tone.quiet, size: 11.5 };
   const [low, high] = [lift(eye, 0, eye.bottom)[0], lift(eye, 0, eye.top)[0]];
   const up = ticks(low, high, (high - low) / roundStep(64 / eye.scale, 1));
@@ -131,18 +131,18 @@ function axes(pen, scene) {
   const parts = (eye.right - eye.left) / 90;
   const moments =
     eye.clock === "log" ? decades(last - eye.first).map((t) => eye.first + t) : ticks(eye.first, last, parts);
-  pen.group("axes");
+  sheet.group("axes");
   const strokes = [
     [eye.left, eye.top - 8, eye.left, eye.bottom, eye.right, eye.bottom],
     ...moments.map((t) => [column(eye, t), eye.bottom, column(eye, t), eye.bottom + 5]),
     ...up.map((value) => [eye.left, row(eye, value), eye.left - 5, row(eye, value)]),
   ];
-  segments(pen, strokes, { stroke: tone.pencil });
-  for (const t of moments) pen.text(column(eye, t), eye.bottom + 16, written(t), { ...type, align: "middle" });
-  for (const value of up) pen.text(eye.left - 16, row(eye, value), written(value, 4), { ...type, align: "end" });
+  segments(sheet, strokes, { stroke: tone.pencil });
+  for (const t of moments) sheet.text(column(eye, t), eye.bottom + 16, written(t), { ...type, align: "middle" });
+  for (const value of up) sheet.text(eye.left - 16, row(eye, value), written(value, 4), { ...type, align: "end" });
   const name = { fill: tone.quiet, size: 12.5, align: /** @type {const} */ ("end"), italic: true };
-  pen.text(eye.right, eye.bottom + 33, scene.discrete ? "step" : "time", name);
-  if (film.position === 0) return;
+  sheet.text(eye.right, eye.bottom + 33, scene.discrete ? "step" : "time", name);
+  if (player.position === 0) return;
   const strong = { ...type, fill: tone.ink, halo: tone.paper };
-  pen.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, written(film.time()), strong);
+  sheet.text(Math.min(now(scene) + 6, eye.right - 20), eye.top - 6, written(player.time()), strong);
 }

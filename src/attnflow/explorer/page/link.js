@@ -9,7 +9,7 @@ const LARGEST = 4_000_000; // characters of JSON; a short link could otherwise u
 const DAMAGED = "This link is damaged: here is the first screen instead. Ask for the link anew.";
 const THEMES = ["auto", "light", "dark"];
 
-/** Return what a link holds: the state, and the view without the tool in hand. @param {any} store */
+/** Return what a link holds: the state, and the view without the tool. @param {any} store */
 export function screenOf({ state, view }) {
   const { tool, ...rest } = view;
   return { state, view: rest };
@@ -151,7 +151,7 @@ export function createLink(store, { preset, opened, say }) {
     return true;
   }
 
-  store.on(["state", "view", "film"], later);
+  store.on(["state", "view", "player"], later);
   addEventListener("hashchange", follow);
 
   return {

@@ -6,7 +6,7 @@ import { createClaims } from "./claims.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
-import { createFilm } from "./film.js";
+import { createPlayer } from "./player.js";
 import { createLink } from "./link.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
@@ -20,7 +20,7 @@ import { createTokenList } from "./tokenlist.js";
 import { createToolbar } from "./toolbar.js";
 
 const store = createStore();
-const film = createFilm();
+const player = createPlayer();
 const system = matchMedia("(prefers-color-scheme: dark)");
 dress();
 
@@ -45,7 +45,7 @@ const socket = createSocket(address, {
 });
 const phone = matchMedia("(max-width: 820px), (max-height: 460px)"); // as in style.css
 const attention = byId("attention-section");
-const requests = createRequests(store, film, socket, {
+const requests = createRequests(store, player, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
   waiting(on) {
     if (on && !status.textContent) say("Computing. The first run after an installation compiles for some seconds.", "wait");
@@ -58,14 +58,14 @@ attention.addEventListener("toggle", () => {
   if (attention.open && !phone.matches) attention.scrollIntoView({ block: "nearest" });
 });
 
-const stage = createStage(byId("stage"), store, film, surfaceOf);
-createCharts(byId("charts"), store, film);
+const stage = createStage(byId("stage"), store, player, surfaceOf);
+createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store);
 createControls(byId("controls"), store);
 createToolbar(store, stage, say);
 createClaims(store);
-createTokenList(store, film);
-const timebar = createTimebar(store, film);
+createTokenList(store, player);
+const timebar = createTimebar(store, player);
 const presets = createPresets(store, {
   chosen(preset) {
     opened(preset);
@@ -77,9 +77,9 @@ createExport(store, socket, stage, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
 function opened(/** @type {any} */ screen) {
-  film.pause();
+  player.pause();
   store.open(screen);
-  requests.moment(store.view.t);
+  requests.showTime(store.view.t);
   say("");
   byId("hint").hidden = true;
 }
@@ -154,5 +154,5 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, film, stage, socket, requests } });
+Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
 link.follow().then((followed) => (byId("hint").hidden = followed));

@@ -1,12 +1,12 @@
 // The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
 
 import { colour, mixed } from "./colours.js";
-import { polygon, segments } from "./pen.js";
+import { polygon, segments } from "./sheet.js";
 import { around, met } from "./shapes.js";
 
 /**
  * @import { Tone } from "./colours.js"
- * @import { Pen, Style } from "./pen.js"
+ * @import { Sheet, Style } from "./sheet.js"
  * @import { Draw, Scene } from "./scene.js"
  */
 
@@ -55,47 +55,47 @@ const hollow = (tone, label) => ({ fill: tone.paper, stroke: discStyle(tone, lab
 /** How much of their ink marks of another frame keep. */
 const LATE = 0.3;
 
-/** Return the pen for what a look tells: paler while that is of another frame. @param {Pen} pen @param {Scene} scene */
-export function overlay(pen, { pale }) {
-  if (!pale) return pen;
+/** Return the sheet for overlays: paler while they are of another frame. @param {Sheet} sheet @param {Scene} scene */
+export function overlay(sheet, { pale }) {
+  if (!pale) return sheet;
   const paler = (/** @type {Style} */ style) => ({ ...style, alpha: LATE * (style.alpha ?? 1) });
   return {
-    ...pen,
-    paint: (/** @type {Style} */ style) => pen.paint(paler(style)),
-    /** @type {Pen["disc"]} */
-    disc: (x, y, r, style) => pen.disc(x, y, r, paler(style)),
+    ...sheet,
+    paint: (/** @type {Style} */ style) => sheet.paint(paler(style)),
+    /** @type {Sheet["disc"]} */
+    disc: (x, y, r, style) => sheet.disc(x, y, r, paler(style)),
   };
 }
 
 /** Return the corners of the hull of now in pixels, x, y, x, y... @param {Scene} scene @returns {number[]} */
-export function hullOnScreen({ look, n, screen }) {
-  const corners = (look?.hull ?? []).filter((/** @type {number} */ i) => i < n);
+export function hullOnScreen({ overlays, n, screen }) {
+  const corners = (overlays?.hull ?? []).filter((/** @type {number} */ i) => i < n);
   return corners.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]);
 }
 
 /**
  * Draw what lies over the trajectories, whatever the dimension.
- * @param {Pen} pen
+ * @param {Sheet} sheet
  * @param {Scene} scene
  * @param {(point: number[]) => ArrayLike<number>} project
  */
-export function overTrails(pen, scene, project) {
+export function overTrails(sheet, scene, project) {
   const { show, sphere } = scene;
-  const told = overlay(pen, scene);
+  const told = overlay(sheet, scene);
   if (show.quiescent) outlines(told, scene);
   if (show.limits) limits(told, scene, project);
-  tokens(pen, scene);
+  tokens(sheet, scene);
   if (show.hull && !sphere) rings(told, scene);
   if (show.leaders) stars(told, scene);
-  if (show.numbers) numbers(pen, scene);
-  chosen(pen, scene);
+  if (show.numbers) numbers(sheet, scene);
+  chosen(sheet, scene);
 }
 
 /** Draw a disc for each token, larger where more have met. @type {Draw} */
-function tokens(pen, scene) {
+function tokens(sheet, scene) {
   const { n, screen, order, labels, sizes, tone, depth } = scene;
-  const disc = n > CROWD ? pen.stamp : pen.disc;
-  pen.group("tokens");
+  const disc = n > CROWD ? sheet.stamp : sheet.disc;
+  sheet.group("tokens");
   for (let k = 0; k < n; k++) {
     const i = order ? order[k] : k;
     disc(screen[2 * i], screen[2 * i + 1], sizes[i], discStyle(tone, labels[i], depth ? depth[i] : 1, n > CROWD));
@@ -103,14 +103,14 @@ function tokens(pen, scene) {
 }
 
 /** Draw a hollow dot where each token started. @type {Draw} */
-export function starts(pen, scene) {
-  const { film, mode, n, labels, tone } = scene;
+export function starts(sheet, scene) {
+  const { player, mode, n, labels, tone } = scene;
   // In a crowd, the dots of the start would hide what moves.
-  if (film.position === 0 || film.count === 0 || film.n !== n || n > CROWD) return;
-  pen.group("starts");
+  if (player.position === 0 || player.count === 0 || player.n !== n || n > CROWD) return;
+  sheet.group("starts");
   for (let i = 0; i < n; i++) {
     mode.at(scene, 0, i, where);
-    pen.disc(where[0], where[1], 0.6 * radius(n), hollow(tone, labels[i]));
+    sheet.disc(where[0], where[1], 0.6 * radius(n), hollow(tone, labels[i]));
   }
 }
 const where = new Float64Array(3);
@@ -124,78 +124,78 @@ export function measure(scene) {
 }
 
 /** Return who is starred; where all lead themselves, as on a sphere, a star would say nothing. @param {Scene} scene */
-function starred({ look, n, sphere, show }) {
-  const leaders = (show.leaders && look?.leaders) || [];
+function starred({ overlays, n, sphere, show }) {
+  const leaders = (show.leaders && overlays?.leaders) || [];
   return sphere && leaders.length > n / 2 ? [] : leaders.filter((/** @type {number} */ i) => i < n);
 }
 
 /** Star the leaders: white, on top of their discs. @type {Draw} */
-function stars(pen, scene) {
+function stars(sheet, scene) {
   const { screen, sizes, tone } = scene;
-  pen.group("leaders");
+  sheet.group("leaders");
   for (const i of starred(scene)) {
     const r = Math.max(STAR, sizes[i] - 2.2);
     const corners = Array.from({ length: 10 }, (_, k) => {
       const [angle, far] = [-Math.PI / 2 + (k * Math.PI) / 5, k % 2 ? 0.42 * r : r];
       return [screen[2 * i] + far * Math.cos(angle), screen[2 * i + 1] + far * Math.sin(angle)];
     });
-    polygon(pen, corners.flat());
-    pen.paint({ fill: tone.paper, stroke: tone.ink });
+    polygon(sheet, corners.flat());
+    sheet.paint({ fill: tone.paper, stroke: tone.ink });
   }
 }
 
 /** Ring the vertices of the hull; in space, where all is seen through, not too many. @type {Draw} */
-function rings(pen, { look, screen, d, n, sizes, tone }) {
+function rings(sheet, { overlays, screen, d, n, sizes, tone }) {
   if (d === 3 && n > 200) return;
   const style = { stroke: tone.ink, width: 1.1 };
-  pen.group("vertices");
-  for (const i of look?.hull ?? [])
-    if (i < n) pen.disc(screen[2 * i], screen[2 * i + 1], sizes[i] + 2.6, style);
+  sheet.group("vertices");
+  for (const i of overlays?.hull ?? [])
+    if (i < n) sheet.disc(screen[2 * i], screen[2 * i + 1], sizes[i] + 2.6, style);
 }
 
 /**
  * Draw the limit points: small diamonds, those that attract full and with rays around them.
- * @param {Pen} pen
+ * @param {Sheet} sheet
  * @param {Scene} scene
  * @param {(point: number[]) => ArrayLike<number>} project
  */
-function limits(pen, { look, tone }, project) {
-  pen.group("limits");
-  for (const [k, point] of (look?.limits?.points ?? []).entries()) {
+function limits(sheet, { overlays, tone }, project) {
+  sheet.group("limits");
+  for (const [k, point] of (overlays?.limits?.points ?? []).entries()) {
     const [x, y] = Array.from(project(point));
-    const attracting = look.limits.attracting[k];
+    const attracting = overlays.limits.attracting[k];
     const r = attracting ? 4.6 : 4;
-    polygon(pen, [x, y - r, x + r, y, x, y + r, x - r, y]);
-    pen.paint({ fill: attracting ? tone.ink : tone.paper, stroke: attracting ? tone.paper : tone.ink });
+    polygon(sheet, [x, y - r, x + r, y, x, y + r, x - r, y]);
+    sheet.paint({ fill: attracting ? tone.ink : tone.paper, stroke: attracting ? tone.paper : tone.ink });
     if (!attracting) continue;
     const rays = Array.from({ length: RAYS }, (_, k) => {
       const [u, v] = [Math.cos((2 * Math.PI * k) / RAYS), Math.sin((2 * Math.PI * k) / RAYS)];
       return [x + 13 * u, y + 13 * v, x + 16.5 * u, y + 16.5 * v];
     });
-    segments(pen, rays, { stroke: tone.ink, width: 1.3, cap: "round" });
+    segments(sheet, rays, { stroke: tone.ink, width: 1.3, cap: "round" });
   }
 }
 
 /** Draw a line around the members of each quiescent set. @type {Draw} */
-function outlines(pen, { look, screen, n, sizes, tone }) {
-  pen.group("quiescent");
-  for (const { members } of look?.quiescent ?? []) {
+function outlines(sheet, { overlays, screen, n, sizes, tone }) {
+  sheet.group("quiescent");
+  for (const { members } of overlays?.quiescent ?? []) {
     const here = members.filter((/** @type {number} */ i) => i < n);
     if (!here.length) continue;
     const room = Math.max(...here.map((/** @type {number} */ i) => sizes[i])) + 11;
-    polygon(pen, around(screen, here, room));
-    pen.paint({ stroke: tone.quiet, width: 1.4, dash: [1.5, 3.5], cap: "round" });
+    polygon(sheet, around(screen, here, room));
+    sheet.paint({ stroke: tone.quiet, width: 1.4, dash: [1.5, 3.5], cap: "round" });
   }
 }
 
 /** Number all tokens, of many the vertices; those in one place share a label. @type {Draw} */
-function numbers(pen, { screen, n, sizes, tone, middle, look }) {
+function numbers(sheet, { screen, n, sizes, tone, middle, overlays }) {
   /** @type {number[]} */
-  const list = n <= FEW ? [...Array(n).keys()] : (look?.hull ?? []);
+  const list = n <= FEW ? [...Array(n).keys()] : (overlays?.hull ?? []);
   /** @type {{x: number, y: number, members: number[]}[]} */
   const labels = [];
   for (const i of list.filter((index) => index < n)) {
-    // Numbers stand on the side that looks away from the middle of the cloud.
+    // Numbers stand on the side away from the middle of the cloud.
     const [dx, dy] = [screen[2 * i] - middle[0], screen[2 * i + 1] - middle[1]];
     const far = (sizes[i] + 13) / (Math.hypot(dx, dy) || 1);
     const [x, y] = [screen[2 * i] + far * dx, screen[2 * i + 1] + far * dy];
@@ -203,36 +203,36 @@ function numbers(pen, { screen, n, sizes, tone, middle, look }) {
     if (near) near.members.push(i);
     else labels.push({ x, y, members: [i] });
   }
-  pen.group("numbers");
+  sheet.group("numbers");
   for (const { x, y, members } of labels) {
     const text = members.length > 3 ? `${members.slice(0, 3).join(", ")}…` : members.join(", ");
     const align = members.length === 1 ? "middle" : x < middle[0] ? "end" : "start";
-    pen.text(x, y, text, { fill: tone.ink, size: 12, align, halo: tone.paper });
+    sheet.text(x, y, text, { fill: tone.ink, size: 12, align, halo: tone.paper });
   }
 }
 
-/** Mark the origin with a small cross. @param {Pen} pen @param {ArrayLike<number>} at @param {string} ink */
-export function cross(pen, at, ink) {
-  pen.group("origin");
+/** Mark the origin with a small cross. @param {Sheet} sheet @param {ArrayLike<number>} at @param {string} ink */
+export function cross(sheet, at, ink) {
+  sheet.group("origin");
   const [x, y] = [at[0], at[1]];
-  segments(pen, [[x - 5, y, x + 5, y], [x, y - 5, x, y + 5]], { stroke: ink, width: 1.1 });
+  segments(sheet, [[x - 5, y, x + 5, y], [x, y - 5, x, y + 5]], { stroke: ink, width: 1.1 });
 }
 
 /** Show which token is chosen, and say about a held one where it is. @type {Draw} */
-function chosen(pen, { chosen: i, screen, n, sizes, tone, note }) {
+function chosen(sheet, { chosen: i, screen, n, sizes, tone, note }) {
   if (i < 0 || i >= n) return;
   const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i]];
-  pen.disc(x, y, r + 6.5, { stroke: tone.paper, width: 4 });
-  pen.disc(x, y, r + 6.5, { stroke: tone.palette[0], width: 2.2 });
+  sheet.disc(x, y, r + 6.5, { stroke: tone.paper, width: 4 });
+  sheet.disc(x, y, r + 6.5, { stroke: tone.palette[0], width: 2.2 });
   if (!note) return;
   const lines = note.split("\n");
   const width = 20 + 7 * Math.max(...lines.map((line) => line.length));
   const height = 10 + 17 * lines.length;
-  const left = x + r + 16 + width > pen.width ? x - r - 16 - width : x + r + 16;
-  const top = Math.min(Math.max(y - r - 12 - height, 6), pen.height - height - 6);
+  const left = x + r + 16 + width > sheet.width ? x - r - 16 - width : x + r + 16;
+  const top = Math.min(Math.max(y - r - 12 - height, 6), sheet.height - height - 6);
   const [right, bottom] = [left + width, top + height];
-  polygon(pen, [left, top, right, top, right, bottom, left, bottom]);
-  pen.paint({ fill: tone.paper, stroke: tone.wire, alpha: 0.94 });
+  polygon(sheet, [left, top, right, top, right, bottom, left, bottom]);
+  sheet.paint({ fill: tone.paper, stroke: tone.wire, alpha: 0.94 });
   for (const [k, line] of lines.entries())
-    pen.text(left + 9, top + 13.5 + 17 * k, line, { fill: k ? tone.quiet : tone.ink, size: 13, bold: k === 0 });
+    sheet.text(left + 9, top + 13.5 + 17 * k, line, { fill: k ? tone.quiet : tone.ink, size: 13, bold: k === 0 });
 }

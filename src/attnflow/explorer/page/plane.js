@@ -1,7 +1,7 @@
 // Tokens in the plane: cells, hulls, trajectories and marks, with light ticks at the edges.
 
 import { faded, tint } from "./colours.js";
-import { polygon, segments, through } from "./pen.js";
+import { polygon, segments, through } from "./sheet.js";
 import * as marks from "./marks.js";
 import { area } from "./shapes.js";
 import { roundStep, ticks, written } from "./ticks.js";
@@ -91,7 +91,7 @@ export function zoomed(eye, /** @type {number} */ x, /** @type {number} */ y, /*
 }
 
 /** Put the pixel of token i of frame k in `out`. @type {PixelOf} */
-export const at = ({ eye, film }, k, i, out) => point(eye, film.frame(k), out, 2 * i);
+export const at = ({ eye, player }, k, i, out) => point(eye, player.frame(k), out, 2 * i);
 
 /** What a layer of trajectories depends on. @param {Scene} scene */
 export const placeKey = ({ eye }) => `${eye.x} ${eye.y} ${eye.scale}`;
@@ -109,77 +109,77 @@ export function project(scene) {
 const pixel = [0, 0];
 
 /** @type {Draw} */
-export function draw(pen, scene) {
+export function draw(sheet, scene) {
   const { show, eye, tone } = scene;
-  if (show.cells && !scene.sphere) cells(marks.overlay(pen, scene), scene);
-  axes(pen, scene);
+  if (show.cells && !scene.sphere) cells(marks.overlay(sheet, scene), scene);
+  axes(sheet, scene);
   if (scene.sphere) {
     const [x, y] = point(eye, [0, 0]);
-    pen.group("sphere");
-    pen.disc(x, y, eye.scale, { stroke: tone.pencil });
+    sheet.group("sphere");
+    sheet.disc(x, y, eye.scale, { stroke: tone.pencil });
   }
-  if (show.hull && !scene.sphere) hulls(pen, scene);
-  marks.cross(pen, point(eye, [0, 0]), tone.ink);
-  if (show.paths) scene.trails.draw(pen, scene);
-  if (show.paths) marks.starts(pen, scene);
-  marks.overTrails(pen, scene, (where) => point(eye, where));
+  if (show.hull && !scene.sphere) hulls(sheet, scene);
+  marks.cross(sheet, point(eye, [0, 0]), tone.ink);
+  if (show.paths) scene.trails.draw(sheet, scene);
+  if (show.paths) marks.starts(sheet, scene);
+  marks.overTrails(sheet, scene, (where) => point(eye, where));
 }
 
 /** Draw exact cells, pale, with thin walls. @type {Draw} */
-function cells(pen, scene) {
-  const { look, eye, tone, cellLabels } = scene;
-  pen.group("cells");
-  for (const [k, cell] of (look?.cells ?? []).entries()) {
+function cells(sheet, scene) {
+  const { overlays, eye, tone, cellLabels } = scene;
+  sheet.group("cells");
+  for (const [k, cell] of (overlays?.cells ?? []).entries()) {
     if (cell.polygon.length < 3) continue;
-    polygon(pen, cell.polygon.flatMap((/** @type {number[]} */ corner) => point(eye, corner)));
-    pen.paint({ fill: tint(cellLabels[k], tone), stroke: faded(tone.quiet, 0.75), width: 0.8 });
+    polygon(sheet, cell.polygon.flatMap((/** @type {number[]} */ corner) => point(eye, corner)));
+    sheet.paint({ fill: tint(cellLabels[k], tone), stroke: faded(tone.quiet, 0.75), width: 0.8 });
   }
-  veil(pen, scene);
+  veil(sheet, scene);
 }
 
 /** Let cells be paler outside the hull, where no token goes. @type {Draw} */
-function veil(pen, scene) {
+function veil(sheet, scene) {
   const inside = marks.hullOnScreen(scene);
-  if (inside.length < 6 || !scene.look.cells?.length) return;
-  pen.group("veil");
-  polygon(pen, inside);
+  if (inside.length < 6 || !scene.overlays.cells?.length) return;
+  sheet.group("veil");
+  polygon(sheet, inside);
   // A frame that turns the other way leaves the hull out.
-  const { width, height } = pen;
+  const { width, height } = sheet;
   const turned =
     area(inside) > 0 ? [0, height, width, height, width, 0, 0, 0] : [0, 0, width, 0, width, height, 0, height];
-  through(pen, turned);
-  pen.close();
-  pen.paint({ fill: scene.tone.paper, alpha: VEIL });
+  through(sheet, turned);
+  sheet.close();
+  sheet.paint({ fill: scene.tone.paper, alpha: VEIL });
 }
 
 /** Draw the hull of the start dashed, and that of now as a thin line. @type {Draw} */
-function hulls(pen, scene) {
+function hulls(sheet, scene) {
   const { start, startHull, tone, eye } = scene;
-  pen.group("hulls");
+  sheet.group("hulls");
   const now = marks.hullOnScreen(scene);
   // At the start both are one, and the dashes say so.
-  if (now.length > 4 && scene.film.position > 0) {
-    polygon(pen, now);
-    marks.overlay(pen, scene).paint({ stroke: tone.ink, width: 1.3, alpha: 0.75 });
+  if (now.length > 4 && scene.player.position > 0) {
+    polygon(sheet, now);
+    marks.overlay(sheet, scene).paint({ stroke: tone.ink, width: 1.3, alpha: 0.75 });
   }
   if (startHull.length > 1) {
-    polygon(pen, startHull.flatMap((i) => Array.from(point(eye, start, [0, 0], 2 * i))));
-    pen.paint({ stroke: tone.pencil, width: 1.1, dash: [5, 4] });
+    polygon(sheet, startHull.flatMap((i) => Array.from(point(eye, start, [0, 0], 2 * i))));
+    sheet.paint({ stroke: tone.pencil, width: 1.1, dash: [5, 4] });
   }
 }
 
 /** Draw ticks with numbers at the lower and the left edge, lightly. @type {Draw} */
-function axes(pen, { eye, tone }) {
+function axes(sheet, { eye, tone }) {
   const [[left, low], [right, high]] = [lift(eye, 0, eye.height), lift(eye, eye.width, 0)];
   const step = roundStep(90 / eye.scale, 1);
   const type = { fill: tone.pencil, size: 11, halo: tone.paper };
-  pen.group("axes");
+  sheet.group("axes");
   const across = ticks(left, right, (right - left) / step).map((value) => ({ value, x: point(eye, [value, 0])[0] }));
   const up = ticks(low, high, (high - low) / step).map((value) => ({ value, y: point(eye, [0, value])[1] }));
   const strokes = [...across.map(({ x }) => [x, eye.height, x, eye.height - 5]), ...up.map(({ y }) => [0, y, 5, y])];
-  segments(pen, strokes, { stroke: tone.pencil });
+  segments(sheet, strokes, { stroke: tone.pencil });
   for (const { value, x } of across)
-    if (x > 40 && x < eye.width - 16) pen.text(x, eye.height - 13, written(value, 4), { ...type, align: "middle" });
+    if (x > 40 && x < eye.width - 16) sheet.text(x, eye.height - 13, written(value, 4), { ...type, align: "middle" });
   for (const { value, y } of up)
-    if (y > 12 && y < eye.height - 22) pen.text(9, y, written(value, 4), type);
+    if (y > 12 && y < eye.height - 22) sheet.text(9, y, written(value, 4), type);
 }

@@ -1,9 +1,9 @@
-// What the page asks the server, and when: runs as fast as they are answered, looks at the frame shown, claims once
-// the hand rests.
+// What the page asks the server, and when: runs as fast as they are answered, overlays of the frame shown, claims
+// once edits pause.
 
 import { createClaimRequests } from "./claim_requests.js";
 import { createIncoming } from "./incoming.js";
-import { createMoment } from "./moment.js";
+import { createShownTime } from "./shown_time.js";
 import { FORGOTTEN, createQuestion } from "./questions.js";
 import { onceAFrame } from "./screen.js";
 import { dimension } from "./store.js";
@@ -14,41 +14,41 @@ const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent"];
 
 /**
  * @param {any} store
- * @param {any} film
+ * @param {any} player
  * @param {{send: (message: any) => number, open: boolean}} socket
  * @param {{attention: () => boolean, waiting: (on: boolean) => void}} shown whether the attention matrix is on the
  *   screen; to be told when a run is waited for, and when no longer
  */
-export function createRequests(store, film, socket, shown) {
+export function createRequests(store, player, socket, shown) {
   const run = Object.assign(createQuestion("due"), { state: store.state });
-  /** A look has the key of what it asks for, and the run that it asks about. A run that was lost with its worker is
-   * asked for once more: another retry is allowed after the next look that is answered. */
-  const look = Object.assign(createQuestion("settled"), { key: "", run: -1, retry: "allowed" });
+  /** The question for overlays has the key of what it asks for, and its run. A run that was lost with its worker is
+   * asked for once more: another retry is allowed after the next answer. */
+  const overlays = Object.assign(createQuestion("settled"), { key: "", run: -1, retry: "allowed" });
   const claims = createClaimRequests(store, socket);
-  const moment = createMoment(store, film);
-  const incoming = createIncoming(store, film, moment, { look: show, answered });
+  const shownTime = createShownTime(store, player);
+  const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let waiting;
 
   function want() {
     const { show } = store.view;
-    const overlays = OVERLAYS.filter((name) => show[name]);
-    if (shown.attention()) overlays.push("attention");
-    return overlays;
+    const names = OVERLAYS.filter((name) => show[name]);
+    if (shown.attention()) names.push("attention");
+    return names;
   }
 
-  /** What a look at frame k of the run on the screen would answer. */
+  /** Which overlays of frame k of the run on the screen are wanted. */
   const key = (/** @type {number} */ k) => `${store.run?.id} ${k} ${want()}`;
 
   const soon = onceAFrame(() => {
     const now = performance.now();
     if (!socket.open) return;
-    // Before the next run takes the place of this one, a look at what is shown of it.
+    // Before the next run takes the place of this one, overlays of what is shown of it.
     const free = run.free(now);
-    if (store.run && free) askLook(now);
+    if (store.run && free) askOverlays(now);
     if (run.due && free) askRun(now);
     // A lost answer must not stop the page for good.
-    if (run.underWay || look.underWay) setTimeout(soon, FORGOTTEN + 50);
+    if (run.underWay || overlays.underWay) setTimeout(soon, FORGOTTEN + 50);
   });
 
   function askRun(/** @type {number} */ now) {
@@ -65,12 +65,12 @@ export function createRequests(store, film, socket, shown) {
     shown.waiting(false);
   }
 
-  function askLook(/** @type {number} */ now) {
-    if (incoming.held || film.count === 0) return;
-    const k = film.frameIndex();
-    if (key(k) === look.key || !look.free(now)) return;
-    look.sent(socket.send({ do: "look", run: store.run.id, frame: k, want: want() }), now);
-    Object.assign(look, { key: key(k), run: store.run.id });
+  function askOverlays(/** @type {number} */ now) {
+    if (incoming.held || player.count === 0) return;
+    const k = player.frameIndex();
+    if (key(k) === overlays.key || !overlays.free(now)) return;
+    overlays.sent(socket.send({ do: "overlays", run: store.run.id, frame: k, want: want() }), now);
+    Object.assign(overlays, { key: key(k), run: store.run.id });
   }
 
   function answered() {
@@ -78,16 +78,16 @@ export function createRequests(store, film, socket, shown) {
     soon();
   }
 
-  /** Take a look for what it is: the first one of a run is of no use when another frame is shown. */
+  /** Take overlays for what they are: those of the first frame are of no use when another one is shown. */
   function show(/** @type {any} */ answer) {
     if (answer.frame === 0 && answer.run === store.run.id) {
       store.first = { ...store.first, ...answer };
-      store.notify("look");
+      store.notify("overlays");
     }
-    if (answer.id !== store.run.id) store.put("look", answer);
-    else if (film.count === 0 || answer.frame === film.frameIndex()) {
-      store.put("look", answer);
-      look.key = key(answer.frame);
+    if (answer.id !== store.run.id) store.put("overlays", answer);
+    else if (player.count === 0 || answer.frame === player.frameIndex()) {
+      store.put("overlays", answer);
+      overlays.key = key(answer.frame);
     }
   }
 
@@ -104,15 +104,15 @@ export function createRequests(store, film, socket, shown) {
       if (header.id !== incoming.id) return;
       incoming.end(header);
       if (header.id === run.id) answered();
-      store.notify("run", "film");
+      store.notify("run", "player");
     },
     series(header) {
       if (header.id === store.run?.id) store.put("series", header);
     },
-    look(header) {
-      if (header.id === look.id) {
-        look.answered();
-        look.retry = "allowed";
+    overlays(header) {
+      if (header.id === overlays.id) {
+        overlays.answered();
+        overlays.retry = "allowed";
       }
       if (!incoming.keep(header) && header.run === store.run?.id) {
         show(header);
@@ -125,12 +125,12 @@ export function createRequests(store, film, socket, shown) {
     done: claims.receive,
     refused(header) {
       if (header.id === run.id) arrived();
-      if (header.id === look.id) {
-        look.answered();
+      if (header.id === overlays.id) {
+        overlays.answered();
         // A run that no other has replaced was lost with its worker: it is asked for once more, not for ever.
-        if (look.run === run.id) {
-          if (look.retry === "allowed") run.changed();
-          look.retry = "used";
+        if (overlays.run === run.id) {
+          if (overlays.retry === "allowed") run.changed();
+          overlays.retry = "used";
         }
       } else if (!claims.receive(header)) {
         const about = header.id === run.id ? "run" : "message";
@@ -145,8 +145,8 @@ export function createRequests(store, film, socket, shown) {
     run.changed();
     claims.edited();
   });
-  store.on(["film"], () => film.count > 0 && !incoming.held && moment.notice());
-  store.on(["state", "film", "view", "run"], soon);
+  store.on(["player"], () => player.count > 0 && !incoming.held && shownTime.notice());
+  store.on(["state", "player", "view", "run"], soon);
 
   return {
     /** @param {any} header @param {any} [payload] */
@@ -154,21 +154,21 @@ export function createRequests(store, film, socket, shown) {
     /** Ask for everything, as after a connection was made. */
     refresh() {
       run.reset("due");
-      look.reset("settled");
-      look.key = "";
+      overlays.reset("settled");
+      overlays.key = "";
       soon();
       claims.ask();
     },
     /** Look again at the frame shown, for what was not wanted before. */
     again: soon,
-    /** Whether the whole run of the present state is here, and the look at the frame shown. */
+    /** Whether the whole run of the present state is here, and the overlays of the frame shown. */
     idle() {
-      const whole = socket.open && !run.due && !run.underWay && !incoming.held && film.done;
-      return whole && !look.underWay && look.key === key(film.frameIndex());
+      const whole = socket.open && !run.due && !run.underWay && !incoming.held && player.done;
+      return whole && !overlays.underWay && overlays.key === key(player.frameIndex());
     },
-    /** Show the moment `t` of the screen that was opened as soon as its run is there. @param {number} t */
-    moment(t) {
-      moment.open(t);
+    /** Show the shownTime `t` of the screen that was opened as soon as its run is there. @param {number} t */
+    showTime(t) {
+      shownTime.open(t);
       incoming.drop();
       // Whatever was asked before is about another screen.
       run.reset("due");

@@ -1,4 +1,4 @@
-// What there is to draw: tokens, their colours, and the box that holds them, from the store and the film.
+// What there is to draw: tokens, their colours, and the box that holds them, from the store and the frames of the run.
 
 import { boxOf, longestSide } from "./boxes.js";
 import { LIGHT, labelled } from "./colours.js";
@@ -9,7 +9,7 @@ const TOGETHER = 1e-3;
 
 /**
  * @typedef {ReturnType<typeof createScene>} Scene
- * @typedef {(pen: import("./pen.js").Pen, scene: Scene) => void} Draw
+ * @typedef {(sheet: import("./sheet.js").Sheet, scene: Scene) => void} Draw
  * @typedef {(scene: Scene, k: number, i: number, out: Float64Array) => any} PixelOf of token i of frame k, put in `out`
  */
 
@@ -39,15 +39,15 @@ export function createScene() {
     /** @type {number[]} */
     cellLabels: [],
     /** @type {any} */
-    look: null,
-    /** Whether the look is of another frame than the one that rests on the stage. */
+    overlays: null,
+    /** Whether the overlays are of another frame than the one that is shown at rest. */
     late: false,
-    /** And has been for so long that it is seen. */
+    /** And have been for so long that it is seen. */
     pale: false,
     /** @type {Record<string, boolean>} */
     show: {},
     /** @type {any} */
-    film: null,
+    player: null,
     /** @type {any} plane, space or line */
     mode: null,
     /** @type {any} the lens of that */
@@ -85,20 +85,20 @@ export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? stat
  * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
  * leaders by the group it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
  * nothing: there only the end counts.
- * @param {any} look
- * @param {any} film
+ * @param {any} overlays
+ * @param {any} player
  * @param {number} n
  * @param {boolean} sphere
  * @returns {{labels: Int32Array, cellLabels: number[]}}
  */
-export function labelsOf(look, film, n, sphere) {
-  if (!sphere && look?.cells?.length && look.labels) {
-    const map = labelled(look.cells.map((/** @type {any} */ cell) => cell.vertex));
-    const cellLabels = look.cells.map((/** @type {any} */ cell) => map.get(cell.vertex));
-    return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[look.labels[i]] ?? -1), cellLabels };
+export function labelsOf(overlays, player, n, sphere) {
+  if (!sphere && overlays?.cells?.length && overlays.labels) {
+    const map = labelled(overlays.cells.map((/** @type {any} */ cell) => cell.vertex));
+    const cellLabels = overlays.cells.map((/** @type {any} */ cell) => map.get(cell.vertex));
+    return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
-  if (!sphere && look?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(look.follows, n);
-  if (film.done && film.count > 0 && film.n === n) return byMember(endGroups(film), n);
+  if (!sphere && overlays?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(overlays.follows, n);
+  if (player.done && player.count > 0 && player.n === n) return byMember(endGroups(player), n);
   return { labels: new Int32Array(n), cellLabels: [] };
 }
 
@@ -108,11 +108,11 @@ function byMember(members, n) {
   return { labels: Int32Array.from({ length: n }, (_, i) => map.get(members[i]) ?? -1), cellLabels: [] };
 }
 
-/** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} film */
-function endGroups(film) {
-  const { n, d } = film;
-  const tolerance = TOGETHER * longestSide(boxOf(film.frame(0), d));
-  const first = groups(film.frame(film.count - 1), n, d, tolerance);
+/** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} player */
+function endGroups(player) {
+  const { n, d } = player;
+  const tolerance = TOGETHER * longestSide(boxOf(player.frame(0), d));
+  const first = groups(player.frame(player.count - 1), n, d, tolerance);
   const count = new Int32Array(n);
   for (const i of first) count[i]++;
   if (count.every((many) => many < 2)) return new Int32Array(n);

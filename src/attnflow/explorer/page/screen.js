@@ -1,7 +1,7 @@
 // Drawing on the screen: at most once a frame, as sharp as its pixels, in the colours of the theme.
 
 import { DARK, LIGHT } from "./colours.js";
-import { canvasPen } from "./pen.js";
+import { canvasSheet } from "./sheet.js";
 
 /** Return a function that asks for the next picture, which is then drawn once. @param {(now: number) => void} draw */
 export function onceAFrame(draw) {
@@ -24,7 +24,7 @@ export const shownTone = () => (isDark() ? DARK : LIGHT);
 export const pixelRatio = () => window.devicePixelRatio || 1;
 
 /**
- * Fit a canvas to a size in pixels of the page, clear it, and return its context and a pen.
+ * Fit a canvas to a size in pixels of the page, clear it, and return its context and a sheet.
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
@@ -36,5 +36,5 @@ export function cleared(canvas, width, height) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
-  return { context, pen: canvasPen(context, width, height) };
+  return { context, sheet: canvasSheet(context, width, height) };
 }

@@ -1,7 +1,7 @@
 // Tokens in space, seen from afar: an orbit around the cloud, a light room behind it, marks that pale with distance.
 
 import * as marks from "./marks.js";
-import { segments } from "./pen.js";
+import { segments } from "./sheet.js";
 import { roundStep, ticks, written } from "./ticks.js";
 
 /**
@@ -15,7 +15,7 @@ import { roundStep, ticks, written } from "./ticks.js";
 
 /** @type {Camera} */
 const HOME = { yaw: -1.02, pitch: 0.42, zoom: 1 };
-/** How steep a look can be; how far a pixel turns; the part of half the picture that half the room takes,
+/** How steep the view can be; how far a pixel turns; the part of half the picture that half the room takes,
  * and a sphere. */
 const [STEEPEST, PER_PIXEL, FILLED, FILLED_ROUND] = [1.54, 0.008, 0.64, 0.88];
 
@@ -109,7 +109,7 @@ export function zoomed(eye, /** @type {number} */ _x, /** @type {number} */ _y, 
 const pixel = new Float64Array(3);
 
 /** @type {PixelOf} */
-export const at = ({ eye, film }, k, i, out) => point(eye, film.frame(k), out, 3 * i);
+export const at = ({ eye, player }, k, i, out) => point(eye, player.frame(k), out, 3 * i);
 
 /** @param {Scene} scene */
 export const placeKey = ({ eye }) => `${eye.turn.yaw} ${eye.turn.pitch} ${eye.scale} ${eye.middle}`;
@@ -143,39 +143,39 @@ function stroke(eye, from, to) {
 }
 
 /** @type {Draw} */
-export function draw(pen, scene) {
-  const { show, eye, tone, look, start, startEdges, screen, n } = scene;
-  if (scene.sphere) globe(pen, scene);
-  else room(pen, scene);
-  marks.cross(pen, point(eye, [0, 0, 0]), tone.quiet);
+export function draw(sheet, scene) {
+  const { show, eye, tone, overlays, start, startEdges, screen, n } = scene;
+  if (scene.sphere) globe(sheet, scene);
+  else room(sheet, scene);
+  marks.cross(sheet, point(eye, [0, 0, 0]), tone.quiet);
   if (show.hull && !scene.sphere) {
-    pen.group("hulls");
+    sheet.group("hulls");
     const row = (/** @type {number} */ i) => [...start.subarray(3 * i, 3 * i + 3)];
     const before = startEdges.map(([i, j]) => stroke(eye, row(i), row(j)));
-    segments(pen, before, { stroke: tone.pencil, width: 0.8, dash: [4, 4], alpha: 0.8 });
+    segments(sheet, before, { stroke: tone.pencil, width: 0.8, dash: [4, 4], alpha: 0.8 });
     /** @type {number[][]} */
-    const edges = look?.frame > 0 ? (look.edges ?? []) : [];
+    const edges = overlays?.frame > 0 ? (overlays.edges ?? []) : [];
     const now = edges.filter((edge) => Math.max(...edge) < n);
     segments(
-      marks.overlay(pen, scene),
+      marks.overlay(sheet, scene),
       now.map((edge) => edge.flatMap((i) => [screen[2 * i], screen[2 * i + 1]])),
       { stroke: tone.quiet, width: 0.9 },
     );
   }
-  if (show.paths) scene.trails.draw(pen, scene);
-  if (show.paths) marks.starts(pen, scene);
-  marks.overTrails(pen, scene, (where) => point(eye, where));
+  if (show.paths) scene.trails.draw(sheet, scene);
+  if (show.paths) marks.starts(sheet, scene);
+  marks.overTrails(sheet, scene, (where) => point(eye, where));
 }
 
 /** Draw the walls behind the cloud, with a grid, and numbers along edges. @type {Draw} */
-function room(pen, { eye, tone }) {
+function room(sheet, { eye, tone }) {
   const { half, middle, toward } = /** @type {Lens} */ (eye);
   const [low, high] = [middle.map((m) => m - half), middle.map((m) => m + half)];
   const back = toward.map((part, c) => (part > 0 ? low[c] : high[c]));
   const front = toward.map((part, c) => (part > 0 ? high[c] : low[c]));
   const step = roundStep(2 * half, 4);
   const marksOf = [0, 1, 2].map((c) => ticks(low[c], high[c], (2 * half) / step));
-  pen.group("room");
+  sheet.group("room");
   for (const faint of [true, false]) {
     const lines = [];
     for (let wall = 0; wall < 3; wall++)
@@ -186,7 +186,7 @@ function room(pen, { eye, tone }) {
           const [from, to] = [low, high].map((end) => edge.with(across, end[across]));
           lines.push(stroke(eye, from, to));
         }
-    segments(pen, lines, { stroke: tone.wire, width: faint ? 0.6 : 1, alpha: faint ? 0.7 : 1 });
+    segments(sheet, lines, { stroke: tone.wire, width: faint ? 0.6 : 1, alpha: faint ? 0.7 : 1 });
   }
   // Numbers: on the edges of the floor in front, and on the upright edge at the left.
   const floor = toward[2] >= 0 ? low[2] : high[2];
@@ -205,15 +205,15 @@ function room(pen, { eye, tone }) {
     if (Math.hypot(a[0] - b[0], a[1] - b[1]) < 60) continue;
     for (const value of marksOf[c]) {
       const [x, y] = onEdge(value);
-      pen.text(x + 15 * u, y + 13 * v, written(value), type);
+      sheet.text(x + 15 * u, y + 13 * v, written(value), type);
     }
     const name = { ...type, fill: tone.quiet, size: 13, italic: true };
-    pen.text(foot[0] + 38 * u, foot[1] + 34 * v, `x${"₁₂₃"[c]}`, name);
+    sheet.text(foot[0] + 38 * u, foot[1] + 34 * v, `x${"₁₂₃"[c]}`, name);
   }
 }
 
 /** Draw meridians and parallels of the unit sphere, those behind paler. @type {Draw} */
-function globe(pen, { eye, tone }) {
+function globe(sheet, { eye, tone }) {
   const circles = [];
   for (let k = 0; k < 6; k++) {
     const turn = 0.1 + (k * Math.PI) / 6;
@@ -224,9 +224,9 @@ function globe(pen, { eye, tone }) {
     const r = Math.sqrt(1 - height * height);
     circles.push((/** @type {number} */ s) => [r * Math.cos(s), r * Math.sin(s), height]);
   }
-  pen.group("sphere");
+  sheet.group("sphere");
   const origin = point(eye, [0, 0, 0]);
-  pen.disc(origin[0], origin[1], eye.scale, { stroke: tone.pencil });
+  sheet.disc(origin[0], origin[1], eye.scale, { stroke: tone.pencil });
   for (const ahead of [false, true]) {
     const lines = [];
     for (const circle of circles)
@@ -234,6 +234,6 @@ function globe(pen, { eye, tone }) {
         const [a, b] = [point(eye, circle((k * Math.PI) / 36)), point(eye, circle(((k + 1) * Math.PI) / 36))];
         if (a[2] + b[2] > 2 * origin[2] === ahead) lines.push([a[0], a[1], b[0], b[1]]);
       }
-    segments(pen, lines, { stroke: tone.wire, width: ahead ? 0.9 : 0.5, alpha: ahead ? 1 : 0.6 });
+    segments(sheet, lines, { stroke: tone.wire, width: ahead ? 0.9 : 0.5, alpha: ahead ? 1 : 0.6 });
   }
 }

@@ -1,16 +1,16 @@
-// The stage: draws what the store and the film hold, when something changed, and lets hands move tokens.
+// The stage: draws what the store and the player hold when something changed, and lets users move tokens.
 
 import { createFraming } from "./framing.js";
-import { createGestures } from "./gestures.js";
-import { createGrip } from "./grip.js";
+import { createActions } from "./actions.js";
+import { createHeldToken } from "./held_token.js";
 import { createPictures } from "./pictures.js";
 import { createScene, flat, startRows } from "./scene.js";
 import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
-import { createShownLook } from "./shown_look.js";
+import { createShownOverlays } from "./shown_overlays.js";
 import { createTrails } from "./trails.js";
 import { about, createAnnouncer, describe } from "./words.js";
-import { handleKeys, handlePointers } from "./hands.js";
+import { handleKeys, handlePointers } from "./input.js";
 import { measure } from "./marks.js";
 import * as line from "./line.js";
 import * as plane from "./plane.js";
@@ -21,16 +21,16 @@ const MODES = { 1: line, 2: plane, 3: space };
 /**
  * @param {HTMLCanvasElement} canvas
  * @param {any} store
- * @param {any} film
+ * @param {any} player
  * @param {(motion: string) => string} surface on which a motion keeps tokens: "sphere" or "space"
  */
-export function createStage(canvas, store, film, surface) {
+export function createStage(canvas, store, player, surface) {
   canvas.getContext("2d", { alpha: false });
   const scene = createScene();
-  scene.film = film;
+  scene.player = player;
   scene.trails = createTrails();
-  const grip = createGrip(() => startRows(store));
-  const framing = createFraming(scene, film);
+  const heldToken = createHeldToken(() => startRows(store));
+  const framing = createFraming(scene, player);
   /** The time of the last picture. */
   let before = 0;
   /** The rows that the start of the scene was made of. @type {any} */
@@ -41,35 +41,35 @@ export function createStage(canvas, store, film, surface) {
   const ask = onceAFrame((now) => {
     const seconds = Math.min((now - before) / 1000, 0.1);
     before = now;
-    gestures.bring();
-    if (film.playing) {
-      film.tick(seconds);
-      store.notify("film");
+    actions.bring();
+    if (player.playing) {
+      player.tick(seconds);
+      store.notify("player");
     }
     update();
     const eased = framing.ease(seconds);
     if (eased) update();
-    const moving = scene.show.paths && scene.n > 0 && film.n === scene.n && film.d === scene.d;
+    const moving = scene.show.paths && scene.n > 0 && player.n === scene.n && player.d === scene.d;
     const more = moving && scene.trails.prepare(scene);
     paint();
-    if (film.playing || eased || more) ask();
+    if (player.playing || eased || more) ask();
     else before = now;
   });
 
-  const shownLook = createShownLook(scene, store, film, ask);
+  const shownOverlays = createShownOverlays(scene, store, player, ask);
 
-  /** Bring the scene up to date with the store and the film. */
+  /** Bring the scene up to date with the store and the player. */
   function update() {
     const { state, view, run } = store;
     const rows = startRows(store);
-    grip.compare();
-    const held = grip.held !== null;
+    heldToken.compare();
+    const held = heldToken.held !== null;
     if (rows !== seen) begin(rows);
     seen = rows;
     const { d } = scene;
     scene.mode = MODES[/** @type {1 | 2 | 3} */ (d)] ?? plane;
-    const still = film.position === 0 || film.count === 0 || film.d !== d;
-    scene.tokens = still || held ? scene.start : film.positions();
+    const still = player.position === 0 || player.count === 0 || player.d !== d;
+    scene.tokens = still || held ? scene.start : player.positions();
     scene.n = scene.tokens.length / d;
     scene.sphere = surface(state.motion?.name) === "sphere";
     scene.show = view.show;
@@ -77,10 +77,10 @@ export function createStage(canvas, store, film, surface) {
     scene.discrete = run?.discrete ?? true;
     scene.until = Number(run?.until ?? 0);
     scene.tone = shownTone();
-    film.clock = state.clock === "log" ? "log" : "linear";
+    player.clock = state.clock === "log" ? "log" : "linear";
     if (scene.screen.length !== 2 * scene.n) resizeArrays(scene.n);
     if (scene.sphere && !still) ontoSphere();
-    shownLook.update(rows, held);
+    shownOverlays.update(rows, held);
     framing.update(rows, !still, held);
     if (d !== 3) scene.depth = scene.order = null;
     scene.mode.aim(scene);
@@ -96,7 +96,7 @@ export function createStage(canvas, store, film, surface) {
   /** Take other tokens for the start. @param {number[][]} rows */
   function begin(rows) {
     if (stage.chosen >= rows.length) stage.chosen = -1;
-    // Tokens that did not come from the hand are others than before.
+    // Tokens that were not placed one by one are others than before.
     if (!Array.isArray(store.state.tokens)) {
       stage.chosen = -1;
       if (cameraState() === "kept") stage.fit();
@@ -115,7 +115,7 @@ export function createStage(canvas, store, film, surface) {
   /** Between two frames tokens on the sphere would cut through it. */
   function ontoSphere() {
     const { d, n } = scene;
-    if (film.position === film.frameIndex()) return;
+    if (player.position === player.frameIndex()) return;
     for (let i = 0; i < n; i++) {
       const row = scene.tokens.subarray(i * d, (i + 1) * d);
       const length = Math.hypot(...row);
@@ -124,11 +124,11 @@ export function createStage(canvas, store, film, surface) {
   }
 
   function paint() {
-    const { context, pen } = cleared(canvas, canvas.clientWidth, canvas.clientHeight);
+    const { context, sheet } = cleared(canvas, canvas.clientWidth, canvas.clientHeight);
     context.globalAlpha = 1;
     context.fillStyle = scene.tone.paper;
-    context.fillRect(0, 0, pen.width, pen.height);
-    if (scene.n > 0) scene.mode.draw(pen, scene);
+    context.fillRect(0, 0, sheet.width, sheet.height);
+    if (scene.n > 0) scene.mode.draw(sheet, scene);
   }
 
   function resize() {
@@ -175,10 +175,10 @@ export function createStage(canvas, store, film, surface) {
       store.setView({ camera: kept });
     },
     draw: ask,
-    ...createPictures(scene, store, film, update),
+    ...createPictures(scene, store, player, update),
   };
   const announce = createAnnouncer(canvas, stage.describe);
-  const gestures = createGestures(scene, store, film, stage, grip, { update, announce, forgetBox: framing.forget });
+  const actions = createActions(scene, store, player, stage, heldToken, { update, announce, forgetBox: framing.forget });
 
   canvas.tabIndex = 0;
   canvas.style.touchAction = "none";
@@ -189,15 +189,15 @@ export function createStage(canvas, store, film, surface) {
   );
   new ResizeObserver(resize).observe(canvas);
   for (const change of ["focus", "blur"]) canvas.addEventListener(change, ask);
-  handlePointers(canvas, gestures);
-  handleKeys(canvas, gestures);
+  handlePointers(canvas, actions);
+  handleKeys(canvas, actions);
   store.on(["run"], () => {
-    film.discrete = store.run?.discrete ?? false;
-    const { position } = film;
-    if (!film.playing) film.seek(position);
-    if (film.position !== position) store.notify("film");
+    player.discrete = store.run?.discrete ?? false;
+    const { position } = player;
+    if (!player.playing) player.seek(position);
+    if (player.position !== position) store.notify("player");
   });
-  store.on(["state", "view", "run", "look", "film"], ask);
+  store.on(["state", "view", "run", "overlays", "player"], ask);
   resize();
   return stage;
 }

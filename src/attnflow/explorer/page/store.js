@@ -11,7 +11,7 @@ import { counts, FIRST_STATE } from "./models.js";
  * @typedef {{name: string, note: string, state: State}} Figure a preset, and the state that it put on the screen
  * @typedef {{state: State, label: string, figure: Figure | null, show: View["show"], camera: any}} Step
  * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
- * @typedef {"state" | "view" | "run" | "look" | "film" | "series" | "claims" | "refused" | "line"} Topic
+ * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused" | "line"} Topic
  */
 
 /** @type {View} */
@@ -99,10 +99,10 @@ export function createStore() {
   const store = {
     state: structuredClone(FIRST_STATE),
     view: structuredClone(FIRST_VIEW),
-    /** @type {any} the start of the run that the film holds */
+    /** @type {any} the start of the run that the player holds */
     run: null,
     /** @type {any} */
-    look: null,
+    overlays: null,
     /** @type {any} what was seen of the first frame of the run */
     first: null,
     /** @type {any} */
@@ -129,7 +129,7 @@ export function createStore() {
 
     /**
      * Put a value that came from the server.
-     * @param {"run" | "look" | "series" | "claims" | "refused"} topic
+     * @param {"run" | "overlays" | "series" | "claims" | "refused"} topic
      * @param {any} value
      */
     put(topic, value) {

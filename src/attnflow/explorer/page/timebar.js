@@ -19,18 +19,18 @@ export function timeText(t, discrete) {
   return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);
 }
 
-/** @param {any} store @param {any} film */
-export function createTimebar(store, film) {
+/** @param {any} store @param {any} player */
+export function createTimebar(store, player) {
   const [play, back, forward, scrub] = ["play", "step-back", "step-forward", "scrub"].map(byId);
   const [time, clock, speed] = ["time", "clock", "speed"].map(byId);
-  const moved = () => store.notify("film");
+  const moved = () => store.notify("player");
 
   play.addEventListener("click", toggle);
   back.addEventListener("click", () => step(-1));
   forward.addEventListener("click", () => step(1));
   scrub.addEventListener("input", () => {
-    film.pause();
-    film.seekFraction(scrub.valueAsNumber);
+    player.pause();
+    player.seekFraction(scrub.valueAsNumber);
     moved();
   });
   // The arrows of a slider without steps would move it by a hundredth: here they go from frame to frame.
@@ -41,36 +41,36 @@ export function createTimebar(store, film) {
     step(by);
   });
   clock.addEventListener("change", () => store.setState({ clock: clock.value }));
-  speed.addEventListener("change", () => (film.speed = Number(speed.value)));
+  speed.addEventListener("change", () => (player.speed = Number(speed.value)));
 
   function toggle() {
-    if (film.playing) film.pause();
-    else film.play();
+    if (player.playing) player.pause();
+    else player.play();
     moved();
   }
 
   function step(/** @type {number} */ by) {
-    film.step(by);
+    player.step(by);
     moved();
   }
 
   function sync() {
-    const t = film.count > 0 ? film.time() : 0;
+    const t = player.count > 0 ? player.time() : 0;
     const discrete = store.run?.discrete ?? true;
     const text = timeText(t, discrete);
     time.innerHTML = `<i>t</i> = ${text}`;
-    if (document.activeElement !== scrub || Math.abs(scrub.valueAsNumber - film.fraction()) > 1e-3) {
-      scrub.value = String(film.count > 0 ? film.fraction() : 0);
+    if (document.activeElement !== scrub || Math.abs(scrub.valueAsNumber - player.fraction()) > 1e-3) {
+      scrub.value = String(player.count > 0 ? player.fraction() : 0);
     }
     scrub.setAttribute("aria-valuetext", `t = ${text} of ${timeText(Number(store.state.until), discrete)}`);
-    scrub.parentElement.classList.toggle("playing", film.playing);
-    play.setAttribute("aria-label", film.playing ? "Pause" : "Play");
-    play.setAttribute("aria-pressed", String(film.playing));
+    scrub.parentElement.classList.toggle("playing", player.playing);
+    play.setAttribute("aria-label", player.playing ? "Pause" : "Play");
+    play.setAttribute("aria-pressed", String(player.playing));
     scrub.style.setProperty("--part", scrub.value);
   }
 
-  store.on(["state"], () => (clock.value = film.clock = store.state.clock));
-  store.on(["film", "run", "state"], sync);
+  store.on(["state"], () => (clock.value = player.clock = store.state.clock));
+  store.on(["player", "run", "state"], sync);
   sync();
   return { toggle, step };
 }

@@ -5,7 +5,7 @@ import { surfaceOf } from "./models.js";
 import { dimension } from "./store.js";
 
 const TOOLS = [
-  ["move", "Move", "Drag tokens; drag the paper to move or turn it"],
+  ["move", "Move", "Drag tokens; drag the background to move or turn the picture"],
   ["add", "Add", "Click to add a token"],
   ["delete", "Remove", "Click a token to remove it"],
 ];
@@ -36,7 +36,7 @@ export function createToolbar(store, stage, say) {
     const input = make("input", { type: "radio", name: "tool", value, change: () => store.setView({ tool: value }) });
     tools.append(make("label", { title }, input, make("span", {}, text)));
   }
-  const overlays = byId("overlays");
+  const buttons = byId("overlays");
   /** The overlay that was just switched on: when it cannot be drawn, the reason is said. */
   let asked = "";
   for (const [name, text, title] of OVERLAYS) {
@@ -46,14 +46,14 @@ export function createToolbar(store, stage, say) {
     };
     const about = make("span", { class: "hidden", id: `about-${name}` }, title);
     const attributes = { type: "button", id: `show-${name}`, "data-show": name, click: flip };
-    overlays.append(make("button", { ...attributes, "aria-describedby": `about-${name}` }, text), about);
+    buttons.append(make("button", { ...attributes, "aria-describedby": `about-${name}` }, text), about);
   }
   const fit = byId("fit");
   fit.addEventListener("click", () => stage.fit());
 
   function sync() {
     for (const input of tools.querySelectorAll("input")) input.checked = input.value === store.view.tool;
-    const why = { ...store.look?.why, ...undrawn(store) };
+    const why = { ...store.overlays?.why, ...undrawn(store) };
     for (const [name, text, title] of OVERLAYS) {
       const [button, about] = [byId(`show-${name}`), byId(`about-${name}`)];
       const on = Boolean(store.view.show[name]);
@@ -68,6 +68,6 @@ export function createToolbar(store, stage, say) {
     fit.hidden = store.view.camera === null || store.view.camera === undefined;
   }
 
-  store.on(["view", "look", "state"], sync);
+  store.on(["view", "overlays", "state"], sync);
   sync();
 }

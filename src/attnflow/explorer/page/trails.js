@@ -1,9 +1,9 @@
-// Trajectories: the whole film as faint lines on a layer of its own, and the last steps over it, fading with age.
+// Trajectories: the whole run as faint lines on a layer of its own, and the last steps over it, fading with age.
 
 import { colour } from "./colours.js";
 
 /**
- * @typedef {import("./pen.js").Pen} Pen
+ * @typedef {import("./sheet.js").Sheet} Sheet
  * @typedef {import("./scene.js").Scene} Scene
  */
 
@@ -11,11 +11,11 @@ import { colour } from "./colours.js";
 const [LAYER, TAIL] = [320000, 6000];
 /** Milliseconds for the layer in one frame; the rest is drawn in the next ones. */
 const TURN = 7;
-/** A new film replaces the lines of the old one when it is whole, or after PATIENCE milliseconds. */
+/** A new run replaces the lines of the old one when it is whole, or after PATIENCE milliseconds. */
 const PATIENCE = 160;
 /** How much of their colour trajectories have at their beginning and at their end, and in how many stages. */
 const [FAINT, STRONG, STAGES] = [0.14, 0.8, 8];
-/** How much of their ink the lines of the whole film have: less for a crowd. @param {number} n */
+/** How much of their ink the lines of the whole run have: less for a crowd. @param {number} n */
 const ahead = (n) => (n > 400 ? 0.2 : 0.42);
 /** Steps shorter than this many pixels are joined to the next. */
 const VISIBLE = 0.8;
@@ -81,37 +81,37 @@ export function stages(way, first, last) {
 }
 
 export function createTrails() {
-  let front = sheet();
-  let back = sheet();
+  let front = newLayer();
+  let back = newLayer();
   const at = new Float64Array(3);
 
-  function sheet() {
+  function newLayer() {
     const canvas = document.createElement("canvas");
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     // `built` frames are drawn, and `last` is where their lines end.
     return { canvas, context, key: "", place: "", built: 0, since: 0, stride: 1, last: new Float32Array(0) };
   }
 
-  /** Draw more of the film on the layer; return whether there is more to draw. @param {Scene} scene */
+  /** Draw more of the run on the layer; return whether there is more to draw. @param {Scene} scene */
   function prepare(scene) {
-    const { film, mode, tone } = scene;
+    const { player, mode, tone } = scene;
     const place = `${mode.placeKey(scene)} ${scene.width} ${scene.height} ${scene.ratio} ${tone.paper}`;
-    const stride = strideOf(film.n, film.count);
-    const key = `${film.id} ${stride} ${place}`;
+    const stride = strideOf(player.n, player.count);
+    const key = `${player.id} ${stride} ${place}`;
     if (front.place !== place) front.key = "";
     const layer = front.key === key ? front : back;
     if (layer.key !== key) restart(layer, scene, key, place, stride);
     const begun = performance.now();
-    while (layer.built < film.count && performance.now() - begun < TURN) extend(layer, scene);
-    const whole = layer.built >= film.count;
-    const due = (film.done && whole) || front.key === "" || begun - layer.since > PATIENCE;
-    if (layer === back && film.count > 0 && due) [front, back] = [back, front];
-    // A film that still comes tells of itself; one that waits for its turn must be asked again.
+    while (layer.built < player.count && performance.now() - begun < TURN) extend(layer, scene);
+    const whole = layer.built >= player.count;
+    const due = (player.done && whole) || front.key === "" || begun - layer.since > PATIENCE;
+    if (layer === back && player.count > 0 && due) [front, back] = [back, front];
+    // A run that still comes tells of itself; one that waits for its turn must be asked again.
     return !whole || layer === back;
   }
 
   /**
-   * @param {ReturnType<typeof sheet>} layer
+   * @param {ReturnType<typeof newLayer>} layer
    * @param {Scene} scene
    * @param {string} key
    * @param {string} place
@@ -125,28 +125,28 @@ export function createTrails() {
       layer.context.setTransform(1, 0, 0, 1, 0, 0);
       layer.context.clearRect(0, 0, width, height);
     }
-    const followed = Math.ceil(scene.film.n / stride);
+    const followed = Math.ceil(scene.player.n / stride);
     if (layer.last.length < 2 * followed) layer.last = new Float32Array(2 * followed);
     Object.assign(layer, { key, place, stride, built: 0, since: performance.now() });
   }
 
-  /** Draw the step to the next frame on the layer. @param {ReturnType<typeof sheet>} layer @param {Scene} scene */
+  /** Draw the step to the next frame on the layer. @param {ReturnType<typeof newLayer>} layer @param {Scene} scene */
   function extend(layer, scene) {
-    const { film, mode, tone } = scene;
+    const { player, mode, tone } = scene;
     const { context, last, stride } = layer;
     const j = layer.built++;
     context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
     context.strokeStyle = tone.quiet;
-    context.globalAlpha = ahead(film.n);
+    context.globalAlpha = ahead(player.n);
     context.lineWidth = 0.9;
     context.beginPath();
-    for (let i = 0, k = 0; i < film.n; i += stride, k += 2) {
+    for (let i = 0, k = 0; i < player.n; i += stride, k += 2) {
       mode.at(scene, j, i, at);
       const far = Math.abs(at[0] - last[k]) + Math.abs(at[1] - last[k + 1]) > VISIBLE;
       if (j > 0 && !far) continue;
       if (j > 0) {
         context.moveTo(last[k], last[k + 1]);
-        bent(scene, film.frame(j - 1), film.frame(j), i, (x, y) => context.lineTo(x, y));
+        bent(scene, player.frame(j - 1), player.frame(j), i, (x, y) => context.lineTo(x, y));
         context.lineTo(at[0], at[1]);
       }
       last[k] = at[0];
@@ -155,70 +155,70 @@ export function createTrails() {
     if (j > 0) context.stroke();
   }
 
-  /** Draw all trajectories: what is to come faint, what has been in colour. @param {Pen} pen @param {Scene} scene */
-  function draw(pen, scene) {
-    pen.group("trails");
-    if (pen.layer) {
+  /** Draw all trajectories: what is to come faint, what has been in colour. @param {Sheet} sheet @param {Scene} scene */
+  function draw(sheet, scene) {
+    sheet.group("trails");
+    if (sheet.layer) {
       const now = scene.mode.now?.(scene) ?? 0;
       if (front.key !== "") {
-        pen.layer(front.canvas, 0, now, 1);
-        pen.layer(front.canvas, now, pen.width, scene.d === 1 ? 0.45 : 1);
+        sheet.layer(front.canvas, 0, now, 1);
+        sheet.layer(front.canvas, now, sheet.width, scene.d === 1 ? 0.45 : 1);
       }
-    } else if (scene.film.n === scene.n) {
-      lines(pen, scene, 0, scene.film.count - 1, { stroke: scene.tone.quiet, width: 0.9, alpha: ahead(scene.n) }, null);
+    } else if (scene.player.n === scene.n) {
+      lines(sheet, scene, 0, scene.player.count - 1, { stroke: scene.tone.quiet, width: 0.9, alpha: ahead(scene.n) }, null);
     }
-    if (scene.film.n === scene.n && scene.film.count > 0 && scene.film.position > 0) tail(pen, scene);
+    if (scene.player.n === scene.n && scene.player.count > 0 && scene.player.position > 0) tail(sheet, scene);
   }
 
-  /** @param {Pen} pen @param {Scene} scene */
-  function tail(pen, scene) {
-    const { film, tone, groups } = scene;
-    const last = film.frameIndex();
-    const steps = pen.layer ? Math.max(2, Math.floor(TAIL / Math.ceil(film.n / strideOf(film.n, film.count)))) : last;
-    for (const { from, to, alpha } of stages(film.way, Math.max(0, last - steps), last))
+  /** @param {Sheet} sheet @param {Scene} scene */
+  function tail(sheet, scene) {
+    const { player, tone, groups } = scene;
+    const last = player.frameIndex();
+    const steps = sheet.layer ? Math.max(2, Math.floor(TAIL / Math.ceil(player.n / strideOf(player.n, player.count)))) : last;
+    for (const { from, to, alpha } of stages(player.way, Math.max(0, last - steps), last))
       for (const [label, members] of groups)
-        lines(pen, scene, from, to, { stroke: colour(label, tone), width: 1.2, alpha }, members);
+        lines(sheet, scene, from, to, { stroke: colour(label, tone), width: 1.2, alpha }, members);
     // The way from the last frame to where tokens are now.
-    if (film.position - last > 1e-9)
+    if (player.position - last > 1e-9)
       for (const [label, members] of groups) {
-        pen.begin();
+        sheet.begin();
         for (const i of members) {
           scene.mode.at(scene, last, i, at);
-          pen.move(at[0], at[1]);
-          bent(scene, film.frame(last), scene.tokens, i, pen.line);
-          pen.line(scene.screen[2 * i], scene.screen[2 * i + 1]);
+          sheet.move(at[0], at[1]);
+          bent(scene, player.frame(last), scene.tokens, i, sheet.line);
+          sheet.line(scene.screen[2 * i], scene.screen[2 * i + 1]);
         }
-        pen.paint({ stroke: colour(label, tone), width: 1.2, alpha: STRONG });
+        sheet.paint({ stroke: colour(label, tone), width: 1.2, alpha: STRONG });
       }
   }
 
   /**
    * Draw the steps of some tokens between two frames; of those that are followed when none are named.
-   * @param {Pen} pen @param {Scene} scene @param {number} from @param {number} to
-   * @param {import("./pen.js").Style} style @param {number[] | null} members
+   * @param {Sheet} sheet @param {Scene} scene @param {number} from @param {number} to
+   * @param {import("./sheet.js").Style} style @param {number[] | null} members
    */
-  function lines(pen, scene, from, to, style, members) {
-    const { film, mode } = scene;
-    const stride = strideOf(film.n, film.count);
-    const count = members ? members.length : film.n;
+  function lines(sheet, scene, from, to, style, members) {
+    const { player, mode } = scene;
+    const stride = strideOf(player.n, player.count);
+    const count = members ? members.length : player.n;
     let drawn = false;
-    pen.begin();
+    sheet.begin();
     for (let k = 0; k < count; k++) {
       const i = members ? members[k] : k;
       if (i % stride) continue;
       mode.at(scene, from, i, at);
       let [x, y] = at;
-      pen.move(x, y);
+      sheet.move(x, y);
       for (let j = from + 1; j <= to; j++) {
         mode.at(scene, j, i, at);
         if (Math.abs(at[0] - x) + Math.abs(at[1] - y) < VISIBLE && j < to) continue;
-        bent(scene, film.frame(j - 1), film.frame(j), i, pen.line);
+        bent(scene, player.frame(j - 1), player.frame(j), i, sheet.line);
         [x, y] = at;
-        pen.line(x, y);
+        sheet.line(x, y);
         drawn = true;
       }
     }
-    if (drawn) pen.paint(style);
+    if (drawn) sheet.paint(style);
   }
 
   return { prepare, draw };

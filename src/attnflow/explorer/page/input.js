@@ -1,4 +1,4 @@
-// Pointers and keys on the stage: what a hand does, told as actions on tokens, camera and time.
+// Pointers and keys on the stage: which actions they call.
 
 /** Pixels that a key moves a token, and with Shift. */
 const [STRIDE, FINE] = [12, 1];
@@ -171,7 +171,7 @@ export function handleKeys(canvas, actions) {
   canvas.addEventListener("focus", () => (leaving = false));
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
-    // A token in the hand is moved by the hand alone.
+    // A token that the pointer holds is moved by the pointer alone.
     if (actions.holding()) {
       event.preventDefault();
       return;

@@ -1,4 +1,4 @@
-// One pen for the screen and for files: what draws with it draws the same picture on a canvas and in SVG.
+// A sheet to draw on: a canvas of the screen or an SVG file, which show the same picture.
 
 /**
  * @typedef {{fill?: string, stroke?: string, width?: number, dash?: number[], alpha?: number,
@@ -6,7 +6,7 @@
  * @typedef {{fill: string, size?: number, align?: "start" | "middle" | "end", halo?: string, bold?: boolean,
  *   italic?: boolean}} Type `halo` is a colour around the letters, so that they can be read on lines
  *
- * @typedef {object} Pen
+ * @typedef {object} Sheet
  * @property {number} width
  * @property {number} height
  * @property {(name: string) => void} group begin a part of the picture that has a name; it lasts until the next one
@@ -19,7 +19,7 @@
  * @property {(x: number, y: number, r: number, style: Style) => void} stamp a disc as one of very many, with a style
  *   that is kept: it is drawn once and then copied
  * @property {(x: number, y: number, text: string, type: Type) => void} text its middle height at y
- * @property {(sheet: HTMLCanvasElement, from: number, to: number, alpha: number) => void} [layer] what was drawn on
+ * @property {(canvas: HTMLCanvasElement, from: number, to: number, alpha: number) => void} [layer] what was drawn on
  *   a canvas of the same size before, between two columns; not for files, which have no pixels
  */
 
@@ -43,14 +43,14 @@ function drawnDisc(style, r, ratio) {
     const canvas = Object.assign(document.createElement("canvas"), { width: size, height: size });
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     context.scale(ratio, ratio);
-    canvasPen(context, size, size).disc(size / 2 / ratio, size / 2 / ratio, Math.round(r * 4) / 4, style);
+    canvasSheet(context, size, size).disc(size / 2 / ratio, size / 2 / ratio, Math.round(r * 4) / 4, style);
     sizes.set(key, canvas);
   }
   return sizes.get(key);
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @returns {Pen} */
-export function canvasPen(context, width, height) {
+/** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @returns {Sheet} */
+export function canvasSheet(context, width, height) {
   function apply(/** @type {Style} */ style) {
     context.globalAlpha = style.alpha ?? 1;
     if (style.fill) {
@@ -103,11 +103,11 @@ export function canvasPen(context, width, height) {
       context.fillStyle = type.fill;
       context.fillText(text, x, y);
     },
-    layer(sheet, from, to, alpha) {
+    layer(canvas, from, to, alpha) {
       if (!(to > from)) return;
-      const ratio = sheet.width / width;
+      const ratio = canvas.width / width;
       context.globalAlpha = alpha;
-      context.drawImage(sheet, from * ratio, 0, (to - from) * ratio, sheet.height, from, 0, to - from, height);
+      context.drawImage(canvas, from * ratio, 0, (to - from) * ratio, canvas.height, from, 0, to - from, height);
     },
   };
 }
@@ -117,14 +117,14 @@ const safe = (/** @type {string} */ text) =>
   text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c] ?? c);
 
 /**
- * Return a pen that writes SVG; its `svg()` is what it wrote.
+ * Return a sheet that writes SVG; its `svg()` is what it wrote.
  * @param {number} width
  * @param {number} height
  * @param {string} paper
  * @param {string} title
- * @returns {Pen & {svg: () => string}}
+ * @returns {Sheet & {svg: () => string}}
  */
-export function svgPen(width, height, paper, title) {
+export function svgSheet(width, height, paper, title) {
   const size = `width="${short(width)}" height="${short(height)}"`;
   const parts = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${short(width)} ${short(height)}" ${size} ` +
@@ -142,7 +142,7 @@ export function svgPen(width, height, paper, title) {
     if (style.alpha !== undefined && style.alpha !== 1) said.push(`opacity="${short(style.alpha)}"`);
     return said.join(" ");
   };
-  /** @type {Pen["disc"]} */
+  /** @type {Sheet["disc"]} */
   const disc = (x, y, r, style) => {
     parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(r)}" ${attributes(style)}/>`);
   };
@@ -176,24 +176,24 @@ export function svgPen(width, height, paper, title) {
 
 /**
  * Draw lines, each through x, y, x, y...
- * @param {Pen} pen
+ * @param {Sheet} sheet
  * @param {Iterable<ArrayLike<number>>} lines
  * @param {Style} style
  */
-export function segments(pen, lines, style) {
-  pen.begin();
-  for (const xy of lines) through(pen, xy);
-  pen.paint(style);
+export function segments(sheet, lines, style) {
+  sheet.begin();
+  for (const xy of lines) through(sheet, xy);
+  sheet.paint(style);
 }
 
-/** Begin a closed path through x, y, x, y... @param {Pen} pen @param {ArrayLike<number>} xy */
-export function polygon(pen, xy) {
-  pen.begin();
-  through(pen, xy);
-  pen.close();
+/** Begin a closed path through x, y, x, y... @param {Sheet} sheet @param {ArrayLike<number>} xy */
+export function polygon(sheet, xy) {
+  sheet.begin();
+  through(sheet, xy);
+  sheet.close();
 }
 
-/** Go on with a path through x, y, x, y... @param {Pen} pen @param {ArrayLike<number>} xy */
-export function through(pen, xy) {
-  for (let k = 0; k < xy.length; k += 2) k === 0 ? pen.move(xy[0], xy[1]) : pen.line(xy[k], xy[k + 1]);
+/** Go on with a path through x, y, x, y... @param {Sheet} sheet @param {ArrayLike<number>} xy */
+export function through(sheet, xy) {
+  for (let k = 0; k < xy.length; k += 2) k === 0 ? sheet.move(xy[0], xy[1]) : sheet.line(xy[k], xy[k + 1]);
 }

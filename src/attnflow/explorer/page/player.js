@@ -2,12 +2,12 @@
 
 import { boxOf } from "./boxes.js";
 
-/** At speed 1 a film takes PER_FRAME seconds for a frame, but at least SHORTEST and at most LONGEST seconds in all. */
+/** At speed 1 a run takes PER_FRAME seconds for a frame, but at least SHORTEST and at most LONGEST seconds in all. */
 const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
 /** The way is measured of about PACERS tokens. */
 const PACERS = 200;
 
-/** Return where a time is on the scale shown; logarithmic time is log(1 + t), from the first moment on. */
+/** Return where a time is on the scale shown; logarithmic time is log(1 + t), from the first time on. */
 export function onClock(/** @type {number} */ t, /** @type {number} */ first, /** @type {string} */ clock) {
   return clock === "log" ? Math.log1p(t - first) : t - first;
 }
@@ -46,12 +46,12 @@ export function between(
   return out;
 }
 
-export function createFilm() {
+export function createPlayer() {
   /** @type {Float64Array[]} */
   let frames = [];
   let blend = new Float64Array(0);
 
-  const film = {
+  const player = {
     id: -1,
     n: 0,
     d: 0,
@@ -78,102 +78,102 @@ export function createFilm() {
     /** Begin anew, with a run of n tokens in dimension d. */
     clear(/** @type {number} */ id, /** @type {number} */ n, /** @type {number} */ d) {
       frames = [];
-      Object.assign(film, { id, n, d, times: [], way: [], done: false, position: 0 });
-      film.box = boxOf([], d);
+      Object.assign(player, { id, n, d, times: [], way: [], done: false, position: 0 });
+      player.box = boxOf([], d);
       if (blend.length !== n * d) blend = new Float64Array(n * d);
     },
 
     /** Append frames as they came from the server. @param {any} header @param {Float64Array} numbers */
     append(header, numbers) {
-      const size = film.n * film.d;
-      if (header.id !== film.id || header.first !== frames.length) return;
+      const size = player.n * player.d;
+      if (header.id !== player.id || header.first !== frames.length) return;
       for (let k = 0; k < header.count; k++) {
         const frame = numbers.subarray(k * size, (k + 1) * size);
-        film.way.push(frames.length === 0 ? 0 : film.way[frames.length - 1] + step(frames[frames.length - 1], frame));
+        player.way.push(frames.length === 0 ? 0 : player.way[frames.length - 1] + step(frames[frames.length - 1], frame));
         frames.push(frame);
-        film.times.push(Number(header.times[k]));
-        boxOf(frame, film.d, film.box);
+        player.times.push(Number(header.times[k]));
+        boxOf(frame, player.d, player.box);
       }
     },
 
     /** Return the tokens of frame k, row by row. */
     frame: (/** @type {number} */ k) => frames[k],
     /** Return the frame that is shown, or was last. */
-    frameIndex: () => Math.min(Math.floor(film.position + 1e-9), Math.max(frames.length - 1, 0)),
+    frameIndex: () => Math.min(Math.floor(player.position + 1e-9), Math.max(frames.length - 1, 0)),
 
     /** Return the tokens at the position, between two frames in proportion; valid until the next call. */
     positions() {
       if (frames.length === 0) return blend;
-      const k = film.frameIndex();
-      const part = film.position - k;
+      const k = player.frameIndex();
+      const part = player.position - k;
       if (part < 1e-9 || k + 1 >= frames.length) return frames[k];
       return between(frames[k], frames[k + 1], part, blend);
     },
 
     play() {
-      if (film.done && film.position >= frames.length - 1) film.position = 0;
-      film.playing = true;
+      if (player.done && player.position >= frames.length - 1) player.position = 0;
+      player.playing = true;
     },
     pause() {
-      film.playing = false;
-      film.seek(film.position);
+      player.playing = false;
+      player.seek(player.position);
     },
     /** Go to the next whole frame, or the one before. @param {number} by */
     step(by) {
-      film.playing = false;
-      film.seek(by > 0 ? Math.floor(film.position + 1e-9) + by : Math.ceil(film.position - 1e-9) + by);
+      player.playing = false;
+      player.seek(by > 0 ? Math.floor(player.position + 1e-9) + by : Math.ceil(player.position - 1e-9) + by);
     },
     seek(/** @type {number} */ position) {
-      const whole = film.discrete && !film.playing ? Math.round(position) : position;
-      film.position = Math.min(Math.max(whole, 0), Math.max(frames.length - 1, 0));
+      const whole = player.discrete && !player.playing ? Math.round(position) : position;
+      player.position = Math.min(Math.max(whole, 0), Math.max(frames.length - 1, 0));
     },
 
     /** Return the position of a time. */
-    at: (/** @type {number} */ time) => indexOf(film.times, time),
+    at: (/** @type {number} */ time) => indexOf(player.times, time),
     /** Return the time of what is shown: of a discrete run that of a frame. */
-    time: () => (film.discrete && frames.length > 0 ? film.times[film.frameIndex()] : film.moment()),
+    time: () => (player.discrete && frames.length > 0 ? player.times[player.frameIndex()] : player.exactTime()),
     /** Return the time at the position, which between two frames is between theirs. */
-    moment() {
+    exactTime() {
       if (frames.length === 0) return 0;
-      const k = film.frameIndex();
-      const part = film.position - k;
+      const k = player.frameIndex();
+      const part = player.position - k;
       return part < 1e-9 || k + 1 >= frames.length
-        ? film.times[k]
-        : film.times[k] + part * (film.times[k + 1] - film.times[k]);
+        ? player.times[k]
+        : player.times[k] + part * (player.times[k + 1] - player.times[k]);
     },
 
     /** Return how much of the clock has passed, between 0 and 1. */
     fraction() {
       const length = span();
-      return length > 0 ? onClock(film.moment(), film.times[0], film.clock) / length : 0;
+      return length > 0 ? onClock(player.exactTime(), player.times[0], player.clock) / length : 0;
     },
     /** Go where a part of the clock, between 0 and 1, has passed. */
     seekFraction(/** @type {number} */ part) {
       if (frames.length === 0) return;
       const held = Math.min(Math.max(part, 0), 1);
-      if (held === 1) film.seek(frames.length - 1);
-      else film.seek(film.at(offClock(held * span(), film.times[0], film.clock)));
+      if (held === 1) player.seek(frames.length - 1);
+      else player.seek(player.at(offClock(held * span(), player.times[0], player.clock)));
     },
 
     /** Let seconds pass: the position advances evenly on the clock. */
     tick(/** @type {number} */ seconds) {
-      if (!film.playing || frames.length === 0) return;
+      if (!player.playing || frames.length === 0) return;
       const last = frames.length - 1;
-      if (film.position < last) {
+      if (player.position < last) {
         const whole = Math.min(Math.max(PER_FRAME * frames.length, SHORTEST), LONGEST);
         // While frames still come their number is not known: a frame takes its own time.
-        if (film.done) film.seekFraction(film.fraction() + (film.speed * seconds) / whole);
-        else film.seek(film.position + (film.speed * seconds) / PER_FRAME);
+        if (player.done) player.seekFraction(player.fraction() + (player.speed * seconds) / whole);
+        else player.seek(player.position + (player.speed * seconds) / PER_FRAME);
       }
-      if (film.done && film.position >= last) film.playing = false;
+      if (player.done && player.position >= last) player.playing = false;
     },
   };
 
-  const span = () => (frames.length ? onClock(film.times[frames.length - 1], film.times[0], film.clock) : 0);
+  const span = () => (frames.length ? onClock(player.times[frames.length - 1], player.times[0], player.clock) : 0);
 
   /** Return how far tokens go between two frames, in the mean. */
   function step(/** @type {Float64Array} */ a, /** @type {Float64Array} */ b) {
-    const { n, d } = film;
+    const { n, d } = player;
     const stride = Math.max(1, Math.floor(n / PACERS));
     let sum = 0;
     let count = 0;
@@ -185,5 +185,5 @@ export function createFilm() {
     return sum / count;
   }
 
-  return film;
+  return player;
 }

@@ -1,4 +1,4 @@
-// Which token the pointer holds. A grip is in one of four states:
+// Which token the pointer holds. It is in one of four states:
 //
 //   free     touch ->   touched
 //   touched  grab ->    held, or lost if the tokens were replaced meanwhile, as an undo does
@@ -16,7 +16,7 @@
  */
 
 /** @param {() => number[][]} tokens the tokens of the start as they are now */
-export function createGrip(tokens) {
+export function createHeldToken(tokens) {
   /** @type {State} */
   let state = { name: "free" };
   return {

@@ -1,4 +1,4 @@
-// What a hand does to tokens, camera and time: the actions that pointers and keys call.
+// The actions that pointers and keys call: on tokens, on the camera, on the time shown.
 
 import { nearest } from "./shapes.js";
 import { startRows } from "./scene.js";
@@ -10,20 +10,20 @@ const [NEAR, NEAR_TOUCH] = [12, 24];
 /**
  * @param {import("./scene.js").Scene} scene
  * @param {any} store
- * @param {any} film
+ * @param {any} player
  * @param {any} stage
- * @param {ReturnType<typeof import("./grip.js").createGrip>} grip
+ * @param {ReturnType<typeof import("./held_token.js").createHeldToken>} heldToken
  * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture to bring the scene up to date, to
  *   say what is chosen, and to find anew the box that is shown
  */
-export function createGestures(scene, store, film, stage, grip, picture) {
+export function createActions(scene, store, player, stage, heldToken, picture) {
   const { update } = picture;
 
   function rewind() {
-    if (film.position === 0 && !film.playing) return;
-    film.pause();
-    film.seek(0);
-    store.notify("film");
+    if (player.position === 0 && !player.playing) return;
+    player.pause();
+    player.seek(0);
+    store.notify("player");
   }
 
   /** Put other tokens at the start. @param {number[][]} rows @param {string} label */
@@ -31,7 +31,7 @@ export function createGestures(scene, store, film, stage, grip, picture) {
     rewind();
     stage.keepCamera();
     store.setState({ tokens: rows }, { label });
-    grip.made(rows);
+    heldToken.made(rows);
     stage.draw();
   }
 
@@ -45,11 +45,11 @@ export function createGestures(scene, store, film, stage, grip, picture) {
 
   /** Take the held token to where the pointer is. */
   function bring() {
-    grip.compare();
-    const { held } = grip;
+    heldToken.compare();
+    const { held } = heldToken;
     if (!held?.to) return;
     moveTo(held.i, held.to.x - held.dx, held.to.y - held.dy);
-    grip.carry(null);
+    heldToken.carry(null);
   }
 
   /** Return the lens of the camera as it is now: between two pictures it may turn more than once. */
@@ -73,25 +73,25 @@ export function createGestures(scene, store, film, stage, grip, picture) {
     },
     /** Choose a token that may be taken. @param {number} i */
     touch(i) {
-      grip.touch();
+      heldToken.touch();
       stage.choose(i);
     },
     grab(/** @type {number} */ i, /** @type {number} */ x, /** @type {number} */ y) {
-      if (!grip.grab()) return;
+      if (!heldToken.grab()) return;
       rewind();
       update();
-      // A token taken where it is later starts elsewhere: it moves as the hand does.
-      grip.hold(i, x - scene.screen[2 * i], y - scene.screen[2 * i + 1]);
+      // A token taken where it is later starts elsewhere: it moves as the pointer does.
+      heldToken.hold(i, x - scene.screen[2 * i], y - scene.screen[2 * i + 1]);
       stage.draw();
     },
-    holding: () => !grip.free,
+    holding: () => !heldToken.free,
     carry(/** @type {number} */ x, /** @type {number} */ y) {
-      grip.carry({ x, y });
+      heldToken.carry({ x, y });
       stage.draw();
     },
     drop() {
       bring();
-      grip.release();
+      heldToken.release();
       picture.forgetBox();
       picture.announce();
       stage.draw();
@@ -100,15 +100,15 @@ export function createGestures(scene, store, film, stage, grip, picture) {
       store.setView({ camera: scene.mode.pulled(eye(), dx, dy) }),
     zoom: (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ factor) =>
       store.setView({ camera: scene.mode.zoomed(eye(), x, y, factor) }),
-    /** Begin to move the moment shown, if the pointer is at its line or at the axis of time. */
+    /** Return whether the pointer is at the line of the time shown, or at the axis of time. */
     atTime(/** @type {number} */ x, /** @type {number} */ y) {
-      if (scene.d !== 1 || film.count < 2 || x < scene.eye.left - 8) return false;
+      if (scene.d !== 1 || player.count < 2 || x < scene.eye.left - 8) return false;
       return y > scene.eye.bottom || Math.abs(x - line.now(scene)) < 6;
     },
     seekTo(/** @type {number} */ x) {
-      film.pause();
-      film.seek(film.at(line.timeAt(scene.eye, x)));
-      store.notify("film");
+      player.pause();
+      player.seek(player.at(line.timeAt(scene.eye, x)));
+      store.notify("player");
       stage.draw();
     },
     add(/** @type {number} */ x, /** @type {number} */ y) {
@@ -123,7 +123,7 @@ export function createGestures(scene, store, film, stage, grip, picture) {
     remove(/** @type {number} */ i) {
       const all = startRows(store);
       const rows = all.filter((_, k) => k !== i);
-      // Without a token there is nothing to look at.
+      // Without a token there is nothing to see.
       if (rows.length === all.length || !rows.length) return;
       edit(rows, `delete token ${i}`);
       stage.choose(-1);
@@ -147,12 +147,12 @@ export function createGestures(scene, store, film, stage, grip, picture) {
       return true;
     },
     step(/** @type {number} */ by) {
-      film.step(by);
-      store.notify("film");
+      player.step(by);
+      store.notify("player");
     },
     toggle() {
-      film.playing ? film.pause() : film.play();
-      store.notify("film");
+      player.playing ? player.pause() : player.play();
+      store.notify("player");
     },
     fit: () => stage.fit(),
     size: () => scene,
