@@ -26,7 +26,7 @@ LONGEST = 1e300
 
 @dataclass(frozen=True, eq=False)
 class Leaps(Motion):
-    """The tokens of `Layers(gamma)`, x_i <- x_i + gamma (m_i - x_i), over as many steps as metastability takes.
+    """The tokens of `Layers(gamma)`, x_i <- x_i + gamma (m_i - x_i), over very many steps.
 
     With G(x) = gamma (m - x) the step is F(x) = x + G(x). Many steps F^N are the flow over the time N of the field
     log F, y' = G_0 - (G_1 - G_0) / 2 + (G_2 - 2 G_1 + G_0) / 3 - ..., G_k = G(F^k(y)). Where |G_1 - G_0| = delta |G_0|
