@@ -134,7 +134,11 @@ def as_data() -> dict[str, list[dict[str, Any]]]:
 
 
 def entry(kind: str, name: Any) -> Entry:
-    """Return the entry of a name, or refuse the name with those that exist."""
+    """Return the entry of a name, or refuse the name with those that exist.
+
+    >>> entry("law", "softmax").title
+    'Softmax'
+    """
     return _all(kind)[one_of(name, _all(kind), f"the name of the {kind}")]
 
 

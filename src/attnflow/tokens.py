@@ -58,10 +58,14 @@ def _fits(n: int, d: int) -> tuple[int, int]:
 
 @_cloud("Gaussian", _N, _D, _SEED)
 def gaussian(n: int, d: int, seed: int = 0) -> Array:
-    """Return n independent standard normal tokens in dimension d.
+    """Return n independent standard normal tokens in dimension d: x_i ~ N(0, I).
 
     >>> gaussian(n=3, d=2, seed=0).shape
     (3, 2)
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628).
     """
     rng, shape = _draw(n, d, seed)
     return rng.standard_normal(shape)
@@ -73,6 +77,11 @@ def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0)
 
     >>> bool(abs(uniform(n=50, d=3, seed=1, low=-5, high=5)).max() <= 5)
     True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
+    (arXiv 2305.05465).
     """
     rng, shape = _draw(n, d, seed)
     if not number(low, "low") < number(high, "high"):
@@ -82,11 +91,15 @@ def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0)
 
 @_cloud("On the sphere", _N, _D, _SEED, surface="sphere")
 def sphere(n: int, d: int, seed: int = 0) -> Array:
-    """Return n independent tokens, uniform on the unit sphere of R^d.
+    """Return n independent tokens, uniform on the unit sphere of R^d: x_i = g_i / |g_i|, g_i standard normal.
 
     >>> import numpy as np
     >>> bool(np.allclose(np.linalg.norm(sphere(n=9, d=3, seed=0), axis=1), 1))
     True
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
     x = gaussian(n, d, seed)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -100,13 +113,17 @@ def sphere(n: int, d: int, seed: int = 0) -> Array:
     surface="sphere",
 )
 def polygon(k: int, radius: float = 1.0, angle: float = 0.0) -> Array:
-    """Return the vertices of the regular k-gon, the first at the given angle.
+    """Return the vertices of the regular k-gon, radius (cos a_j, sin a_j), a_j = angle + 2 pi j / k.
 
     >>> polygon(4).round(12)
     array([[ 1.,  0.],
            [ 0.,  1.],
            [-1.,  0.],
            [-0., -1.]])
+
+    References
+    ----------
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628).
     """
     turns = number(angle, "angle") + 2 * np.pi * np.arange(whole(k, "k", least=1)) / k
     return number(radius, "radius", above=0.0) * np.column_stack([np.cos(turns), np.sin(turns)])
@@ -137,11 +154,15 @@ def grid(k: int, d: int, low: float = -1.0, high: float = 1.0) -> Array:
     surface="sphere",
 )
 def orthogonal(n: int, d: int | None = None) -> Array:
-    """Return n orthonormal tokens in dimension d >= n (default n): the start of `sphere/orthogonal-start`.
+    """Return n orthonormal tokens x_i = e_i in dimension d >= n (default n): the start of `sphere/orthogonal-start`.
 
     >>> orthogonal(2, 3)
     array([[1., 0., 0.],
            [0., 1., 0.]])
+
+    References
+    ----------
+    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
     count = whole(n, "n", least=1)
     dimension = count if d is None else whole(d, "d", least=1)

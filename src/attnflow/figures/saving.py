@@ -43,7 +43,11 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path) -> None:
 
 
 def destination(path: str | Path, endings: Sequence[str] = tuple(_SILENT)) -> Path:
-    """Check where a file is to be written: a known ending, in a folder that exists and may be written to."""
+    """Check where a file is to be written: a known ending, in a folder that exists and may be written to.
+
+    >>> destination("run.svg").suffix
+    '.svg'
+    """
     target = location(path, "path")
     if target.suffix.lower() not in endings:
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"

@@ -38,7 +38,7 @@ def clusters(x: Trajectory | Ensemble, tol: float) -> OverTime[Clusters]: ...
 def clusters(x: ArrayLike, tol: float) -> Clusters: ...
 @each_system
 def clusters(x: ArrayLike | Trajectory | Ensemble, tol: float) -> Clusters | OverTime[Clusters]:
-    """Return the clusters of a configuration: tokens joined by chains of steps of length at most tol.
+    """Return the clusters of a configuration: tokens joined by chains of steps |x_i - x_j| <= tol.
 
     Labels count from 0 in the order of first appearance. Of a run, `labels` is (T, n), `count` is (T,), and item k
     holds the clusters at time k; tokens are compared as they were recorded.

@@ -266,7 +266,7 @@ def _prism(ax: Any, shown: Scene, K: Hull) -> None:
     seed=0, sizes=(5, 10, 20, 40, 80), dimensions=(2, 3, 4), starts=20,
 )  # fmt: skip
 def vertices(seed: int, sizes: tuple[int, ...], dimensions: tuple[int, ...], starts: int) -> Drawing:
-    """The mean number of vertices of the limit polytope over random starts, against n, for several d."""
+    """The mean number of vertices of the limit polytope for V = I over random starts, against n, for several d."""
     figure = sheet(3.4, 3.2)
     ax = figure.add_subplot()
     means: dict[int, list[float]] = {}

@@ -40,7 +40,7 @@ def square(d: int, rng: np.random.Generator, scale: float = 1.0) -> Array:
 
 @entry("emergence/leaders", "Few tokens become leaders", EMERGENCE, seed=11, n=20, until=10.0, threshold=1e-4)
 def leaders(seed: int, n: int, until: float, threshold: float) -> Drawing:
-    """Who hears whom: lines between B x_i and x_j where P_ij exceeds a threshold, at three times."""
+    """Who hears whom: lines between B x_i and x_j where P_ij > threshold, at three times."""
     rng = np.random.default_rng(seed)
     V, B = square(2, rng), square(2, rng)
     x0 = rng.uniform(-1, 1, (n, 2))
@@ -96,7 +96,7 @@ def _who_hears_whom(
     seed=0, n=40, d=80, size=SIZE, until=11.0, moments=(0.0, 2.0, 4.0, 7.0, 11.0),
 )  # fmt: skip
 def low_rank(seed: int, n: int, d: int, size: float, until: float, moments: tuple[float, ...]) -> Drawing:
-    """Attention matrices at several times over their singular values."""
+    """Attention matrices P(t) at several times over their singular values sigma_k / sigma_1."""
     run = _high(seed, (n, d), size, until, moments)
     matrices = attention(run)
     found = [af.measure.rank(P, RANK) for P in matrices]
@@ -171,7 +171,7 @@ def _spectra(ax: Any, spectra: Sequence[Array], moments: Sequence[float]) -> Non
     seed=0, n=128, d=128, until=15.0, density=0.03,
 )  # fmt: skip
 def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Drawing:
-    """Mean and standard deviation of the tokens' coordinates in the eigenbasis of a sparse symmetric V."""
+    """Mean and standard deviation of the coordinates <z_i, phi_k>, phi_k the eigenvectors of a sparse symmetric V."""
     from matplotlib.ticker import SymmetricalLogLocator
 
     rng = np.random.default_rng(seed)
@@ -219,7 +219,7 @@ def _sparse(d: int, density: float, rng: np.random.Generator) -> Array:
 
 @entry("emergence/one-dimension", "On the line attention becomes Boolean", EMERGENCE, seed=0, n=12, until=8.0)
 def one_dimension(seed: int, n: int, until: float) -> Drawing:
-    """Trajectories on the line, and attention at the start and in the limit."""
+    """Trajectories z_i(t) = e^{-t} x_i(t) on the line, and attention P at the start and in the limit."""
     x0 = np.sort(af.tokens.uniform(n=n, d=1, seed=seed, low=-1, high=1), axis=0)[::-1]
     run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=until)
     assert run.law is not None

@@ -59,7 +59,7 @@ UNSTABLE: dict[str, Any] = {"ls": (0, (1, 2)), "lw": 1.0}
     V=[[0.18608476, 0.34391026, 0.13905949], [0.35244288, 0.6694859, 0.39992145], [0.46685606, 0.17094454, 0.42092308]],
 )  # fmt: skip
 def hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
-    """A dominant eigenvalue in the plane or in space, where the other two are complex, and contract or expand x."""
+    """A dominant eigenvalue, in the plane or in space: tokens tend to hyperplanes {phi_1* = c}, at most three."""
     d = len(V)
     run = rescaled(seed, n, d, until, V)
     eigenvalues, phi = af.geometry.classify(V).eigenvalues, planes(run)
@@ -180,7 +180,7 @@ def _over_time(ax: Any, run: Trajectory, phi: Array, levels: Array, colouring: G
     V=[[0.92761287, 0.94333073, 0.3827744], [0.94333073, 0.59991396, 0.47825472], [0.3827744, 0.47825472, 0.46668605]],
 )  # fmt: skip
 def codimension(seed: int, n: int, until: float, V: Rows) -> Drawing:
-    """Two positive eigenvalues in space: lines parallel to the third eigenvector, through the leaders."""
+    """Two positive eigenvalues in space: lines {phi_1* = a, phi_2* = b} through the leaders."""
     run = rescaled(seed, n, 3, until, V)
     values, vectors = basis(np.array(V))
     k = int((values > 0).sum())

@@ -133,7 +133,7 @@ def _plain(numbers: Iterable[float], digits: int = 7) -> str:
 def arrival(
     k: Sequence[int], gamma: float, inside: float, radius: float, lowest: float, highest: float, count: int, until: int
 ) -> Drawing:
-    """The first step at which all tokens are near their vertices, against beta, under deterministic softmax layers."""
+    """The first step with |x_i - v_i| <= radius for all i, against beta, under softmax layers x + gamma (m - x)."""
     betas = np.geomspace(lowest, highest, count)
     hard = int(np.ceil(np.log(radius / inside) / np.log1p(-gamma)))
     found = {m: arrivals(m, betas, gamma, inside, radius, until) for m in k}

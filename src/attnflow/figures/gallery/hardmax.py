@@ -42,7 +42,7 @@ SQUARE: Points = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 def layers(
     seed: int, alpha: float, layers: Sequence[int], followers: int, emerging: Points, between: Points
 ) -> Drawing:
-    """Four clouds, a row for each: whom every token follows, who leads, and the polygon of the leaders."""
+    """Four clouds, a row for each: the set C_i that every token follows, who leads, C_i = {i}, and their polygon."""
     rows = four_clouds(seed, followers, emerging, between)
     figure = sheet(7.0, 6.0)
     panels = figure.subplots(len(rows), len(layers), squeeze=False)
@@ -129,7 +129,7 @@ def _found(name: str, run: Trajectory, layers: Sequence[int]) -> dict[str, Any]:
     alpha=0.5, layers=30, tokens=((0.5, 0.0), (-0.5, 0.0)), lift=0.02,
 )  # fmt: skip
 def limits_on_faces(alpha: float, layers: int, tokens: Points, lift: float) -> Drawing:
-    """A square with two tokens on its axis, which tend to the middles of its sides, and with the same tokens lifted."""
+    """Two tokens on the axis of a square tend to the middles of its sides like (1 + alpha)^{-k}, lifted ones do not."""
     square, inner = np.array(SQUARE, dtype=np.float64), np.array(tokens, dtype=np.float64)
     clouds = {"on the axis": inner, f"lifted by {lift:g}": inner + np.array([0.0, lift])}
     figure = sheet(7.0, 2.9)

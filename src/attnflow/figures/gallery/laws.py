@@ -42,7 +42,7 @@ Labels = NDArray[np.int64]
     seed=0, n=40, beta=6.0, delta=0.2, alpha=0.5, layers=60,
 )  # fmt: skip
 def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, layers: int) -> Drawing:
-    """Three laws, one cloud: who ends where, and the cells of the polytope that is left."""
+    """Three laws, one cloud: who ends where, and the cells {x : <x, v_j> <= <x, v_i>} of the polytope that is left."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     laws: dict[str, tuple[str, af.Law]] = {
         "softmax": (rf"softmax, $\beta={beta:g}$", af.Softmax(beta=beta)),
@@ -123,7 +123,7 @@ def _final(ax: Any, shown: Scene, x0: Array) -> None:
     seed=0, n=40, betas=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, math.inf), alpha=0.5, layers=60,
 )  # fmt: skip
 def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) -> Drawing:
-    """One cloud under softmax at growing beta, the last of which is hardmax."""
+    """One cloud under softmax, P_ij = e^{beta <x_i, x_j>} / Z_i, at growing beta, the last of which is hardmax."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     laws = [af.Hardmax() if math.isinf(beta) else af.Softmax(beta=beta) for beta in betas]
     runs = [_run(x0, law, alpha, layers) for law in laws]
@@ -158,7 +158,7 @@ def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) 
     seed=2, n=40, B=((1.5, 0.5), (0.5, 0.8)), beta=4.0, gamma=0.05, tokens=16,
 )  # fmt: skip
 def basins(seed: int, n: int, B: Sequence[Sequence[float]], beta: float, gamma: float, tokens: int) -> Drawing:
-    """Polygons held fixed, and where a token ends that listens to their vertices."""
+    """Polygons held fixed, and where a token ends under x <- x + gamma (m - x), m the mean of what it hears."""
     x0, form = af.tokens.gaussian(n=n, d=2, seed=seed), np.array(B)
     limits = [_limit_polygon(x0, af.Hardmax(B=matrix)) for matrix in (None, form)]
     held = {

@@ -40,7 +40,7 @@ PROVED, UNPROVED = "quiescent, proved by its certificate", "quiescent, without c
     seed=0, n=40, deltas=(0.05, 0.6, 1.0), alpha=0.5, layer=4, until=60,
 )  # fmt: skip
 def quiescent_sets(seed: int, n: int, deltas: Sequence[float], alpha: float, layer: int, until: int) -> Drawing:
-    """One cloud under three values of delta: the smallest groups that hear nobody else, and where all tokens end."""
+    """Tokens hear all j with <x_i, x_j> >= max - delta: the smallest groups that hear nobody else, and all ends."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     figure = sheet(7.0, 5.2)
     panels = figure.subplots(2, len(deltas), squeeze=False)
@@ -125,7 +125,7 @@ def _key(figure: Any) -> None:
     tokens=(1.0, -1.0, 0.1, -0.1), gamma=0.5, delta=0.05, layers=16,
 )  # fmt: skip
 def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: int) -> Drawing:
-    """Two leaders on the line with a follower each: it comes so close that its leader hears it."""
+    """Two leaders on the line with a follower each: it comes so close, <x_i, x_j> >= max - delta, that both move."""
     x0, step = np.array(tokens)[:, None], af.Layers(gamma=gamma)
     laws: dict[str, af.Law] = {"localmax": af.Localmax(delta=delta), "hardmax": af.Hardmax()}
     soft, hard = (af.simulate(x0, law, step, until=layers) for law in laws.values())

@@ -22,7 +22,7 @@ POLYGONS = {3: "triangle", 4: "square", 5: "pentagon", 6: "hexagon", 7: "heptago
 def exits(
     seed: int, sides: tuple[int, ...], betas: tuple[float, ...], runs: int, gamma: float, radius: float
 ) -> Drawing:
-    """Regular polygons: every pick that moves a vertex leads out, so that the first exit is exactly geometric."""
+    """Regular k-gons: the first exit is exactly geometric, and grows like e^{beta (1 - cos(2 pi / k))}."""
     rates = {
         POLYGONS.get(k, f"{k}-gon"): af.measure.exit_rate(
             af.tokens.polygon(k), list(betas), gamma, radius, runs=runs, seed=seed + k
@@ -56,7 +56,7 @@ def exits(
     seed=0, k=3, inner=0.65, betas=(4.0, 6.0, 8.0, 12.0, 18.0, 26.0), gamma=0.1, tol=0.05, runs=20,
 )  # fmt: skip
 def phases(seed: int, k: int, inner: float, betas: tuple[float, ...], gamma: float, tol: float, runs: int) -> Drawing:
-    """Two polygons, one in the other: layers and chain leave hardmax, arrive, depart and collapse."""
+    """Two polygons, one in the other: layers and chain leave hardmax, arrive, depart like e^{gap beta}, collapse."""
     polygon = af.tokens.polygon(k)
     x0 = np.vstack([polygon, inner * polygon])
     found = af.measure.phases(x0, list(betas), gamma, tol=tol, runs=runs, seed=seed)

@@ -19,7 +19,7 @@ from attnflow.figures.places import places
 def mean_field(
     seed: int, n: int, beta: float, dt: float, steps: tuple[int, ...], sizes: tuple[int, ...], reference: int, runs: int
 ) -> Drawing:
-    """Residual layers in their moving frame, from a square: densities of very many tokens, and W_2 of few to many."""
+    """Layers x + dt m in their moving frame, from a square: densities, and W_2 of few to many: (log n / n)^{1/2}."""
     square, law, motion = partial(af.tokens.uniform, d=2), af.Softmax(beta=beta), af.RescaledLayers(dt=dt)
     crowd = af.simulate(square(n=n, seed=seed), law, motion, until=steps[-1], record=list(steps[1:])).tokens
     found = af.measure.mean_field(
@@ -53,7 +53,7 @@ def mean_field(
     seed=0, n=200_000, beta=4.0, gamma=0.2, steps=18,
 )  # fmt: skip
 def plane(seed: int, n: int, beta: float, gamma: float, steps: int) -> Drawing:
-    """A crowd on its way to few places."""
+    """A crowd on its way to few places, under softmax layers x_i <- x_i + gamma (m_i - x_i)."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     run = af.simulate(x0, af.Softmax(beta=beta), af.Layers(gamma=gamma), until=steps)
     ax = run.plot()

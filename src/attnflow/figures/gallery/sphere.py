@@ -12,7 +12,7 @@ from attnflow.figures.papers import METASTABLE, SPHERE
 
 @entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABLE, seed=9, n=8, beta=16.0)
 def staircase(seed: int, n: int, beta: float) -> Drawing:
-    """Few tokens on the circle at large beta: plateaux of the energy, a merge at each step."""
+    """Few tokens on the circle at large beta: plateaux sum_q (n_q / n)^2 of the energy, a merge at each step."""
     x0 = af.tokens.sphere(n=n, d=2, seed=seed)
     run = af.simulate(x0, af.Softmax(beta=beta), af.SphereFlow(), until=1e14)
     stairs = af.measure.staircase(run)
@@ -31,7 +31,7 @@ def staircase(seed: int, n: int, beta: float) -> Drawing:
     seed=0, n=32, systems=128, betas=90, times=200, until=30.0,
 )  # fmt: skip
 def phase_diagram(seed: int, n: int, systems: int, betas: int, times: int, until: float) -> Drawing:
-    """The fraction of pairs that have met, over time and beta."""
+    """The fraction of pairs with <x_i, x_j> > 0.999 under the normalised flow, over time and beta."""
     found = af.measure.phase_diagram(
         np.linspace(0.1, 9.0, betas), np.linspace(until / times, until, times), n=n, systems=systems, seed=seed
     )
