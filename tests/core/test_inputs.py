@@ -51,6 +51,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         r"gamma\(1\) is 0",
     ),
     "gamma a word": (lambda: af.Layers(gamma="fast"), "gamma is 'fast', expected a number"),  # type: ignore[arg-type]
+    "beta a formula": (
+        lambda: af.Softmax(beta="t"),  # type: ignore[arg-type]
+        "beta is 't', expected a number or a function of time: give .* or af.Schedule",
+    ),
     "gamma and alpha": (lambda: af.Layers(gamma=0.1, alpha=1.0), "exactly one of gamma, alpha and V"),
     "nothing": (lambda: af.Layers(), "exactly one of gamma, alpha and V"),
     "negative delta": (lambda: af.Localmax(delta=-1.0), "delta is -1, expected a finite number at least 0"),

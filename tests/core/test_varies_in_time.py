@@ -27,6 +27,9 @@ def test_values_do_not_vary_and_functions_formulas_and_layers_do() -> None:
     assert not varies_in_time(af.Softmax(beta=2.0).beta)
     assert varies(af.Heads([af.Softmax(beta=lambda t: t + 1.0)], V=[[[1.0]]]))
     assert not varies(af.Heads([af.Softmax(beta=1.0)], V=[[[1.0]]]))
+    # A feed-forward layer is a function, but of tokens.
+    assert not varies(af.Flow(feed_forward=af.FeedForward(W=[[1.0]])))
+    assert varies(af.Flow(feed_forward=af.FeedForward(W=lambda t: [[t]])))
 
 
 def test_no_other_code_decides_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 import attnflow as af
+from attnflow.motions.solvers import integrate
 
 Array = NDArray[np.float64]
 
@@ -248,3 +250,60 @@ def test_blas_keeps_to_one_thread_beside_the_sums_of_many_tokens() -> None:
     af.simulate(np.ones((5000, 2)) + np.arange(5000)[:, None], af.Softmax(), Watched(), until=1.0)
     assert seen == {1}
     assert threads() == before
+
+
+class UndefinedLater(af.motions.ContinuousMotion):
+    """A flow of one's own whose velocity is a number up to a time."""
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+
+    def velocity(self, hearing: Any, x: Array, t: float) -> Array:
+        return -x if t < self.end else np.nan * x
+
+
+class UndefinedStep(af.motions.DiscreteMotion):
+    def step(self, hearing: Any, x: Array, t: int) -> Array:
+        return x / 2 if t < 3 else np.nan * x
+
+
+@pytest.mark.parametrize(
+    ("motion", "words"),
+    [
+        (UndefinedLater(0.0), "stopped at t = 0.* velocity of UndefinedLater returned NaN; let it return numbers"),
+        (UndefinedLater(0.5), "stopped at t = 0.5.* velocity of UndefinedLater returned NaN; let it return numbers"),
+        (UndefinedStep(), "step of UndefinedStep returned NaN at step 4; let it return numbers"),
+    ],
+)
+def test_a_motion_of_ones_own_that_returns_nan_is_told_so(motion: Any, words: str) -> None:
+    """The length of the run is not to blame. An ensemble, which asks for no first step, ends in the same way."""
+    x = af.tokens.gaussian(n=3, d=2, seed=0)
+    assert re.search(words, af.simulate(x, af.Softmax(), motion, until=9).stopped)
+    with pytest.raises(af.InputError, match=words):
+        af.ensemble(x[None], af.Softmax(), motion, until=9)
+
+
+def test_a_flow_that_blows_up_is_told_otherwise() -> None:
+    class Square(af.motions.ContinuousMotion):
+        def velocity(self, hearing: Any, x: Array, t: float) -> Array:
+            return x * x
+
+    run = af.simulate([[1.0], [0.0]], af.Softmax(), Square(), until=2.0)
+    assert run.stopped == "the integrator stopped at t = 1 because its steps became too small; shorten the run"
+
+
+def test_a_flow_that_would_never_end_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens of size 1e6 that listen to the farthest one turn in every step: 10^8 of them are to come."""
+    monkeypatch.setattr(integrate, "PACE", 60)
+    x, law = 1e6 * af.tokens.gaussian(n=6, d=2, seed=0), af.Softmax(beta=lambda t: 1 + t, B=-np.eye(2))
+    states = iter(range(200))
+    enough = [af.watch.When(lambda t, x: next(states) == 199)]
+    with pytest.warns(UserWarning, match=r"more than 1e\+07 steps; .*tokens turn quickly; .* use RescaledLayers"):
+        af.simulate(x, law, af.RescaledFlow(), until=5.0, watch=enough)
+
+
+def test_a_flow_that_rests_for_long_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its steps are 1e-8 of the time that is left, but they grow with the time."""
+    monkeypatch.setattr(integrate, "PACE", 60)
+    x = af.tokens.sphere(n=4, d=2, seed=1)
+    assert len(af.simulate(x, af.Softmax(beta=8.0), af.SphereFlow(), until=1e9)) > 120

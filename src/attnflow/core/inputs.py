@@ -456,6 +456,11 @@ def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
     """
     if varies_in_time(parameter):
         return parameter
+    if isinstance(parameter, str):
+        raise InputError(
+            f"{name} is {parameter!r}, expected a number or a function of time: give a function such as "
+            "lambda t: 1 + t, or af.Schedule('1 + t') for a formula that is text"
+        )
     if isinstance(parameter, list | tuple) or (foreign(parameter) and len(parameter.shape) == 1):
         values = [_any_number(value, f"{name} of layer {k}", **bounds) for k, value in enumerate(parameter)]
         return OverLayers(values, name)

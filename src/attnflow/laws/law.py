@@ -25,6 +25,7 @@ from attnflow.core.inputs import (
     quoted,
     varies_in_time,
 )
+from attnflow.core.parameters import parameters_of
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
 
@@ -365,14 +366,19 @@ def weighs_like(law: object, kind: type[Kind]) -> TypeGuard[Kind]:
 
 
 def varies(part: object) -> bool:
-    """Say whether a parameter of a law or of a motion on the sphere, or of a law that it wraps, is a function of time.
+    """Say whether a parameter of a law or a motion, or of a law or layer that it holds, is a function of time.
 
     >>> import attnflow as af
     >>> varies(af.Softmax(beta=2.0)), varies(af.SphereFlow(V=lambda t: [[t]]))
     (False, True)
     """
-    values = [value for held in vars(part).values() for value in (held if isinstance(held, tuple) else (held,))]
-    return any(varies_in_time(value) or (isinstance(value, Law) and varies(value)) for value in values)
+    kind: Any = type(part)
+    layers = [name for name, parameter in parameters_of(kind).items() if parameter.kind == "part"]
+    held = [(n, value) for n, one in vars(part).items() for value in (one if isinstance(one, tuple) else (one,))]
+    return any(
+        varies(value) if isinstance(value, Law) or (n in layers and value is not None) else varies_in_time(value)
+        for n, value in held
+    )
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,19 @@ def end_of(until: Any, motion: Motion) -> float:
     return end
 
 
+def lost(who: str, motion: Motion, x: Array, at: str) -> str:
+    """Say why tokens x are not finite after a step, and what to do."""
+    return returned_nan(motion, "step", x, f" at {at}") or f"{who} left the range of float64 at {at}; {motion.hint}"
+
+
+def returned_nan(motion: Motion, method: str, returned: Array, at: str = "") -> str | None:
+    """Say that a method which a user wrote returned NaN; that from our own is what overflow leaves behind."""
+    written_by = getattr(getattr(type(motion), method, None), "__module__", "attnflow")
+    if not np.isnan(returned).any() or written_by.partition(".")[0] == "attnflow":
+        return None
+    return f"{method} of {type(motion).__name__} returned NaN{at}; let it return numbers there, or end earlier"
+
+
 def check_stepper(stepper: object, motion: Motion) -> None:
     """Refuse what the `start` of a motion of one's own returned if it is no stepper."""
     if not isinstance(stepper, Stepper):

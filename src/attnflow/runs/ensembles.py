@@ -17,7 +17,7 @@ from attnflow.core.arrays import foreign, library
 from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector, reals
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
@@ -249,8 +249,9 @@ def _layers(
     t = 0
     for end in times.tolist():
         while t < end:
-            x = _finite(motion.step(hearing, x, t), t + 1, motion)
-            t += 1
+            x, t = motion.step(hearing, x, t), t + 1
+            if not np.isfinite(x).all():
+                raise InputError(lost("a token", motion, x, when(True)(t)))
             going(t / times[-1], False)
         yield x, t
 
@@ -270,12 +271,15 @@ def _flow(
     solver.systems = len(x)
     yield x, 0
     while k < len(times):
+        # With a velocity that is not finite, a step of SciPy's solver would never end.
+        finite = np.isfinite(solver.velocity).all()
         with np.errstate(over="ignore", invalid="ignore"):
-            solver.step()
+            if finite:
+                solver.step()
         going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.next_step)
-        if solver.status == "failed":
-            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: its steps became too small; {motion.hint}")
-        reached = motion.retract(_finite(solver.y.reshape(x.shape), solver.t, motion))
+        if not finite or solver.status == "failed":
+            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: {solver.trouble(motion)}")
+        reached = motion.retract(solver.y.reshape(x.shape))
         inside = None
         steps += 1
         while k < len(times) and times[k] <= solver.t:
@@ -286,9 +290,3 @@ def _flow(
             k += 1
         if motion.retracts:
             solver.y = reached.ravel().copy()
-
-
-def _finite(x: Array, t: float, motion: Motion) -> Array:
-    if not np.isfinite(x).all():
-        raise InputError(f"a token left the range of float64 at {when(motion.discrete)(t)}; {motion.hint}")
-    return x

@@ -18,7 +18,7 @@ from attnflow.core.arrays import foreign, library
 from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
-from attnflow.motions.motion import check_stepper, end_of
+from attnflow.motions.motion import check_stepper, end_of, lost
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
 from attnflow.runs.store import Store
@@ -202,7 +202,7 @@ def _cut(stretch: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stret
         k = int(np.isfinite(stretch.tokens).all(axis=(1, 2)).argmin())
         i = int((~np.isfinite(stretch.tokens[k]).all(axis=1)).argmax())
         at = when(motion.discrete)(stretch.times[k])
-        return stretch.cut(k, f"token {i} left the range of float64 at {at}; {motion.hint}")
+        return stretch.cut(k, lost(f"token {i}", motion, stretch.tokens[k], at))
     if stretch.ended is not None:
         return stretch
     stops = [stop for watcher in watchers if (stop := watcher.stop(stretch)) is not None]

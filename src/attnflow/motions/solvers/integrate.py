@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ STIFF = 3.5
 # The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. The user is told a
 # reason for short steps when LOOKS steps have the same one.
 SETTLED, LOOKS = 1000, 3
+# A flow that would take more than ENDLESS steps at the pace of its last PACE steps will not end: the user is warned.
+PACE, ENDLESS = 2000, 1e7
 
 
 def _alone(numbers: int) -> AbstractContextManager[object]:
@@ -82,6 +85,7 @@ class Integration(Stepper):
         # Why steps are short, what the last looks have found, how many of them alike, and when the last one was.
         self.reason: str | None = None
         self.stiff, self.alike, self.looked = False, 0, math.nan
+        self.steps, self.mark = 0, math.nan
 
     def _embody(self, clumps: Clumps) -> None:
         self.clumps, self.hearing = clumps, replace(self.hearing, masses=clumps.masses)
@@ -156,8 +160,7 @@ class Integration(Stepper):
                 self.shortened = self.shortened or solver.t + longest > solver.t_bound
                 solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
-            why = "its steps became too small" if finite else "speeds left the range of float64"
-            sentence = f"the integrator stopped at t = {self.t:.6g} because {why}; {self.motion.hint}"
+            sentence = f"the integrator stopped at t = {self.t:.6g} because {solver.trouble(self.motion)}"
             return Stretch(before, np.empty(0), np.empty((0, *self.x.shape)), ended=sentence)
         self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
         bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
@@ -177,6 +180,9 @@ class Integration(Stepper):
             return clumps.tokens(self.motion.retract(inside[0]((t - origin) / unit).reshape(clumps.count, -1)))
 
         stretch = Stretch(before, np.array([self.t]), x[None].copy(), between)
+        self.steps += 1
+        if self.steps % PACE == 0:
+            self._warn_if_endless(float(until))
         if not self.unites:
             self.solver = self.pace.turn(solver)
         return stretch
@@ -236,10 +242,24 @@ class Integration(Stepper):
         self.alike = self.alike + 1 if stiff == self.stiff else 1
         self.stiff = stiff
         if self.alike >= LOOKS:
-            short = "this flow is stiff: a fast decay keeps its steps short; "
-            turns = "steps are short: tokens turn quickly; loosen rtol, lower beta, "
-            self.reason = (short if stiff else turns) + self.motion.helps
+            self.reason = self._why(stiff)
         return self.reason
+
+    def _why(self, stiff: bool) -> str:
+        """Say why steps are short, and what helps."""
+        short = "this flow is stiff: a fast decay keeps its steps short; "
+        turns = "steps are short: tokens turn quickly; loosen rtol, lower beta, "
+        return (short if stiff else turns) + self.motion.helps
+
+    def _warn_if_endless(self, until: float) -> None:
+        """Warn of a flow that gets nowhere, neither in time nor in log time, in which flows with long rests advance."""
+        since, self.mark = self.mark, self.t
+        if not 0 < since < until:
+            return
+        way = max((self.t - since) / (until - since), math.log(self.t / since) / math.log(until / since))
+        if way * ENDLESS < PACE:
+            stiff = isinstance(self.solver, Order8) and self.solver.decay_per_step() >= STIFF
+            warnings.warn(f"this run would take more than {ENDLESS:.0e} steps; {self._why(stiff)}", stacklevel=2)
 
     def report(self) -> dict[str, Any]:
         """Return the number of evaluations of the velocity, of bodies, and the largest correction by the retraction."""

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.integrate import DOP853, RK45
 
 from attnflow.core.inputs import Array
+from attnflow.motions.motion import Motion, returned_nan
 
 
 class _Solver:
@@ -28,6 +29,7 @@ class _Solver:
     f: Array
     h_abs: float
     h_previous: Any
+    K: Array
 
     @property
     def velocity(self) -> Array:
@@ -55,6 +57,14 @@ class _Solver:
     def take_over(self, other: Any, step: float) -> None:
         """Go on from where another solver is, with a next step of this length."""
         self.t, self.y, self.f, self.t_bound, self.h_abs = other.t, other.y, other.f, other.t_bound, step
+
+    def trouble(self, motion: Motion) -> str:
+        """Say why this motion cannot go on, and what to do."""
+        begins = np.isfinite(self.f).all()
+        stages = self.K if begins else self.f[None]
+        first = stages[~np.isfinite(stages).all(axis=1)][:1]
+        why = "its steps became too small" if begins else "speeds left the range of float64"
+        return returned_nan(motion, "velocity", first) or f"{why}; {motion.hint}"
 
 
 class Order8(_Solver, DOP853):  # type: ignore[misc]
