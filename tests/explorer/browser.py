@@ -14,6 +14,14 @@ import pytest
 
 # Only what hangs takes so long, in milliseconds.
 PATIENCE = 300_000
+# The command line with a server that lets its workers take as long, here in seconds, on a busy machine.
+PATIENT = f"""
+from attnflow.app.cli import main
+from attnflow.explorer import supervisor
+
+supervisor.LIMITS = dict.fromkeys(supervisor.LIMITS, {PATIENCE / 1000})
+raise SystemExit(main())
+"""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -43,7 +51,7 @@ def launch(**context: Any) -> Iterator[Any]:
 @contextmanager
 def serving(script: str | None = None) -> Iterator[str]:
     """Start the explorer on a free port, or a script that does so, and give its address."""
-    words = [sys.executable, *([script] if script else ("-m", "attnflow", "explore", "--port", "0", "--no-browser"))]
+    words = [sys.executable, *([script] if script else ("-c", PATIENT, "explore", "--port", "0", "--no-browser"))]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -100,9 +100,12 @@ def alive(process: int) -> bool:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    server = Served()
-    yield server
-    server.close()
+    # On a busy machine anything may take long: only tests of the limits set some.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "LIMITS", dict.fromkeys(supervisor.LIMITS, PATIENCE))
+        server = Served()
+        yield server
+        server.close()
     assert not workers()
 
 
