@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import attnflow as af
 from attnflow.geometry import quiescent_sets
+from attnflow.laws import Neighbourhood
 
 
 def smallest_closed_sets(P: np.ndarray) -> list[list[int]]:
@@ -132,6 +133,24 @@ def test_rounding_does_not_hold_as_a_proof() -> None:
     assert found is not None
     assert abs(found.margin) < 1e-11
     assert not found.holds
+
+
+def test_only_a_law_that_says_its_neighbourhood_has_a_certificate() -> None:
+    class Uniform(af.Localmax):
+        def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+            return np.full((len(x), len(x if sources is None else sources)), -np.log(len(x)))
+
+    class Mine(af.Law):
+        neighbourhood = Neighbourhood(0.05, "additive")
+
+        def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+            return af.Localmax(delta=0.05).log_weights(x, t, sources=sources, masses=masses)
+
+    x = [[1.0, 0.0], [-1.0, 0.0]]
+    assert [group.certificate for group in quiescent_sets(Uniform(delta=0.05), x)] == [None]
+    wanted = [group.certificate.margin for group in quiescent_sets(af.Localmax(delta=0.05), x) if group.certificate]
+    assert wanted == [group.certificate.margin for group in quiescent_sets(Mine(), x) if group.certificate]
+    assert len(wanted) == 2
 
 
 def test_bad_input_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from scipy.integrate import quad, solve_ivp
 
 import attnflow as af
 from attnflow.core.inputs import Array
+from attnflow.laws import Hearing
+from attnflow.motions import ContinuousMotion
 
 ANGLE = float(np.arccos(0.999))
 
@@ -250,3 +253,22 @@ def test_bad_questions_get_a_sentence(tmp_path: Path) -> None:
     varying.save(tmp_path / "run.zarr")
     with pytest.raises(af.InputError, match="without its law or motion"):
         af.measure.merge_times(af.load(tmp_path / "run.zarr"))
+
+
+@dataclass(frozen=True)
+class Relaxation(ContinuousMotion):
+    """x_i' = rate (sum_j P_ij x_j - x_i): a flow of somebody else's, whose tolerance is no field."""
+
+    rate: float = 1.0
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        return self.rate * (hearing(x, t).mean - x)
+
+
+def test_flows_of_others_are_repeated_at_other_tolerances() -> None:
+    """With beta = 0 the distance 2 falls as 2 e^{-2t}."""
+    run = af.simulate([[1.0], [-1.0]], af.Softmax(beta=0.0), Relaxation(rate=2.0), until=3.0)
+    (merge,) = af.measure.merge_times(run, 0.05)
+    assert abs(merge.time - np.log(40) / 2) <= merge.error < 1e-8
+    assert (Relaxation().rtol, Relaxation().with_rtol(1e-5).rtol) == (1e-9, 1e-5)
+    assert af.check("emergence/growth", motion=Relaxation()).outcome == "holds"

@@ -28,8 +28,8 @@ from attnflow.claims.reasons import (
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, whole
-from attnflow.laws import Law
-from attnflow.motions import Motion
+from attnflow.laws import Law, check_law
+from attnflow.motions import Motion, check_motion
 
 # A run of at most EXACT_AT_ONCE products is replayed in fractions at once; one of at most EXACT_AT_MOST only where
 # floats leave doubt.
@@ -130,8 +130,10 @@ def decide(
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
     with _in_range(claim):
         own_law, own_motion = claim.setting.model(instance)
-        model = _model(own_law, law, Law, "law"), _model(own_motion, motion, Motion, "motion")
-        return _decided(claim, Experiment(instance, *model, rtol=rtol), most)[0]
+        used = _used(own_law, law, check_law)
+        if law is not None and any(getattr(one, "b", None) is not None for one in (used, *used.heads)):
+            raise InputError("claims are about scores <B x_i, x_j>, but the law has a bias b: leave b out")
+        return _decided(claim, Experiment(instance, used, _used(own_motion, motion, check_motion), rtol=rtol), most)[0]
 
 
 def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, dict[str, str]]:
@@ -267,15 +269,13 @@ def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -
     return replace(verdict, because=because, instance=e.instance, decided_to=horizon, decided_for=part)
 
 
-def _model(own: Any, given: Any, kind: type[Any], name: str) -> Any:
+def _used(own: Any, given: Any, check: Callable[[Any], object]) -> Any:
     """Return the claim's own law or motion, or what was put in its place."""
-    if given is None:
-        return own
-    chosen = given(own) if callable(given) and not isinstance(given, kind) else given
-    if not isinstance(chosen, kind):
-        raise InputError(f"{name} is {chosen!r}, expected a {name} or a function that returns one")
-    if name == "law" and any(getattr(law, "b", None) is not None for law in (chosen, *getattr(chosen, "laws", ()))):
-        raise InputError("claims are about scores <B x_i, x_j>, but the law has a bias b: leave b out")
+    chosen = own if given is None else given(own) if callable(given) else given
+    try:
+        check(chosen)
+    except InputError as error:
+        raise InputError(f"{error}, or a function that returns one") from None
     return chosen
 
 

@@ -60,8 +60,7 @@ class Experiment:
         asymmetry: float = 0.0,
     ) -> None:
         self.instance, self.law, self.arithmetic = dict(instance), law, arithmetic
-        self.motion = replace(motion, rtol=rtol) if hasattr(motion, "rtol") else motion  # type: ignore[type-var]
-        self.rtol, self.asymmetry = rtol, asymmetry
+        self.motion, self.rtol, self.asymmetry = motion.with_rtol(rtol), rtol, asymmetry
 
     def __getattr__(self, name: str) -> Any:
         if name == "instance" or name not in self.instance:

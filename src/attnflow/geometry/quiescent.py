@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.indices import positional, rows_of, weight_rows
-from attnflow.core.inputs import Array, InputError, cloud, number, quoted, varies_in_time
+from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, quoted
 from attnflow.geometry.forms import form, positive_definite, score_rounding
 
 # More influences than this are not gathered: a graph of a hundred million arcs takes over a gigabyte.
@@ -122,15 +122,16 @@ def _sinks(arcs: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 def _certificate(law: Any, x: Array, members: NDArray[np.int64], t: float) -> Certificate | None:
     """Try the members and their centroid as centre, and keep the one with the largest margin."""
-    if not hasattr(law, "slack") or positional(law) or getattr(law, "b", None) is not None:
+    near = getattr(law, "neighbourhood", None)
+    if near is None or not near.by_scores or near.b is not None or positional(law):
         return None
-    B = form(law.B(t) if varies_in_time(law.B) else law.B, x.shape[1])
+    B = form(matrix_at(near.B, t, x.shape[1], "B"), x.shape[1])
     if not positive_definite(B):
         return None
     inner, others = x[members], np.delete(x, members, axis=0)
     norms = np.sqrt(np.einsum("ia,ab,ib->i", x, B, x))
     best = np.einsum("ia,ab,jb->ij", inner, B, x).max(axis=1)
-    room, relative = law.slack(t).at(inner @ B.T)
+    room, relative = near.slack(t).at(inner @ B.T)
     deltas = room + relative * np.abs(best)
     centres = np.concatenate([inner, inner.mean(axis=0, keepdims=True)])
     noise = 4 * float(score_rounding(B, x, x).max())

@@ -279,7 +279,7 @@ def _repeatable(run: Any) -> None:
         raise InputError(f"this run has but its first state ({run.stopped}): give one that moves")
     if run.law is None or run.motion is None:
         raise InputError("this run was loaded without its law or motion, so it cannot be repeated: run it again")
-    if not (hasattr(run.motion, "rtol") or (run.motion.discrete and not run.motion.random)):
+    if run.motion.rtol is None and not (run.motion.discrete and not run.motion.random):
         raise InputError(
             f"the motion is {run.motion!r}, expected layers, leaps or an integrated flow: use Layers or SphereFlow"
         )
@@ -304,7 +304,8 @@ Changes = list[tuple[float, Hashable]]
 def _repeated(run: Trajectory, readings: Sequence[Reading], most: int | None = None) -> list[list[Changes]]:
     """Return when each reading changes in the run, and in runs at other tolerances; of these runs the first `most`."""
     assert run.law is not None
-    if not hasattr(run.motion, "rtol"):
+    assert run.motion is not None
+    if run.motion.rtol is None:
         watchers = [_Changing(reading) for reading in readings]
         for watcher in watchers:
             watcher.begin(Start(run.times[0], run.tokens[0], run.times[-1], True, run.tokens[0]))
@@ -329,7 +330,7 @@ def _repeated(run: Trajectory, readings: Sequence[Reading], most: int | None = N
 def _variants(x: Array, motion: Any) -> list[tuple[Array, Motion]]:
     """Return start and motion as they are, and twice at other tolerances: tighter ones if the solver knows any."""
     factor = 1 / FACTOR if _improves(motion) else FACTOR
-    others = [replace(motion, rtol=motion.rtol * factor**k) for k in (1, 2)]
+    others = [motion.with_rtol(motion.rtol * factor**k) for k in (1, 2)]
     aside = np.random.default_rng(0).standard_normal(x.shape)
     aside *= ROUNDINGS * EPS * np.abs(x).max() / np.linalg.norm(aside, axis=1, keepdims=True)
     moved = motion.retract(x + aside) if getattr(motion, "retracts", False) else x + aside

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +161,7 @@ class Motion:
     averages: ClassVar[bool] = False
     chain: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
+    rtol: float | None = None
 
     @property
     def short_name(self) -> str:
@@ -182,6 +184,13 @@ class Motion:
     def seen(self, x: Array, t: float) -> Array:
         """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
         return x
+
+    def with_rtol(self, rtol: float) -> Self:
+        """Return this motion at another relative tolerance, or as it is if it has none."""
+        other = copy.copy(self)
+        if self.rtol is not None:
+            object.__setattr__(other, "rtol", rtol)
+        return other
 
     @property
     def as_layers(self) -> Layers | None:

@@ -162,7 +162,7 @@ def nudged(e: Experiment, until: float | None = None) -> list[Array]:
         d = e.shape[1]
         drawn = np.random.default_rng(1).uniform(-NUDGE, NUDGE, (d + 1, d))
         moved = float(np.abs(e.tokens).max()) * drawn[0] + e.tokens @ drawn[1:]
-        loose = replace(e.motion, rtol=NUDGE / 10)  # type: ignore[type-var]
+        loose = e.motion.with_rtol(NUDGE / 10)
         runs = [simulate(e.tokens + sign * moved, e.law, loose, until, record=[until]) for sign in (1, -1)]
         known = [run.final for run in runs]
         vars(e).setdefault("_nudged", {})[until] = known
