@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,9 +67,9 @@ def test_any_queries_values_and_masses() -> None:
     agrees(x @ form.T, x[:17], x[:17], masses[:17], 5.0)
 
 
-@pytest.mark.parametrize("square", [1000.0, 1100.0, 1120.0, 1e5])
-def test_both_sides_of_the_largest_square_against_integers(square: float) -> None:
-    """From below g |x|^2 = 1109 = 1600 log 2 to far beyond; whole scores are computed without rounding."""
+@pytest.mark.parametrize("square", [1000.0, 1e5])
+def test_large_exponents_against_integers(square: float) -> None:
+    """Whole scores are computed without rounding, whatever the exponents."""
     rng = np.random.default_rng(2)
     x = rng.integers(-8, 9, (400, 20)).astype(float)
     x[:40] = rng.integers(-1, 2, (40, 20))
@@ -108,28 +107,6 @@ def test_the_lightest_source_may_decide_a_row(lightest: float) -> None:
         mean, _ = blocked.softmax(queries, x, v, np.array([0.0, lightest]), 1.02)
         expected, _ = dense.softmax(queries, x, v, np.array([0.0, lightest]), 1.02)
         np.testing.assert_allclose(mean, expected, rtol=1e-14)
-
-
-def test_a_tile_serves_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries that are keys take the symmetric tiles, and copies of them do not."""
-    x = clouds("normal", 60, 20)
-    taken: list[str] = []
-
-    def watched(name: str) -> Any:
-        kept = getattr(blocked, name)
-
-        def call(*args: Any) -> Any:
-            taken.append(name)
-            return kept(*args)
-
-        return call
-
-    for name in ("_symmetric", "_general"):
-        monkeypatch.setattr(blocked, name, watched(name))
-    blocked.softmax(x, x, x, None, 1.0)
-    blocked.softmax(x.copy(), x, x, None, 1.0)
-    blocked.softmax(x, x, x, None, 1e6)
-    assert taken == ["_symmetric", "_general", "_general"]
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

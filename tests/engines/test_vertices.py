@@ -146,7 +146,8 @@ def test_many_queries_are_answered_by_cells(d: int) -> None:
     """Enough queries for a table, among them the corners of its cells and neighbours of those by rounding."""
     rng = np.random.default_rng(d)
     y = edge_points(rng, 300, d)
-    corners = vertices._cones(d, 8).reshape(-1, d)
+    lattice = np.stack(np.meshgrid(*[np.linspace(-1, 1, 9)] * d), axis=-1).reshape(-1, d)
+    corners = lattice[np.abs(lattice).max(axis=1) == 1]
     near = [np.nextafter(corners, side) for side in (-2.0, 0.0, 2.0)]
     q = np.concatenate([rng.standard_normal((6000, d)), corners, *near])
     for cloud in (y, np.round(y), y / np.linalg.norm(y, axis=1, keepdims=True), np.repeat(y, 4, axis=0)):

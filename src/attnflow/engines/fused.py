@@ -12,7 +12,7 @@ from attnflow.engines.centring import about_centre, centre, size
 from attnflow.engines.simd import WIDTH
 
 # With fewer pairs, one core is finished before the others could be started.
-PARALLEL_PAIRS, PARALLEL_PLANE_PAIRS = 1 << 14, 1 << 17
+PARALLEL_PAIRS = 1 << 14
 # Masses this far apart, in natural logarithms, could underflow and yet decide a row: 150 orders of magnitude.
 LIGHTEST = kernels.UNSHIFTED / kernels.LOG2E
 # This stands for equal masses in the compiled loops.
@@ -45,18 +45,15 @@ def _log2_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
 def _plane(x: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array] | None:
     """Return the sums over pairs of tokens in the plane, or None if the exponents are too large for that."""
     n = len(x)
-    run = plane_kernels.softmax_alone if n * n < PARALLEL_PLANE_PAIRS else plane_kernels.softmax_shared
     x, values = np.ascontiguousarray(x), np.ascontiguousarray(values)
     mean, log_total = np.empty((n, 2)), np.empty(n)
-    done = run(x, values, ALIKE if log_masses is None else log_masses, gain, mean, log_total)
+    done = plane_kernels.softmax(x, values, ALIKE if log_masses is None else log_masses, gain, mean, log_total)
     return (mean, log_total) if done else None
 
 
 @about_centre
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
-    if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
-        return softmax(queries, keys[present], values[present], log_masses[present], gain)
     if log_masses is not None and np.ptp(log_masses) > LIGHTEST:
         return dense.softmax_by_blocks(queries, keys, values, log_masses, gain)
     if queries is keys and keys.shape[1] == values.shape[1] == 2:

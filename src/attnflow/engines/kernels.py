@@ -32,6 +32,7 @@ UNSHIFTED = 500.0
 # Overflow gives NaN, as in NumPy; the caller checks for it.
 compiled = kept_on_disk(nogil=True, error_model="numpy")
 in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
+inlined = numba.njit(inline="always")
 
 
 # Softmax sums

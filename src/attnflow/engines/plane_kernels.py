@@ -28,6 +28,8 @@ SUMS = 3
 CHUNK = 128
 # More rows share one addition of lanes in larger panels; smaller panels are easier to share among tasks.
 PANEL, MOST_TASKS = 512, 16
+# With fewer pairs, one core is finished before the others could be started.
+PARALLEL_PAIRS = 1 << 17
 # Binary exponents up to this size are far from overflow, and sums, above 2^-900, from what underflows, also when they
 # are multiplied by values of these sizes.
 UNSHIFTED, SIZES = 900.0, (1e-30, 1e30)
@@ -131,19 +133,6 @@ def _finish(heard, largest, mean, log_total):
 
 
 @compiled
-def softmax_alone(x, values, log_masses, gain, mean, log_total):
-    """Fill mean (n, 2) and log_total (n,) by one core; return False, and nothing else, if exponents are too large."""
-    padded = -(-len(x) // STRIP) * STRIP
-    columns, given, heard = np.zeros((2, padded)), np.zeros((SUMS, padded)), np.zeros((1, SUMS, padded))
-    largest = _prepare(x, values, log_masses, gain, columns, given)
-    if largest != largest:
-        return False
-    _task(columns, given, gain, PANEL, 0, 1, heard[0])
-    _finish(heard, largest, mean, log_total)
-    return True
-
-
-@compiled
 def _task(columns, given, gain, panel, task, tasks, heard):
     """Add the panels of one task: of each round one from its start and one from its end, as these share the work."""
     n = columns.shape[1]
@@ -159,22 +148,27 @@ def _tasks(columns, given, gain, panel, heard):
         _task(columns, given, gain, panel, np.int64(task), len(heard), heard[task])
 
 
-def softmax_shared(x: Array, values: Array, log_masses: Array, gain: float, mean: Array, log_total: Array) -> bool:
-    """Do what `softmax_alone` does with all cores.
+def softmax(x: Array, values: Array, log_masses: Array, gain: float, mean: Array, log_total: Array) -> bool:
+    """Fill mean (n, 2) and log_total (n,); return False, and nothing else, if exponents are too large.
 
     Not compiled: a compiled function that calls a parallel one crashes where both come from the cache on disk and no
     parallel kernel was loaded before, because only loading a parallel one starts the threads.
     """
     padded = -(-len(x) // STRIP) * STRIP
-    tasks = 2
-    while tasks < MOST_TASKS and padded >= 2 * tasks * PANEL * 7 // 8:
-        tasks *= 2
-    deals = -(-padded // (2 * tasks * PANEL))
-    panel = -(-padded // (2 * tasks * deals * STRIP)) * STRIP
+    tasks, panel = 1, PANEL
+    if len(x) ** 2 >= PARALLEL_PAIRS:
+        tasks = 2
+        while tasks < MOST_TASKS and padded >= 2 * tasks * PANEL * 7 // 8:
+            tasks *= 2
+        deals = -(-padded // (2 * tasks * PANEL))
+        panel = -(-padded // (2 * tasks * deals * STRIP)) * STRIP
     columns, given, heard = np.zeros((2, padded)), np.zeros((SUMS, padded)), np.zeros((tasks, SUMS, padded))
     largest = _prepare(x, values, log_masses, gain, columns, given)
-    if largest != largest:
+    if math.isnan(largest):
         return False
-    _tasks(columns, given, gain, panel, heard)
+    if tasks == 1:
+        _task(columns, given, gain, panel, 0, 1, heard[0])
+    else:
+        _tasks(columns, given, gain, panel, heard)
     _finish(heard, largest, mean, log_total)
     return True

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from attnflow.core.inputs import Array
 from attnflow.engines import Memory, fused, separable
 from attnflow.engines import pruned_kernels as kernels
-from attnflow.engines.centring import about_centre
+from attnflow.engines.centring import about_centre, ends
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.pruned_kernels import LEAF
 from attnflow.engines.simd import WIDTH
@@ -56,9 +56,6 @@ def softmax(
 ) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, up to `TOLERANCE`."""
     memory = memory or Memory()
-    if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
-        # A source without mass must not have the top score: relative to it all weights would vanish.
-        return softmax(queries, keys[present], values[present], log_masses[present], gain)
     if not _applies(queries, keys, gain):
         return fused.softmax(queries, keys, values, log_masses, gain)
     m, n = len(queries), len(keys)
@@ -132,17 +129,11 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
     if len(keys) < FEWEST_SOURCES or not len(queries):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = _range(keys)
-        longest = np.abs((low, high) if queries is keys else _range(queries)).max(axis=0)
+        low, high = ends(keys)
+        longest = np.abs((low, high) if queries is keys else ends(queries)).max(axis=0)
         product = float(longest @ np.maximum(high, -low))
         reach = gain * float(longest @ (high - low))
     return reach >= math.log(len(keys) / TOLERANCE) and product <= LARGEST_PRODUCT
-
-
-def _range(points: Array) -> tuple[Array, Array]:
-    """Return the least and the largest value of each coordinate."""
-    low, high = points[kernels.extremes(points), np.arange(points.shape[1])]
-    return low, high
 
 
 def _columns(rows: Array) -> Array:
@@ -183,7 +174,7 @@ def _by_norm(queries: Array) -> Array:
 
 def _sample(keys: Array) -> Array:
     """Return some keys, and the extreme ones, because they have the top scores."""
-    return np.concatenate([keys[:: -(-len(keys) // SAMPLE_KEYS)], keys[kernels.extremes(keys).ravel()]])
+    return np.concatenate([keys[:: -(-len(keys) // SAMPLE_KEYS)], keys[keys.argmin(axis=0)], keys[keys.argmax(axis=0)]])
 
 
 class Heard(NamedTuple):

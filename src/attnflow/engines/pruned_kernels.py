@@ -30,18 +30,10 @@ HIGHEST = 500.0
 
 
 @compiled
-def extremes(points):
-    """Return the rows with the least and the largest value of each coordinate, (2, d)."""
-    n, d = points.shape
-    rows = np.zeros((2, d), dtype=np.int64)
-    for k in range(d):
-        least, most = points[0, k], points[0, k]
-        for i in range(1, n):
-            if points[i, k] < least:
-                least, rows[0, k] = points[i, k], i
-            if points[i, k] > most:
-                most, rows[1, k] = points[i, k], i
-    return rows
+def _middle(numbers):
+    """Return the centre and the half-width of the range of some numbers."""
+    least, most = numbers.min(), numbers.max()
+    return 0.5 * least + 0.5 * most, 0.5 * most - 0.5 * least
 
 
 @in_parallel
@@ -60,11 +52,9 @@ def tile(points, index):
             if last - first > size // 2:
                 longest, extent = 0, -1.0
                 for k in range(d):
-                    least, most = points[first, k], points[first, k]
-                    for i in range(first + 1, last):
-                        least, most = min(least, points[i, k]), max(most, points[i, k])
-                    if most - least > extent:
-                        longest, extent = k, most - least
+                    _, width = _middle(points[first:last, k])
+                    if width > extent:
+                        longest, extent = k, width
                 _part(points, index, first, last, first + size // 2, longest)
         size //= 2
 
@@ -79,15 +69,8 @@ def enclose(keys, log2_masses, n, leaves):
         leaves[2 * d, leaf] = leaves[2 * d + 1, leaf] = -np.inf
         if first < last:
             for k in range(d):
-                least, most = keys[k, first], keys[k, first]
-                for j in range(first + 1, last):
-                    least, most = min(least, keys[k, j]), max(most, keys[k, j])
-                leaves[k, leaf] = 0.5 * least + 0.5 * most
-                leaves[d + k, leaf] = 0.5 * most - 0.5 * least
-            least, most = log2_masses[first], log2_masses[first]
-            for j in range(first + 1, last):
-                least, most = min(least, log2_masses[j]), max(most, log2_masses[j])
-            leaves[2 * d, leaf], leaves[2 * d + 1, leaf] = most, least
+                leaves[k, leaf], leaves[d + k, leaf] = _middle(keys[k, first:last])
+            leaves[2 * d, leaf], leaves[2 * d + 1, leaf] = log2_masses[first:last].max(), log2_masses[first:last].min()
 
 
 @compiled
@@ -119,10 +102,7 @@ def enclose_boxes(boxes, parents):
 def _box(queries, first, last, box):
     """Fill centre and half-widths, the rows of `box`, of some queries."""
     for k in range(queries.shape[0]):
-        least, most = queries[k, first], queries[k, first]
-        for i in range(first + 1, last):
-            least, most = min(least, queries[k, i]), max(most, queries[k, i])
-        box[0, k], box[1, k] = 0.5 * least + 0.5 * most, 0.5 * most - 0.5 * least
+        box[0, k], box[1, k] = _middle(queries[k, first:last])
 
 
 @compiled
@@ -293,38 +273,7 @@ def _sift(box, leaves, kept, lowers, sources, leader, gain, depth, slack, heard,
 
 
 @compiled
-def _sum_plane(queries, i, sources, values, heard, gain, calm, leader, mean, total, top):
-    """Sixteen queries in the plane; as `_sum_space`, with everything in registers."""
-    keys, log2_masses, _ = sources
-    m, stride = queries.shape[1], keys.shape[1]
-    k0, k1 = spread(keys, leader), spread(keys, stride + leader)
-    p0, p1, r0, r1 = load(queries, i), load(queries, m + i), load(queries, i + WIDTH), load(queries, m + i + WIDTH)
-    p, r = muladd(p1, k1, p0 * k0), muladd(r1, k1, r0 * k0)
-    if not calm:
-        for j in heard:
-            k0, k1 = spread(keys, j), spread(keys, stride + j)
-            p, r = maximum(p, muladd(p1, k1, p0 * k0)), maximum(r, muladd(r1, k1, r0 * k0))
-    store(top, i, p)
-    store(top, i + WIDTH, r)
-    zero = splat(0.0)
-    p_total, p_sum0, p_sum1, r_total, r_sum0, r_sum1 = zero, zero, zero, zero, zero, zero
-    for j in heard:
-        k0, k1, mass = spread(keys, j), spread(keys, stride + j), spread(log2_masses, j)
-        v0, v1 = spread(values, j), spread(values, stride + j)
-        w = exp2(muladd(gain, muladd(p1, k1, p0 * k0) - p, mass))
-        p_total, p_sum0, p_sum1 = p_total + w, muladd(w, v0, p_sum0), muladd(w, v1, p_sum1)
-        w = exp2(muladd(gain, muladd(r1, k1, r0 * k0) - r, mass))
-        r_total, r_sum0, r_sum1 = r_total + w, muladd(w, v0, r_sum0), muladd(w, v1, r_sum1)
-    store(total, i, p_total)
-    store(total, i + WIDTH, r_total)
-    store(mean, i, p_sum0 / p_total)
-    store(mean, m + i, p_sum1 / p_total)
-    store(mean, i + WIDTH, r_sum0 / r_total)
-    store(mean, m + i + WIDTH, r_sum1 / r_total)
-
-
-@compiled
-def _sum_space(queries, i, sources, values, heard, gain, calm, leader, mean, total, top, weights):
+def _sum(queries, i, sources, values, heard, gain, calm, leader, mean, total, top, weights):
     """Eight queries in any dimension; unless exponents are calm, shifted by their own top scores."""
     keys, log2_masses, _ = sources
     m, stride = queries.shape[1], keys.shape[1]
@@ -364,7 +313,6 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
     d = queries.shape[0]
     gain2 = min(gain * LOG2E, LARGEST_GAIN)
     unit = 1.0 / gain2
-    plane = d == 2 and values.shape[0] == 2
     pairs = 0
     for hand in numba.prange(HANDS):
         box, rooms = np.empty((2, d)), np.empty((2, WIDTH))
@@ -396,11 +344,8 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
                 kept = _sift(box, leaves, near[:kept], lowers, sources, leader, gain2, depth, slack, heard, rooms[0])
                 pairs += kept * LEAF
                 g, some = splat(gain2), heard[:kept]
-                if plane:
-                    _sum_plane(queries, i, sources, values, some, g, calm, leader, mean, total, top)
-                else:
-                    for h in range(i, i + LEAF, WIDTH):
-                        _sum_space(queries, h, sources, values, some, g, calm, leader, mean, total, top, weights)
+                for h in range(i, i + LEAF, WIDTH):
+                    _sum(queries, h, sources, values, some, g, calm, leader, mean, total, top, weights)
     return pairs
 
 

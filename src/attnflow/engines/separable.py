@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
 from attnflow.engines import fused
-from attnflow.engines.centring import about_centre
+from attnflow.engines.centring import about_centre, ends
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable_blocks import P
 from attnflow.engines.separable_evaluation import evaluate
 from attnflow.engines.separable_moments import moments
-from attnflow.engines.separable_places import count, extent, occupied, sort, turned
+from attnflow.engines.separable_places import count, occupied, sort, turned
 from attnflow.engines.separable_products import contract, exponentials, lift
 from attnflow.engines.simd import WIDTH
 
@@ -152,8 +152,8 @@ class Plan:
 
 def _box(rows: Array) -> tuple[Array, Array]:
     """Return the centre and the half-widths of the bounding box."""
-    high, low = extent(rows).max(axis=0)
-    return high / 2 - low / 2, high / 2 + low / 2
+    low, high = ends(rows)
+    return high / 2 + low / 2, high / 2 - low / 2
 
 
 def _straight(rows: Array) -> Side:
@@ -232,12 +232,6 @@ def plan(queries: Array, keys: Array, gain: float) -> Plan | None:
 def name(queries: Array, keys: Array, gain: float) -> str:
     """Return which engine does the work: this one, or fused."""
     return "fused" if plan(queries, keys, gain) is None else "separable"
-
-
-def cost(queries: Array, keys: Array, gain: float) -> float:
-    """Predict the time of `softmax`, in pairs of the fused engine; infinite where it would hand over."""
-    made = plan(queries, keys, gain)
-    return math.inf if made is None else made.cost(len(queries), len(keys))
 
 
 @about_centre

@@ -13,47 +13,45 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel
-from attnflow.engines.separable_blocks import P, eight_rows, powers, row
+from attnflow.engines.products import ROWS, product
+from attnflow.engines.separable_blocks import P, powers, row
 from attnflow.engines.separable_places import PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, splat, spread, store
 
-# Tokens taken at once, a whole number of blocks.
+# Tokens taken at once.
 TOGETHER = 4 * P
 
 
 @compiled
-def _add_product(part, o, left, right, blocks, product):
-    for r in range(0, P, WIDTH):
-        eight_rows(left, r, right, 0, blocks, product, r * P, P)
+def _add_product(part, o, left, right, number, block):
+    """Add the product of the transpose of `left` and `right`, which have 16 columns and this number of rows."""
+    for r in range(0, P, ROWS):
+        product(left, r, 1, P, right, 0, P, number, block, r * P, P, False)
     for at in range(0, P * P, WIDTH):
-        store(part, o + at, load(part, o + at) + load(product, at))
+        store(part, o + at, load(part, o + at) + load(block, at))
 
 
 @compiled
 def _add_tokens(u, order, stretch, exponents, values, centre, part, room):
     """Add to part (fields, rows, 16) the moments of the sources from stretch[0] to stretch[1], at most `TOGETHER`."""
     first, last = stretch
-    left, right, rows, factors, weights, product, active, ones = room
+    left, right, rows, factors, weights, block = room
     number, n, c, d = last - first, len(order), values.shape[1], u.size // (len(order) + WIDTH)
-    blocks = active, ones, (number + P - 1) // P
     along, across = (d - 1) * (n + WIDTH) + first, (d - 2) * (n + WIDTH) + first
     for t in range(0, number, WIDTH):
         store(weights, t, exp2(load(exponents, first + t)))
     for t in range(number):
-        powers(u, along + t, ones, 0, right, t * P)
+        powers(u, along + t, 1.0, right, t * P)
     if d == 3:
         for t in range(number):
-            powers(u, across + t, ones, 0, rows, t * P)
-    # Beyond the last token the weights are 0, whatever `right` holds there.
-    for at in range(number * P, blocks[2] * P * P, WIDTH):
-        store(left, at, splat(0.0))
+            powers(u, across + t, 1.0, rows, t * P)
     for f in range(1 + c):
         for t in range(number):
             factors[t] = weights[t] * (values[order[first + t], f - 1] - centre[f - 1]) if f > 0 else weights[t]
         if d == 2:
             for t in range(number):
-                powers(u, first + t, factors, t, left, t * P)
-            _add_product(part, f * P * P, left, right, blocks, product)
+                powers(u, first + t, factors[t], left, t * P)
+            _add_product(part, f * P * P, left, right, number, block)
         else:
             for k in range(P):
                 for t in range(number):
@@ -61,7 +59,7 @@ def _add_tokens(u, order, stretch, exponents, values, centre, part, room):
                     store(left, t * P, x * load(rows, t * P))
                     store(left, t * P + WIDTH, x * load(rows, t * P + WIDTH))
                     factors[t] *= u[first + t]
-                _add_product(part, (f * P + k) * P * P, left, right, blocks, product)
+                _add_product(part, (f * P + k) * P * P, left, right, number, block)
 
 
 @compiled
@@ -86,9 +84,8 @@ def moments(u, order, start, corner, counts, exponents, values, centre, grid):
     cut = np.full((PIECES, 2), -1)
     for piece in numba.prange(PIECES):
         first, end = piece * n // PIECES, (piece + 1) * n // PIECES
-        left, right, rows = np.zeros(TOGETHER * P), np.zeros(TOGETHER * P), np.zeros(TOGETHER * P)
-        active, ones = np.arange(TOGETHER // P), np.ones(TOGETHER // P)
-        room = left, right, rows, np.empty(TOGETHER), np.empty(TOGETHER), np.empty(P * P), active, ones
+        left, right, rows = np.empty(TOGETHER * P), np.empty(TOGETHER * P), np.empty(TOGETHER * P)
+        room = left, right, rows, np.empty(TOGETHER), np.empty(TOGETHER), np.empty(P * P)
         box = np.searchsorted(start, first, side="right") - 1
         while first < end:
             last = min(end, start[box + 1])

@@ -1,4 +1,4 @@
-"""Where tokens are: boxes around clouds, panels on their axes, and tokens sorted by box, one panel per axis.
+"""Where tokens are: panels on the axes, and tokens sorted by box, one panel per axis.
 
 Plain loops for tokens with two or three coordinates: array expressions in parallel functions take long to compile. All
 work is cut into a fixed number of pieces, whatever the number of threads.
@@ -12,42 +12,9 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel
-from attnflow.engines.simd import WIDTH, load, maximum, splat, store
 
 # Pieces of the passes over tokens; of the sort, which needs a counter for each box in each piece.
 PIECES, SORT_PIECES = 64, 8
-
-
-@in_parallel
-def extent(rows):
-    """Return the greatest element of each column of a C-ordered array, and the greatest after a change of sign.
-
-    Eight rows of c numbers are c vectors: the lane l of the v-th belongs to the column (8 v + l) mod c.
-    """
-    n, c = rows.shape
-    pieces = np.empty((PIECES, 2, c))
-    for piece in numba.prange(PIECES):
-        first, last = piece * n // PIECES, (piece + 1) * n // PIECES
-        whole = first + (last - first) // WIDTH * WIDTH
-        scratch = np.empty(2 * WIDTH)
-        for a in range(c):
-            pieces[piece, 0, a], pieces[piece, 1, a] = -np.inf, -np.inf
-        for v in range(c):
-            high, low = splat(-np.inf), splat(-np.inf)
-            for i in range(first, whole, WIDTH):
-                x = load(rows, i * c + v * WIDTH)
-                high, low = maximum(high, x), maximum(low, splat(0.0) - x)
-            store(scratch, 0, high)
-            store(scratch, WIDTH, low)
-            for lane in range(WIDTH):
-                a = (v * WIDTH + lane) % c
-                pieces[piece, 0, a] = max(pieces[piece, 0, a], scratch[lane])
-                pieces[piece, 1, a] = max(pieces[piece, 1, a], scratch[WIDTH + lane])
-        for i in range(whole, last):
-            for a in range(c):
-                pieces[piece, 0, a] = max(pieces[piece, 0, a], rows[i, a])
-                pieces[piece, 1, a] = max(pieces[piece, 1, a], -rows[i, a])
-    return pieces
 
 
 @in_parallel

@@ -12,28 +12,16 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
-from attnflow.engines.separable_blocks import (
-    NODES,
-    TO_CHEBYSHEV,
-    TO_CHEBYSHEV_T,
-    TO_POWERS,
-    TO_POWERS_T,
-    P,
-    eight_rows,
-)
+from attnflow.engines.products import ROWS, product
+from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, TO_POWERS, TO_POWERS_T, P
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
 
 @compiled
 def _times(a, b, result):
     """Product of two 16-by-16 matrices."""
-    for k in range(P):
-        s0, s1 = splat(0.0), splat(0.0)
-        for j in range(P):
-            w = spread(a, k * P + j)
-            s0, s1 = muladd(w, load(b, j * P), s0), muladd(w, load(b, j * P + WIDTH), s1)
-        store(result, k * P, s0)
-        store(result, k * P + WIDTH, s1)
+    for r in range(0, P, ROWS):
+        product(a, r * P, P, 1, b, 0, P, P, result, r * P, P, False)
 
 
 @in_parallel
@@ -103,7 +91,7 @@ def contract(grid, matrices, scales, shifts, lifted, last, faintest, result):
     together = 1 if lines == 1 else 8
     tasks = R // (P * together)  # in space R / 16 is 16 times the number of blocks
     for task in numba.prange(fields * tasks):
-        columns = np.empty(together * L * P)
+        columns, scaled = np.empty(together * L * P), np.empty(P * P)
         active, factors = np.empty(len(scales), dtype=np.int64), np.zeros(len(scales) + WIDTH)
         f, first = task // tasks, task % tasks * together
         for j in range(L):
@@ -117,7 +105,10 @@ def contract(grid, matrices, scales, shifts, lifted, last, faintest, result):
             own = columns[g * L * P : (g + 1) * L * P]
             for t in range(panels):
                 kept = _heard(scales, shifts, lifted, t, block, faintest, active, factors)
-                if kept:
-                    for r in range(0, P, WIDTH):
-                        o, stride = ((f * R + group * P + r) * panels + t) * P, panels * P
-                        eight_rows(own, r, matrices, t * L * P, (active, factors, kept), result, o, stride)
+                for k in range(kept):
+                    at = active[k] * P * P
+                    for i in range(0, P * P, WIDTH):
+                        store(scaled, i, spread(factors, k) * load(matrices, t * L * P + at + i))
+                    for r in range(0, P, ROWS):
+                        o = ((f * R + group * P + r) * panels + t) * P
+                        product(own, at + r, 1, P, scaled, 0, P, P, result, o, panels * P, k > 0)

@@ -4,8 +4,8 @@ Three steps, each of which leaves leaders, ties and scores as the dense engine c
 
 1. points well inside the hull of a few far points are left out (`candidates`);
 2. a tree of boxes over the rest finds the top scores of any query (`vertices_kernels`);
-3. if there are many queries, the tree first lists, for each cell of a table of directions, the few points that can be
-   ahead there; most queries then need only their cell.
+3. in the plane, if there are many queries, the tree first lists, for each cell of a table of directions, the few
+   points that can be ahead there; most queries then need only their cell.
 """
 
 from __future__ import annotations
@@ -230,12 +230,9 @@ class _Tree:
 
     def top(self, queries: Array, by_cells: bool = False) -> tuple[Array, Array, Indices]:
         """Return mean, top score and leader of every query; by way of a table if it is allowed and worth one."""
-        d = queries.shape[1]
-        cells = min(len(queries) // QUERIES_PER_CELL, MOST_CELLS, CELLS_PER_POINT * len(self.points))
-        if not by_cells or cells < 2 * d:
-            return self._search(queries, _Table.empty())
-        side = int((cells / (2 * d)) ** (1 / (d - 1))) if d > 1 else 1
-        return self._search(queries, self._table(side))
+        side = min(len(queries) // QUERIES_PER_CELL, MOST_CELLS, CELLS_PER_POINT * len(self.points)) // 4
+        useful = by_cells and side > 0 and queries.shape[1] == 2
+        return self._search(queries, self._table(side) if useful else _Table.empty())
 
     def _search(self, queries: Array, table: _Table) -> tuple[Array, Array, Indices]:
         m, slack = len(queries), MARGIN * self.size
@@ -247,11 +244,11 @@ class _Tree:
 
     def _table(self, side: int) -> _Table:
         """List for each cell the points that are not beaten, on the whole cell, by the one ahead in its middle."""
-        cones = _cones(self.points.shape[1], side)
+        cones = _cones(side)
         table = _Table(side, np.empty(len(cones), dtype=np.int64), np.empty((len(cones), LONGEST_LIST), dtype=np.int32))
         ahead = self._search(cones.mean(axis=1), _Table.empty())[2]
         rivals = self.points[np.searchsorted(self.index, ahead)]
-        # A query q = sum_c a_c c with a_c >= 0 is no longer than sqrt(3) sum_c a_c.
+        # A query q = sum_c a_c c with a_c >= 0 is no longer than sqrt(2) sum_c a_c.
         kernels.list_parallel(
             cones, rivals, self.sources[0], self.tree, 2 * MARGIN * self.size, MARGIN * self.size, *table[1:]
         )
@@ -259,7 +256,7 @@ class _Tree:
 
 
 class _Table(NamedTuple):
-    """Lists of rows, one for each cell on the surface of the cube [-1, 1]^d, whose faces have `side` cells a side."""
+    """Lists of rows, one for each cell on the boundary of the square [-1, 1]^2, whose sides have `side` cells each."""
 
     side: int
     lengths: Indices
@@ -271,20 +268,15 @@ class _Table(NamedTuple):
         return cls(0, np.empty(0, dtype=np.int64), np.empty((0, LONGEST_LIST), dtype=np.int32))
 
 
-def _cones(d: int, side: int) -> Array:
-    """Return the corners (cells, 2^{d-1}, d) of the cells of a table.
+def _cones(side: int) -> Array:
+    """Return the two corners (cells, 2, 2) of each cell of a table.
 
-    >>> _cones(2, 1).tolist()
+    >>> _cones(1).tolist()
     [[[1.0, -1.0], [1.0, 1.0]], [[-1.0, -1.0], [-1.0, 1.0]], [[-1.0, 1.0], [1.0, 1.0]], [[-1.0, -1.0], [1.0, -1.0]]]
     """
     ends = np.linspace(-1.0, 1.0, side + 1)
-    steps = np.stack([ends[:-1], ends[1:]], axis=1)
-    cones = np.empty((d, 2, *(side,) * (d - 1), *(2,) * (d - 1), d))
-    for axis in range(d):
+    cones = np.empty((2, 2, side, 2, 2))
+    for axis in range(2):
         cones[axis, 0, ..., axis], cones[axis, 1, ..., axis] = 1.0, -1.0
-        if d == 2:
-            cones[axis, ..., 1 - axis] = steps
-        if d == 3:
-            cones[axis, ..., (axis + 1) % 3] = steps[:, None, :, None]
-            cones[axis, ..., (axis + 2) % 3] = steps[None, :, None, :]
-    return cones.reshape(-1, 2 ** (d - 1), d)
+        cones[axis, ..., 1 - axis] = np.stack([ends[:-1], ends[1:]], axis=1)
+    return cones.reshape(-1, 2, 2)

@@ -16,9 +16,7 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel
-
-inlined = numba.njit(inline="always")
+from attnflow.engines.kernels import compiled, in_parallel, inlined
 
 POINTS_PER_TASK = 1 << 14
 QUERIES_PER_TASK = 1 << 10
@@ -241,21 +239,10 @@ def _take(found, s, weight, index, row, values, mean, i):
 
 
 @inlined
-def _cell(q0, q1, q2, d, side):
-    """Return the number of the cell, on the surface of a cube, that the ray along a query meets."""
-    a0, a1, a2 = abs(q0), abs(q1), abs(q2)
-    if a0 >= a1 and a0 >= a2:
-        axis, q, b, c = 0, q0, q1, q2
-    elif a1 >= a2:
-        axis, q, b, c = 1, q1, (q2 if d > 2 else q0), q0
-    else:
-        axis, q, b, c = 2, q2, q0, q1
-    cell = 2 * axis + (q < 0)
-    if d > 1:
-        cell = cell * side + min(side - 1, int((b / abs(q) + 1.0) * (0.5 * side)))
-    if d > 2:
-        cell = cell * side + min(side - 1, int((c / abs(q) + 1.0) * (0.5 * side)))
-    return cell
+def _cell(q0, q1, side):
+    """Return the number of the cell, on the boundary of a square, that the ray along a query meets."""
+    axis, q, across = (0, q0, q1) if abs(q0) >= abs(q1) else (1, q1, q0)
+    return (2 * axis + (q < 0)) * side + min(side - 1, int((across / abs(q) + 1.0) * (0.5 * side)))
 
 
 @compiled
@@ -276,7 +263,7 @@ def _top_rows(queries, begin, end, sources, tree, sums, table, slack, faint, mea
         found = (-np.inf, 0.0, -1, 0)
         nodes[0], bounds[0], height = 1, np.inf, 1
         if side > 0:
-            cell = _cell(q0, q1, q2, queries.shape[1], side)
+            cell = _cell(q0, q1, side)
             if lengths[cell] == 1:
                 j = lists[cell, 0]
                 x, y, z = _coordinates(points, j)
