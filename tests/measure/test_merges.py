@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
 from attnflow.motions import ContinuousMotion
 
+ALL = "ATTNFLOW_EXAMPLES" in os.environ
 ANGLE = float(np.arccos(0.999))
 
 
@@ -36,8 +39,12 @@ def reference_merges(angles: Array, beta: float, until: float) -> list[float]:
         return np.asarray((w * np.sin(turn)).sum(axis=1) / w.sum(axis=1))
 
     def jacobian(t: float, a: Array) -> Array:
-        steps = 1e-6 * np.eye(len(a))
-        return np.column_stack([(velocity(t, a + h) - velocity(t, a - h)) / 2e-6 for h in steps])
+        turn = a[None] - a[:, None]
+        w = np.exp(beta * (np.cos(turn) - 1))
+        by_others = w * (np.cos(turn) - beta * np.sin(turn) * (np.sin(turn) - velocity(t, a)[:, None]))
+        by_others /= w.sum(axis=1, keepdims=True)
+        # Turning all of them changes no velocity.
+        return np.asarray(by_others - np.diag(by_others.sum(axis=1)))
 
     def gaps(a: Array) -> Array:
         return np.append(np.diff(a), 2 * np.pi + a[0] - a[-1]) - ANGLE
@@ -60,7 +67,7 @@ FIVE = {
 }
 
 
-@pytest.mark.parametrize("beta", FIVE)
+@pytest.mark.parametrize("beta", FIVE if ALL else [4.0])
 def test_five_tokens_on_the_circle_agree_with_a_reference(beta: float) -> None:
     angles = np.array(FIVE[beta])
     run = af.simulate(on_circle(*angles), af.Softmax(beta=beta), af.SphereFlow(), until=1e10)
@@ -84,8 +91,10 @@ def two_tokens(beta: float, from_angle: float, to_angle: float) -> float:
     return float(quad(slowness, to_angle, from_angle, epsabs=0, epsrel=1e-13, limit=500)[0])
 
 
-@pytest.mark.parametrize("beta", [3.0, 12.0, 40.0])
-@pytest.mark.parametrize("rtol", [1e-4, 1e-9, 1e-13])
+@pytest.mark.parametrize(
+    ("beta", "rtol"),
+    [*product((3.0, 12.0), (1e-4, 1e-9, 1e-13)), *((40.0, rtol) for rtol in ((1e-4, 1e-9, 1e-13) if ALL else (1e-4,)))],
+)
 def test_two_tokens_merge_when_they_should(beta: float, rtol: float) -> None:
     expected = two_tokens(beta, 1.8, ANGLE)
     run = af.simulate(on_circle(0.0, 1.8), af.Softmax(beta=beta), af.SphereFlow(rtol=rtol), until=2 * expected)
@@ -99,7 +108,7 @@ def test_the_errors_hold_what_they_promise() -> None:
     """Loose runs of random tokens: their merge times are off by less than their error bars."""
     rng = np.random.default_rng(5)
     within, total = 0, 0
-    for _ in range(3):
+    for _ in range(3 if ALL else 2):
         x, beta = on_circle(*rng.uniform(0, 2 * np.pi, 5)), rng.uniform(4, 8)
         exact = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-11), until=1e8))
         loose = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-6), until=1e8))
@@ -107,7 +116,7 @@ def test_the_errors_hold_what_they_promise() -> None:
         within += int((np.abs(loose.time - exact.time) <= loose.error).sum())
         total += len(exact)
     assert within == total
-    assert total >= 10
+    assert total >= (10 if ALL else 6)
 
 
 def test_merges_at_the_same_time_are_all_told() -> None:

@@ -57,10 +57,10 @@ def generator(following: Following) -> Array:
 
 def sampled(x: Array, A: Array, times: Array) -> Array:
     """Return e^{tA} x at evenly spaced times that begin with 0."""
-    step, states = expm(times[1] * A), [x]
-    for _ in times[1:]:
-        states.append(step @ states[-1])
-    return np.stack(states)
+    step, states = expm(times[1] * A), x[None]
+    while len(states) < len(times):
+        states, step = np.concatenate([states, step @ states]), step @ step
+    return states[: len(times)]
 
 
 def gaps(x: Array, leaders: NDArray[np.int64], B: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -127,7 +128,8 @@ def equiangular(beta: float, n: int, normalized: bool) -> Any:
 
 @pytest.mark.parametrize(
     ("n", "normalized", "beta", "time"),
-    [(128, True, 1.0, 5.909), (24, True, 3.0, 5.899), (24, False, 1.0, 2.7645), (128, False, 3.0, 2.005)],
+    [(128, True, 1.0, 5.909), (24, True, 3.0, 5.899), (24, False, 1.0, 2.7645)]
+    + ([(128, False, 3.0, 2.005)] if "ATTNFLOW_EXAMPLES" in os.environ else []),
 )
 def test_orthogonal_start_on_the_sphere(n: int, normalized: bool, beta: float, time: float) -> None:
     """sphere/orthogonal-start: tokens stay equiangular and follow the scalar equation."""

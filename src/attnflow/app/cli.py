@@ -289,7 +289,7 @@ def _simulate(given: dict[str, Any]) -> int:
     begin = time.perf_counter()
     run = simulate(**arguments, store=store)
     seconds = time.perf_counter() - begin
-    answers = long_times.answers(run, asked, arguments.get("seed", 0))
+    answers = long_times.answers(run, asked, arguments.get("seed", 0), drawn="draw" in output)
     if "plot" in output:
         figures.save(run.plot(), output["plot"])
     if "draw" in output:

@@ -25,9 +25,10 @@ KEYS = (*QUESTIONS, "runs", "betas", "within")
 
 
 class Answers:
-    """Lines to print, and a picture to draw."""
+    """Lines to print, and a picture if one is to be drawn."""
 
-    def __init__(self) -> None:
+    def __init__(self, drawn: bool) -> None:
+        self.drawn = drawn
         self.lines: list[str] = []
         self.picture: Callable[[], Any] | None = None
 
@@ -58,9 +59,9 @@ def drawable(asked: Mapping[str, Any]) -> bool:
     return "merges" in asked or "phases" in asked or ("exits" in asked and "betas" in asked)
 
 
-def answers(run: Trajectory, asked: Mapping[str, Any], seed: int) -> Answers:
+def answers(run: Trajectory, asked: Mapping[str, Any], seed: int, drawn: bool) -> Answers:
     """Answer what is asked of a run: of what happened in it, or of chains and layers that start where it did."""
-    found = Answers()
+    found = Answers(drawn)
     for name, answer in (("merges", _merges), ("exits", _exits), ("phases", _phases)):
         if name in asked:
             answer(found, run, dict(asked), seed)
@@ -68,10 +69,13 @@ def answers(run: Trajectory, asked: Mapping[str, Any], seed: int) -> Answers:
 
 
 def _merges(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
-    threshold = asked["merges"]
-    lines = repr(measure.merge_times(run, threshold)).splitlines()
-    found.lines += [f"{'split' if 'parted' in line else 'merge':<10}{line}" for line in lines]
-    found.picture = lambda: figures.staircase(measure.staircase(run, threshold))
+    if found.drawn:
+        stairs = measure.staircase(run, asked["merges"])
+        merges = stairs.merges
+        found.picture = lambda: figures.staircase(stairs)
+    else:
+        merges = measure.merge_times(run, asked["merges"])
+    found.lines += [f"{'split' if 'parted' in line else 'merge':<10}{line}" for line in repr(merges).splitlines()]
 
 
 def _exits(found: Answers, run: Trajectory, asked: dict[str, Any], seed: int) -> None:
