@@ -189,6 +189,11 @@ def test_of_many_runs_the_newest_is_answered(line: Line) -> None:
 
 
 def test_claims_and_data_come_beside_a_run(line: Line) -> None:
+    # Workers that have answered once are quick: the run would end by itself after SECONDS of run_stream.
+    line.say(5, "claims", state=SOFT)
+    line.until("done")
+    line.say(6, "data", state=SOFT)
+    line.until("file")
     line.say(1, "run", state=LONG)
     line.until("frames")
     line.say(2, "claims", state=SOFT)
