@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ import pytest
 import attnflow as af
 from attnflow import catalogue
 from attnflow.catalogue import Entry, build, entries, entry, part_named, register
-from attnflow.core.parameters import KINDS, about
+from attnflow.core.parameters import KINDS, about, parameters_of
 
 ALL = [found for kind in ("law", "motion", "cloud") for found in entries(kind).values()]
 
@@ -79,6 +82,57 @@ def test_bounds_are_those_that_are_checked(found: Entry) -> None:
             with pytest.raises(af.InputError, match=rf"^{one.name} is "):
                 found.make(**{**needed, one.name: outside})
             found.make(**{**needed, one.name: up if bound == "above" else value})
+
+
+@dataclass(frozen=True, eq=False)
+class _Declared(af.Law):
+    """A law that checks nothing itself: P_ij = 1 / n."""
+
+    name = "declared"
+    h: float = field(default=1.0, metadata=about("number", "width", above=0.0, most=2.0))
+    k: int = field(default=1, metadata=about("count", "number", least=1))
+    u: Any = field(default=1.0, metadata=about("function", "weight", least=0.0))
+    M: Any = field(default=None, metadata=about("matrix", "matrix"))
+    way: str = field(default="left", metadata=about("choice", "side", choices=("left", "right")))
+    on: bool = field(default=True, metadata=about("switch", "true to listen"))
+    other: Any = None
+    rest: Any = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("key", "bad", "words"),
+    [
+        ("h", -1, "h is -1, expected a finite number above 0 and at most 2"),
+        ("h", 2.5, "h is 2.5, expected"),
+        ("h", [1, 2], "h is [1, 2], expected a number"),
+        ("h", lambda t: t, "expected a number"),
+        ("k", 0, "k is 0, expected a finite number at least 1"),
+        ("k", 1.5, "k is 1.5, expected a whole number"),
+        ("u", [1, -1], "u of layer 1 is -1, expected a finite number at least 0"),
+        ("M", [[1, 2]], "M has shape (1, 2), expected a square matrix"),
+        ("way", "sideways", "way is 'sideways', expected one of left, right"),
+        ("on", "no", "on is 'no', expected True or False (true to listen)"),
+    ],
+)
+def test_what_parameters_say_of_themselves_is_checked(key: str, bad: Any, words: str) -> None:
+    """In Python and from plain data, without a line in the class."""
+    register(_Declared)
+    try:
+        for refused in (lambda: _Declared(**{key: bad}), lambda: build("law", {"name": "declared", key: bad})):
+            with pytest.raises(af.InputError, match=re.escape(words)):
+                refused()
+    finally:
+        del catalogue.REGISTERED["law"]["declared"]
+
+
+def test_values_inside_their_bounds_are_taken_and_what_says_nothing_is_not_checked() -> None:
+    law = _Declared(h=2, k=3.0, u=[1, 2], M=[[1]], way="right", on=False, other={"a": 1}, rest="all")  # type: ignore[arg-type]
+    assert (law.h, law.k, law.u(1), law.way, law.other, law.rest) == (2.0, 3, 2.0, "right", {"a": 1}, "all")
+    parameters = parameters_of(_Declared)
+    assert not parameters["rest"].required
+    assert parameters["rest"].default == []
+    again = pickle.loads(pickle.dumps(copy.deepcopy(entry("motion", "jumps").parameters["gamma"])))
+    assert again.required
 
 
 def test_the_formula_follows_what_is_given() -> None:

@@ -187,7 +187,7 @@ def _made(
                 raise InputError(f"{key} is {data[key]!r}, expected a table with some of {', '.join(held)}")
             given[one.name] = _made(one.part, held, data[key], value, key)
         else:
-            given[one.name] = value(one, data[key])
+            given[one.name] = one.check(value(one, data[key]))
     return make(**given)
 
 

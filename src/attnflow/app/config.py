@@ -16,6 +16,7 @@ from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.catalogue import check_keys
 from attnflow.core.inputs import InputError, number, quoted, whole
+from attnflow.core.parameters import KINDS as PARAMETERS
 from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
 
@@ -118,9 +119,10 @@ class Config:
         """Return what a text stands for: a formula in t, or a file of numbers."""
         if not isinstance(value, str):
             return value
-        if parameter.kind in ("matrix", "vector"):
+        stands_for = PARAMETERS[parameter.kind].text
+        if stands_for == "file":
             return self.numbers(value, parameter.name, vector=parameter.kind == "vector")
-        return Schedule(value, parameter.name) if parameter.kind == "function" else value
+        return Schedule(value, parameter.name) if stands_for == "formula" else value
 
     def numbers(self, value: Any, what: str, vector: bool = False) -> ArrayLike:
         """Return an array from numbers written in place, or from a .csv or .npy file; `vector` if one row is one."""

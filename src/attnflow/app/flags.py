@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from attnflow import engines
 from attnflow.catalogue import Entry, entries
-from attnflow.core.parameters import Parameter
+from attnflow.core.parameters import KINDS, Parameter
 
 
 class Flag(NamedTuple):
@@ -22,8 +22,6 @@ class Flag(NamedTuple):
 
 # The flags that name a cloud, a law or a motion: the kind, the table and the key.
 NAMES = {"cloud": ("tokens", "cloud"), "law": ("law", "name"), "motion": ("motion", "name")}
-# Kinds of parameters that only files can hold.
-IN_FILES = ("laws", "part")
 TOKENS = Flag("tokens", "file", "a list such as [[1, 0], [0, 1]], or a .csv or .npy file with one token per row")
 SIMULATE = """\
 Simulate tokens under a law of attention, from flags, from a TOML file, or from a file with flags on top.
@@ -157,7 +155,7 @@ def _by_flags(kind: str) -> list[str]:
     return [
         name
         for name, found in entries(kind).items()
-        if not any(one.required and one.kind in IN_FILES for one in found.parameters.values())
+        if not any(one.required and not KINDS[one.kind].flag for one in found.parameters.values())
     ]
 
 
@@ -173,7 +171,7 @@ def _held(found: Entry) -> Mapping[str, Parameter]:
     return {
         one.key: one
         for one in found.parameters.values()
-        if one.kind not in IN_FILES and not one.beside and (found.kind, one.key) != ("cloud", "seed")
+        if KINDS[one.kind].flag and not one.beside and (found.kind, one.key) != ("cloud", "seed")
     }
 
 

@@ -403,9 +403,9 @@ def number(
     raise InputError(f"{name} is {real:g}, expected a finite number{' ' + wanted if wanted else ''}")
 
 
-def whole(value: Any, name: str, least: int) -> int:
-    """Check a whole number, at least `least`."""
-    if not number(value, name, least=least).is_integer():
+def whole(value: Any, name: str, **bounds: float) -> int:
+    """Check a whole number in a range, as `number` does."""
+    if not number(value, name, **bounds).is_integer():
         raise InputError(f"{name} is {value}, expected a whole number")
     return int(value)
 

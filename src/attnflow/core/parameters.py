@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-# A number, or a function of time; one that is constant; a whole one; a matrix or a vector, each perhaps a function of
-# time; one of some words; true or false; a part with parameters of its own; a list of laws.
-KINDS = ("function", "number", "count", "matrix", "vector", "choice", "switch", "part", "laws")
-# The default of a parameter that has none.
-REQUIRED = object()
+from attnflow.core.inputs import (
+    InputError,
+    constant,
+    constant_matrix,
+    constant_number,
+    constant_vector,
+    number,
+    one_of,
+    rectangular,
+    whole,
+)
+
+
+class REQUIRED:
+    """The default of a parameter that has none; a class, so that copies of it are the same."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +32,8 @@ class Parameter:
     value than the default, and has no field for a parameter that is not `shown`. Where a law turns into another one as
     the parameter tends to infinity, `limit` is its name, and `at_zero` says what it is at 0. Plain data have it under
     the name `key` where that is another one. A parameter with one value for each of several laws stands `beside` each
-    of them: in the table of the law, not in a list of its own.
+    of them: in the table of the law, not in a list of its own. A `part` is the class of a value with parameters of its
+    own; `Law` and `Motion` stand for any of these.
     """
 
     name: str
@@ -44,6 +56,7 @@ class Parameter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.symbol or self.name)
         object.__setattr__(self, "key", self.key or self.name)
+        object.__setattr__(self, "shown", self.shown and KINDS[self.kind].field)
 
     @property
     def required(self) -> bool:
@@ -57,11 +70,73 @@ class Parameter:
 
     @property
     def data(self) -> dict[str, Any]:
-        """All of this as JSON data; a default that is none, such as a matrix, is null as None is."""
+        """All of this as JSON data; a default that is no number and no text, such as a matrix, is null."""
         plain = isinstance(self.default, bool | int | float | str)
-        said = ("key", "kind", "help", "symbol", "start", "limit", "at_zero", "shown", "required")
-        facts = {name: getattr(self, name) for name in said}
+        kept = ("key", "kind", "help", "symbol", "start", "limit", "at_zero", "shown", "required")
+        facts = {name: getattr(self, name) for name in kept}
         return {**facts, "default": self.default if plain else None, **self.bounds, "choices": list(self.choices)}
+
+    def check(self, value: Any, name: str = "") -> Any:
+        """Return a value as formulas use it, or refuse one that is not of this kind or out of bounds.
+
+        >>> Parameter("h", "number", "width", above=0.0).check(-1)
+        Traceback (most recent call last):
+        ...
+        attnflow.InputError: h is -1, expected a finite number above 0
+        """
+        if value is None and self.default is None:
+            return None
+        return KINDS[self.kind].check(self, value, name or self.name)
+
+
+class Kind(NamedTuple):
+    """What the parameters of a kind have in common: how values are checked, and how they are given outside Python.
+
+    A `text` stands for a "formula" in t, for a "file" of numbers, or for itself. Only files can hold parameters without
+    a `flag` on the command line; on the page some have no `field`.
+    """
+
+    check: Callable[[Parameter, Any, str], Any]
+    text: str = "itself"
+    flag: bool = True
+    field: bool = True
+
+
+def _choice(one: Parameter, value: Any, name: str) -> str:
+    if isinstance(value, str) and not one.choices:
+        return value
+    return one_of(value, one.choices or ("texts",), name)
+
+
+def _switch(one: Parameter, value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}, expected True or False ({one.help})")
+    return value
+
+
+def _part(one: Parameter, value: Any, name: str) -> Any:
+    if one.part is not None and not isinstance(value, one.part):
+        wanted = f"a {one.part.__name__}({', '.join(parameters_of(one.part))})"
+        raise InputError(f"{name} is {value!r}, expected {wanted}{' or None' if one.default is None else ''}")
+    return value
+
+
+# A number, or a function of time; a number that is constant; a whole one; a square matrix, any matrix or a vector, each
+# perhaps a function of time; one of some words; true or false; a part with parameters of its own; a list of laws, which
+# the law that takes them checks; anything, where a field says nothing of itself and its default says nothing either.
+KINDS = {
+    "function": Kind(lambda one, value, name: constant_number(value, name, **one.bounds), text="formula"),
+    "number": Kind(lambda one, value, name: number(value, name, **one.bounds)),
+    "count": Kind(lambda one, value, name: whole(value, name, **one.bounds)),
+    "matrix": Kind(lambda one, value, name: constant_matrix(value, name), text="file"),
+    "rectangular": Kind(lambda one, value, name: constant(value, name, 2, rectangular), text="file", field=False),
+    "vector": Kind(lambda one, value, name: constant_vector(value, name), text="file", field=False),
+    "choice": Kind(_choice),
+    "switch": Kind(_switch),
+    "part": Kind(_part, flag=False, field=False),
+    "laws": Kind(lambda one, value, name: value, flag=False, field=False),
+    "any": Kind(lambda one, value, name: value, text="file", field=False),
+}
 
 
 def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:
@@ -87,16 +162,25 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
     """
     known = getattr(kind, "__dataclass_fields__", {})
     return {
-        name: _said(name, one)
+        name: _parameter(name, one)
         for name, one in known.items()
         # Variables of the class are among them too, and only this tells them apart from `InitVar`.
         if one.init and one._field_type.name != "_FIELD_CLASSVAR"
     }
 
 
-def _said(name: str, one: Any) -> Parameter:
-    facts = dict(one.metadata.get("parameter") or {"kind": _kind_of(one.default), "help": name})
-    return Parameter(name=name, default=REQUIRED if one.default is MISSING else one.default, **facts)
+def check_fields(held: Any) -> None:
+    """Check the fields of a frozen dataclass that say what they are, and put what formulas use in their place."""
+    known: dict[str, Parameter] = parameters_of(held.__class__)
+    for one in fields(held):
+        if "parameter" in one.metadata and not (parameter := known[one.name]).beside:
+            object.__setattr__(held, one.name, parameter.check(getattr(held, one.name)))
+
+
+def _parameter(name: str, one: Any) -> Parameter:
+    default = one.default if one.default_factory is MISSING else one.default_factory()
+    facts = dict(one.metadata.get("parameter") or {"kind": _kind_of(default), "help": name})
+    return Parameter(name=name, default=REQUIRED if default is MISSING else default, **facts)
 
 
 def _kind_of(default: Any) -> str:
@@ -104,4 +188,4 @@ def _kind_of(default: Any) -> str:
         return "switch"
     if isinstance(default, str):
         return "choice"
-    return "matrix" if default is None else "function"
+    return "function" if isinstance(default, int | float) else "any"

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnflow.catalogue import build, entries, entry
 from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
-from attnflow.core.parameters import Parameter
+from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
@@ -40,9 +40,6 @@ MOMENTS = 240  # frames of a flow
 SECONDS = 30.0  # of wall clock for one run
 LONGEST_WORD = 100_000  # systems refuse words of a command that are a little longer
 
-# Kinds of parameters that a string may give by a formula, and those that have no field on the page.
-FORMULAS = ("function", "number")
-FIELDLESS = ("vector", "part", "laws")
 # The first screen.
 FIRST: dict[str, Any] = {
     "tokens": {"cloud": "gaussian", "n": 24, "d": 2, "seed": 103},
@@ -141,7 +138,7 @@ def shown(kind: str) -> tuple[str, ...]:
     return tuple(
         name
         for name, each in found.items()
-        if name not in limits and not any(one.required and one.kind in FIELDLESS for one in each.parameters.values())
+        if name not in limits and not any(one.required and not one.shown for one in each.parameters.values())
     )
 
 
@@ -188,21 +185,19 @@ def _part(value: Any, kind: str) -> dict[str, Any]:
 
 def _checked(parameter: Parameter | None, key: str, given: Any, kind: str) -> Any:
     """Return what is given for a parameter; a formula that does not mention t as the number that it is everywhere."""
-    what = parameter.kind if parameter else ""
-    if what == "matrix":
+    if parameter and parameter.kind in ("matrix", "rectangular"):
         return _rows(given, key)
-    if what == "vector":
+    if parameter and parameter.kind == "vector":
         return _rows([given], key)[0]
-    if isinstance(given, dict | list) or what in FIELDLESS:
+    if isinstance(given, dict | list) or (parameter and not KINDS[parameter.kind].flag):
         raise InputError(f"{key} of {kind} is {_kind(given)}, which cannot be shown here: give a number or a formula")
-    if what in FORMULAS and isinstance(given, str) and given != "inf" and (formula := Schedule(given, key)).constant:
-        return number(formula(0), key)
-    return given
+    formula = _value(parameter, given) if parameter and given != "inf" else given
+    return number(formula(0), key) if isinstance(formula, Schedule) and formula.constant else given
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
     """Return what a law or motion is made with: formulas become functions of time."""
-    formula = parameter.kind in FORMULAS and isinstance(given, str)
+    formula = KINDS[parameter.kind].text == "formula" and isinstance(given, str)
     return Schedule(given, parameter.name) if formula else given
 
 

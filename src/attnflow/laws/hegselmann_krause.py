@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnflow import engines
 from attnflow.core.arrays import foreign
-from attnflow.core.inputs import Array, Scalar, constant_number, each_mass, number_at
+from attnflow.core.inputs import Array, Scalar, each_mass, number_at
 from attnflow.core.parameters import about
 from attnflow.engines import dense
 from attnflow.laws.law import Heard, Law, Neighbourhood, Sources, weighs_like
@@ -43,9 +43,6 @@ class HegselmannKrause(Law):
     replays: ClassVar[str] = "fractions"
 
     eps: Scalar = field(default=1.0, metadata=about("function", "confidence radius", least=0.0))
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", constant_number(self.eps, "eps", least=0.0))
 
     @property
     def neighbourhood(self) -> Neighbourhood:

@@ -25,7 +25,7 @@ from attnflow.core.inputs import (
     quoted,
     varies_in_time,
 )
-from attnflow.core.parameters import parameters_of
+from attnflow.core.parameters import check_fields, parameters_of
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
 
@@ -200,6 +200,10 @@ class Law:
         if "log_weights" in vars(cls):
             for name in FOLLOWS_WEIGHTS - vars(cls).keys():
                 setattr(cls, name, vars(Law)[name])
+
+    def __post_init__(self, *given: Any) -> None:
+        """Check the parameters by what they say of themselves."""
+        check_fields(self)
 
     @property
     def short_name(self) -> str:

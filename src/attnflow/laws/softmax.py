@@ -16,8 +16,6 @@ from attnflow.core.inputs import (
     Matrix,
     Scalar,
     Vector,
-    constant_number,
-    constant_vector,
     number_at,
     numbers_at,
     varies_in_time,
@@ -91,15 +89,12 @@ class Softmax(Law):
     )
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(
-        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
-    )
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
-        object.__setattr__(self, "beta", constant_number(self.beta, "beta"))
+        super().__post_init__()
         set_form(self, Q, K)
-        object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     @property
     def exponents(self) -> Exponents:

@@ -19,10 +19,7 @@ from attnflow.core.inputs import (
     Matrix,
     Scalar,
     Vector,
-    constant_number,
-    constant_vector,
     each_mass,
-    one_of,
     vector_at,
 )
 from attnflow.core.parameters import about
@@ -209,15 +206,12 @@ class Hardmax(TopScores):
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     ties: str = field(default="tokens", metadata=about("choice", "how tied sources count", choices=TIES))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(
-        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
-    )
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
+        super().__post_init__()
         set_form(self, Q, K)
-        object.__setattr__(self, "b", constant_vector(self.b, "b"))
-        one_of(self.ties, TIES, "ties")
 
     @property
     def counting(self) -> str:
@@ -268,16 +262,12 @@ class Localmax(TopScores):
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
     threshold: str = field(default="additive", metadata=about("choice", "what delta is a part of", choices=THRESHOLDS))
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
-    Q: InitVar[Matrix] = field(
-        default=None, metadata=about("matrix", "queries Q x_i, with K in place of B", shown=False)
-    )
-    K: InitVar[Matrix] = field(default=None, metadata=about("matrix", "keys K x_j, with Q in place of B", shown=False))
+    Q: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "queries Q x_i, with K in place of B"))
+    K: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "keys K x_j, with Q in place of B"))
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
-        object.__setattr__(self, "delta", constant_number(self.delta, "delta", least=0.0))
+        super().__post_init__()
         set_form(self, Q, K)
-        object.__setattr__(self, "b", constant_vector(self.b, "b"))
-        one_of(self.threshold, THRESHOLDS, "threshold")
 
     @property
     def neighbourhood(self) -> Neighbourhood:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from attnflow.core.arrays import namespace
-from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, one_of
-from attnflow.core.parameters import about
+from attnflow.core.inputs import Array, Matrix, matrix_at
+from attnflow.core.parameters import about, check_fields
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda y: namespace(y).clip(y, 0.0, None),
@@ -36,18 +36,10 @@ class FeedForward:
     activation: str = field(default="relu", metadata=about("choice", "sigma", choices=tuple(ACTIVATIONS)))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "W", constant_matrix(self.W, "W"))
-        one_of(self.activation, ACTIVATIONS, "activation")
+        check_fields(self)
 
     def __call__(self, y: Array, t: float) -> Array:
         """Return W(t) sigma(y) for each row y."""
         W = matrix_at(self.W, t, y.shape[-1], "W", like=y)
         activated = ACTIVATIONS[self.activation](y)
         return activated if W is None else activated @ W.T
-
-
-def check(layer: FeedForward | None) -> None:
-    """Refuse what is not a feed-forward layer."""
-    if layer is None or isinstance(layer, FeedForward):
-        return
-    raise InputError(f"feed_forward is {layer!r}, expected a FeedForward(W, activation) or None")

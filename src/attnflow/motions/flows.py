@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at, number
+from attnflow.core.inputs import Array, InputError, Matrix, matrix_at, number
 from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
-from attnflow.motions.feed_forward import FeedForward, check
+from attnflow.motions.feed_forward import FeedForward
 from attnflow.motions.layers import constant, one_value_matrix
 from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_sphere
 
@@ -98,11 +98,6 @@ class Flow(ContinuousMotion):
     hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
     helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        check(self.feed_forward)
-        tolerance(self)
-
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
         v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
@@ -149,8 +144,7 @@ class RescaledFlow(ContinuousMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledFlow"))
-        check(self.feed_forward)
-        tolerance(self)
+        super().__post_init__()
         V = np.eye(1) if self.V is None else np.asarray(self.V)
         values, vectors = np.linalg.eig(V)
         good = np.linalg.cond(vectors) <= WELL_CONDITIONED
@@ -226,12 +220,6 @@ class SphereFlow(ContinuousMotion):
     unites: ClassVar[bool] = True
     helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        if not isinstance(self.normalized, bool):
-            raise InputError(f"normalized is {self.normalized!r}, expected True for SA or False for USA")
-        tolerance(self)
-
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""
         x = on_sphere(super().prepare(x, hearing))
@@ -264,8 +252,3 @@ class SphereFlow(ContinuousMotion):
 def _products(x: Array, y: Array) -> Array:
     """Return <x_i, y_i> for each row, with a last axis of length one."""
     return np.einsum("...k,...k->...", x, y)[..., None]
-
-
-def tolerance(flow: ContinuousMotion) -> None:
-    """Check the relative tolerance of a flow."""
-    object.__setattr__(flow, "rtol", number(flow.rtol, "rtol", least=TIGHTEST, most=LOOSEST))

@@ -21,7 +21,6 @@ from attnflow.core.inputs import (
     InputError,
     Scalar,
     cloud,
-    constant_number,
     mass_vector,
     number,
     number_at,
@@ -87,13 +86,6 @@ class Jumps(Motion):
         default=False,
         metadata=about("switch", "true to take every step, false to jump from move to move", shown=False),
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", constant_number(self.gamma, "gamma", above=0.0, most=1.0))
-        if not isinstance(self.literal, bool):
-            raise InputError(
-                f"literal is {self.literal!r}, expected True to take every step or False to jump over some"
-            )
 
     @property
     def skips_steps(self) -> bool:

@@ -16,11 +16,8 @@ from attnflow.core.inputs import (
     Matrix,
     Scalar,
     Vector,
-    constant_matrix,
     constant_number,
-    constant_vector,
     matrix_at,
-    number,
     number_at,
     numbers_at,
     square,
@@ -29,7 +26,7 @@ from attnflow.core.inputs import (
 )
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing
-from attnflow.motions.feed_forward import FeedForward, check
+from attnflow.motions.feed_forward import FeedForward
 from attnflow.motions.motion import DiscreteMotion, Motion, apply, gain_of, grown, lengths, on_sphere, towards
 
 
@@ -81,11 +78,7 @@ class Layers(DiscreteMotion):
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.gamma, self.alpha, self.V)) != 1:
             raise InputError("Layers need exactly one of gamma, alpha and V: for example Layers(gamma=0.1)")
-        if self.gamma is not None:
-            object.__setattr__(self, "gamma", constant_number(self.gamma, "gamma", above=0.0, most=1.0))
-        if self.alpha is not None:
-            object.__setattr__(self, "alpha", constant_number(self.alpha, "alpha", above=0.0))
-        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
+        super().__post_init__()
         if self.V is not None and not varies_in_time(self.V):
             _renormalised(self.V)
 
@@ -203,12 +196,6 @@ class Residual(DiscreteMotion):
     grows: ClassVar[bool] = True
     hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
-        check(self.feed_forward)
-        object.__setattr__(self, "b", constant_vector(self.b, "b"))
-
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt (V m + b)."""
         d = x.shape[-1]
@@ -253,10 +240,9 @@ class RescaledLayers(DiscreteMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
-        dt = self.dt if varies_in_time(self.dt) else constant_number(self.dt, "dt", above=0.0)
-        if varies_in_time(dt):
+        if varies_in_time(constant_number(self.dt, "dt", above=0.0)):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
-        object.__setattr__(self, "dt", number(dt, "dt", above=0.0))
+        super().__post_init__()
         V = np.eye(1) if self.V is None else np.asarray(self.V)
         R = np.eye(len(V)) + self.dt * V
         if np.linalg.matrix_rank(R) < len(R):
@@ -319,11 +305,6 @@ class SphereLayers(DiscreteMotion):
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
     b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        object.__setattr__(self, "dt", constant_number(self.dt, "dt", above=0.0))
-        object.__setattr__(self, "b", constant_vector(self.b, "b"))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse tokens that are not on the unit sphere."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError, number, varies_in_time
+from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
 from attnflow.motions.layers import Layers
@@ -78,8 +78,7 @@ class Leaps(Motion):
     def __post_init__(self) -> None:
         if varies_in_time(self.gamma):
             raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
-        object.__setattr__(self, "gamma", number(self.gamma, "gamma", above=0.0, most=1.0))
-        object.__setattr__(self, "rtol", number(self.rtol, "rtol", least=1e-13, most=1e-2))
+        super().__post_init__()
 
     @property
     def skips_steps(self) -> bool:

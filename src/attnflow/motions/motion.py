@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, namespace
 from attnflow.core.calls import check_method
 from attnflow.core.inputs import Array, InputError, number, quoted
+from attnflow.core.parameters import check_fields
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.laws import Hearing
@@ -162,6 +163,10 @@ class Motion:
     chain: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
     rtol: float | None = None
+
+    def __post_init__(self, *given: Any) -> None:
+        """Check the parameters by what they say of themselves."""
+        check_fields(self)
 
     @property
     def short_name(self) -> str:

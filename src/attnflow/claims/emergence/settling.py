@@ -17,7 +17,7 @@ from attnflow.claims.emergence.symmetry import Group, Patient
 from attnflow.core.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hearing
-from attnflow.motions.flows import RescaledFlow, tolerance
+from attnflow.motions.flows import RescaledFlow
 from attnflow.motions.motion import apply, gain_of, grown
 
 Heard = NDArray[np.bool_]
@@ -47,7 +47,6 @@ class Discounted(Patient):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant_matrix(self.V, "V"))
-        tolerance(self)
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m - lambda y."""

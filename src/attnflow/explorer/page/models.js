@@ -17,14 +17,12 @@ export const { first: FIRST_STATE, colours } = catalogue;
 
 /** @type {Model} what a link may name, and nobody knows */
 const UNKNOWN = { name: "", title: "", summary: "", formula: "", surface: "space", alternatives: [], parameters: [] };
-/** The kinds of parameters that have a field. */
-const FIELDS = ["function", "number", "count", "matrix", "choice", "switch"];
 
 /** @param {Kind} kind @param {string} name */
 export const model = (kind, name) => catalogue[kind].find((one) => one.name === name) ?? UNKNOWN;
 
 /** @param {Model} of */
-export const shownParameters = (of) => of.parameters.filter((one) => one.shown && FIELDS.includes(one.kind));
+export const shownParameters = (of) => of.parameters.filter((one) => one.shown);
 
 /** @param {Model} of */
 export const matrices = (of) => shownParameters(of).filter((one) => one.kind === "matrix");
