@@ -17,7 +17,6 @@ from scipy.spatial import ConvexHull
 import attnflow as af
 from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.state import State, read
-from attnflow.figures.groups import groups
 
 HARD = {"name": "softmax", "beta": "inf"}
 LAYERS = {"name": "layers", "gamma": 0.5}
@@ -167,14 +166,6 @@ def test_quiescent_sets_are_the_smallest_that_hear_nobody_else() -> None:
     expected = sorted({tuple(np.flatnonzero(reach[i]).tolist()) for i in final})
     found = at(state, "quiescent")["quiescent"]
     assert sorted(tuple(group["members"]) for group in found) == expected
-
-
-@pytest.mark.parametrize("k", [0, -1])
-def test_clusters_are_counted_as_in_a_plot_of_the_run(k: int) -> None:
-    state = shown(gaussian(40), {"name": "softmax", "beta": 1.0}, until=12)
-    run = af.simulate(state.tokens, state.law, state.motion, 12)
-    labels = at(state, "clusters", x=run.tokens[k], t=run.times[k])["clusters"]
-    assert len(set(labels)) == groups(run, run.tokens[k], float(run.times[k])).clusters
 
 
 def test_attention_is_the_matrix_of_the_law_up_to_128_tokens_and_means_of_blocks_beyond() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import distance_matrix
 
 import attnflow as af
 from attnflow.explorer.protocol import RunFrames, Session, encoded
-from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, no_frames_yet, run, series, simulate_into
+from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, ends_with, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
+from attnflow.figures.groups import close
 
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
 SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
@@ -31,7 +34,7 @@ def asked(state: Any, session: Session | None = None, **message: Any) -> list[An
     return list(run({"id": 7, "do": "run", "state": state, **message}, session or Session(), lambda: False))
 
 
-def film(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
+def frames_of(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
     """Put the frames together, and see that none is missing or comes twice."""
     times: list[float] = []
     frames = []
@@ -54,7 +57,7 @@ def kinds(told: list[Any]) -> list[str]:
 def test_frames_are_those_of_simulate(state: dict[str, Any]) -> None:
     told = asked(state)
     assert kinds(told) == ["start", "overlays", "frames", "end", "series"]
-    times, frames = film(told)
+    times, frames = frames_of(told)
     reference = af.simulate(**arguments(read(state)))
     np.testing.assert_array_equal(times, reference.times.astype(float))
     np.testing.assert_array_equal(frames, reference.tokens)
@@ -70,7 +73,7 @@ def test_the_start_says_what_runs_to_the_last_digit() -> None:
 
 def test_moves_of_a_chain_are_thinned_evenly_and_end_where_the_chain_ends() -> None:
     state = {**JUMPS, "tokens": CLOUD}
-    times, frames = film(asked(state))
+    times, frames = frames_of(asked(state))
     reference = af.simulate(**arguments(read(state)))
     assert len(reference) > MOST_FRAMES >= len(times) >= MOST_FRAMES // 2 - 1
     at = np.searchsorted(reference.times, times)
@@ -83,12 +86,12 @@ def test_moves_of_a_chain_are_thinned_evenly_and_end_where_the_chain_ends() -> N
 def test_steps_beyond_int64_travel_as_floats() -> None:
     state = {**JUMPS, "law": {"name": "softmax", "beta": 60}, "until": 1e25}
     told = asked(state)
-    times, _ = film(told)
+    times, _ = frames_of(told)
     assert times[-1] == 1e25
     assert all(isinstance(json.loads(text), dict) for text in map(encoded, told) if isinstance(text, str))
 
 
-def test_a_thinned_film_keeps_first_and_last() -> None:
+def test_thinned_frames_keep_first_and_last() -> None:
     most = 10
     for count in range(1, 60):
         shot = RunFrames(0, None, most)  # type: ignore[arg-type]
@@ -104,7 +107,7 @@ def test_a_thinned_film_keeps_first_and_last() -> None:
 
 def test_series_are_the_measurements_of_the_library() -> None:
     told = asked({**SOFT, "until": 300})
-    series, (times, frames) = told[-1], film(told)
+    series, (times, frames) = told[-1], frames_of(told)
     at = series["frames"]
     assert at == sorted(set(at))
     assert (at[0], at[-1], len(at)) == (0, len(times) - 1, MOST_MEASURED)
@@ -212,8 +215,19 @@ def test_a_flow_that_blows_up_is_said_once() -> None:
     growing = read(
         {"tokens": [[1.0, 0.5], [0.3, 2.0]], "law": SOFT["law"], "motion": {"name": "flow", "rtol": 1e-4}, "until": 1e6}
     )
-    film = no_frames_yet(1, growing)
-    found = series(film, simulate_into(film, lambda: False))
+    kept = no_frames_yet(1, growing)
+    found = series(kept, simulate_into(kept, lambda: False))
     assert found["frames"] == []
     assert "too large" in found["note"]
     assert "inf" not in found["note"]
+
+
+@pytest.mark.parametrize(("d", "reach"), [(1, 1.0), (2, 5.0), (3, 9.0)])
+def test_tokens_that_end_together(d: int, reach: float) -> None:
+    x = np.random.default_rng(d).uniform(0, 1, (120, d))
+    start = np.array([np.zeros(d), np.full(d, reach)])
+    count, labels = connected_components(distance_matrix(x, x) <= close(start, x))
+    assert 5 < count < 115
+    together = [np.flatnonzero(labels == label) for label in labels]
+    assert ends_with(x, start) == [int(group[0]) if len(group) > 1 else -1 for group in together]
+    assert ends_with(np.arange(5.0)[:, None], np.zeros((1, 1))) is None

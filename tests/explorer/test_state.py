@@ -200,16 +200,16 @@ def test_beta_at_infinity_is_hardmax_and_its_rescaled_flow_is_solved_exactly() -
 )
 def test_no_film_has_more_than_six_hundred_frames(changes: dict[str, Any], frames: int | None) -> None:
     shown = state(**changes)
-    film = no_frames_yet(0, shown)
-    simulate_into(film, lambda: False)
-    times = np.array(film.times, dtype=np.float64)
+    kept = no_frames_yet(0, shown)
+    simulate_into(kept, lambda: False)
+    times = np.array(kept.times, dtype=np.float64)
     # Of moves that nobody can count beforehand every other one is left out until they are few enough.
     thinned = frames == 600
     assert 300 <= len(times) <= 600 if thinned else len(times) == frames if frames else 100 < len(times) <= 600
     assert times[0] == 0
     assert times[-1] == shown.until
     assert (np.diff(times) > 0).all()
-    np.testing.assert_array_equal(film.frames[-1], af.simulate(**arguments(shown)).final)
+    np.testing.assert_array_equal(kept.frames[-1], af.simulate(**arguments(shown)).final)
     if changes.get("clock") == "log" and shown.until > 1:
         later = times[times > 30][:-1]
         assert np.ptp(np.diff(np.log(later))) < 0.1

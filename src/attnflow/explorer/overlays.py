@@ -1,4 +1,4 @@
-"""What there is to see in one frame: hull, cells, limits, leaders, quiescent sets, clusters, attention."""
+"""What there is to see in one frame: hull, cells, limits, leaders, quiescent sets, attention."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, matrix_at, number_at
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.state import State
-from attnflow.figures.groups import close
 from attnflow.figures.leading import leading_form
 from attnflow.geometry import Hull, cells, hull, stationary_points
 from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.quiescent import closed_sets
 from attnflow.geometry.region import clip
-from attnflow.measure import clusters
 
 # What is quick to find: the cells of a hull with at most MOST_CELLS vertices, its edges and its limits likewise, and
 # what looks at all pairs of at most MOST_PAIRS tokens.
@@ -176,11 +174,6 @@ def _quiescent(frame: Frame) -> dict[str, Any]:
     return {"quiescent": [{"members": members.tolist()} for members in sets]}
 
 
-def _clusters(frame: Frame) -> dict[str, Any]:
-    found = clusters(frame.x, close(frame.state.tokens, frame.x))
-    return {"clusters": found.labels.tolist()}
-
-
 def _attention(frame: Frame) -> dict[str, Any]:
     """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order."""
     frame.few_tokens("attention matrices")
@@ -198,6 +191,5 @@ OVERLAYS: dict[str, Callable[[Frame], dict[str, Any]]] = {
     "limits": _limits,
     "leaders": _leaders,
     "quiescent": _quiescent,
-    "clusters": _clusters,
     "attention": _attention,
 }

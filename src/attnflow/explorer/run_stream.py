@@ -15,6 +15,8 @@ from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.figures.dashboard import MEASURED
+from attnflow.figures.groups import close
+from attnflow.measure import clusters
 from attnflow.motions import Stretch
 from attnflow.runs import watch
 from attnflow.runs.recording import Every, Recorder
@@ -105,8 +107,8 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
         run = simulation.finished()
         if stop():
             return
-        count = len(kept.times)
-        yield {"kind": "end", "id": id, "frames": count, "stopped": run.stopped, "engine": run.report["engine"]}
+        about = {"frames": len(kept.times), "stopped": run.stopped, "engine": run.report["engine"]}
+        yield {"kind": "end", "id": id, **about, "ends_with": ends_with(run.final, state.tokens)}
         measured = series(kept, run, stop)
         if not stop():
             yield {"kind": "series", "id": id, **measured}
@@ -114,6 +116,20 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
         # Whatever happened here, no computation is left behind.
         simulation.abandoned.set()
         simulation.join()
+
+
+def ends_with(x: Array, start: Array) -> list[int] | None:
+    """Return for each token the first one that it ends with, -1 if it ends alone; None if all do, or none was found.
+
+    >>> ends_with(np.array([[0.0], [1.0], [1.0], [5.0]]), np.arange(4.0)[:, None])
+    [-1, 1, 1, -1]
+    """
+    try:
+        labels = clusters(x, close(start, x)).labels
+    except InputError:
+        return None
+    _, first, group, count = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    return np.where(count > 1, first, -1)[group].tolist() if count.max() > 1 else None
 
 
 def _start(id: int, state: State) -> Answer:

@@ -202,13 +202,13 @@ def models_and_colours() -> bytes:
     """Return what the page is built from, as JSON: laws, motions and clouds, the first state, the colours."""
     from attnflow.catalogue import as_data
     from attnflow.explorer.state import FIRST, shown
-    from attnflow.figures.style import DARK, LIGHT
+    from attnflow.figures.style import DARK, LIGHT, shades
 
     parts = as_data()
     for kind in ("law", "motion"):
         for one in parts[kind]:
             one["shown"] = one["name"] in shown(kind)
-    colours = {"light": vars(LIGHT), "dark": vars(DARK)}
+    colours = {name: {**vars(tone), "shades": shades(tone)} for name, tone in (("light", LIGHT), ("dark", DARK))}
     said = encoded({**parts, "first": FIRST, "colours": colours})
     return said if isinstance(said, bytes) else said.encode()
 

@@ -193,21 +193,21 @@ def colours(labels: Iterable[int]) -> list[str]:
     >>> colours([0, 1, 0, 7, 30])
     ['#0072B2', '#D55E00', '#0072B2', '#467f9f', '#8C8C8C']
     """
-    known = _shades_of(tone())
+    known = shades(tone())
     return [known[k] if 0 <= k < len(known) else tone().others for k in labels]
 
 
 @cache
-def _shades_of(chosen: Tone) -> tuple[str, ...]:
+def shades(chosen: Tone) -> tuple[str, ...]:
     """Return the palette, and its colours mixed with a grey, with ink, and with another grey."""
-    from matplotlib.colors import to_hex, to_rgb
+    others = ((chosen.others, 0.5), (chosen.ink, 0.5), (chosen.quiet, 0.65))
+    return (*chosen.palette, *(_mixed(hue, other, part) for other, part in others for hue in chosen.palette))
 
-    mixed = list(chosen.palette)
-    for other, part in ((chosen.others, 0.5), (chosen.ink, 0.5), (chosen.quiet, 0.65)):
-        for hue in chosen.palette:
-            (r, g, b), (x, y, z) = to_rgb(hue), to_rgb(other)
-            mixed.append(to_hex((r + part * (x - r), g + part * (y - g), b + part * (z - b))))
-    return tuple(mixed)
+
+def _mixed(hue: str, other: str, part: float) -> str:
+    """Return a colour with a part of another one."""
+    pairs = [(int(hue[k : k + 2], 16) / 255, int(other[k : k + 2], 16) / 255) for k in (1, 3, 5)]
+    return "#" + "".join(f"{round((a + part * (b - a)) * 255):02x}" for a, b in pairs)
 
 
 def figure_of(value: float, _: Any = None) -> str:

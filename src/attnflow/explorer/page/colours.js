@@ -3,15 +3,8 @@
 import { colours } from "./models.js";
 
 /**
- * @typedef {object} Tone paper, four inks from strong to faint, and colours that tell groups apart
- * @property {string} paper
- * @property {string} ink
- * @property {string} quiet
- * @property {string} pencil
- * @property {string} wire
- * @property {string[]} palette
- * @property {string} others the colour of groups beyond all shades of the palette
- * @property {string[]} ramp from nothing to much
+ * @typedef {{paper: string, ink: string, quiet: string, pencil: string, wire: string, palette: string[],
+ *   shades: string[], others: string, ramp: string[]}} Tone as in `attnflow.figures.style`
  */
 
 /** @type {{light: Tone, dark: Tone}} */
@@ -21,10 +14,8 @@ export const { light: LIGHT, dark: DARK } = colours;
 const STRENGTHS = [0.26, 0.19, 0.38, 0.13];
 const HUES = LIGHT.palette.length;
 
-/** @param {string} hex @returns {number[]} */
-export function channels(hex) {
-  return [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
-}
+/** @param {string} hex */
+export const channels = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
 
 /** Return `part` of the second colour mixed into the first. @param {string} a @param {string} b @param {number} part */
 export function mixed(a, b, part) {
@@ -34,41 +25,20 @@ export function mixed(a, b, part) {
 }
 
 /** Return a colour that lets through what is under it. @param {string} hex @param {number} alpha */
-export function faded(hex, alpha) {
-  return `rgba(${channels(hex).join(",")},${alpha})`;
-}
-
-/** @type {Map<Tone, string[]>} */
-const known = new Map();
-
-/** @param {Tone} tone */
-function shadesOf(tone) {
-  let shades = known.get(tone);
-  if (!shades) {
-    shades = [...tone.palette];
-    /** @type {[string, number][]} */
-    const others = [[tone.others, 0.5], [tone.ink, 0.5], [tone.quiet, 0.65]];
-    for (const [other, part] of others)
-      for (const hue of tone.palette) shades.push(mixed(hue, other, part));
-    known.set(tone, shades);
-  }
-  return shades;
-}
+export const faded = (hex, alpha) => `rgba(${channels(hex).join(",")},${alpha})`;
 
 /** Return the colour of a group, of its tokens and of its cell alike. @param {number} label @param {Tone} tone */
-export function colour(label, tone = LIGHT) {
-  return shadesOf(tone)[label] ?? tone.others;
-}
+export const colour = (label, tone) => tone.shades[label] ?? tone.others;
 
 /** Return the colour that fills a cell: that of its tokens, pale. @param {number} label @param {Tone} tone */
-export function tint(label, tone = LIGHT) {
+export function tint(label, tone) {
   // Black weighs more than a hue.
   const weight = label % HUES === HUES - 1 ? 0.5 : 1;
   return faded(colour(label, tone), weight * STRENGTHS[Math.floor(label / HUES) % STRENGTHS.length]);
 }
 
 /** Return the channels of the scale from nothing (0) to much (1). @param {number} s @param {Tone} tone */
-export function ramp(s, tone = LIGHT) {
+export function ramp(s, tone) {
   const place = Math.min(Math.max(s, 0), 1) * (tone.ramp.length - 1);
   const k = Math.min(Math.floor(place), tone.ramp.length - 2);
   return channels(mixed(tone.ramp[k], tone.ramp[k + 1], place - k));

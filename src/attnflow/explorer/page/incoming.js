@@ -29,7 +29,6 @@ export function createIncoming(store, player, shownTime, tell) {
     const late = shownTime.chasing;
     drop();
     player.clear(start.id, start.n, start.d);
-    player.done = false;
     store.first = null;
     store.put("series", null);
     store.put("run", start);
@@ -75,7 +74,7 @@ export function createIncoming(store, player, shownTime, tell) {
     },
     end(/** @type {any} */ header) {
       release();
-      player.done = true;
+      Object.assign(player, { done: true, endsWith: header.ends_with });
       Object.assign(store.run, { stopped: header.stopped, engine: header.engine });
       shownTime.follow();
     },

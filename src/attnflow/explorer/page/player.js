@@ -63,6 +63,8 @@ export function createPlayer() {
     box: boxOf([], 0),
     /** Whether the run has ended. */
     done: false,
+    /** For each token the first one that it ends with, -1 if it ends alone. @type {number[] | null} */
+    endsWith: null,
     /** Which frame is shown, a real number: between two frames it is between them. */
     position: 0,
     playing: false,
@@ -78,7 +80,7 @@ export function createPlayer() {
     /** Begin anew, with a run of n tokens in dimension d. */
     clear(/** @type {number} */ id, /** @type {number} */ n, /** @type {number} */ d) {
       frames = [];
-      Object.assign(player, { id, n, d, times: [], way: [], done: false, position: 0 });
+      Object.assign(player, { id, n, d, times: [], way: [], done: false, endsWith: null, position: 0 });
       player.box = boxOf([], d);
       if (blend.length !== n * d) blend = new Float64Array(n * d);
     },

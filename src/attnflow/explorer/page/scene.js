@@ -1,11 +1,7 @@
 // What there is to draw: tokens, their colours, and the box that holds them, from the store and the frames of the run.
 
-import { boxOf, longestSide } from "./boxes.js";
 import { LIGHT, labelled } from "./colours.js";
-import { groups } from "./shapes.js";
 
-/** Tokens whose distance is this part of the size of the start, or less, end together. */
-const TOGETHER = 1e-3;
 
 /**
  * @typedef {ReturnType<typeof createScene>} Scene
@@ -83,7 +79,7 @@ export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? stat
 
 /**
  * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
- * leaders by the group it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
+ * leaders by whom it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
  * nothing: there only the end counts.
  * @param {any} overlays
  * @param {any} player
@@ -98,7 +94,7 @@ export function labelsOf(overlays, player, n, sphere) {
     return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
   if (!sphere && overlays?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(overlays.follows, n);
-  if (player.done && player.count > 0 && player.n === n) return byMember(endGroups(player), n);
+  if (player.endsWith?.length === n) return byMember(player.endsWith, n);
   return { labels: new Int32Array(n), cellLabels: [] };
 }
 
@@ -106,15 +102,4 @@ export function labelsOf(overlays, player, n, sphere) {
 function byMember(members, n) {
   const map = labelled(Array.from(members).filter((i) => i >= 0));
   return { labels: Int32Array.from({ length: n }, (_, i) => map.get(members[i]) ?? -1), cellLabels: [] };
-}
-
-/** Return the first of those that each token ends with, -1 if it ends alone; if all do, 0. @param {any} player */
-function endGroups(player) {
-  const { n, d } = player;
-  const tolerance = TOGETHER * longestSide(boxOf(player.frame(0), d));
-  const first = groups(player.frame(player.count - 1), n, d, tolerance);
-  const count = new Int32Array(n);
-  for (const i of first) count[i]++;
-  if (count.every((many) => many < 2)) return new Int32Array(n);
-  return first.map((i) => (count[i] > 1 ? i : -1));
 }

@@ -4,7 +4,6 @@
  * Return the indices of the corners of the hull of n points, counterclockwise for a y axis that points up.
  * @param {ArrayLike<number>} xy x and y of each point in turn
  * @param {ArrayLike<number>} [members] indices of the points; all of them when left out
- * @returns {number[]}
  */
 export function hull(xy, members) {
   const order = members ? Array.from(members) : Array.from({ length: xy.length / 2 }, (_, i) => i);
@@ -31,10 +30,7 @@ const same = (/** @type {ArrayLike<number>} */ xy, /** @type {number} */ i, /** 
 
 /**
  * Return the outline at distance r around the hull of some points, as a polygon x, y, x, y...
- * @param {ArrayLike<number>} xy
- * @param {ArrayLike<number>} members
- * @param {number} r
- * @returns {number[]}
+ * @param {ArrayLike<number>} xy @param {ArrayLike<number>} members @param {number} r
  */
 export function around(xy, members, r) {
   const corners = hull(xy, members);
@@ -61,11 +57,7 @@ export function around(xy, members, r) {
 /**
  * Return which of n points is nearest to (x, y) within a radius, or -1; of several in one place the last, which is
  * drawn on top.
- * @param {ArrayLike<number>} xy
- * @param {number} n
- * @param {number} x
- * @param {number} y
- * @param {number} radius
+ * @param {ArrayLike<number>} xy @param {number} n @param {number} x @param {number} y @param {number} radius
  */
 export function nearest(xy, n, x, y, radius) {
   let best = -1;
@@ -84,57 +76,15 @@ export function area(xy) {
   return twice / 2;
 }
 
-/** Numbers of tokens seen in each pixel; grown when more room is needed. */
-let table = new Int32Array(0);
-let first = new Int32Array(0);
-
 /**
  * Put in `out` how many of n points are where each is, up to a pixel.
- * @param {ArrayLike<number>} xy
- * @param {number} n
- * @param {Int32Array} out
+ * @param {ArrayLike<number>} xy @param {number} n @param {Int32Array} out
  */
 export function met(xy, n, out) {
-  let size = 64;
-  while (size < 4 * n) size *= 2;
-  if (table.length < size) [table, first] = [new Int32Array(size), new Int32Array(size)];
-  table.fill(0, 0, size);
-  for (let pass = 0; pass < 2; pass++)
-    for (let i = 0; i < n; i++) {
-      const [x, y] = [Math.round(xy[2 * i]), Math.round(xy[2 * i + 1])];
-      let k = ((Math.imul(x, 73856093) ^ Math.imul(y, 19349663)) >>> 0) & (size - 1);
-      while (table[k] > 0 && !(Math.round(xy[2 * first[k]]) === x && Math.round(xy[2 * first[k] + 1]) === y))
-        k = (k + 1) & (size - 1);
-      if (pass === 0) {
-        if (table[k]++ === 0) first[k] = i;
-      } else out[i] = table[k];
-    }
+  /** @type {Map<number, number>} */
+  const count = new Map();
+  const pixel = (/** @type {number} */ i) => Math.round(xy[2 * i]) * 1e6 + Math.round(xy[2 * i + 1]);
+  for (let i = 0; i < n; i++) count.set(pixel(i), (count.get(pixel(i)) ?? 0) + 1);
+  for (let i = 0; i < n; i++) out[i] = count.get(pixel(i)) ?? 1;
   return out;
-}
-
-/**
- * Return for each of n points the first of those it is joined with, over gaps no longer than a tolerance.
- * @param {ArrayLike<number>} points coordinates, point by point
- * @param {number} n
- * @param {number} d
- * @param {number} tolerance
- * @returns {Int32Array}
- */
-export function groups(points, n, d, tolerance) {
-  const parent = Int32Array.from({ length: n }, (_, i) => i);
-  const root = (/** @type {number} */ i) => {
-    while (parent[i] !== i) i = parent[i] = parent[parent[i]];
-    return i;
-  };
-  const order = Int32Array.from(parent).sort((i, j) => points[i * d] - points[j * d]);
-  for (let a = 0; a < n; a++)
-    for (let b = a + 1; b < n && points[order[b] * d] - points[order[a] * d] <= tolerance; b++) {
-      const [i, j] = [root(order[a]), root(order[b])];
-      if (i === j) continue;
-      let square = 0;
-      for (let c = 0; c < d; c++) square += (points[order[a] * d + c] - points[order[b] * d + c]) ** 2;
-      // The smaller index is the root, so that a group is known by its first member.
-      if (square <= tolerance * tolerance) parent[Math.max(i, j)] = Math.min(i, j);
-    }
-  return Int32Array.from(parent, (_, i) => root(i));
 }
