@@ -154,9 +154,5 @@ export function createActions(scene, store, player, stage, heldToken, picture) {
       player.playing ? player.pause() : player.play();
       store.notify("player");
     },
-    fit: () => stage.fit(),
-    size: () => scene,
-    chosen: () => stage.chosen,
-    choose: (/** @type {number} */ i) => stage.choose(i),
   };
 }

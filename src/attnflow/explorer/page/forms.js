@@ -2,12 +2,16 @@
 
 import { make } from "./elements.js";
 import { asNumber } from "./fields.js";
+import { cleared, shownTone } from "./screen.js";
+import { nearest } from "./shapes.js";
+import { segments } from "./sheet.js";
 
 /** @typedef {import("./store.js").Matrix} Matrix */
 
 const SIDE = 132; // of the square with the handles, in pixels
 const GRAB = 22; // a finger reaches a handle from so far
 const TURN = Math.PI / 12;
+const DEGREE = Math.PI / 180;
 
 /** @param {number} d @param {number} [s] @returns {number[][]} s times the identity */
 export const scaled = (d, s = 1) => rows(d, (i, j) => (i === j ? s : 0));
@@ -67,8 +71,8 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
   let cells = [];
   /** What the handles show; kept while they are dragged, as equal eigenvalues have no angle. */
   let held = { first: 1, second: 1, angle: 0, twist: 0 };
-  /** @type {{which: 1 | 2} | null} */
-  let dragged = null;
+  /** The eigenvector whose handle is dragged: 0, 1, or -1 for none. */
+  let dragged = -1;
 
   const matrix = () => get() ?? scaled(dimension());
   const put = (/** @type {number[][]} */ m, /** @type {string} */ label) => {
@@ -93,7 +97,6 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     ["angle", "angle", `Angle of the first eigenvector of ${name}, in degrees`],
     ["twist", "twist", `Antisymmetric part of ${name}`],
   ];
-  const DEGREE = Math.PI / 180;
   for (const [key, label, title] of names) {
     const unit = key === "angle" ? DEGREE : 1;
     const field = fields.field({
@@ -101,7 +104,7 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
       label,
       title,
       parse: asNumber(title, { least: -1e6, most: 1e6 }),
-      text: (/** @type {number} */ x) => shown(x),
+      text: shown,
       get: () => held[key] / unit,
       set: (/** @type {number} */ x, /** @type {string} */ id) => hold({ ...held, [key]: x * unit }, id),
     });
@@ -132,7 +135,7 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
           id: `${id}-${i + 1}-${j + 1}`,
           label: `${name} ${i + 1} ${j + 1}`,
           parse: asNumber(`${name}, row ${i + 1}, column ${j + 1},`),
-          text: (/** @type {number} */ x) => shown(x),
+          text: shown,
           get: () => matrix()[i]?.[j] ?? 0,
           set: (/** @type {number} */ x, /** @type {string} */ id) =>
             put(matrix().map((line, k) => line.map((y, l) => (k === i && l === j ? x : y))), id),
@@ -146,90 +149,57 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     row.children[2].hidden = size === 1;
   }
 
-  /** Where the handle of an eigenvector is, from the centre, in units of the half side. */
-  function tip(/** @type {1 | 2} */ which) {
-    const value = which === 1 ? held.first : held.second;
-    const angle = held.angle + (which === 1 ? 0 : Math.PI / 2);
-    const r = length(value) * Math.sign(value);
-    return [r * Math.cos(angle), -r * Math.sin(angle)];
+  /** Where the handle of eigenvector 0 or 1 is, in pixels; a negative one is on the other side of the centre. */
+  function tip(/** @type {number} */ k) {
+    const r = (SIDE / 2) * length(value(k)) * Math.sign(value(k));
+    const angle = held.angle + (k * Math.PI) / 2;
+    return [SIDE / 2 + r * Math.cos(angle), SIDE / 2 - r * Math.sin(angle)];
   }
+
+  const value = (/** @type {number} */ k) => (k === 0 ? held.first : held.second);
 
   function draw() {
     if (!element.open || size !== 2) return;
-    const ratio = devicePixelRatio || 1;
-    canvas.width = canvas.height = SIDE * ratio;
-    const context = canvas.getContext("2d");
-    const style = getComputedStyle(document.documentElement);
-    const ink = (/** @type {string} */ which) => style.getPropertyValue(`--${which}`).trim();
-    context.scale((SIDE / 2) * ratio, (SIDE / 2) * ratio);
-    context.translate(1, 1);
-    const line = 2 / SIDE;
-    context.lineWidth = line;
-    /** @type {[number, number[]][]} */
-    const circles = [[0.97, []], [length(1), [3 * line, 3 * line]]];
-    for (const [radius, dash] of circles) {
-      context.strokeStyle = ink("wire");
-      context.setLineDash(dash);
-      context.beginPath();
-      context.arc(0, 0, radius, 0, 7);
-      context.stroke();
-    }
-    for (const which of /** @type {(1 | 2)[]} */ ([1, 2])) {
-      const [x, y] = tip(which);
-      context.strokeStyle = context.fillStyle = ink(which === 1 ? "accent" : "second");
-      context.lineWidth = 2 * line;
+    const { sheet } = cleared(canvas, SIDE, SIDE);
+    const [tone, middle] = [shownTone(), SIDE / 2];
+    sheet.disc(middle, middle, 0.97 * middle, { stroke: tone.wire });
+    sheet.disc(middle, middle, length(1) * middle, { stroke: tone.wire, dash: [3, 3] });
+    for (const k of [0, 1]) {
+      const [x, y] = tip(k);
       // A dashed arm turns tokens away: its eigenvalue is negative.
-      context.setLineDash((which === 1 ? held.first : held.second) < 0 ? [4 * line, 4 * line] : []);
-      context.beginPath();
-      context.moveTo(0, 0);
-      context.lineTo(x, y);
-      context.stroke();
-      context.setLineDash([]);
-      context.beginPath();
-      context.arc(x, y, 6.5 * line, 0, 7);
-      context.fill();
-      context.font = `italic ${11 * line}px serif`;
-      context.textAlign = "center";
-      context.textBaseline = "middle";
-      context.fillStyle = ink("paper");
-      context.fillText(String(which), x, y + 0.5 * line);
+      const dash = value(k) < 0 ? [4, 4] : [];
+      segments(sheet, [[middle, middle, x, y]], { stroke: tone.palette[k], width: 2, dash });
+      sheet.disc(x, y, 6.5, { fill: tone.palette[k] });
+      sheet.text(x, y + 0.5, String(k + 1), { fill: tone.paper, size: 11, align: "middle", italic: true });
     }
   }
 
+  /** The pointer in pixels of the handles, however large they are shown. */
   function at(/** @type {PointerEvent} */ event) {
     const box = canvas.getBoundingClientRect();
-    return [((event.clientX - box.left) / box.width) * 2 - 1, ((event.clientY - box.top) / box.height) * 2 - 1];
+    return [(event.clientX - box.left) * (SIDE / box.width), (event.clientY - box.top) * (SIDE / box.height)];
   }
 
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     const [x, y] = at(event);
-    const far = [1, 2].map((which) => {
-      const [a, b] = tip(/** @type {1 | 2} */ (which));
-      return Math.hypot(a - x, b - y);
-    });
-    const which = far[1] < far[0] ? 2 : 1;
-    if (far[which - 1] * (SIDE / 2) > GRAB) return;
-    dragged = { which };
+    dragged = nearest([...tip(0), ...tip(1)], 2, x, y, GRAB);
+    if (dragged < 0) return;
     canvas.setPointerCapture(event.pointerId);
     event.preventDefault();
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-    if (!dragged) return;
-    const [x, y] = at(event);
-    const across = dragged.which === 1 ? 0 : Math.PI / 2;
-    const value = unlength(Math.hypot(x, y));
+    if (dragged < 0) return;
+    const [x, y] = at(event).map((pixel) => pixel / (SIDE / 2) - 1);
+    const size = unlength(Math.hypot(x, y));
     // A handle that is pulled through the centre changes the sign of its eigenvalue, not its line.
-    const step = Math.PI / 180;
-    const before = held.angle + across;
-    let change = Math.round(Math.atan2(-y, x) / step) * step - before;
+    let change = Math.round(Math.atan2(-y, x) / DEGREE) * DEGREE - held.angle - (dragged * Math.PI) / 2;
     change -= 2 * Math.PI * Math.round(change / (2 * Math.PI));
     const flipped = Math.abs(change) > Math.PI / 2;
     if (flipped) change -= Math.PI * Math.sign(change);
-    const angle = value < 0.05 ? held.angle : held.angle + change;
-    const signed = flipped ? -value : value;
-    hold({ ...held, angle, [dragged.which === 1 ? "first" : "second"]: signed }, `${name} handles`);
+    const angle = size < 0.05 ? held.angle : held.angle + change;
+    hold({ ...held, angle, [dragged === 0 ? "first" : "second"]: flipped ? -size : size }, `${name} handles`);
   });
-  for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (dragged = null));
+  for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (dragged = -1));
 
   return {
     element,

@@ -7,8 +7,10 @@ const SLIP = 3;
 /** How much a key, and a pixel of the wheel, zooms. */
 const [KEY_ZOOM, WHEEL_ZOOM] = [1.25, 0.0016];
 
-/** @param {HTMLCanvasElement} canvas @param {any} actions */
-export function handlePointers(canvas, actions) {
+/** @typedef {ReturnType<typeof import("./actions.js").createActions>} Actions */
+
+/** @param {HTMLCanvasElement} canvas @param {Actions} actions @param {any} stage */
+export function handlePointers(canvas, actions, stage) {
   /** Fingers on the stage, in pixels of it. @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
   /** @type {"" | "token" | "pull" | "time" | "pinch"} */
@@ -93,7 +95,7 @@ export function handlePointers(canvas, actions) {
   function release(/** @type {PointerEvent} */ event) {
     if (!down.delete(event.pointerId)) return;
     if (doing === "token") actions.drop();
-    else if (doing === "pull" && !moved) actions.choose(-1);
+    else if (doing === "pull" && !moved) stage.choose(-1);
     // The finger that stays after a pinch does nothing until it is lifted.
     doing = "";
     canvas.style.cursor = touch(event) ? "" : shape(event);
@@ -124,21 +126,21 @@ export function handlePointers(canvas, actions) {
   }
 }
 
-/** @param {HTMLCanvasElement} canvas @param {any} actions */
-export function handleKeys(canvas, actions) {
+/**
+ * @param {HTMLCanvasElement} canvas @param {Actions} actions @param {any} stage
+ * @param {import("./scene.js").Scene} scene
+ */
+export function handleKeys(canvas, actions, stage, scene) {
   // After Escape the next Tab leaves the stage, as it does from any other place of the page.
   let leaving = false;
 
-  const zoom = (/** @type {number} */ factor) => {
-    const { width, height } = actions.size();
-    actions.zoom(width / 2, height / 2, factor);
-  };
+  const zoom = (/** @type {number} */ factor) => actions.zoom(scene.width / 2, scene.height / 2, factor);
   const arrow = (/** @type {number} */ x, /** @type {number} */ y) => (/** @type {KeyboardEvent} */ event) => {
     const pixels = event.shiftKey ? FINE : STRIDE;
     if (!actions.nudge(x * pixels, y * pixels) && x) actions.step(x);
     return true;
   };
-  const remove = () => actions.remove(actions.chosen());
+  const remove = () => actions.remove(stage.chosen);
   /** @type {Record<string, (event: KeyboardEvent) => unknown>} each returns false when the key is not for the stage */
   const keys = {
     Tab: (event) => !leaving && actions.next(event.shiftKey ? -1 : 1),
@@ -151,19 +153,19 @@ export function handleKeys(canvas, actions) {
     Delete: remove,
     Backspace: remove,
     n() {
-      const { width, height, chosen, screen } = actions.size();
+      const { width, height, chosen, screen } = scene;
       if (chosen < 0) actions.add(width / 2, height / 2);
       else actions.add(screen[2 * chosen] + 24, screen[2 * chosen + 1] - 24);
     },
     Escape() {
-      actions.choose(-1);
+      stage.choose(-1);
       leaving = true;
     },
     "+": () => zoom(KEY_ZOOM),
     "=": () => zoom(KEY_ZOOM),
     "-": () => zoom(1 / KEY_ZOOM),
-    0: () => actions.fit(),
-    " ": () => actions.toggle(),
+    0: stage.fit,
+    " ": actions.toggle,
     ",": () => actions.step(-1),
     ".": () => actions.step(1),
   };

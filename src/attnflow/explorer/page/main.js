@@ -16,8 +16,8 @@ import { createSocket } from "./socket.js";
 import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
 import { createTimebar } from "./timebar.js";
-import { createTokenList } from "./tokenlist.js";
 import { createToolbar } from "./toolbar.js";
+import { createTokenList } from "./words.js";
 
 const store = createStore();
 const player = createPlayer();

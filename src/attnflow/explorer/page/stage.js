@@ -9,7 +9,7 @@ import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
 import { createShownOverlays } from "./shown_overlays.js";
 import { createTrails } from "./trails.js";
-import { about, createAnnouncer, describe } from "./words.js";
+import { createAnnouncer, describe, noteAt } from "./words.js";
 import { handleKeys, handlePointers } from "./input.js";
 import { measure } from "./marks.js";
 import * as line from "./line.js";
@@ -90,7 +90,7 @@ export function createStage(canvas, store, player, surface) {
     for (let k = 0; k < 2 * scene.n; k++) scene.middle[k % 2] += scene.screen[k] / scene.n;
     scene.chosen = stage.chosen < scene.n ? stage.chosen : -1;
     const noted = scene.chosen >= 0 && (held || document.activeElement === canvas);
-    scene.note = noted ? about(scene, scene.chosen, "\n") : "";
+    scene.note = noted ? noteAt(scene, scene.chosen) : "";
   }
 
   /** Take other tokens for the start. @param {number[][]} rows */
@@ -177,7 +177,7 @@ export function createStage(canvas, store, player, surface) {
     draw: ask,
     ...createPictures(scene, store, player, update),
   };
-  const announce = createAnnouncer(canvas, stage.describe);
+  const announce = createAnnouncer(stage.describe, canvas);
   const actions = createActions(scene, store, player, stage, heldToken, { update, announce, forgetBox: framing.forget });
 
   canvas.tabIndex = 0;
@@ -189,8 +189,8 @@ export function createStage(canvas, store, player, surface) {
   );
   new ResizeObserver(resize).observe(canvas);
   for (const change of ["focus", "blur"]) canvas.addEventListener(change, ask);
-  handlePointers(canvas, actions);
-  handleKeys(canvas, actions);
+  handlePointers(canvas, actions, stage);
+  handleKeys(canvas, actions, stage, scene);
   store.on(["run"], () => {
     player.discrete = store.run?.discrete ?? false;
     const { position } = player;

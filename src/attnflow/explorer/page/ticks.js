@@ -40,7 +40,9 @@ export function decades(/** @type {number} */ length) {
   return found;
 }
 
-const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+/** Return a power of ten as it is written: 10⁻⁹. @param {string} power */
+export const powerOfTen = (power) =>
+  `10${String(Number(power)).replace(/./g, (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)]))}`;
 
 /** Return a number as it is written at a tick: plain up to a few digits, else with a power of ten. */
 export function written(/** @type {number} */ value, digits = 3) {
@@ -49,8 +51,7 @@ export function written(/** @type {number} */ value, digits = 3) {
   if (size === 0) return "0";
   if (size >= 1e-3 && size < 1e4) return sign + String(Number(size.toPrecision(digits)));
   const [lead, power] = size.toExponential(digits - 1).split("e");
-  const raised = [...String(Number(power))].map((c) => RAISED[/** @type {keyof typeof RAISED} */ (c)]).join("");
-  return `${sign}${Number(lead) === 1 ? "" : `${Number(lead)} × `}10${raised}`;
+  return `${sign}${Number(lead) === 1 ? "" : `${Number(lead)} × `}${powerOfTen(power)}`;
 }
 
 /** Return a point as it is written: (0.31, −0.2). @param {ArrayLike<number>} point */

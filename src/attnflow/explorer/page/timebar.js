@@ -1,8 +1,7 @@
 // Play, step, scrub; which clock, and how fast.
 
 import { byId } from "./elements.js";
-
-const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+import { powerOfTen } from "./ticks.js";
 
 /**
  * A time as people write it: whole steps in full up to a million, then with a power of ten.
@@ -12,8 +11,7 @@ const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 export function timeText(t, discrete) {
   if (t !== 0 && (t >= 1e6 || t < 1e-3)) {
     const [digits, power] = t.toExponential(2).split("e");
-    const raised = [...power.replace("+", "")].map((c) => (c === "-" ? "⁻" : SUPERSCRIPTS[Number(c)])).join("");
-    return `${Number(digits)} × 10${raised}`;
+    return `${Number(digits)} × ${powerOfTen(power)}`;
   }
   if (discrete && Number.isInteger(t)) return t.toFixed(0);
   return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);

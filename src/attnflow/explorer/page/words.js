@@ -1,48 +1,80 @@
 // What is on the stage, in words: for the note at a chosen token and for screen readers.
 
+import { byId, make } from "./elements.js";
 import { place, written } from "./ticks.js";
 
 /** @typedef {import("./scene.js").Scene} Scene */
 
-/** Say what token i is, where, and in which cell. @param {Scene} scene @param {number} i @param {string} separator */
-export function about(scene, i, separator) {
-  const { d, tokens } = scene;
-  const overlays = scene.late ? null : scene.overlays;
-  const parts = [`token ${i}`, place(tokens.subarray(i * d, (i + 1) * d))];
+/** At most MOST tokens are listed; a description is read out PAUSE milliseconds after the last change. */
+const [MOST, PAUSE] = [100, 150];
+
+/**
+ * Say which token this is, where it is, and in which cell or whom it follows.
+ * @param {any} overlays @param {number} i @param {ArrayLike<number>} point
+ */
+function about(overlays, i, point) {
+  const found = [`token ${i}`, place(point)];
   const cell = overlays?.cells?.[overlays.labels?.[i]];
-  if (cell) parts.push(`cell of ${cell.vertex === i ? "its own" : `token ${cell.vertex}`}`);
-  else if (overlays?.follows?.[i] >= 0)
-    parts.push(overlays.follows[i] === i ? "leads itself" : `follows token ${overlays.follows[i]}`);
-  return parts.join(separator);
+  const leader = overlays?.follows?.[i] ?? -1;
+  if (cell) found.push(`cell of ${cell.vertex === i ? "its own" : `token ${cell.vertex}`}`);
+  else if (leader >= 0) found.push(leader === i ? "leads itself" : `follows token ${leader}`);
+  return found;
 }
+
+/** Say all that is known of a token. @param {any} overlays @param {number} i @param {ArrayLike<number>} point */
+function all(overlays, i, point) {
+  const found = about(overlays, i, point);
+  if (overlays?.hull?.includes(i)) found.push("a vertex of the hull");
+  if (overlays?.leaders?.includes(i)) found.push("a leader");
+  return found.join(", ");
+}
+
+/** @param {Scene} scene @param {number} i @returns {[any, number, Float64Array]} */
+const seen = ({ late, overlays, tokens, d }, i) => [late ? null : overlays, i, tokens.subarray(i * d, (i + 1) * d)];
+
+/** Return the note at a token, line by line. @param {Scene} scene @param {number} i */
+export const noteAt = (scene, i) => about(...seen(scene, i)).join("\n");
 
 /** Say what is on the stage, and what the chosen token is. @param {Scene} scene */
 export function describe(scene) {
   const { n, d, chosen } = scene;
-  const overlays = scene.late ? null : scene.overlays;
   const where = { 1: "on the line", 2: "in the plane", 3: "in space" }[d];
-  const moment = `${scene.discrete ? "step" : "time"} ${written(scene.player.time())}`;
-  const said = [`${n} ${n === 1 ? "token" : "tokens"} ${where}, ${moment}.`];
-  if (chosen >= 0) {
-    const parts = [about(scene, chosen, ", ")];
-    if (overlays?.hull?.includes(chosen)) parts.push("a vertex of the hull");
-    if (overlays?.leaders?.includes(chosen)) parts.push("a leader");
-    said.push(`Chosen: ${parts.join(", ")}.`);
-  }
-  return said.join(" ");
+  const time = `${scene.discrete ? "step" : "time"} ${written(scene.player.time())}`;
+  const said = `${n} ${n === 1 ? "token" : "tokens"} ${where}, ${time}.`;
+  return chosen < 0 ? said : `${said} Chosen: ${all(...seen(scene, chosen))}.`;
 }
 
-/** Return a function that tells screen readers what is said, once edits pause.
- * @param {HTMLElement} after which element the words are put @param {() => string} say */
-export function createAnnouncer(after, say) {
-  const element = document.createElement("div");
-  element.setAttribute("aria-live", "polite");
-  const size = { position: "absolute", width: "1px", height: "1px" };
-  Object.assign(element.style, { ...size, overflow: "hidden", clipPath: "inset(50%)", whiteSpace: "nowrap" });
+/** Return a function that lets screen readers say something, once edits pause. @param {() => string} say
+ * @param {HTMLElement} after which element the words are put */
+export function createAnnouncer(say, after) {
+  const element = make("div", { class: "hidden", "aria-live": "polite" });
   after.after(element);
   let saying = 0;
   return () => {
     clearTimeout(saying);
-    saying = setTimeout(() => (element.textContent = say()), 150);
+    saying = setTimeout(() => (element.textContent = say()), PAUSE);
   };
+}
+
+/** List the tokens in words, for readers who do not see the stage. @param {any} store @param {any} player */
+export function createTokenList(store, player) {
+  const [list, rest] = [make("ul", { "aria-label": "Tokens" }), make("p")];
+  byId("token-list").append(list, rest);
+
+  function write() {
+    const { overlays } = store;
+    const frame = player.frame(overlays?.frame);
+    if (!overlays || overlays.run !== store.run?.id || !frame) return;
+    const { n, d } = player;
+    while (list.children.length > Math.min(n, MOST)) list.lastChild.remove();
+    while (list.children.length < Math.min(n, MOST)) list.append(make("li"));
+    for (const [i, item] of [...list.children].entries()) {
+      const text = all(overlays, i, frame.subarray(i * d, (i + 1) * d));
+      if (item.textContent !== text) item.textContent = text;
+    }
+    rest.textContent = n > MOST ? `These are the first ${MOST} of ${n}.` : "";
+  }
+
+  // Words cannot follow a run that plays.
+  store.on(["overlays", "player"], () => player.playing || write());
 }
