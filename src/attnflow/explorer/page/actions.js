@@ -8,16 +8,13 @@ import * as line from "./line.js";
 const [NEAR, NEAR_TOUCH] = [12, 24];
 
 /**
- * @param {import("./scene.js").Scene} scene
- * @param {any} store
- * @param {any} player
- * @param {any} stage
+ * @param {import("./scene.js").Scene} scene @param {any} store @param {any} stage
  * @param {ReturnType<typeof import("./held_token.js").createHeldToken>} heldToken
  * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture to bring the scene up to date, to
  *   say what is chosen, and to find anew the box that is shown
  */
-export function createActions(scene, store, player, stage, heldToken, picture) {
-  const { update } = picture;
+export function createActions(scene, store, stage, heldToken, picture) {
+  const [{ player }, { update }] = [scene, picture];
 
   function rewind() {
     if (player.position === 0 && !player.playing) return;
@@ -151,7 +148,7 @@ export function createActions(scene, store, player, stage, heldToken, picture) {
       store.notify("player");
     },
     toggle() {
-      player.playing ? player.pause() : player.play();
+      player.toggle();
       store.notify("player");
     },
   };

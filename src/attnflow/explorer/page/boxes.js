@@ -7,9 +7,7 @@ const RUNAWAY = 4;
 
 /**
  * Return the least box that holds tokens, or extend another one to it.
- * @param {ArrayLike<number>} tokens
- * @param {number} d
- * @param {Box} [box]
+ * @param {ArrayLike<number>} tokens @param {number} d @param {Box} [box]
  */
 export function boxOf(tokens, d, box = { low: new Array(d).fill(Infinity), high: new Array(d).fill(-Infinity) }) {
   for (let i = 0; i < tokens.length; i++) {
@@ -46,9 +44,7 @@ export function joined(a, b) {
 
 /**
  * Return the box that the picture shows by itself: of the start, and of what else is to be seen.
- * @param {Box} start
- * @param {Box | null} other of the run, or of the tokens when that runs away
- * @param {boolean} sphere
+ * @param {Box} start @param {Box | null} other of the run, or of the tokens when that runs away @param {boolean} sphere
  */
 export function shownBox(start, other, sphere) {
   const d = start.low.length;
@@ -59,8 +55,7 @@ export function shownBox(start, other, sphere) {
 /**
  * Return a box that holds another with little room to spare, on a coarse grid: it stays the same while tokens move a
  * little.
- * @param {Box} box
- * @returns {Box}
+ * @param {Box} box @returns {Box}
  */
 export function roundedBox({ low, high }) {
   const d = low.length;

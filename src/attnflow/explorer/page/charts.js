@@ -44,11 +44,7 @@ export function heightOf({ low, high, log }, value) {
   return Math.min(Math.max(part, 0), 1);
 }
 
-/**
- * @param {HTMLElement} element
- * @param {any} store
- * @param {any} player
- */
+/** @param {HTMLElement} element @param {any} store @param {any} player */
 export function createCharts(element, store, player) {
   /** The last series, with its times: it stays until the next one comes. @type {any} */
   let series = null;

@@ -16,12 +16,14 @@ const ICONS = /** @type {Record<string, string>} */ ({
   waiting: "M6 10h.1M10 10h.1M14 10h.1",
 });
 
-const named = (/** @type {{name: string}} */ { name }) => name;
-
 function icon(/** @type {string} */ outcome) {
   const path = ICONS[outcome] ?? ICONS.waiting;
   return make("span", { class: "icon", html: `<svg viewBox="0 0 20 20" aria-hidden="true"><path d="${path}"/></svg>` });
 }
+
+/** Return the names of the hypotheses with an outcome. @param {any} verdict @param {string} outcome @returns {string[]} */
+const hypothesesThat = ({ given }, outcome) =>
+  given.filter((/** @type {any} */ one) => one.outcome === outcome).map((/** @type {any} */ one) => one.name);
 
 /** @typedef {{broke: Set<string>, was: string, timer: ReturnType<typeof setTimeout> | undefined}} Mark */
 
@@ -138,9 +140,7 @@ export function createClaims(store) {
     const before = known.get(claim);
     known.set(claim, verdict);
     if (!before || before === verdict) return;
-    /** @type {(verdict: any, outcome: string) => string[]} */
-    const those = ({ given }, outcome) => given.filter((/** @type {any} */ g) => g.outcome === outcome).map(named);
-    const [held, failing] = [those(before, "holds"), those(verdict, "fails")];
+    const [held, failing] = [hypothesesThat(before, "holds"), hypothesesThat(verdict, "fails")];
     const broke = failing.filter((each) => held.includes(each));
     const was = before.outcome === verdict.outcome ? "" : before.outcome;
     if (broke.length === 0 && was === "") {

@@ -46,11 +46,9 @@ export function ramp(s, tone) {
 
 /**
  * Give a colour to each of some groups, known by a token of each.
- *
  * A group keeps its colour when others come and go, as far as that can be: its first choice is the number of its
  * token, and it yields only to groups of smaller numbers.
- * @param {Iterable<number>} tokens
- * @returns {Map<number, number>} token to label
+ * @param {Iterable<number>} tokens @returns {Map<number, number>} token to label
  */
 export function labelled(tokens) {
   /** @type {Map<number, number>} */

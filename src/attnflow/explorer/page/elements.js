@@ -3,8 +3,7 @@
 /**
  * @param {string} tag
  * @param {Record<string, any>} [attributes] functions are listeners, `html` is trusted text of this page
- * @param {...(Node | string)} children
- * @returns {any}
+ * @param {...(Node | string)} children @returns {any}
  */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -23,8 +22,7 @@ export const byId = (id) => document.getElementById(id);
 
 /**
  * A select with the given options, [value, text] or [group, options].
- * @param {Record<string, any>} attributes
- * @param {any[]} options
+ * @param {Record<string, any>} attributes @param {any[]} options
  */
 export function choice(attributes, options) {
   return make("select", attributes, ...options.map(([value, text]) => option(value, text)));

@@ -6,9 +6,7 @@ import { isDark } from "./screen.js";
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
 /**
- * @param {any} store
- * @param {any} socket
- * @param {any} stage
+ * @param {any} store @param {any} socket @param {any} stage
  * @param {{link: () => Promise<string>, say: (sentence: string) => void}} page
  */
 export function createExport(store, socket, stage, { link, say }) {

@@ -15,8 +15,7 @@ export function asNumber(name, { least = -Infinity, most = Infinity, whole = fal
 
 /**
  * Read a number, infinity, or a formula in t, which the server checks.
- * @param {string} name
- * @param {boolean} [unbounded]
+ * @param {string} name @param {boolean} [unbounded]
  */
 export function asFormula(name, unbounded = false) {
   return (/** @type {string} */ text) => {
@@ -44,9 +43,8 @@ export function createFields(store) {
   let edits = [];
 
   /**
-   * @param {{id: string, label: string, title?: string, wide?: boolean, parse: (text: string) => any,
-   *   get: () => any, set: (value: any, id: string) => void, text?: (value: any) => string}} how
-   *   `label` may hold markup
+   * @param {{id: string, label: string, title?: string, wide?: boolean, parse: (text: string) => any, get: () => any,
+   *   set: (value: any, id: string) => void, text?: (value: any) => string}} how `label` may hold markup
    */
   function field({ id, label, title, wide, parse, get, set, text = asText }) {
     const error = make("p", { class: "error", id: `${id}-error`, hidden: true });

@@ -10,8 +10,9 @@ const JUMP = 0.6;
 /** Boxes that are nearer than this part of their size are the same to the eye. */
 const SAME = 2e-3;
 
-/** @param {import("./scene.js").Scene} scene @param {any} player */
-export function createFraming(scene, player) {
+/** @param {import("./scene.js").Scene} scene */
+export function createFraming(scene) {
+  const { player } = scene;
   /** @type {"whole" | "following"} */
   let state = "whole";
   let target = scene.box;
@@ -30,15 +31,14 @@ export function createFraming(scene, player) {
     if (other || gap(wanted, target) > 0) target = wanted;
     if (other || (gap(scene.box, target) > JUMP && !follows)) scene.box = target;
     // However fast tokens run away, they are never out of sight.
-    if (follows && gap(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
+    if (now && follows && gap(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
   }
 
   return {
     /**
      * Find the box anew when tokens or frames are new, or it follows them; while a token is held the box stays.
      * @param {number[][]} rows the tokens of the start
-     * @param {boolean} on whether a later frame than the first is shown
-     * @param {boolean} held
+     * @param {boolean} on whether a later frame than the first is shown @param {boolean} held
      */
     update(rows, on, held) {
       const fresh = rows !== seen.rows || player.id !== seen.player || player.count !== seen.count;

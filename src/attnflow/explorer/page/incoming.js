@@ -7,8 +7,7 @@ const PATIENCE = 250;
 /** @typedef {{name: "held", start: any, chunks: [any, Float64Array][], overlays: any, timer: any}} Held */
 
 /**
- * @param {any} store
- * @param {any} player
+ * @param {any} store @param {any} player
  * @param {ReturnType<typeof import("./shown_time.js").createShownTime>} shownTime
  * @param {{overlays: (answer: any) => void, answered: () => void}} tell
  */

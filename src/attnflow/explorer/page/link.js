@@ -89,8 +89,8 @@ const PAUSE = 400; // milliseconds between changes of the address; browsers refu
 /**
  * Keep the address and the screen in step.
  * @param {any} store
- * @param {{preset: (name: string) => Promise<any>, opened: (screen: any) => void,
- *   say: (sentence: string) => void}} page
+ * @param {{preset: (name: string) => Promise<any>, opened: (screen: any) => void, say: (sentence: string) => void}}
+ *   page
  */
 export function createLink(store, { preset, opened, say }) {
   /** The screen that the address stands for, as text. */

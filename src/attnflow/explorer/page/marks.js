@@ -32,9 +32,7 @@ const styles = new WeakMap();
 
 /**
  * Return how a token is drawn: in the colour of its group, behind others paler.
- * @param {Tone} tone
- * @param {number} label
- * @param {number} near between 0 and 1
+ * @param {Tone} tone @param {number} label @param {number} near between 0 and 1
  * @param {boolean} crowd of small discs, which have thin edges
  */
 function discStyle(tone, label, near, crowd = false) {
@@ -75,9 +73,7 @@ export function hullOnScreen({ overlays, n, screen }) {
 
 /**
  * Draw what lies over the trajectories, whatever the dimension.
- * @param {Sheet} sheet
- * @param {Scene} scene
- * @param {(point: number[]) => ArrayLike<number>} project
+ * @param {Sheet} sheet @param {Scene} scene @param {(point: number[]) => ArrayLike<number>} project
  */
 export function overTrails(sheet, scene, project) {
   const { show, sphere } = scene;
@@ -155,9 +151,7 @@ function rings(sheet, { overlays, screen, d, n, sizes, tone }) {
 
 /**
  * Draw the limit points: small diamonds, those that attract full and with rays around them.
- * @param {Sheet} sheet
- * @param {Scene} scene
- * @param {(point: number[]) => ArrayLike<number>} project
+ * @param {Sheet} sheet @param {Scene} scene @param {(point: number[]) => ArrayLike<number>} project
  */
 function limits(sheet, { overlays, tone }, project) {
   sheet.group("limits");

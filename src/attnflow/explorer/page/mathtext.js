@@ -28,10 +28,7 @@ const WORDS = new RegExp(
 /** The same as HTML. @param {string} text @returns {string} */
 export const markup = (text) => make("span", {}, ...typeset(text)).innerHTML;
 
-/**
- * @param {string} text
- * @returns {(Node | string)[]}
- */
+/** @param {string} text @returns {(Node | string)[]} */
 export function typeset(text) {
   /** @type {(Node | string)[]} */
   const parts = [];

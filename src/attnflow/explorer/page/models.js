@@ -62,8 +62,7 @@ export const atLimit = (law) =>
 
 /**
  * The law in the menu that leads to a law, and the parameter that does so at infinity.
- * @param {string} name
- * @returns {[string, string?]}
+ * @param {string} name @returns {[string, string?]}
  */
 export function leadingTo(name) {
   const found = catalogue.law.find((one) => one.parameters.some(({ limit }) => limit === name));
@@ -93,9 +92,7 @@ export const given = (of, given) =>
 
 /**
  * What a law or motion starts from when it is chosen.
- * @param {Kind} kind
- * @param {string} name
- * @param {(size?: number) => number[][]} identity
+ * @param {Kind} kind @param {string} name @param {(size?: number) => number[][]} identity
  */
 export function fresh(kind, name, identity) {
   const of = model(kind, name);

@@ -12,11 +12,7 @@ import { dimension } from "./store.js";
  * @typedef {{element: any, sync?: (value: any) => void, draw?: () => void}} Widget
  */
 
-/**
- * @param {"law" | "motion"} kind
- * @param {any} store
- * @param {any} fields
- */
+/** @param {"law" | "motion"} kind @param {any} store @param {any} fields */
 export function createParameters(kind, store, fields) {
   const element = make("div", { class: "parameters" });
   /** By all that is known of a parameter: laws that share it share its field. @type {Map<string, Widget>} */

@@ -3,8 +3,9 @@
 import { canvasSheet, svgSheet } from "./sheet.js";
 import { describe } from "./words.js";
 
-/** @param {import("./scene.js").Scene} scene @param {any} store @param {any} player @param {() => void} update */
-export function createPictures(scene, store, player, update) {
+/** @param {import("./scene.js").Scene} scene @param {any} store @param {() => void} update */
+export function createPictures(scene, store, update) {
+  const { player } = scene;
   /** Draw the scene without the choice of a token and overlays of another frame. @param {import("./sheet.js").Sheet} onto */
   function print(onto) {
     atFrame(() => {

@@ -28,11 +28,7 @@ export const heldScale = (/** @type {number} */ scale, ...middle) =>
 
 /**
  * Return the lens of a camera, or without one that which fits a box.
- * @param {Box} box
- * @param {number} width
- * @param {number} height
- * @param {Camera | null} camera
- * @returns {Lens}
+ * @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera @returns {Lens}
  */
 export function lens(box, width, height, camera) {
   const half = Math.min(width, height) / 2;
@@ -50,9 +46,7 @@ export function lens(box, width, height, camera) {
 
 /**
  * Return the pixel of the point that begins at place k of a list of numbers.
- * @param {Lens} eye
- * @param {ArrayLike<number>} numbers
- * @param {number[] | Float64Array} out
+ * @param {Lens} eye @param {ArrayLike<number>} numbers @param {number[] | Float64Array} out
  */
 export function point(eye, numbers, out = [0, 0], k = 0) {
   out[0] = eye.width / 2 + (numbers[k] - eye.x) * eye.scale;

@@ -19,8 +19,7 @@ export function offClock(/** @type {number} */ u, /** @type {number} */ first, /
 
 /**
  * Return the real index at which increasing numbers, taken linear in between, reach a value; ends are held.
- * @param {ArrayLike<number>} numbers
- * @param {number} value
+ * @param {ArrayLike<number>} numbers @param {number} value
  * @param {number} [count] how many of the numbers are looked at
  */
 export function indexOf(numbers, value, count = numbers.length) {
@@ -35,16 +34,7 @@ export function indexOf(numbers, value, count = numbers.length) {
   return low + (value - numbers[low]) / (numbers[high] - numbers[low]);
 }
 
-/** Put a + part (b - a) in `out`, number by number. */
-export function between(
-  /** @type {Float64Array} */ a,
-  /** @type {Float64Array} */ b,
-  /** @type {number} */ part,
-  /** @type {Float64Array} */ out,
-) {
-  for (let k = 0; k < out.length; k++) out[k] = a[k] + part * (b[k] - a[k]);
-  return out;
-}
+/** @typedef {ReturnType<typeof createPlayer>} Player */
 
 export function createPlayer() {
   /** @type {Float64Array[]} */
@@ -105,17 +95,17 @@ export function createPlayer() {
 
     /** Return the tokens at the position, between two frames in proportion; valid until the next call. */
     positions() {
-      if (frames.length === 0) return blend;
-      const k = player.frameIndex();
-      const part = player.position - k;
-      if (part < 1e-9 || k + 1 >= frames.length) return frames[k];
-      return between(frames[k], frames[k + 1], part, blend);
+      const { k, part } = place();
+      if (part === 0) return frames[k] ?? blend;
+      for (let j = 0; j < blend.length; j++) blend[j] = frames[k][j] + part * (frames[k + 1][j] - frames[k][j]);
+      return blend;
     },
 
     play() {
       if (player.done && player.position >= frames.length - 1) player.position = 0;
       player.playing = true;
     },
+    toggle: () => (player.playing ? player.pause() : player.play()),
     pause() {
       player.playing = false;
       player.seek(player.position);
@@ -136,12 +126,8 @@ export function createPlayer() {
     time: () => (player.discrete && frames.length > 0 ? player.times[player.frameIndex()] : player.exactTime()),
     /** Return the time at the position, which between two frames is between theirs. */
     exactTime() {
-      if (frames.length === 0) return 0;
-      const k = player.frameIndex();
-      const part = player.position - k;
-      return part < 1e-9 || k + 1 >= frames.length
-        ? player.times[k]
-        : player.times[k] + part * (player.times[k + 1] - player.times[k]);
+      const { k, part } = place();
+      return part === 0 ? (player.times[k] ?? 0) : player.times[k] + part * (player.times[k + 1] - player.times[k]);
     },
 
     /** Return how much of the clock has passed, between 0 and 1. */
@@ -170,6 +156,13 @@ export function createPlayer() {
       if (player.done && player.position >= last) player.playing = false;
     },
   };
+
+  /** Return the frame at or before the position, and the part of the way to the next one. */
+  function place() {
+    const k = player.frameIndex();
+    const part = player.position - k;
+    return { k, part: part < 1e-9 || k + 1 >= frames.length ? 0 : part };
+  }
 
   const span = () => (frames.length ? onClock(player.times[frames.length - 1], player.times[0], player.clock) : 0);
 

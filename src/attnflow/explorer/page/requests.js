@@ -13,9 +13,7 @@ const SLOW = 1200;
 const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent"];
 
 /**
- * @param {any} store
- * @param {any} player
- * @param {{send: (message: any) => number, open: boolean}} socket
+ * @param {any} store @param {any} player @param {{send: (message: any) => number, open: boolean}} socket
  * @param {{attention: () => boolean, waiting: (on: boolean) => void}} shown whether the attention matrix is on the
  *   screen; to be told when a run is waited for, and when no longer
  */

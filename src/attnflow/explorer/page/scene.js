@@ -1,7 +1,7 @@
 // What there is to draw: tokens, their colours, and the box that holds them, from the store and the frames of the run.
 
 import { LIGHT, labelled } from "./colours.js";
-
+import { createTrails } from "./trails.js";
 
 /**
  * @typedef {ReturnType<typeof createScene>} Scene
@@ -9,8 +9,8 @@ import { LIGHT, labelled } from "./colours.js";
  * @typedef {(scene: Scene, k: number, i: number, out: Float64Array) => any} PixelOf of token i of frame k, put in `out`
  */
 
-/** Everything that is drawn; filled anew for each picture, in place. */
-export function createScene() {
+/** Everything that is drawn; filled anew for each picture, in place. @param {import("./player.js").Player} player */
+export function createScene(player) {
   return {
     width: 0,
     height: 0,
@@ -42,16 +42,14 @@ export function createScene() {
     pale: false,
     /** @type {Record<string, boolean>} */
     show: {},
-    /** @type {any} */
-    player: null,
+    player,
     /** @type {any} plane, space or line */
     mode: null,
     /** @type {any} the lens of that */
     eye: null,
     /** @type {any} */
     camera: null,
-    /** @type {any} */
-    trails: null,
+    trails: createTrails(),
     box: { low: [-1, -1], high: [1, 1] },
     /** @type {number[]} */
     startHull: [],
@@ -66,14 +64,6 @@ export function createScene() {
   };
 }
 
-/** Return tokens row after row. @param {number[][]} rows @param {Float64Array} [into] of that size, to be used again */
-export function flat(rows, into) {
-  const d = rows[0]?.length ?? 0;
-  const out = into?.length === rows.length * d ? into : new Float64Array(rows.length * d);
-  for (let i = 0; i < rows.length; i++) for (let c = 0; c < d; c++) out[i * d + c] = rows[i][c];
-  return out;
-}
-
 /** Return the rows that the run starts with; an edit is ahead of the run. @param {any} store @returns {number[][]} */
 export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? state.tokens : (run?.tokens ?? []));
 
@@ -81,16 +71,14 @@ export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? stat
  * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
  * leaders by whom it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
  * nothing: there only the end counts.
- * @param {any} overlays
- * @param {any} player
- * @param {number} n
- * @param {boolean} sphere
- * @returns {{labels: Int32Array, cellLabels: number[]}}
+ * @param {any} overlays @param {Scene} scene @returns {{labels: Int32Array, cellLabels: number[]}}
  */
-export function labelsOf(overlays, player, n, sphere) {
+export function labelsOf(overlays, { player, n, sphere }) {
   if (!sphere && overlays?.cells?.length && overlays.labels) {
-    const map = labelled(overlays.cells.map((/** @type {any} */ cell) => cell.vertex));
-    const cellLabels = overlays.cells.map((/** @type {any} */ cell) => map.get(cell.vertex));
+    /** @type {number[]} */
+    const vertices = overlays.cells.map((/** @type {any} */ cell) => cell.vertex);
+    const map = labelled(vertices);
+    const cellLabels = vertices.map((vertex) => map.get(vertex) ?? -1);
     return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
   if (!sphere && overlays?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(overlays.follows, n);

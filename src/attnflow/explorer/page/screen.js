@@ -25,9 +25,7 @@ export const pixelRatio = () => window.devicePixelRatio || 1;
 
 /**
  * Fit a canvas to a size in pixels of the page, clear it, and return its context and a sheet.
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {number} height
+ * @param {HTMLCanvasElement} canvas @param {number} width @param {number} height
  */
 export function cleared(canvas, width, height) {
   const ratio = pixelRatio();

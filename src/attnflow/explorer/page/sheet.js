@@ -118,10 +118,7 @@ const safe = (/** @type {string} */ text) =>
 
 /**
  * Return a sheet that writes SVG; its `svg()` is what it wrote.
- * @param {number} width
- * @param {number} height
- * @param {string} paper
- * @param {string} title
+ * @param {number} width @param {number} height @param {string} paper @param {string} title
  * @returns {Sheet & {svg: () => string}}
  */
 export function svgSheet(width, height, paper, title) {
@@ -176,9 +173,7 @@ export function svgSheet(width, height, paper, title) {
 
 /**
  * Draw lines, each through x, y, x, y...
- * @param {Sheet} sheet
- * @param {Iterable<ArrayLike<number>>} lines
- * @param {Style} style
+ * @param {Sheet} sheet @param {Iterable<ArrayLike<number>>} lines @param {Style} style
  */
 export function segments(sheet, lines, style) {
   sheet.begin();

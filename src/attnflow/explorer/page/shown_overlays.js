@@ -19,8 +19,9 @@ function older(age, other, now) {
   return /** @type {Age} */ ({ name, since });
 }
 
-/** @param {import("./scene.js").Scene} scene @param {any} store @param {any} player @param {() => void} ask */
-export function createShownOverlays(scene, store, player, ask) {
+/** @param {import("./scene.js").Scene} scene @param {any} store @param {() => void} ask */
+export function createShownOverlays(scene, store, ask) {
+  const { player } = scene;
   /** @type {Age} */
   let age = { name: "current" };
   /** What colours were last found for. @type {{overlays: any, n: number, done: boolean, run: number}} */
@@ -52,7 +53,7 @@ export function createShownOverlays(scene, store, player, ask) {
     const { n } = scene;
     if (overlays === seen.overlays && n === seen.n && player.done === seen.done && player.id === seen.run) return;
     Object.assign(seen, { overlays, n, done: player.done, run: player.id });
-    const found = labelsOf(overlays, player, n, scene.sphere);
+    const found = labelsOf(overlays, scene);
     // While a new run comes, tokens keep the colours that they had.
     const known = !scene.sphere && (overlays?.cells || overlays?.follows);
     if (!player.done && !known && scene.labels.length === n) return;

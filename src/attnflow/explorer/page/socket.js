@@ -6,8 +6,7 @@ const NO_ROOM = 1013; // the code with which a server closes that serves as many
 
 /**
  * Take a binary message apart: a length, a JSON header padded so that the payload is aligned to 8 bytes, the payload.
- * @param {ArrayBuffer} buffer
- * @returns {{header: any, payload: Float64Array | Uint8Array}}
+ * @param {ArrayBuffer} buffer @returns {{header: any, payload: Float64Array | Uint8Array}}
  */
 export function decode(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
@@ -19,9 +18,8 @@ export function decode(buffer) {
 
 /**
  * @param {string} address
- * @param {{receive: (header: any, payload?: Float64Array | Uint8Array) => void,
- *   line: (open: boolean, pause: number) => void}} hear
- *   `line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
+ * @param {{receive: (header: any, payload?: Float64Array | Uint8Array) => void, line: (open: boolean, pause: number)
+ *   => void}} hear `line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  */
 export function createSocket(address, hear) {
   let last = 0;

@@ -29,11 +29,7 @@ function held({ yaw, pitch, zoom }) {
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 
 /**
- * @param {Box} box
- * @param {number} width
- * @param {number} height
- * @param {Camera | null} camera
- * @param {boolean} sphere
+ * @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera @param {boolean} sphere
  * @returns {Lens}
  */
 export function lens(box, width, height, camera, sphere = false) {
@@ -57,9 +53,7 @@ export function lens(box, width, height, camera, sphere = false) {
 
 /**
  * Return the pixel of the point that begins at place k of a list of numbers, and how near it is, in units.
- * @param {Lens} eye
- * @param {ArrayLike<number>} numbers
- * @param {number[] | Float64Array} out
+ * @param {Lens} eye @param {ArrayLike<number>} numbers @param {number[] | Float64Array} out
  */
 export function point(eye, numbers, out = [0, 0, 0], k = 0) {
   const x = numbers[k] - eye.middle[0];
@@ -74,11 +68,8 @@ export function point(eye, numbers, out = [0, 0, 0], k = 0) {
 /**
  * Return the point at a pixel, in the plane through another point and parallel to the screen; on the sphere, the one
  * there on the same side.
- * @param {Lens} eye
- * @param {number} x
- * @param {number} y
- * @param {ArrayLike<number> | null} from the middle of the room if left out
- * @param {boolean} sphere
+ * @param {Lens} eye @param {number} x @param {number} y
+ * @param {ArrayLike<number> | null} from the middle of the room if left out @param {boolean} sphere
  */
 export function lift(eye, x, y, from = null, sphere = false) {
   let u = (x - eye.width / 2) / eye.scale + dot(eye.right, eye.middle);

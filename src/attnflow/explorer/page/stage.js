@@ -4,11 +4,10 @@ import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
 import { createHeldToken } from "./held_token.js";
 import { createPictures } from "./pictures.js";
-import { createScene, flat, startRows } from "./scene.js";
+import { createScene, startRows } from "./scene.js";
 import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
 import { createShownOverlays } from "./shown_overlays.js";
-import { createTrails } from "./trails.js";
 import { createAnnouncer, describe, noteAt } from "./words.js";
 import { handleKeys, handlePointers } from "./input.js";
 import { measure } from "./marks.js";
@@ -19,18 +18,14 @@ import * as space from "./space.js";
 const MODES = { 1: line, 2: plane, 3: space };
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {any} store
- * @param {any} player
+ * @param {HTMLCanvasElement} canvas @param {any} store @param {import("./player.js").Player} player
  * @param {(motion: string) => string} surface on which a motion keeps tokens: "sphere" or "space"
  */
 export function createStage(canvas, store, player, surface) {
   canvas.getContext("2d", { alpha: false });
-  const scene = createScene();
-  scene.player = player;
-  scene.trails = createTrails();
+  const scene = createScene(player);
   const heldToken = createHeldToken(() => startRows(store));
-  const framing = createFraming(scene, player);
+  const framing = createFraming(scene);
   /** The time of the last picture. */
   let before = 0;
   /** The rows that the start of the scene was made of. @type {any} */
@@ -56,7 +51,7 @@ export function createStage(canvas, store, player, surface) {
     else before = now;
   });
 
-  const shownOverlays = createShownOverlays(scene, store, player, ask);
+  const shownOverlays = createShownOverlays(scene, store, ask);
 
   /** Bring the scene up to date with the store and the player. */
   function update() {
@@ -72,13 +67,12 @@ export function createStage(canvas, store, player, surface) {
     scene.tokens = still || held ? scene.start : player.positions();
     scene.n = scene.tokens.length / d;
     scene.sphere = surface(state.motion?.name) === "sphere";
-    scene.show = view.show;
-    scene.camera = view.camera;
-    scene.discrete = run?.discrete ?? true;
-    scene.until = Number(run?.until ?? 0);
-    scene.tone = shownTone();
+    const time = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
+    Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...time });
     player.clock = state.clock === "log" ? "log" : "linear";
-    if (scene.screen.length !== 2 * scene.n) resizeArrays(scene.n);
+    const { n } = scene;
+    if (scene.sizes.length !== n)
+      Object.assign(scene, { screen: new Float64Array(2 * n), sizes: new Float64Array(n), met: new Int32Array(n) });
     if (scene.sphere && !still) ontoSphere();
     shownOverlays.update(rows, held);
     framing.update(rows, !still, held);
@@ -87,8 +81,8 @@ export function createStage(canvas, store, player, surface) {
     scene.mode.project(scene);
     measure(scene);
     scene.middle = [0, 0];
-    for (let k = 0; k < 2 * scene.n; k++) scene.middle[k % 2] += scene.screen[k] / scene.n;
-    scene.chosen = stage.chosen < scene.n ? stage.chosen : -1;
+    for (let k = 0; k < 2 * n; k++) scene.middle[k % 2] += scene.screen[k] / n;
+    scene.chosen = stage.chosen < n ? stage.chosen : -1;
     const noted = scene.chosen >= 0 && (held || document.activeElement === canvas);
     scene.note = noted ? noteAt(scene, scene.chosen) : "";
   }
@@ -101,15 +95,9 @@ export function createStage(canvas, store, player, surface) {
       stage.chosen = -1;
       if (cameraState() === "kept") stage.fit();
     }
-    scene.start = flat(rows);
+    scene.start = Float64Array.from(rows.flat());
     scene.d = rows[0]?.length ?? 2;
     scene.startHull = scene.d === 2 ? hull(scene.start) : [];
-  }
-
-  function resizeArrays(/** @type {number} */ n) {
-    scene.screen = new Float64Array(2 * n);
-    scene.sizes = new Float64Array(n);
-    scene.met = new Int32Array(n);
   }
 
   /** Between two frames tokens on the sphere would cut through it. */
@@ -132,9 +120,7 @@ export function createStage(canvas, store, player, surface) {
   }
 
   function resize() {
-    scene.width = canvas.clientWidth;
-    scene.height = canvas.clientHeight;
-    scene.ratio = pixelRatio();
+    Object.assign(scene, { width: canvas.clientWidth, height: canvas.clientHeight, ratio: pixelRatio() });
     ask();
   }
 
@@ -158,7 +144,6 @@ export function createStage(canvas, store, player, surface) {
       const { left, top } = canvas.getBoundingClientRect();
       return { x: left + scene.screen[2 * i], y: top + scene.screen[2 * i + 1] };
     },
-    /** Say in words what is on the stage, and what the chosen token is. */
     describe() {
       update();
       return describe(scene);
@@ -175,10 +160,10 @@ export function createStage(canvas, store, player, surface) {
       store.setView({ camera: kept });
     },
     draw: ask,
-    ...createPictures(scene, store, player, update),
+    ...createPictures(scene, store, update),
   };
   const announce = createAnnouncer(stage.describe, canvas);
-  const actions = createActions(scene, store, player, stage, heldToken, { update, announce, forgetBox: framing.forget });
+  const actions = createActions(scene, store, stage, heldToken, { update, announce, forgetBox: framing.forget });
 
   canvas.tabIndex = 0;
   canvas.style.touchAction = "none";

@@ -129,8 +129,7 @@ export function createStore() {
 
     /**
      * Put a value that came from the server.
-     * @param {"run" | "overlays" | "series" | "claims" | "refused"} topic
-     * @param {any} value
+     * @param {"run" | "overlays" | "series" | "claims" | "refused"} topic @param {any} value
      */
     put(topic, value) {
       store[topic] = value;

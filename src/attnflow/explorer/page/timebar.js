@@ -5,8 +5,7 @@ import { powerOfTen } from "./ticks.js";
 
 /**
  * A time as people write it: whole steps in full up to a million, then with a power of ten.
- * @param {number} t
- * @param {boolean} discrete
+ * @param {number} t @param {boolean} discrete
  */
 export function timeText(t, discrete) {
   if (t !== 0 && (t >= 1e6 || t < 1e-3)) {
@@ -17,7 +16,7 @@ export function timeText(t, discrete) {
   return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);
 }
 
-/** @param {any} store @param {any} player */
+/** @param {any} store @param {import("./player.js").Player} player */
 export function createTimebar(store, player) {
   const [play, back, forward, scrub] = ["play", "step-back", "step-forward", "scrub"].map(byId);
   const [time, clock, speed] = ["time", "clock", "speed"].map(byId);
@@ -42,8 +41,7 @@ export function createTimebar(store, player) {
   speed.addEventListener("change", () => (player.speed = Number(speed.value)));
 
   function toggle() {
-    if (player.playing) player.pause();
-    else player.play();
+    player.toggle();
     moved();
   }
 

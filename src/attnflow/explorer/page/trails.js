@@ -1,22 +1,20 @@
 // Trajectories: the whole run as faint lines on a layer of its own, and the last steps over it, fading with age.
 
 import { colour } from "./colours.js";
+import { cleared } from "./screen.js";
 
-/**
- * @typedef {import("./sheet.js").Sheet} Sheet
- * @typedef {import("./scene.js").Scene} Scene
- */
+/** @import { Sheet, Style } from "./sheet.js" @import { Scene } from "./scene.js" */
 
 /** How many steps of tokens the layer holds, and are drawn anew in each frame. */
 const [LAYER, TAIL] = [320000, 6000];
-/** Milliseconds for the layer in one frame; the rest is drawn in the next ones. */
-const TURN = 7;
+/** In one frame the layer is drawn for TURN milliseconds, by AT_ONCE steps; the rest is drawn in the next frames. */
+const [TURN, AT_ONCE] = [7, 4];
 /** A new run replaces the lines of the old one when it is whole, or after PATIENCE milliseconds. */
 const PATIENCE = 160;
 /** How much of their colour trajectories have at their beginning and at their end, and in how many stages. */
 const [FAINT, STRONG, STAGES] = [0.14, 0.8, 8];
-/** How much of their ink the lines of the whole run have: less for a crowd. @param {number} n */
-const ahead = (n) => (n > 400 ? 0.2 : 0.42);
+/** Return how the whole run is drawn: more faintly for a crowd. @param {Scene} scene */
+const faint = ({ n, tone }) => ({ stroke: tone.quiet, width: 0.9, alpha: n > 400 ? 0.2 : 0.42 });
 /** Steps shorter than this many pixels are joined to the next. */
 const VISIBLE = 0.8;
 
@@ -26,11 +24,8 @@ const spot = new Float64Array(3);
 
 /**
  * Call `go` with the pixels between the ends of a step, if it bends: those of the arc between two tokens on the sphere.
- * @param {Scene} scene
- * @param {Float64Array} from all tokens before
- * @param {Float64Array} to and after
- * @param {number} i
- * @param {(x: number, y: number) => void} go
+ * @param {Scene} scene @param {Float64Array} from all tokens before @param {Float64Array} to and after
+ * @param {number} i @param {(x: number, y: number) => void} go
  */
 export function bent(scene, from, to, i, go) {
   const { d, mode, eye } = scene;
@@ -60,19 +55,16 @@ export const strideOf = (/** @type {number} */ n, /** @type {number} */ count) =
 
 /**
  * Return the stages of the last steps: where each begins and ends, and how strong it is.
- * @param {ArrayLike<number>} way how far tokens had come at each frame
- * @param {number} first
- * @param {number} last
- * @returns {{from: number, to: number, alpha: number}[]}
+ * @param {ArrayLike<number>} way how far tokens had come at each frame @param {number} first @param {number} last
  */
 export function stages(way, first, last) {
   const found = [];
   const whole = way[last] || 1;
+  const stageOf = (/** @type {number} */ j) => Math.min(Math.floor((STAGES * way[j]) / whole), STAGES - 1);
   let from = first;
   for (let j = first; j < last; j++) {
-    const now = Math.min(Math.floor((STAGES * way[j + 1]) / whole), STAGES - 1);
-    const then = j + 2 <= last ? Math.min(Math.floor((STAGES * way[j + 2]) / whole), STAGES - 1) : -1;
-    if (then !== now) {
+    const now = stageOf(j + 1);
+    if (j + 2 > last || stageOf(j + 2) !== now) {
       found.push({ from, to: j + 1, alpha: strength((now + 1) / STAGES) });
       from = j + 1;
     }
@@ -81,78 +73,37 @@ export function stages(way, first, last) {
 }
 
 export function createTrails() {
-  let front = newLayer();
-  let back = newLayer();
+  let [front, back] = [emptyLayer(), emptyLayer()];
   const at = new Float64Array(3);
 
-  function newLayer() {
+  function emptyLayer() {
     const canvas = document.createElement("canvas");
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    // `built` frames are drawn, and `last` is where their lines end.
-    return { canvas, context, key: "", place: "", built: 0, since: 0, stride: 1, last: new Float32Array(0) };
+    // `last` is the frame that lines lead to.
+    return { canvas, sheet: cleared(canvas, 1, 1).sheet, key: "", place: "", last: 0, since: 0 };
   }
 
   /** Draw more of the run on the layer; return whether there is more to draw. @param {Scene} scene */
   function prepare(scene) {
     const { player, mode, tone } = scene;
     const place = `${mode.placeKey(scene)} ${scene.width} ${scene.height} ${scene.ratio} ${tone.paper}`;
-    const stride = strideOf(player.n, player.count);
-    const key = `${player.id} ${stride} ${place}`;
+    const key = `${player.id} ${strideOf(player.n, player.count)} ${place}`;
     if (front.place !== place) front.key = "";
     const layer = front.key === key ? front : back;
-    if (layer.key !== key) restart(layer, scene, key, place, stride);
+    if (layer.key !== key) {
+      const { sheet } = cleared(layer.canvas, scene.width, scene.height);
+      Object.assign(layer, { key, place, sheet, last: 0, since: performance.now() });
+    }
     const begun = performance.now();
-    while (layer.built < player.count && performance.now() - begun < TURN) extend(layer, scene);
-    const whole = layer.built >= player.count;
+    while (layer.last < player.count - 1 && performance.now() - begun < TURN) {
+      const to = Math.min(layer.last + AT_ONCE, player.count - 1);
+      lines(layer.sheet, scene, layer.last, to, faint(scene), null);
+      layer.last = to;
+    }
+    const whole = layer.last >= player.count - 1;
     const due = (player.done && whole) || front.key === "" || begun - layer.since > PATIENCE;
     if (layer === back && player.count > 0 && due) [front, back] = [back, front];
     // A run that still comes tells of itself; one that waits for its turn must be asked again.
     return !whole || layer === back;
-  }
-
-  /**
-   * @param {ReturnType<typeof newLayer>} layer
-   * @param {Scene} scene
-   * @param {string} key
-   * @param {string} place
-   * @param {number} stride
-   */
-  function restart(layer, scene, key, place, stride) {
-    const [width, height] = [Math.round(scene.width * scene.ratio), Math.round(scene.height * scene.ratio)];
-    // Setting a size also clears, but takes new memory.
-    if (layer.canvas.width !== width || layer.canvas.height !== height) Object.assign(layer.canvas, { width, height });
-    else {
-      layer.context.setTransform(1, 0, 0, 1, 0, 0);
-      layer.context.clearRect(0, 0, width, height);
-    }
-    const followed = Math.ceil(scene.player.n / stride);
-    if (layer.last.length < 2 * followed) layer.last = new Float32Array(2 * followed);
-    Object.assign(layer, { key, place, stride, built: 0, since: performance.now() });
-  }
-
-  /** Draw the step to the next frame on the layer. @param {ReturnType<typeof newLayer>} layer @param {Scene} scene */
-  function extend(layer, scene) {
-    const { player, mode, tone } = scene;
-    const { context, last, stride } = layer;
-    const j = layer.built++;
-    context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
-    context.strokeStyle = tone.quiet;
-    context.globalAlpha = ahead(player.n);
-    context.lineWidth = 0.9;
-    context.beginPath();
-    for (let i = 0, k = 0; i < player.n; i += stride, k += 2) {
-      mode.at(scene, j, i, at);
-      const far = Math.abs(at[0] - last[k]) + Math.abs(at[1] - last[k + 1]) > VISIBLE;
-      if (j > 0 && !far) continue;
-      if (j > 0) {
-        context.moveTo(last[k], last[k + 1]);
-        bent(scene, player.frame(j - 1), player.frame(j), i, (x, y) => context.lineTo(x, y));
-        context.lineTo(at[0], at[1]);
-      }
-      last[k] = at[0];
-      last[k + 1] = at[1];
-    }
-    if (j > 0) context.stroke();
   }
 
   /** Draw all trajectories: what is to come faint, what has been in colour. @param {Sheet} sheet @param {Scene} scene */
@@ -165,7 +116,7 @@ export function createTrails() {
         sheet.layer(front.canvas, now, sheet.width, scene.d === 1 ? 0.45 : 1);
       }
     } else if (scene.player.n === scene.n) {
-      lines(sheet, scene, 0, scene.player.count - 1, { stroke: scene.tone.quiet, width: 0.9, alpha: ahead(scene.n) }, null);
+      lines(sheet, scene, 0, scene.player.count - 1, faint(scene), null);
     }
     if (scene.player.n === scene.n && scene.player.count > 0 && scene.player.position > 0) tail(sheet, scene);
   }
@@ -195,7 +146,7 @@ export function createTrails() {
   /**
    * Draw the steps of some tokens between two frames; of those that are followed when none are named.
    * @param {Sheet} sheet @param {Scene} scene @param {number} from @param {number} to
-   * @param {import("./sheet.js").Style} style @param {number[] | null} members
+   * @param {Style} style @param {number[] | null} members
    */
   function lines(sheet, scene, from, to, style, members) {
     const { player, mode } = scene;
