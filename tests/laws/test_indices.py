@@ -321,3 +321,41 @@ def test_a_law_that_hands_all_keywords_on_is_told() -> None:
 def test_no_law_of_ours_is_refused_where_most_tokens_tie(law: Law) -> None:
     x = np.tile([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0]], (900, 1))
     assert len(af.measure.leaders(law, x).index) == 2700
+
+
+@dataclass(frozen=True)
+class Faulty(af.Law):
+    """A mistake that ends in NaN: the logarithm of a negative number, from a time on."""
+
+    since: float = 0.0
+
+    def log_weights(self, x: Array, t: float = 0, *, sources: Any = None, masses: Any = None) -> Array:
+        """Return log P_ij = -log n, and NaN later."""
+        y = x if sources is None else sources
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.log((1.0 if t < self.since else -1.0) * np.ones((len(x), len(y))) / len(y)) + 0 * (x @ y.T) ** 2
+
+
+NAN_FROM_A_LAW: dict[str, Callable[[Array], Any]] = {
+    "weights": lambda x: Faulty().weights(x),
+    "attend": lambda x: Faulty().attend(x),
+    "heads": lambda x: af.Heads([af.Softmax(), Faulty()]).weights(x),
+    "layers": lambda x: af.simulate(x, Faulty(since=2), af.Layers(gamma=0.5), until=5),
+    "jumps": lambda x: af.simulate(x, Faulty(), af.Jumps(gamma=0.5), until=5, seed=0),
+    "ensemble": lambda x: af.ensemble(x[None], Faulty(), af.Layers(gamma=0.5), until=3),
+    "leaders": lambda x: af.measure.leaders(Faulty(), x),
+    "quiescent sets": lambda x: af.geometry.quiescent_sets(Faulty(), x),
+}
+
+
+@pytest.mark.parametrize("name", NAN_FROM_A_LAW)
+def test_a_law_that_returns_nan_is_named_and_tokens_are_not_blamed(name: str) -> None:
+    with pytest.raises(af.InputError, match=r"log_weights of Faulty returned NaN, expected log P_ij") as refusal:
+        NAN_FROM_A_LAW[name](af.tokens.gaussian(n=5, d=2, seed=0))
+    assert "\n" not in str(refusal.value)
+    assert "divide the tokens" not in str(refusal.value)
+
+
+def test_scores_of_a_law_that_overflow_are_the_fault_of_large_tokens() -> None:
+    with pytest.raises(af.InputError, match=r"the scores of tokens as large as 1e\+150 leave the range of float64"):
+        Faulty(since=9).attend([[1e150, -1e150], [1e150, 1e150]])

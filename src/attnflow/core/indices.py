@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.core.arrays import foreign, holds, namespace, place
+from attnflow.core.arrays import foreign, holds, namespace, place, precision
 from attnflow.core.blocks import row_blocks
 from attnflow.core.calls import check_method
 from attnflow.core.inputs import Array, InputError
@@ -28,6 +28,8 @@ NAMES = ("rows", "columns")
 LOOKED_AT, HEARD, DIFFERENT = 16, 1 << 17, 1e-6
 # Rows of weights sum to one up to this, also where a law computes them in single precision.
 ROW_SUM = 1e-5
+# Products of coordinates below this are far from overflow.
+MODERATE = 1e100
 
 
 def takes_indices(law: Any) -> bool:
@@ -116,7 +118,8 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
     P: Array = namespace(x).exp(log_weights)
     if not foreign(P):
         sums = P.sum(axis=-1)
-        # Where scores leave the range of float64 these are NaN; another sentence says so.
+        if np.isnan(sums).any() and _at_fault(law, x, sources) is not None:
+            raise not_numbers(law, x, sources)
         wrong = abs(sums - 1) > ROW_SUM
         if wrong.any():
             raise InputError(
@@ -124,6 +127,29 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
                 "its sum"
             )
     return P
+
+
+def not_numbers(law: object, *tokens: Any) -> InputError:
+    """Return the refusal of weights that are NaN: a law of one's own returned them, or scores overflow."""
+    if (name := _at_fault(law, *tokens)) is not None:
+        return InputError(
+            f"log_weights of {name} returned NaN, expected log P_ij, which is -inf where P_ij = 0: mend its formula"
+        )
+    return InputError(
+        f"the scores of tokens as large as {_largest(*tokens):.3g} leave the range of {precision(tokens[0])}: "
+        "divide the tokens by a constant, and multiply beta by its square"
+    )
+
+
+def _at_fault(law: Any, *tokens: Any) -> str | None:
+    """Return the name of the law of one's own that NaN comes from; other laws return NaN only where scores overflow."""
+    kinds = [type(one) for one in getattr(law, "heads", ()) or (law,)]
+    own = [kind.__name__ for kind in kinds if kind.log_weights.__module__.partition(".")[0] != "attnflow"]
+    return own[0] if own and _largest(*tokens) < MODERATE else None
+
+
+def _largest(*tokens: Any) -> float:
+    return max(float(abs(x).max()) for x in tokens)
 
 
 def refuse_hidden_order(

@@ -94,18 +94,11 @@ class Heads(Law):
         return ", ".join(sorted({law.served_by(x, t, engine) for law in self.laws}))
 
     def log_weights(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        masses: Array | None = None,
-        rows: Array | None = None,
-        columns: Array | None = None,
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None, **indices: Any
     ) -> Array:
         """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
-        given: dict[str, Any] = {"sources": sources, "masses": masses, "rows": rows, "columns": columns}
-        return namespace(x).stack([log_weights(law, x, t, **given) for law in self.laws])
+        of = [log_weights(law, x, t, sources=sources, masses=masses, **indices) for law in self.laws]
+        return namespace(x).stack(of)
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Return sum_h V_h sum_j P^h_ij v_j."""

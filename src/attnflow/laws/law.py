@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.arrays import foreign, holds, namespace, precision
-from attnflow.core.indices import log_weights, refuse_hidden_order, rows_of, takes_indices, weight_rows
+from attnflow.core.arrays import foreign, holds, namespace
+from attnflow.core.indices import log_weights, not_numbers, refuse_hidden_order, rows_of, takes_indices, weight_rows
 from attnflow.core.inputs import (
     Array,
     InputError,
@@ -294,7 +294,7 @@ class Law:
         tokens = any_cloud(x, self)
         w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
+            return self._finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
 
     @overload
     def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
@@ -310,7 +310,12 @@ class Law:
         tokens = any_cloud(x, self)
         w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _finite(self.hear(tokens, t, masses=w).mean, tokens)
+            return self._finite(self.hear(tokens, t, masses=w).mean, tokens)
+
+    def _finite(self, result: Array, tokens: Array) -> Array:
+        if holds(namespace(tokens).isfinite(result)):
+            return result
+        raise not_numbers(self, tokens)
 
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
@@ -348,15 +353,6 @@ def check_law(law: object) -> Law:
 def moment(t: Any) -> Any:
     """Check a time; whole numbers stay whole."""
     return t if type(t) is int or foreign(t) else number(t, "t")
-
-
-def _finite(result: Array, tokens: Array) -> Array:
-    if holds(namespace(tokens).isfinite(result)):
-        return result
-    raise InputError(
-        f"the scores of tokens as large as {abs(tokens).max():.3g} leave the range of {precision(tokens)}: "
-        "divide the tokens by a constant, and multiply beta by its square"
-    )
 
 
 def weighs_like(law: object, kind: type[Kind]) -> TypeGuard[Kind]:

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.core.indices import rows_of, weight_rows
+from attnflow.core.indices import not_numbers, rows_of, weight_rows
 from attnflow.core.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Law, check_law
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
@@ -206,8 +206,5 @@ def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
                 return
             rows_of(law, block[1], x[block[0]], x)
         if np.isnan(block[1]).any():
-            raise InputError(
-                f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
-                "divide the tokens by a constant, and multiply beta by its square"
-            )
+            raise not_numbers(law, x)
         yield block

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.blocks import row_blocks
-from attnflow.core.indices import log_weights, rows_of
+from attnflow.core.indices import log_weights, not_numbers, rows_of
 from attnflow.core.inputs import (
     Array,
     InputError,
@@ -162,7 +162,7 @@ class Rule:
             each = [rows_of(law, log_weights(law, one, 0, masses=masses), one, one) for one in x]
             P = np.array(each).reshape(*x.shape[:2], x.shape[1])
         if math.isnan(P.max(initial=0.0)):
-            raise _beyond_range(x)
+            raise not_numbers(law, x)
         return P if self.free is None else P * self.free[:, None]
 
     def landings(self, x: Array, rows: slice = slice(None)) -> Iterator[Array]:
@@ -274,13 +274,6 @@ def each_picked(sums: Array, rng: np.random.Generator) -> Integers:
     return picked
 
 
-def _beyond_range(x: Array) -> InputError:
-    return InputError(
-        f"the scores of tokens as large as {np.abs(x).max():.3g} leave the range of float64: "
-        "divide the tokens by a constant, and multiply beta by its square"
-    )
-
-
 def _one_matrix(law: Law) -> None:
     if isinstance(law, Heads):
         raise InputError("Jumps pick one source per token, but heads bring several weights: use Residual with heads")
@@ -369,7 +362,7 @@ class _Literal(_Chain):
                 law, masses = self.hearing.law, self.hearing.masses
                 sums = rows_of(law, log_weights(law, self.x, self.t, masses=masses), self.x, self.x).cumsum(axis=1)
                 if math.isnan(sums[:, -1].max()):
-                    raise _beyond_range(self.x)
+                    raise not_numbers(law, self.x)
             gamma = number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)
             state[:] = towards(self.x, self.x[each_picked(sums, self.rng)], gamma)
             if (state != self.x).any():
