@@ -94,12 +94,9 @@ def said(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str 
         plain = isinstance(value, bool | int | float | str)
         default = value is field.default or (plain and value == field.default)
         if not default or (numbers and plain and not isinstance(value, bool | str)):
-            given[field.name] = _short(value) if plain else None
+            short = repr(value) if isinstance(value, bool | str) else f"{value:g}" if plain else None
+            given[field.name] = short
     return part.short_name, given
-
-
-def _short(value: bool | float | str) -> str:
-    return repr(value) if isinstance(value, bool | str) else f"{value:g}"
 
 
 def rebuild(data: Any) -> Any:

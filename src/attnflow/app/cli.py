@@ -103,18 +103,15 @@ def _command(commands: Any, name: str, text: str, description: str) -> Any:
     return commands.add_parser(name, help=text, description=description, formatter_class=layout)
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, kind: type[Any] = int, expected: str = "a whole number") -> Any:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {expected}") from None
 
 
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+def _real(text: str) -> Any:
+    return _whole(text, float, "a number")
 
 
 def _add_simulate(commands: Any, given: bool) -> None:

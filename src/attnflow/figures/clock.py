@@ -84,16 +84,12 @@ class Clock:
         if self.logarithmic:
             # The first unit gets room for two numbers, however many decades follow.
             ax.set_xscale("symlog", linthresh=1.0, linscale=max(0.35, ROOM * np.log10(self.last)))
-            ax.set_xticks(self._decades())
+            # 0, 1, 10, 100, ...; of more than eight powers, every second or third.
+            most = int(np.floor(np.log10(self.last)))
+            ax.set_xticks(np.append(0.0, 10.0 ** np.arange(0, most + 1, 1 + most // 8)))
             ax.xaxis.set_major_formatter(figure_of)
             ax.set_xlim(self.first - 0.15, max(1.25, self.last**0.02) * self.last)
         else:
             pad = 0.025 * (self.last - self.first) or 1.0
             ax.set_xlim(self.first - pad, self.last + pad)
             ax.xaxis.get_major_locator().set_params(integer=self.discrete)
-
-    def _decades(self) -> Array:
-        """Return 0, 1, 10, 100... up to the last time; of more than eight, every second or third."""
-        most = int(np.floor(np.log10(self.last)))
-        powers = np.arange(0, most + 1, 1 + most // 8)
-        return np.append(0.0, 10.0**powers)

@@ -136,7 +136,11 @@ def exits(rate: ExitRate | Mapping[str, ExitRate]) -> Figure:
         log_axis(ax, "y")
         ax.set(xlabel=r"$\beta$", ylabel="first exit, steps")
         if many:
-            _exits_key(ax, rates)
+            # What lines and marks mean, whatever their colour.
+            runs = sorted({len(one.exits[0].times) for one in rates.values()})
+            counts = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
+            ax.plot([], [], color=tone().ink, label=f"{EXACT}; marks: of {counts} chains, 95% bars")
+            ax.plot([], [], color=tone().pencil, **GUIDE, label="slope of theory")
         else:
             (one,) = rates.values()
             ax.set_title(f"slope {_measured(one.slope, one.error)}", color=tone().quiet, fontsize=11)
@@ -166,14 +170,6 @@ def _exits(ax: Any, rate: ExitRate, name: str, k: int | None) -> None:
         rate.betas, sampled, yerr=[sampled - low, high - sampled], color=marks, marker=MARKERS[(k or 0) % len(MARKERS)],
         ms=4, ls="", capsize=2.5, zorder=3, label=label,
     )  # fmt: skip
-
-
-def _exits_key(ax: Any, rates: Mapping[str, ExitRate]) -> None:
-    """Say what lines and marks mean, whatever their colour."""
-    runs = sorted({len(rate.exits[0].times) for rate in rates.values()})
-    counts = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
-    ax.plot([], [], color=tone().ink, label=f"{EXACT}; marks: of {counts} chains, 95% bars")
-    ax.plot([], [], color=tone().pencil, **GUIDE, label="slope of theory")
 
 
 def _measured(value: float, error: float) -> str:

@@ -105,10 +105,8 @@ def key(figure: Any) -> None:
     """Say once, under all panels of a figure, what the marks mean."""
     named = {label: mark for ax in figure.axes for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     # Marks that have many colours or sizes are shown in ink, and in one size.
-    if START in named:
-        named[START] = _ring(area=SHOWN_START)
-    if PLACE in named:
-        named[PLACE] = _ring(area=SHOWN * RING)
+    rings = {START: _ring(area=SHOWN_START), PLACE: _ring(area=SHOWN * RING)}
+    named |= {label: ring for label, ring in rings.items() if label in named}
     order = (START, LEADER, HULL, END, PLACE)
     used = sorted(named, key=lambda label: order.index(label) if label in order else len(order))
     if used:
@@ -125,7 +123,10 @@ def scale(figure: Any, most: float | None = None) -> Any:
     drawn = [mark for ax in figure.axes for mark in ax.collections if mark.get_gid() == DENSITY]
     if not drawn:
         return None
-    norm = shades(most or max(float(mark.get_array().max()) for mark in drawn))
+    from matplotlib.colors import LogNorm
+
+    # From one token in a cell on.
+    norm = LogNorm(1, max(10.0, most or max(float(mark.get_array().max()) for mark in drawn)))
     for mark in drawn:
         mark.set_norm(norm)
     shade_bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label("tokens in a cell")
@@ -139,13 +140,6 @@ def shade_bar(figure: Any, drawn: Any, axes: Any, shrink: float = 0.7, aspect: f
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
     return bar
-
-
-def shades(most: float) -> Any:
-    """Return the logarithmic scale of a density, from one token in a cell to `most`."""
-    from matplotlib.colors import LogNorm
-
-    return LogNorm(1, max(10.0, most))
 
 
 def _area(n: int) -> float:

@@ -99,12 +99,20 @@ def animate(
     frames = max(2, round(number(seconds, "seconds", above=0.0, most=600.0) * RATE))
     held = round(HELD * frames)
     with look():
+        from matplotlib.figure import Figure
+
         settings = _ffmpeg(target)
         times = Clock.of(run).even(frames - held)
         states = Between(run, times)
         shown = scene(run, times, states)
+        # A figure that pyplot does not keep, with all that does not move.
+        ax = panel(Figure(figsize=size(shown), layout="constrained"), 111, shown)
+        ground(ax, shown)
+        if behind is not None:
+            behind(ax)
+        starts(ax, shown)
         with pyplot().rc_context(settings):
-            _film(_screen(_canvas(shown), shown, behind), shown, _meetings(run, states), target, held)
+            _film(ax, shown, _meetings(run, states), target, held)
     return Movie(target)
 
 
@@ -115,23 +123,6 @@ def _meetings(run: Trajectory, states: Between) -> list[NDArray[np.int64] | None
     tol = together(run, run.final)
     found = [measure.clusters(state, tol) for state in states]
     return [clusters.sizes[clusters.labels] for clusters in found]
-
-
-def _canvas(shown: Scene) -> Any:
-    """Return an empty figure for the frames, one that pyplot does not keep."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size(shown), layout="constrained")
-
-
-def _screen(figure: Any, shown: Scene, behind: Callable[[Axes], object] | None) -> Any:
-    """Return axes with all that does not move."""
-    ax = panel(figure, 111, shown)
-    ground(ax, shown)
-    if behind is not None:
-        behind(ax)
-    starts(ax, shown)
-    return ax
 
 
 def _film(ax: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int) -> None:

@@ -56,8 +56,12 @@ class Sheet(Figure):
         The inline backend shows all figures that pyplot has at the end of a cell, and closes them. One that has been
         shown as the value of a line is closed now, so that it is not shown a second time.
         """
-        if _inline() and _closes():
-            plt.close(self)
+        if _inline():
+            from matplotlib_inline.config import InlineBackend
+
+            # As it does unless the user says otherwise.
+            if InlineBackend.instance().close_figures:
+                plt.close(self)
         return {}
 
 
@@ -91,10 +95,3 @@ def _ours() -> list[Sheet]:
 def _inline() -> bool:
     """Whether pictures appear in a notebook, below their cell."""
     return "inline" in plt.get_backend()
-
-
-def _closes() -> bool:
-    """Whether the inline backend closes figures at the end of a cell, as it does unless the user says otherwise."""
-    from matplotlib_inline.config import InlineBackend
-
-    return bool(InlineBackend.instance().close_figures)

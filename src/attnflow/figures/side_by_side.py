@@ -51,7 +51,10 @@ def compare(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Figure:
             spaced(ax.set_title(name))
             _caption(ax, shown)
             if k % columns and shown.dimension != 3:
-                _share_scale(ax)
+                # The panel on the left has the vertical scale.
+                ax.set_ylabel("")
+                ax.tick_params(left=False, labelleft=False)
+                ax.spines["left"].set_visible(False)
         scale(figure)
         key(figure)
     return figure
@@ -70,23 +73,14 @@ def _caption(ax: Any, shown: Scene) -> None:
         ax.set_xlabel(f"{ax.get_xlabel()}\n{shown.groups}")
 
 
-def _share_scale(ax: Any) -> None:
-    """Leave the vertical scale to the panel on the left."""
-    ax.set_ylabel("")
-    ax.tick_params(left=False, labelleft=False)
-    ax.spines["left"].set_visible(False)
-
-
 def _named(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Mapping[str, Trajectory]:
     """Return runs by name, after a look at whether they can be compared."""
-    given = list(runs.values()) if isinstance(runs, Mapping) else list(runs) if isinstance(runs, list | tuple) else None
-    if given is None:
-        raise InputError(
-            f"runs is of type {type(runs).__name__}, expected several: give a list of runs, or a dictionary such as "
-            "{'softmax': run}"
-        )
+    wanted = "give a list of runs, or a dictionary such as {'softmax': run}"
+    if not isinstance(runs, Mapping | list | tuple):
+        raise InputError(f"runs is of type {type(runs).__name__}, expected several: {wanted}")
+    given = list(runs.values() if isinstance(runs, Mapping) else runs)
     if not given:
-        raise InputError("no runs were given: give a list of runs, or a dictionary such as {'softmax': run}")
+        raise InputError(f"no runs were given: {wanted}")
     for run in given:
         found_by("simulate", run, Trajectory)
     dimensions = {run.tokens.shape[-1] for run in given}
@@ -114,11 +108,9 @@ def _scenes(runs: Mapping[str, Trajectory]) -> list[Scene]:
     last = max(shown.clock.last for shown in scenes)
     everything = np.concatenate([shown.extent for shown in scenes])
     window = np.stack([everything.min(axis=0), everything.max(axis=0)])
-    return [replace(_alike(shown, scenes[0], last), window=window) for shown in scenes]
-
-
-def _alike(shown: Scene, first: Scene, last: float) -> Scene:
-    """Return a scene with the colours of the first one, if it has the same tokens, and a clock that runs as long."""
-    same = shown.paths.shape[1] == first.paths.shape[1]
-    groups = shown.groups.matched(first.groups) if same else shown.groups
-    return replace(shown, groups=groups, clock=replace(shown.clock, last=last))
+    first, alike = scenes[0], []
+    for shown in scenes:
+        same = shown.paths.shape[1] == first.paths.shape[1]
+        groups = shown.groups.matched(first.groups) if same else shown.groups
+        alike.append(replace(shown, groups=groups, clock=replace(shown.clock, last=last), window=window))
+    return alike

@@ -163,18 +163,15 @@ def look(dark: bool | None = None, latex: bool | None = None) -> Iterator[None]:
         raise InputError("no LaTeX was found: install it, or leave latex out, which sets formulas by Matplotlib")
     chosen = tone() if dark is None else DARK if dark else LIGHT
     token = _tone.set(chosen)
+    typeset = _LATEX if (plt.rcParams["text.usetex"] if latex is None else latex) else {"text.usetex": False}
     try:
-        with plt.rc_context({**_style(chosen), **_typeset(plt.rcParams["text.usetex"] if latex is None else latex)}):
+        with plt.rc_context({**_style(chosen), **typeset}):
             yield
     finally:
         _tone.reset(token)
         from attnflow.figures.sheets import finish
 
         finish()
-
-
-def _typeset(latex: bool) -> dict[str, Any]:
-    return _LATEX if latex else {"text.usetex": False}
 
 
 def sheet(width: float, height: float) -> Figure:

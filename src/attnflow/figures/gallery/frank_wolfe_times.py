@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -138,6 +138,9 @@ def arrival(
     hard = int(np.ceil(np.log(radius / inside) / np.log1p(-gamma)))
     found = {m: arrivals(m, betas, gamma, inside, radius, until) for m in k}
     first = [float(betas[steps >= 0].min(initial=np.inf)) for steps in found.values()]
+    # From the next beta on, all polygons take as long as under hardmax.
+    other = np.flatnonzero(np.any([steps != hard for steps in found.values()], axis=0)).max(initial=-1)
+    settled = float(betas[min(int(other) + 1, count - 1)])
     figure = sheet(3.4, 3.3)
     ax = figure.add_subplot()
     for place, (m, steps) in enumerate(found.items()):
@@ -157,7 +160,7 @@ def arrival(
     caption = (
         f"Regular polygons with one token at each vertex and one at distance {inside:g} from it towards the centre, "
         f"under softmax layers with gamma = {gamma:g}: the first step at which all are within {radius:g} of their "
-        f"vertices. Hardmax takes {hard} steps, and so does softmax from beta = {_settled(betas, found, hard):.3g} on. "
+        f"vertices. Hardmax takes {hard} steps, and so does softmax from beta = {settled:.3g} on. "
         f"For beta below {_plain(first, 3)} (k = {', '.join(map(str, k))}) it does not happen in {until} steps: tokens "
         "at the vertices are drawn inwards, and the others meet them too far from there."
     )
@@ -167,12 +170,6 @@ def arrival(
         "steps at the largest beta": [int(s[-1]) for s in found.values()],
     }
     return Drawing(figure, caption, shows)
-
-
-def _settled(betas: Array, found: Mapping[int, Array], hard: int) -> float:
-    """Return the smallest beta from which on all polygons take as long as under hardmax."""
-    other = np.any([steps != hard for steps in found.values()], axis=0)
-    return float(betas[min(int(np.flatnonzero(other).max(initial=-1)) + 1, len(betas) - 1)])
 
 
 def arrivals(k: int, betas: Array, gamma: float, inside: float, radius: float, until: int) -> Array:

@@ -55,7 +55,8 @@ def layers(
         for ax, k, follows in zip(axes, layers, heard, strict=True):
             _layer(ax, run, k, follows, known)
         axes[0].set_ylabel(name, fontsize=10.5)
-        shows |= _found(name, run, layers)
+        shows[f"{name}: leaders"] = [(_leaders(who) + 1).tolist() for who in heard]
+        shows[f"{name}: clusters at layer {layers[-1]}"] = af.measure.clusters(run.tokens[-1], 1e-3).count
     for ax, k in zip(panels[0], layers, strict=True):
         ax.set_title(f"layer {k}", fontsize=11)
     key(figure)
@@ -117,13 +118,6 @@ def _layer(
     stars(ax, shown)
 
 
-def _found(name: str, run: Trajectory, layers: Sequence[int]) -> dict[str, Any]:
-    """Return leaders (from 1) and the number of clusters at each layer shown."""
-    leaders = [(_leaders(_followed(run, k)) + 1).tolist() for k in layers]
-    counted = af.measure.clusters(run.tokens[-1], 1e-3).count
-    return {f"{name}: leaders": leaders, f"{name}: clusters at layer {layers[-1]}": counted}
-
-
 @entry(
     "hardmax/limits-on-faces", "Limits on faces", HARDMAX,
     alpha=0.5, layers=30, tokens=((0.5, 0.0), (-0.5, 0.0)), lift=0.02,
@@ -139,7 +133,9 @@ def limits_on_faces(alpha: float, layers: int, tokens: Points, lift: float) -> D
     ways = {}
     for ax, (name, x) in zip(places, clouds.items(), strict=False):
         run = af.simulate(np.concatenate([square, x]), af.Hardmax(), af.Layers(alpha=alpha), until=layers)
-        limits = _limits(run)
+        assert run.law is not None
+        # After the last layer each token goes straight on to the mean of what it follows.
+        limits = run.law.attend(run.final)
         _square(ax, run)
         ax.set_title(name, fontsize=11)
         ways[name] = away = np.linalg.norm(run.tokens - limits, axis=2).max(axis=1)
@@ -157,12 +153,6 @@ def limits_on_faces(alpha: float, layers: int, tokens: Points, lift: float) -> D
         f"limit shrinks by 1/(1 + alpha) = {1 / (1 + alpha):.3g} in every layer."
     )
     return Drawing(figure, caption, shows)
-
-
-def _limits(run: Trajectory) -> Array:
-    """Return where tokens tend to: after the last layer each goes straight on to the mean of what it follows."""
-    assert run.law is not None
-    return run.law.attend(run.final)
 
 
 def _square(ax: Any, run: Trajectory) -> None:

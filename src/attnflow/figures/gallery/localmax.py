@@ -163,17 +163,11 @@ def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: in
 
 def _paths(ax: Any, soft: Trajectory, hard: Trajectory) -> None:
     """Draw both runs over the layers, a colour for each side of 0."""
-    inks = colours([0 if x > 0 else 1 for x in soft.tokens[0, :, 0]])
-    for i, ink in enumerate(inks):
-        name = i == 0
-        ax.plot(
-            hard.times, hard.tokens[:, i, 0], color=ink, lw=0.9, ls=(0, (4, 2)), marker="s", ms=3.4, mfc=tone().paper,
-            mew=0.8, label="hardmax" if name else None, gid="hardmax",
-        )  # fmt: skip
-        ax.plot(
-            soft.times, soft.tokens[:, i, 0], color=ink, lw=1.3, marker="o", ms=2.8, label="localmax" if name else None,
-            gid="localmax",
-        )  # fmt: skip
+    square = {"lw": 0.9, "ls": (0, (4, 2)), "marker": "s", "ms": 3.4, "mfc": tone().paper, "mew": 0.8, "gid": "hardmax"}
+    dot = {"lw": 1.3, "marker": "o", "ms": 2.8, "gid": "localmax"}
+    for i, ink in enumerate(colours([0 if x > 0 else 1 for x in soft.tokens[0, :, 0]])):
+        for run, style in ((hard, square), (soft, dot)):
+            ax.plot(run.times, run.tokens[:, i, 0], color=ink, label=None if i else style["gid"], **style)
 
 
 @entry(
@@ -195,7 +189,9 @@ def lyapunov(
     line: dict[str, Any] = {"color": tone().palette[0], "marker": "o", "ms": 3.2, "label": "pair energy"}
     energies = []
     for (above, below), run, cut, name in zip(panels.T, (mutual, directed), cuts, named, strict=True):
-        _tree(above, run)
+        shown = scene(run, *history(run))
+        draw(above, replace(shown, groups=replace(shown.groups, leaders=None)))
+        above.set_xlabel("")
         above.set_title(name, fontsize=11)
         energies.append(af.measure.pair_energy(run, eps=cut))
         below.plot(run.times, energies[-1], **line, gid="energy")
@@ -236,10 +232,3 @@ def lyapunov(
         f"{verdict.outcome}, in exact fractions."
     )
     return Drawing(figure, caption, shows)
-
-
-def _tree(ax: Any, run: Trajectory) -> None:
-    """Draw tokens on the line over the layers."""
-    shown = scene(run, *history(run))
-    draw(ax, replace(shown, groups=replace(shown.groups, leaders=None)))
-    ax.set_xlabel("")
