@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from attnflow import catalogue, watch
 from attnflow.app import long_times
+from attnflow.app.flags import NAMES
 from attnflow.catalogue import check_keys
 from attnflow.core.inputs import InputError, number, quoted, whole
 from attnflow.core.parameters import KINDS as PARAMETERS
@@ -21,7 +22,7 @@ from attnflow.core.parameters import Parameter
 from attnflow.core.schedules import Schedule
 
 # The tables of what the catalogue knows, each with the kind that it is of and the key of its name.
-KINDS = {"tokens": ("cloud", "cloud"), "law": ("law", "name"), "motion": ("motion", "name")}
+KINDS = {table: (kind, key) for kind, (table, key) in NAMES.items()}
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
 TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 

@@ -187,11 +187,8 @@ def _help(kind: str, key: str) -> str:
 def _meaning(one: Parameter) -> str:
     if one.choices:
         return f"{one.help}: {listed(one.choices)}"
-    lower = (
-        f"at least {one.least:g}" if one.least is not None else f"above {one.above:g}" if one.above is not None else ""
-    )
-    upper = f"at most {one.most:g}" if one.most is not None else ""
-    bounds = " and ".join(bound for bound in (lower, upper) if bound)
+    words = {"least": "at least", "above": "above", "most": "at most"}
+    bounds = " and ".join(f"{words[name]} {bound:g}" for name, bound in one.bounds.items())
     return f"{one.help}, {bounds}" if bounds else one.help
 
 

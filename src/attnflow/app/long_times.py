@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnflow import figures, measure
@@ -24,13 +25,13 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 KEYS = (*QUESTIONS, "runs", "betas", "within")
 
 
+@dataclass
 class Answers:
     """Lines to print, and a picture if one is to be drawn."""
 
-    def __init__(self, drawn: bool) -> None:
-        self.drawn = drawn
-        self.lines: list[str] = []
-        self.picture: Callable[[], Any] | None = None
+    drawn: bool
+    lines: list[str] = field(default_factory=list)
+    picture: Callable[[], Any] | None = None
 
 
 def check(asked: Mapping[str, Any]) -> None:

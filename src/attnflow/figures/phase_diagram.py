@@ -54,25 +54,20 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
 
 def _curve(ax: Any, found: PhaseDiagram, edges: Array, wide: bool) -> None:
     """Draw when tokens that start orthogonal pass the threshold, as far as the picture goes."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patheffects import Normal, Stroke
+
     fine = (np.geomspace if wide else np.linspace)(edges[0], edges[-1], 400)
     curve = passing(fine, found.n, found.threshold, found.normalized)
     low, high = ax.get_xlim()
     seen = (low <= curve) & (curve <= high)
     if seen.any():
         label = rf"orthogonal start, $d \geq n$: $g_\beta(t) = {found.threshold:.12g}$"
-        bright, outline = _seen_on_cells()
-        ax.plot(
-            curve[seen], fine[seen], color=bright, lw=1.6, path_effects=outline, label=label, zorder=3, gid="theory"
-        )
-
-
-def _seen_on_cells() -> tuple[str, list[Any]]:
-    """Return a bright colour and a dark outline: cells have the same colours on light and on dark paper."""
-    from matplotlib.colors import to_rgb
-    from matplotlib.patheffects import Normal, Stroke
-
-    dark, bright = sorted((tone().ink, tone().paper), key=lambda colour: sum(to_rgb(colour)))
-    return bright, [Stroke(linewidth=3.2, foreground=dark), Normal()]
+        # Cells have the same colours on light and on dark paper: a bright line with a dark outline is seen on both.
+        dark, bright = sorted((tone().ink, tone().paper), key=lambda colour: sum(to_rgb(colour)))
+        outline = [Stroke(linewidth=3.2, foreground=dark), Normal()]
+        style: dict[str, Any] = {"color": bright, "lw": 1.6, "path_effects": outline, "zorder": 3, "gid": "theory"}
+        ax.plot(curve[seen], fine[seen], label=label, **style)
 
 
 def _axis(ax: Any, which: str, edges: Array, logarithmic: bool) -> None:

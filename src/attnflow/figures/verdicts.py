@@ -134,7 +134,11 @@ def _matrix(ax: Any, papers: Mapping[str, Sequence[Row]]) -> None:
             lines = _lines(row)
             height = len(lines) * LINE
             middle = y + height / 2
-            _band(ax, (y, y + height), row, stripe)
+            # Rows that give alarm are shaded, and every other row, to guide the eye.
+            if alarming(row):
+                ax.axhspan(y, y + height, color=tone().palette[1], alpha=0.35, lw=0, zorder=0, gid="alarms")
+            elif stripe % 2 == 0:
+                ax.axhspan(y, y + height, 0.02, 0.98, color=tone().wire, alpha=0.35, lw=0, zorder=0)
             ax.text(0.12, middle, "\n".join(lines), va="center", fontsize=SMALL, linespacing=1.1, gid="claims")
             for column, key in (("status", "status"), ("samples", "outcome"), ("search", "search")):
                 if row.get(key) is not None:
@@ -144,14 +148,6 @@ def _matrix(ax: Any, papers: Mapping[str, Sequence[Row]]) -> None:
             y, stripe = y + height, stripe + 1
     for (column, what), ys in places.items():
         ax.plot(np.full(len(ys), COLUMNS[column]), ys, **_shape(what), gid=f"{column}: {what}")
-
-
-def _band(ax: Any, span: tuple[float, float], row: Row, stripe: int) -> None:
-    """Shade every other row, to guide the eye, and rows that give alarm."""
-    if alarming(row):
-        ax.axhspan(*span, color=tone().palette[1], alpha=0.35, lw=0, zorder=0, gid="alarms")
-    elif stripe % 2 == 0:
-        ax.axhspan(*span, 0.02, 0.98, color=tone().wire, alpha=0.35, lw=0, zorder=0)
 
 
 def _shape(what: str) -> dict[str, Any]:

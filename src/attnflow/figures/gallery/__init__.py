@@ -2,13 +2,13 @@
 
 For developers. A figure is a function in a module of this package, under `entry`:
 
-    @entry("fw/cells", "Cells of a random polygon", "the Frank-Wolfe paper", seed=0, k=7)
-    def cells(seed: int, k: int) -> Drawing:
+    @entry("fw/cells", "Cells of a random polygon", "the Frank-Wolfe paper")
+    def cells(seed: int = 0, k: int = 7) -> Drawing:
         ...
 
-It takes the parameters that stand beside its name and returns a `Drawing`. Nothing else needs to know about it. Another
-package names the module of its figures in its entry points, in the group "attnflow.figures". Inside,
-colours are those of `look.tone`, and everything that a test wants to find again has a ``gid``.
+It is drawn from its defaults, or from what stands beside its name, and returns a `Drawing`. Nothing else needs to know
+about it. Another package names the module of its figures in its entry points, in the group "attnflow.figures". Inside,
+colours are those of `style.tone`, and everything that a test wants to find again has a ``gid``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,12 +100,13 @@ _known: dict[str, Entry] = {}
 
 
 def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[..., Callable[..., Drawing]]:
-    """Return a decorator that puts a function into the gallery."""
+    """Return a decorator that puts a function into the gallery; `parameters` replace its defaults."""
 
     def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
+        own = {k: each.default for k, each in signature(function).parameters.items() if each.default is not each.empty}
         if name in _known and not same_definition(_known[name].function, function):
             raise InputError(f"there is a figure {name} already: choose another name")
-        _known[name] = Entry(name, title, source, parameters, function)
+        _known[name] = Entry(name, title, source, {**own, **parameters}, function)
         return function
 
     return known

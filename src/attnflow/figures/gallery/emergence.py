@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 LATE = 14.0
 
 
-@entry("emergence/polytope-2d", "A polygon attracts rescaled tokens", EMERGENCE, seed=9, n=20, until=5.0)
-def polytope_2d(seed: int, n: int, until: float) -> Drawing:
+@entry("emergence/polytope-2d", "A polygon attracts rescaled tokens", EMERGENCE)
+def polytope_2d(seed: int = 9, n: int = 20, until: float = 5.0) -> Drawing:
     """V = I in the plane: trajectories to the vertices of the limit polygon, and how fast."""
     return _polytope(seed, n, 2, until)
 
 
-@entry("emergence/polytope-3d", "A polytope attracts rescaled tokens", EMERGENCE, seed=6, n=20, until=5.0)
-def polytope_3d(seed: int, n: int, until: float) -> Drawing:
+@entry("emergence/polytope-3d", "A polytope attracts rescaled tokens", EMERGENCE)
+def polytope_3d(seed: int = 6, n: int = 20, until: float = 5.0) -> Drawing:
     """V = I in space: trajectories to the vertices of the limit polytope, and how fast."""
     return _polytope(seed, n, 3, until)
 
@@ -261,11 +261,11 @@ def _prism(ax: Any, shown: Scene, K: Hull) -> None:
     faces(ax, quads, 0.1, edgecolors=tone().ink, linewidths=0.6, gid="walls")
 
 
-@entry(
-    "emergence/vertices", "How many vertices the limit polytope has", EMERGENCE,
-    seed=0, sizes=(5, 10, 20, 40, 80), dimensions=(2, 3, 4), starts=20,
-)  # fmt: skip
-def vertices(seed: int, sizes: tuple[int, ...], dimensions: tuple[int, ...], starts: int) -> Drawing:
+@entry("emergence/vertices", "How many vertices the limit polytope has", EMERGENCE)
+def vertices(
+    seed: int = 0, sizes: tuple[int, ...] = (5, 10, 20, 40, 80), dimensions: tuple[int, ...] = (2, 3, 4),
+    starts: int = 20,
+) -> Drawing:  # fmt: skip
     """The mean number of vertices of the limit polytope for V = I over random starts, against n, for several d."""
     figure = sheet(3.4, 3.2)
     ax = figure.add_subplot()

@@ -38,8 +38,8 @@ def square(d: int, rng: np.random.Generator, scale: float = 1.0) -> Array:
     return M @ M.T
 
 
-@entry("emergence/leaders", "Few tokens become leaders", EMERGENCE, seed=11, n=20, until=10.0, threshold=1e-4)
-def leaders(seed: int, n: int, until: float, threshold: float) -> Drawing:
+@entry("emergence/leaders", "Few tokens become leaders", EMERGENCE)
+def leaders(seed: int = 11, n: int = 20, until: float = 10.0, threshold: float = 1e-4) -> Drawing:
     """Who hears whom: lines between B x_i and x_j where P_ij > threshold, at three times."""
     rng = np.random.default_rng(seed)
     V, B = square(2, rng), square(2, rng)
@@ -91,11 +91,11 @@ def _who_hears_whom(
     ax.spines[:].set_visible(True)
 
 
-@entry(
-    "emergence/low-rank", "Attention becomes a matrix of low rank", EMERGENCE,
-    seed=0, n=40, d=80, size=SIZE, until=11.0, moments=(0.0, 2.0, 4.0, 7.0, 11.0),
-)  # fmt: skip
-def low_rank(seed: int, n: int, d: int, size: float, until: float, moments: tuple[float, ...]) -> Drawing:
+@entry("emergence/low-rank", "Attention becomes a matrix of low rank", EMERGENCE)
+def low_rank(
+    seed: int = 0, n: int = 40, d: int = 80, size: float = SIZE, until: float = 11.0,
+    moments: tuple[float, ...] = (0.0, 2.0, 4.0, 7.0, 11.0),
+) -> Drawing:  # fmt: skip
     """Attention matrices P(t) at several times over their singular values sigma_k / sigma_1."""
     run = _high(seed, (n, d), size, until, moments)
     matrices = attention(run)
@@ -166,11 +166,8 @@ def _spectra(ax: Any, spectra: Sequence[Array], moments: Sequence[float]) -> Non
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-@entry(
-    "emergence/coordinates", "Some coordinates cluster, others diverge", EMERGENCE,
-    seed=0, n=128, d=128, until=15.0, density=0.03,
-)  # fmt: skip
-def coordinates(seed: int, n: int, d: int, until: float, density: float) -> Drawing:
+@entry("emergence/coordinates", "Some coordinates cluster, others diverge", EMERGENCE)
+def coordinates(seed: int = 0, n: int = 128, d: int = 128, until: float = 15.0, density: float = 0.03) -> Drawing:
     """Mean and standard deviation of the coordinates <z_i, phi_k>, phi_k the eigenvectors of a sparse symmetric V."""
     from matplotlib.ticker import SymmetricalLogLocator
 
@@ -217,8 +214,8 @@ def _sparse(d: int, density: float, rng: np.random.Generator) -> Array:
     return V / float(np.linalg.eigvalsh(V).max())
 
 
-@entry("emergence/one-dimension", "On the line attention becomes Boolean", EMERGENCE, seed=0, n=12, until=8.0)
-def one_dimension(seed: int, n: int, until: float) -> Drawing:
+@entry("emergence/one-dimension", "On the line attention becomes Boolean", EMERGENCE)
+def one_dimension(seed: int = 0, n: int = 12, until: float = 8.0) -> Drawing:
     """Trajectories z_i(t) = e^{-t} x_i(t) on the line, and attention P at the start and in the limit."""
     x0 = np.sort(af.tokens.uniform(n=n, d=1, seed=seed, low=-1, high=1), axis=0)[::-1]
     run = af.simulate(x0, af.Softmax(), af.RescaledFlow(), until=until)
@@ -258,11 +255,11 @@ def one_dimension(seed: int, n: int, until: float) -> Drawing:
     return Drawing(figure, caption, shows)
 
 
-@entry(
-    "emergence/rank", "The rank of attention over time", EMERGENCE,
-    seed=0, n=40, d=80, size=SIZE, until=11.0, tolerances=(1e-2, 1e-4, 1e-8, 1e-12),
-)  # fmt: skip
-def rank(seed: int, n: int, d: int, size: float, until: float, tolerances: tuple[float, ...]) -> Drawing:
+@entry("emergence/rank", "The rank of attention over time", EMERGENCE)
+def rank(
+    seed: int = 0, n: int = 40, d: int = 80, size: float = SIZE, until: float = 11.0,
+    tolerances: tuple[float, ...] = (1e-2, 1e-4, 1e-8, 1e-12),
+) -> Drawing:  # fmt: skip
     """The rank of P(t) at fixed tolerances, for V = I in the plane and for V = M M^T / d in a high dimension d."""
     times = np.linspace(0.0, until, 56)
     plane = af.tokens.uniform(n=n, d=2, seed=seed)

@@ -33,8 +33,8 @@ from attnflow.geometry import Cells, Hull, Region, cells
 VARIANTS = {"equal norms": directions, "all on the hull": corners, "some inside": scattered}
 
 
-@entry("fw/cells", "Cells of random polygons", FRANK_WOLFE, seed=3, k=(5, 9, 25))
-def polygon_cells(seed: int, k: Sequence[int]) -> Drawing:
+@entry("fw/cells", "Cells of random polygons", FRANK_WOLFE)
+def polygon_cells(seed: int = 3, k: Sequence[int] = (5, 9, 25)) -> Drawing:
     """The cells C_i = {x in K : <x, v_j> <= <x, v_i> for all j} of polygons of three kinds and several sizes."""
     figure = sheet(7.0, 7.5)
     panels = figure.subplots(len(VARIANTS), len(k), squeeze=False)
@@ -99,8 +99,8 @@ def _unit_circle(ax: Any) -> None:
     ax.add_patch(Circle((0, 0), 1.0, fill=False, edgecolor=tone().wire, lw=0.6, zorder=0.3))
 
 
-@entry("fw/cells-raw-and-directions", "Cells of vertices and cells of their directions", FRANK_WOLFE, seed=6, k=7)
-def raw_and_directions(seed: int, k: int) -> Drawing:
+@entry("fw/cells-raw-and-directions", "Cells of vertices and cells of their directions", FRANK_WOLFE)
+def raw_and_directions(seed: int = 6, k: int = 7) -> Drawing:
     """The cells argmax <x, v_i> of a polygon beside the cones argmax <x, v_i / |v_i|>, which are others."""
     parts = cells(corners(k, np.random.default_rng(seed)))
     outer, norms = parts.hull, np.linalg.norm(parts.vertices, axis=1)
@@ -139,8 +139,8 @@ def _both(outer: Hull, one: Cells, other: Cells, i: int) -> Array:
     return Region.cut(outer, normals, np.zeros(len(normals))).vertices
 
 
-@entry("fw/contours", "The energy over polygons with vertices on one level", FRANK_WOLFE, seed=5, k=(5, 7, 10), c=1.0)
-def contours(seed: int, k: Sequence[int], c: float) -> Drawing:
+@entry("fw/contours", "The energy over polygons with vertices on one level", FRANK_WOLFE)
+def contours(seed: int = 5, k: Sequence[int] = (5, 7, 10), c: float = 1.0) -> Drawing:
     """Contours of J(x) = 1/2 <Bx, x> over the hull of points v = sqrt(c) B^{-1/2} u, u unit vectors: J(v) = c / 2."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -204,8 +204,8 @@ def _levels(ax: Any, outer: Hull, B: Array, edges: Array, shades: Array) -> None
     ellipse(edges[-1], fill=False, edgecolor=tone().pencil, lw=0.6, zorder=0.4, gid="ellipse")
 
 
-@entry("fw/dominance", "A strict dominance cone and its erosion", FRANK_WOLFE, seed=0, k=7, eta=0.05, delta=0.03)
-def dominance(seed: int, k: int, eta: float, delta: float) -> Drawing:
+@entry("fw/dominance", "A strict dominance cone and its erosion", FRANK_WOLFE)
+def dominance(seed: int = 0, k: int = 7, eta: float = 0.05, delta: float = 0.03) -> Drawing:
     """The cone I_i(eta) = {x in K : <v_i - v_j, x> >= eta for all j != i}, and its points with a delta-ball in it."""
     parts = cells(directions(k, np.random.default_rng(seed)))
     names = [int(i) for i in parts.hull.indices]

@@ -28,9 +28,10 @@ MARKERS = ("o", "s", "^", "D", "v")
 SMALLEST = 1e-9
 
 
-@entry("fw/run", "Tokens run along straight lines to the vertices of their cells", FRANK_WOLFE,
-       seed=0, k=7, n=150, gamma=0.1, moment=8, until=60)  # fmt: skip
-def straight_lines(seed: int, k: int, n: int, gamma: float, moment: int, until: int) -> Drawing:
+@entry("fw/run", "Tokens run along straight lines to the vertices of their cells", FRANK_WOLFE)
+def straight_lines(
+    seed: int = 0, k: int = 7, n: int = 150, gamma: float = 0.1, moment: int = 8, until: int = 60
+) -> Drawing:
     """Hardmax layers from the vertices of a polygon and tokens inside: x_i^t = v + (1 - gamma)^t (x_i^0 - v)."""
     run, parts = _run_inside(seed, k, n, gamma, until)
     shown = scene(run, *history(run, moment))
@@ -92,8 +93,10 @@ def _followers(ax: Any, shown: Scene, parts: Cells) -> None:
     stars(ax, shown)
 
 
-@entry("fw/rates", "Contraction to the vertices", FRANK_WOLFE, seed=0, k=7, n=60, gamma=(0.1, 0.35, 0.7), until=60)
-def rates(seed: int, k: int, n: int, gamma: Sequence[float], until: int) -> Drawing:
+@entry("fw/rates", "Contraction to the vertices", FRANK_WOLFE)
+def rates(
+    seed: int = 0, k: int = 7, n: int = 60, gamma: Sequence[float] = (0.1, 0.35, 0.7), until: int = 60
+) -> Drawing:
     """The largest distance of a token to its vertex, step by step, beside (1 - gamma)^t: slopes log(1 - gamma)."""
     figure = sheet(3.4, 3.7)
     ax = figure.add_subplot()
@@ -128,11 +131,11 @@ def _plain(numbers: Iterable[float], digits: int = 7) -> str:
     return ", ".join(f"{x:.{digits}g}" for x in numbers)
 
 
-@entry("fw/arrival", "When softmax arrives where hardmax does", FRANK_WOLFE,
-       k=(3, 4, 5), gamma=0.1, inside=0.35, radius=0.05, lowest=8.0, highest=128.0, count=161, until=2000)  # fmt: skip
+@entry("fw/arrival", "When softmax arrives where hardmax does", FRANK_WOLFE)
 def arrival(
-    k: Sequence[int], gamma: float, inside: float, radius: float, lowest: float, highest: float, count: int, until: int
-) -> Drawing:
+    k: Sequence[int] = (3, 4, 5), gamma: float = 0.1, inside: float = 0.35, radius: float = 0.05,
+    lowest: float = 8.0, highest: float = 128.0, count: int = 161, until: int = 2000,
+) -> Drawing:  # fmt: skip
     """The first step with |x_i - v_i| <= radius for all i, against beta, under softmax layers x + gamma (m - x)."""
     betas = np.geomspace(lowest, highest, count)
     hard = int(np.ceil(np.log(radius / inside) / np.log1p(-gamma)))

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.core.inputs import Array
-from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices
+from attnflow.figures.cells import draw_cells, draw_hull, draw_origin, draw_vertices, make_room
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.marks import LEADER, dots, key, stars, starts, trails
 from attnflow.figures.papers import HARDMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
 from attnflow.figures.scene import history, scene
-from attnflow.figures.stage import frame, ground, lines
+from attnflow.figures.stage import ground, lines
 from attnflow.figures.style import DASHED, colours, log_numbers, sheet, tone
 from attnflow.runs.trajectory import Trajectory
 
@@ -35,13 +35,11 @@ BETWEEN: Points = (
 SQUARE: Points = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 
 
-@entry(
-    "hardmax/layers", "Leaders and followers, layer by layer", HARDMAX,
-    seed=0, alpha=0.5, layers=(0, 1, 2, 5, 30), followers=9, emerging=EMERGING, between=BETWEEN,
-)  # fmt: skip
+@entry("hardmax/layers", "Leaders and followers, layer by layer", HARDMAX)
 def layers(
-    seed: int, alpha: float, layers: Sequence[int], followers: int, emerging: Points, between: Points
-) -> Drawing:
+    seed: int = 0, alpha: float = 0.5, layers: Sequence[int] = (0, 1, 2, 5, 30), followers: int = 9,
+    emerging: Points = EMERGING, between: Points = BETWEEN,
+) -> Drawing:  # fmt: skip
     """Four clouds, a row for each: the set C_i that every token follows, who leads, C_i = {i}, and their polygon."""
     rows = four_clouds(seed, followers, emerging, between)
     figure = sheet(7.0, 6.0)
@@ -106,8 +104,7 @@ def _layer(
     labels = np.array([known[who] for who in follows], dtype=np.int64)
     shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=_leaders(follows)).starred())
     ground(ax, shown)
-    frame(ax, run.tokens[0])
-    bare(ax)
+    make_room(ax, run.tokens[0])
     x = run.tokens[k]
     draw_origin(ax)
     shade(ax, x[shown.groups.leaders], gid="leader polygon")
@@ -118,11 +115,10 @@ def _layer(
     stars(ax, shown)
 
 
-@entry(
-    "hardmax/limits-on-faces", "Limits on faces", HARDMAX,
-    alpha=0.5, layers=30, tokens=((0.5, 0.0), (-0.5, 0.0)), lift=0.02,
-)  # fmt: skip
-def limits_on_faces(alpha: float, layers: int, tokens: Points, lift: float) -> Drawing:
+@entry("hardmax/limits-on-faces", "Limits on faces", HARDMAX)
+def limits_on_faces(
+    alpha: float = 0.5, layers: int = 30, tokens: Points = ((0.5, 0.0), (-0.5, 0.0)), lift: float = 0.02
+) -> Drawing:
     """Two tokens on the axis of a square tend to the middles of its sides like (1 + alpha)^{-k}, lifted ones do not."""
     square, inner = np.array(SQUARE, dtype=np.float64), np.array(tokens, dtype=np.float64)
     clouds = {"on the axis": inner, f"lifted by {lift:g}": inner + np.array([0.0, lift])}

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.core.inputs import Array
-from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, tints
+from attnflow.figures.cells import area, draw_cells, draw_hull, draw_origin, draw_vertices, make_room, tints
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import close
 from attnflow.figures.marks import START, dots, hollow, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
-from attnflow.figures.polytope import attracting, bare, shade, unstable
+from attnflow.figures.polytope import attracting, shade, unstable
 from attnflow.figures.scene import Scene, history, scene
-from attnflow.figures.stage import frame, ground, lines
+from attnflow.figures.stage import ground, lines
 from attnflow.figures.style import colours, sheet, tone
 from attnflow.geometry import Cells
 from attnflow.runs.trajectory import Trajectory
@@ -37,11 +37,10 @@ ACROSS, SETTLED, FINER, SMOOTH = 240, 60, 6, 1.3
 Labels = NDArray[np.int64]
 
 
-@entry(
-    "laws/side-by-side", "One cloud under three laws, with exact cells", f"{FRANK_WOLFE}; {RECONSTRUCTED}",
-    seed=0, n=40, beta=6.0, delta=0.2, alpha=0.5, layers=60,
-)  # fmt: skip
-def side_by_side(seed: int, n: int, beta: float, delta: float, alpha: float, layers: int) -> Drawing:
+@entry("laws/side-by-side", "One cloud under three laws, with exact cells", f"{FRANK_WOLFE}; {RECONSTRUCTED}")
+def side_by_side(
+    seed: int = 0, n: int = 40, beta: float = 6.0, delta: float = 0.2, alpha: float = 0.5, layers: int = 60
+) -> Drawing:
     """Three laws, one cloud: who ends where, and the cells {x : <x, v_j> <= <x, v_i>} of the polytope that is left."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     laws: dict[str, tuple[str, af.Law]] = {
@@ -109,8 +108,7 @@ def _numbers(cells: Labels, labels: Labels, count: int) -> list[int]:
 def _final(ax: Any, shown: Scene, x0: Array) -> None:
     """Draw a run without scales: hull of the start, trajectories, clusters, leaders."""
     ground(ax, shown)
-    frame(ax, x0)
-    bare(ax)
+    make_room(ax, x0)
     draw_origin(ax)
     starts(ax, shown)
     trails(ax, shown)
@@ -118,11 +116,11 @@ def _final(ax: Any, shown: Scene, x0: Array) -> None:
     stars(ax, shown)
 
 
-@entry(
-    "laws/strip", "From beta = 0 to infinity", FRANK_WOLFE,
-    seed=0, n=40, betas=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, math.inf), alpha=0.5, layers=60,
-)  # fmt: skip
-def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) -> Drawing:
+@entry("laws/strip", "From beta = 0 to infinity", FRANK_WOLFE)
+def strip(
+    seed: int = 0, n: int = 40, betas: Sequence[float] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, math.inf),
+    alpha: float = 0.5, layers: int = 60,
+) -> Drawing:  # fmt: skip
     """One cloud under softmax, P_ij = e^{beta <x_i, x_j>} / Z_i, at growing beta, the last of which is hardmax."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     laws = [af.Hardmax() if math.isinf(beta) else af.Softmax(beta=beta) for beta in betas]
@@ -153,11 +151,11 @@ def strip(seed: int, n: int, betas: Sequence[float], alpha: float, layers: int) 
     return Drawing(figure, caption, shows)
 
 
-@entry(
-    "laws/basins", "The basin of each limit point", LIMITS,
-    seed=2, n=40, B=((1.5, 0.5), (0.5, 0.8)), beta=4.0, gamma=0.05, tokens=16,
-)  # fmt: skip
-def basins(seed: int, n: int, B: Sequence[Sequence[float]], beta: float, gamma: float, tokens: int) -> Drawing:
+@entry("laws/basins", "The basin of each limit point", LIMITS)
+def basins(
+    seed: int = 2, n: int = 40, B: Sequence[Sequence[float]] = ((1.5, 0.5), (0.5, 0.8)), beta: float = 4.0,
+    gamma: float = 0.05, tokens: int = 16,
+) -> Drawing:  # fmt: skip
     """Polygons held fixed, and where a token ends under x <- x + gamma (m - x), m the mean of what it hears."""
     x0, form = af.tokens.gaussian(n=n, d=2, seed=seed), np.array(B)
     limits = [_limit_polygon(x0, af.Hardmax(B=matrix)) for matrix in (None, form)]
@@ -231,8 +229,7 @@ def _ends(parts: Cells) -> Labels:
 
 def _stage(ax: Any, parts: Cells, attractors: Array) -> None:
     """Draw what all panels share: the polygon, its vertices with their numbers, and stars at what attracts."""
-    frame(ax, parts.vertices)
-    bare(ax)
+    make_room(ax, parts.vertices)
     draw_hull(ax, parts.hull)
     draw_vertices(ax, parts.hull)
     attracting(ax, attractors)
@@ -280,9 +277,8 @@ def _softmax_basins(ax: Any, parts: Cells, beta: float) -> tuple[float, Array]:
     _stage(ax, parts, attractors)
     _regions(ax, axes, lambda x: parts.label(_settle(law, v, x)), ends)
     inside = np.asarray(parts.hull.contains(points))
-    dashed: dict[str, Any] = {"color": tone().ink, "lw": 0.7, "ls": (0, (3, 2)), "zorder": 2.1}
     for shape in parts.polygons():
-        ax.plot(*np.append(shape, shape[:1], axis=0).T, **dashed, gid="cell")
+        ax.plot(*np.append(shape, shape[:1], axis=0).T, c=tone().ink, lw=0.7, ls=(0, (3, 2)), zorder=2.1, gid="cell")
     return float((ends != parts.label(points))[inside].mean()), attractors
 
 

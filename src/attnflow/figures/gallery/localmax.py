@@ -14,15 +14,15 @@ import numpy as np
 
 import attnflow as af
 from attnflow.core.inputs import Array
-from attnflow.figures.cells import draw_origin
+from attnflow.figures.cells import draw_origin, make_room
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import counted
 from attnflow.figures.marks import LEADER, dots, trails
 from attnflow.figures.papers import LOCALMAX
 from attnflow.figures.plot import draw
-from attnflow.figures.polytope import attracting, bare
+from attnflow.figures.polytope import attracting
 from attnflow.figures.scene import history, outline, scene
-from attnflow.figures.stage import HULL, frame, ground
+from attnflow.figures.stage import HULL, ground
 from attnflow.figures.style import DASHED, beside, colours, sheet, tone
 from attnflow.geometry import QuiescentSet
 from attnflow.runs.trajectory import Trajectory
@@ -35,11 +35,11 @@ ROOM = 0.035
 PROVED, UNPROVED = "quiescent, proved by its certificate", "quiescent, without certificate"
 
 
-@entry(
-    "localmax/quiescent-sets", "Quiescent sets of localmax", RECONSTRUCTED,
-    seed=0, n=40, deltas=(0.05, 0.6, 1.0), alpha=0.5, layer=4, until=60,
-)  # fmt: skip
-def quiescent_sets(seed: int, n: int, deltas: Sequence[float], alpha: float, layer: int, until: int) -> Drawing:
+@entry("localmax/quiescent-sets", "Quiescent sets of localmax", RECONSTRUCTED)
+def quiescent_sets(
+    seed: int = 0, n: int = 40, deltas: Sequence[float] = (0.05, 0.6, 1.0), alpha: float = 0.5, layer: int = 4,
+    until: int = 60,
+) -> Drawing:  # fmt: skip
     """Tokens hear all j with <x_i, x_j> >= max - delta: the smallest groups that hear nobody else, and all ends."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     figure = sheet(7.0, 5.2)
@@ -88,8 +88,7 @@ def _groups(ax: Any, run: Trajectory, k: int, groups: Sequence[QuiescentSet], nu
         labels[group.members] = number
     shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=None))
     ground(ax, shown)
-    frame(ax, run.tokens[0])
-    bare(ax)
+    make_room(ax, run.tokens[0])
     draw_origin(ax)
     trails(ax, shown)
     dots(ax, shown, -1)[0].set_gid("tokens")
@@ -120,11 +119,10 @@ def _key(figure: Any) -> None:
     figure.legend(lines, [*used, HULL], loc="outside lower center", ncols=3, **style)
 
 
-@entry(
-    "localmax/leaders-move", "Leaders move under localmax", RECONSTRUCTED,
-    tokens=(1.0, -1.0, 0.1, -0.1), gamma=0.5, delta=0.05, layers=16,
-)  # fmt: skip
-def leaders_move(tokens: Sequence[float], gamma: float, delta: float, layers: int) -> Drawing:
+@entry("localmax/leaders-move", "Leaders move under localmax", RECONSTRUCTED)
+def leaders_move(
+    tokens: Sequence[float] = (1.0, -1.0, 0.1, -0.1), gamma: float = 0.5, delta: float = 0.05, layers: int = 16
+) -> Drawing:
     """Two leaders on the line with a follower each: it comes so close, <x_i, x_j> >= max - delta, that both move."""
     x0, step = np.array(tokens)[:, None], af.Layers(gamma=gamma)
     laws: dict[str, af.Law] = {"localmax": af.Localmax(delta=delta), "hardmax": af.Hardmax()}
@@ -170,13 +168,11 @@ def _paths(ax: Any, soft: Trajectory, hard: Trajectory) -> None:
             ax.plot(run.times, run.tokens[:, i, 0], color=ink, label=None if i else style["gid"], **style)
 
 
-@entry(
-    "localmax/lyapunov", "An energy that falls, and rises on a directed graph", f"{RECONSTRUCTED}; {CONFIDENCE}",
-    seed=0, n=40, width=6.0, eps=1.0, tokens=((4.0,), (0.0,), (-1.0,)), gamma=0.2, delta=1.125, layers=14,
-)  # fmt: skip
+@entry("localmax/lyapunov", "An energy that falls, and rises on a directed graph", f"{RECONSTRUCTED}; {CONFIDENCE}")
 def lyapunov(
-    seed: int, n: int, width: float, eps: float, tokens: Points, gamma: float, delta: float, layers: int
-) -> Drawing:
+    seed: int = 0, n: int = 40, width: float = 6.0, eps: float = 1.0, tokens: Points = ((4.0,), (0.0,), (-1.0,)),
+    gamma: float = 0.2, delta: float = 1.125, layers: int = 14,
+) -> Drawing:  # fmt: skip
     """The pair energy sum_ij min(|x_i - x_j|^2, eps^2) under Hegselmann-Krause and, with eps^2 = 2 delta, localmax."""
     x0 = af.tokens.uniform(n=n, d=1, seed=seed, low=0.0, high=width)
     mutual = af.simulate(x0, af.HegselmannKrause(eps=eps), af.Layers(gamma=1.0), until=layers)

@@ -14,14 +14,12 @@ from attnflow.figures.papers import FRANK_WOLFE
 POLYGONS = {3: "triangle", 4: "square", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon"}
 
 
-@entry(
-    "long-times/exits", "Exit times of the chain against beta, with the exact law", FRANK_WOLFE,
-    seed=0, sides=(3, 4, 5), betas=(2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0), runs=1000, gamma=0.1,
-    radius=0.1,
-)  # fmt: skip
+@entry("long-times/exits", "Exit times of the chain against beta, with the exact law", FRANK_WOLFE)
 def exits(
-    seed: int, sides: tuple[int, ...], betas: tuple[float, ...], runs: int, gamma: float, radius: float
-) -> Drawing:
+    seed: int = 0, sides: tuple[int, ...] = (3, 4, 5),
+    betas: tuple[float, ...] = (2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0), runs: int = 1000,
+    gamma: float = 0.1, radius: float = 0.1,
+) -> Drawing:  # fmt: skip
     """Regular k-gons: the first exit is exactly geometric, and grows like e^{beta (1 - cos(2 pi / k))}."""
     rates = {
         POLYGONS.get(k, f"{k}-gon"): af.measure.exit_rate(
@@ -51,11 +49,11 @@ def exits(
     return Drawing(figures.exits(rates), caption, shows)
 
 
-@entry(
-    "long-times/phases", "How long hardmax tells the truth at finite beta", FRANK_WOLFE,
-    seed=0, k=3, inner=0.65, betas=(4.0, 6.0, 8.0, 12.0, 18.0, 26.0), gamma=0.1, tol=0.05, runs=20,
-)  # fmt: skip
-def phases(seed: int, k: int, inner: float, betas: tuple[float, ...], gamma: float, tol: float, runs: int) -> Drawing:
+@entry("long-times/phases", "How long hardmax tells the truth at finite beta", FRANK_WOLFE)
+def phases(
+    seed: int = 0, k: int = 3, inner: float = 0.65, betas: tuple[float, ...] = (4.0, 6.0, 8.0, 12.0, 18.0, 26.0),
+    gamma: float = 0.1, tol: float = 0.05, runs: int = 20,
+) -> Drawing:  # fmt: skip
     """Two polygons, one in the other: layers and chain leave hardmax, arrive, depart like e^{gap beta}, collapse."""
     polygon = af.tokens.polygon(k)
     x0 = np.vstack([polygon, inner * polygon])

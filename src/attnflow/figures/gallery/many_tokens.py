@@ -11,14 +11,11 @@ from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.places import places
 
 
-@entry(
-    "many-tokens/mean-field", "The mean-field limit of a million tokens", EMERGENCE,
-    seed=0, n=1_000_000, beta=1.0, dt=0.1, steps=(0, 10, 20, 30), sizes=(32, 64, 128, 256, 512), reference=100_000,
-    runs=12,
-)  # fmt: skip
+@entry("many-tokens/mean-field", "The mean-field limit of a million tokens", EMERGENCE)
 def mean_field(
-    seed: int, n: int, beta: float, dt: float, steps: tuple[int, ...], sizes: tuple[int, ...], reference: int, runs: int
-) -> Drawing:
+    seed: int = 0, n: int = 1_000_000, beta: float = 1.0, dt: float = 0.1, steps: tuple[int, ...] = (0, 10, 20, 30),
+    sizes: tuple[int, ...] = (32, 64, 128, 256, 512), reference: int = 100_000, runs: int = 12,
+) -> Drawing:  # fmt: skip
     """Layers x + dt m in their moving frame, from a square: densities, and W_2 of few to many: (log n / n)^{1/2}."""
     square, law, motion = partial(af.tokens.uniform, d=2), af.Softmax(beta=beta), af.RescaledLayers(dt=dt)
     crowd = af.simulate(square(n=n, seed=seed), law, motion, until=steps[-1], record=list(steps[1:])).tokens
@@ -48,11 +45,8 @@ def mean_field(
     return Drawing(figures.mean_field(found, gap=gap, many=crowd), caption, shows)
 
 
-@entry(
-    "many-tokens/plane", "Two hundred thousand tokens in the plane", EMERGENCE,
-    seed=0, n=200_000, beta=4.0, gamma=0.2, steps=18,
-)  # fmt: skip
-def plane(seed: int, n: int, beta: float, gamma: float, steps: int) -> Drawing:
+@entry("many-tokens/plane", "Two hundred thousand tokens in the plane", EMERGENCE)
+def plane(seed: int = 0, n: int = 200_000, beta: float = 4.0, gamma: float = 0.2, steps: int = 18) -> Drawing:
     """A crowd on its way to few places, under softmax layers x_i <- x_i + gamma (m_i - x_i)."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     run = af.simulate(x0, af.Softmax(beta=beta), af.Layers(gamma=gamma), until=steps)

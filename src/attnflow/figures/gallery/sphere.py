@@ -10,8 +10,8 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.papers import METASTABLE, SPHERE
 
 
-@entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABLE, seed=9, n=8, beta=16.0)
-def staircase(seed: int, n: int, beta: float) -> Drawing:
+@entry("sphere/staircase", "The staircase of the energy in logarithmic time", METASTABLE)
+def staircase(seed: int = 9, n: int = 8, beta: float = 16.0) -> Drawing:
     """Few tokens on the circle at large beta: plateaux sum_q (n_q / n)^2 of the energy, a merge at each step."""
     x0 = af.tokens.sphere(n=n, d=2, seed=seed)
     run = af.simulate(x0, af.Softmax(beta=beta), af.SphereFlow(), until=1e14)
@@ -26,11 +26,10 @@ def staircase(seed: int, n: int, beta: float) -> Drawing:
     return Drawing(figures.staircase(stairs), caption, shows)
 
 
-@entry(
-    "sphere/phase-diagram", "When tokens on the circle have met", SPHERE,
-    seed=0, n=32, systems=128, betas=90, times=200, until=30.0,
-)  # fmt: skip
-def phase_diagram(seed: int, n: int, systems: int, betas: int, times: int, until: float) -> Drawing:
+@entry("sphere/phase-diagram", "When tokens on the circle have met", SPHERE)
+def phase_diagram(
+    seed: int = 0, n: int = 32, systems: int = 128, betas: int = 90, times: int = 200, until: float = 30.0
+) -> Drawing:
     """The fraction of pairs with <x_i, x_j> > 0.999 under the normalised flow, over time and beta."""
     found = af.measure.phase_diagram(
         np.linspace(0.1, 9.0, betas), np.linspace(until / times, until, times), n=n, systems=systems, seed=seed
