@@ -43,3 +43,7 @@ class FeedForward:
         W = matrix_at(self.W, t, y.shape[-1], "W", like=y)
         activated = ACTIVATIONS[self.activation](y)
         return activated if W is None else activated @ W.T
+
+
+# What a motion says of the layer that it has as a parameter.
+LAYER = about("part", "layer after attention", part=FeedForward)

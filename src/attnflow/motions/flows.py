@@ -11,13 +11,13 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError, Matrix, matrix_at, number
 from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
-from attnflow.motions.feed_forward import FeedForward
+from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.layers import constant, one_value_matrix
 from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_sphere
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3
-# The relative tolerances that a flow may have.
+# The relative tolerances that a motion may have.
 TIGHTEST, LOOSEST = 1e-13, 1e-2
 TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False)
 
@@ -31,7 +31,7 @@ class ContinuousMotion(Motion):
     """
 
     discrete = False
-    takes_jumping_laws: ClassVar[bool] = False
+    takes_jumping_laws = False
     retracts: ClassVar[bool] = False
     unites: ClassVar[bool] = False
     helps: ClassVar[str] = "end earlier, or use Layers"
@@ -46,7 +46,6 @@ class ContinuousMotion(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         from attnflow.motions.solvers.integrate import Integration
 
         number(self.rtol, "rtol", least=TIGHTEST, most=LOOSEST)
@@ -84,19 +83,17 @@ class Flow(ContinuousMotion):
     (arXiv 2305.05465).
     """
 
-    name: ClassVar[str] = "flow"
-    title: ClassVar[str] = "Flow"
-    formula: ClassVar[str] = "x_i' = V m_i"
-    usual_time: ClassVar[float] = 3.0
+    name = "flow"
+    title = "Flow"
+    formula = "x_i' = V m_i"
+    usual_time = 3.0
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
-    feed_forward: FeedForward | None = field(
-        default=None, metadata=about("part", "layer after attention", part=FeedForward)
-    )
+    feed_forward: FeedForward | None = field(default=None, metadata=LAYER)
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
-    grows: ClassVar[bool] = True
-    hint: ClassVar[str] = "use RescaledFlow, which divides the growth out"
-    helps: ClassVar[str] = "end earlier, or use Residual(V, dt)"
+    grows = True
+    hint = "use RescaledFlow, which divides the growth out"
+    helps = "end earlier, or use Residual(V, dt)"
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
@@ -127,18 +124,16 @@ class RescaledFlow(ContinuousMotion):
     (arXiv 2305.05465).
     """
 
-    name: ClassVar[str] = "rescaled-flow"
-    title: ClassVar[str] = "Flow, rescaled"
-    formula: ClassVar[str] = "z_i = e^{-t V} x_i, where x_i' = V m_i"
-    moving_frame: ClassVar[bool] = True
-    usual_time: ClassVar[float] = 10.0
+    name = "rescaled-flow"
+    title = "Flow, rescaled"
+    formula = "z_i = e^{-t V} x_i, where x_i' = V m_i"
+    moving_frame = True
+    usual_time = 10.0
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
-    feed_forward: FeedForward | None = field(
-        default=None, metadata=about("part", "layer after attention", part=FeedForward)
-    )
+    feed_forward: FeedForward | None = field(default=None, metadata=LAYER)
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
-    helps: ClassVar[str] = "end earlier, use RescaledLayers, or HardmaxFlow (V = I)"
+    helps = "end earlier, use RescaledLayers, or HardmaxFlow (V = I)"
     _growth: float = field(init=False, repr=False)
     _modes: tuple[Any, Any, Any] | None = field(init=False, repr=False)
 
@@ -207,18 +202,18 @@ class SphereFlow(ContinuousMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
-    name: ClassVar[str] = "sphere-flow"
-    title: ClassVar[str] = "Flow on the sphere"
-    formula: ClassVar[str] = "x_i' = V m_i, tangent part"
-    usual_time: ClassVar[float] = 20.0
-    surface: ClassVar[str] = "sphere"
+    name = "sphere-flow"
+    title = "Flow on the sphere"
+    formula = "x_i' = V m_i, tangent part"
+    usual_time = 20.0
+    surface = "sphere"
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     normalized: bool = field(default=True, metadata=about("switch", "true for SA, false for USA"))
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
-    retracts: ClassVar[bool] = True
-    unites: ClassVar[bool] = True
-    helps: ClassVar[str] = "end earlier, use SphereLayers(V, dt), or leave V out"
+    retracts = True
+    unites = True
+    helps = "end earlier, use SphereLayers(V, dt), or leave V out"
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -56,14 +56,14 @@ class HardmaxFlow(Motion):
     Zuazua, *Clustering in pure-attention hardmax transformers and its role in sentiment analysis* (arXiv 2407.01602).
     """
 
-    name: ClassVar[str] = "hardmax-flow"
-    title: ClassVar[str] = "Hardmax flow, exact"
-    formula: ClassVar[str] = "x_i' = m_i - x_i"
-    usual_time: ClassVar[float] = 10.0
+    name = "hardmax-flow"
+    title = "Hardmax flow, exact"
+    formula = "x_i' = m_i - x_i"
+    usual_time = 10.0
     discrete = False
-    only_law: ClassVar[str] = "hardmax"
-    exact_for: ClassVar[str] = "rescaled-flow"
-    averages: ClassVar[bool] = True
+    only_law = "hardmax"
+    exact_for = "rescaled-flow"
+    averages = True
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""
@@ -87,7 +87,6 @@ class HardmaxFlow(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Chase(_Leading(hearing), x, float(t), state)
 
 
@@ -102,10 +101,6 @@ class _Leading:
     def queries(self, x: Array) -> Array:
         """Return B x_i."""
         return x if self.B is None else dense.scores(x, self.B)
-
-    def rounding(self, x: Array, moved: float) -> Rounding:
-        """Return what the scores of x are known up to."""
-        return Rounding(x, self.B, moved)
 
     def sources(self, x: Array, i: int, rounding: Rounding, also: Indices) -> list[Source]:
         """Return the points that tie for token i, with those it is known to tie with."""
@@ -127,14 +122,6 @@ class _Leading:
                 if len(found) > 1:
                     tied[i] = found
         return leaders, tied
-
-    def settle(
-        self, following: Following, x: Array, tied: dict[int, list[Source]], rounding: Rounding, under_way: bool
-    ) -> Following | Slide:
-        """Return who follows whom once the ties are broken."""
-        if not tied:
-            return following
-        return Settlement(following, x, self.B, tied, rounding).settle(self.ties, under_way)
 
 
 def _unit_form(B: Array) -> Array:
@@ -159,7 +146,7 @@ def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
 
 
 def _refuse_ties(leading: _Leading, x: Array) -> None:
-    _, tied = leading.initial(x, leading.rounding(x, 0.0))
+    _, tied = leading.initial(x, Rounding(x, leading.B))
     if tied:
         i, sources = next(iter(tied.items()))
         raise TieError(f"{_tie(i, sources[0].token, sources[1].token, 0.0)}: {_CHOOSE}")
@@ -204,7 +191,7 @@ class _Chase(Stepper):
             return
         # Tokens given by the user are exact; those of a replay have been rounded on their way.
         self.scale = float(np.linalg.norm(x, axis=1).max())
-        self.rounding = leading.rounding(x, 0.0 if state is None else self.scale)
+        self.rounding = Rounding(x, leading.B, 0.0 if state is None else self.scale)
         leaders, tied = leading.initial(x, self.rounding)
         following = Following.of(leaders)
         self.piece = Piece(t, x, following)
@@ -229,7 +216,7 @@ class _Chase(Stepper):
         """Let all happen that is due at time t."""
         while self.ended is None and self._next() <= t:
             due = np.flatnonzero(self.when <= t + AT_ONCE * max(1.0, abs(t)))
-            self.rounding = self.leading.rounding(self.x, self.scale)
+            self.rounding = Rounding(self.x, self.leading.B, self.scale)
             if len(due):
                 self._count(t)
             tied = {i: self._sources(i) for i in due.tolist()}
@@ -253,11 +240,15 @@ class _Chase(Stepper):
 
     def _follow(self, following: Following, tied: dict[int, list[Source]], changed: Indices) -> None:
         """Break the ties and begin a new piece; the tokens in `changed` may follow others than before."""
-        settled = self.leading.settle(following, self.x, tied, self.rounding, self.events > 0)
+        ties = self.leading.ties
+        settled: Following | Slide = following
+        if tied:
+            search = Settlement(following, self.x, self.leading.B, tied, self.rounding)
+            settled = search.settle(ties, under_way=self.events > 0)
         if isinstance(settled, Slide):
             self.ended = _slides(settled, self.t)
-            settled = following.replaced({i: row_of(sources, self.leading.ties) for i, sources in tied.items()})
-        elif self.leading.ties == "error" and not settled.single.all():
+            settled = following.replaced({i: row_of(sources, ties) for i, sources in tied.items()})
+        elif ties == "error" and not settled.single.all():
             i = int(settled.single.argmin())
             a, b = settled.sources[settled.owners == i][:2].tolist()
             self.ended = f"{_tie(i, a, b, self.t)} and stays tied: {_CHOOSE}"

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,23 +72,22 @@ class Jumps(Motion):
     Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), the model (SA_P).
     """
 
-    name: ClassVar[str] = "jumps"
-    title: ClassVar[str] = "Random jumps"
-    formula: ClassVar[str] = "x_i <- x_i + gamma (x_j - x_i), drawn by P_ij"
+    name = "jumps"
+    title = "Random jumps"
+    formula = "x_i <- x_i + gamma (x_j - x_i), drawn by P_ij"
     discrete = True
-    random: ClassVar[bool] = True
-    stores_all_pairs: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    chain: ClassVar[bool] = True
+    random = True
+    stores_all_pairs = True
+    averages = True
+    chain = True
 
     gamma: Scalar = field(metadata=about("function", "step size", above=0.0, most=1.0, start=0.1))
     literal: bool = field(
-        default=False,
-        metadata=about("switch", "true to take every step, false to jump from move to move", shown=False),
+        default=False, metadata=about("switch", "true to take every step, false to jump from move to move", shown=False)
     )
 
     @property
-    def skips_steps(self) -> bool:
+    def skips_steps(self) -> bool:  # type: ignore[override]
         """Unless every step is to be taken."""
         return not self.literal
 
@@ -100,7 +99,6 @@ class Jumps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         kind = _Literal if self.literal or varies_in_time(self.gamma) or varies(hearing.law) else _Leaping
         return kind(self.gamma, hearing, x, int(t), state)
 
@@ -310,19 +308,13 @@ class _Chain(Stepper):
         return {"engine": "dense", "seed": self.seed, "moves": self.moves}
 
 
-_FIRST = np.zeros(1, dtype=np.int64)
-
-
 class _Leaping(_Chain):
     """The chain from move to move."""
 
     def __init__(self, gamma: Scalar, hearing: Hearing, x: Array, t: int, state: dict[str, Any] | None) -> None:
         super().__init__(gamma, hearing, x, t, state)
         self.rule = Rule(hearing.law, number_at(gamma, t, "gamma"), hearing.masses)
-        self.picks = self._picks()
-
-    def _picks(self) -> Picks:
-        return Picks(self.x[None], self.rule)
+        self.picks = Picks(x[None], self.rule)
 
     def advance(self, until: float) -> Stretch:
         before, end = (self.t, self.x), int(until)
@@ -345,8 +337,8 @@ class _Leaping(_Chain):
         if still >= end - self.t:
             self.t = end
             return
-        self.t, self.x, self.moves = self.t + 1 + int(still), self.picks.move(_FIRST, self.rng)[0], self.moves + 1
-        self.picks = self._picks()
+        x = self.picks.move(np.zeros(1, dtype=np.int64), self.rng)
+        self.t, self.x, self.moves, self.picks = self.t + 1 + int(still), x[0], self.moves + 1, Picks(x, self.rule)
 
 
 class _Literal(_Chain):

@@ -26,7 +26,7 @@ from attnflow.core.inputs import (
 )
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing
-from attnflow.motions.feed_forward import FeedForward
+from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.motion import DiscreteMotion, Motion, apply, gain_of, grown, lengths, on_sphere, towards
 
 
@@ -58,16 +58,16 @@ class Layers(DiscreteMotion):
     Fantuzzi, Zuazua, *Clustering in pure-attention hardmax transformers* (arXiv 2407.01602).
     """
 
-    name: ClassVar[str] = "layers"
-    title: ClassVar[str] = "Averaging layers"
+    name = "layers"
+    title = "Averaging layers"
     formula: ClassVar[Mapping[str, str]] = {
         "gamma": "x_i <- x_i + gamma (m_i - x_i)",
         "alpha": "x_i <- x_i + alpha / (1 + alpha) (m_i - x_i)",
         "V": "x_i <- x_i + (I + V)^{-1} V (m_i - x_i)",
     }
-    alternatives: ClassVar[tuple[str, ...]] = ("gamma", "alpha", "V")
-    pointwise: ClassVar[bool] = True
-    array_api: ClassVar[bool] = True
+    alternatives = ("gamma", "alpha", "V")
+    pointwise = True
+    array_api = True
 
     gamma: Scalar | None = field(default=None, metadata=about("function", "step size", above=0.0, most=1.0, start=0.5))
     alpha: Scalar | None = field(
@@ -181,30 +181,32 @@ class Residual(DiscreteMotion):
     (arXiv 2305.05465).
     """
 
-    name: ClassVar[str] = "residual"
-    title: ClassVar[str] = "Residual layers"
-    formula: ClassVar[str] = "x_i <- x_i + dt V m_i"
-    pointwise: ClassVar[bool] = True
-    array_api: ClassVar[bool] = True
+    name = "residual"
+    title = "Residual layers"
+    formula = "x_i <- x_i + dt V m_i"
+    pointwise = True
+    array_api = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
-    feed_forward: FeedForward | None = field(
-        default=None, metadata=about("part", "layer after attention", part=FeedForward)
-    )
+    feed_forward: FeedForward | None = field(default=None, metadata=LAYER)
     b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
-    grows: ClassVar[bool] = True
-    hint: ClassVar[str] = "use RescaledLayers, which divide the growth out"
+    grows = True
+    hint = "use RescaledLayers, which divide the growth out"
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt (V m + b)."""
-        d = x.shape[-1]
-        move = apply(matrix_at(self.V, t, d, "V", like=x), hearing(x, t).mean)
-        b = vector_at(self.b, t, d, "b", like=x)
-        move = move if b is None else move + b
+        move = _values(self, hearing, x, t)
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
         return x + number_at(self.dt, t, "dt", like=x, above=0.0) * move
+
+
+def _values(motion: Residual | SphereLayers, hearing: Hearing, x: Array, t: int) -> Array:
+    """Return V m + b."""
+    move = apply(matrix_at(motion.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
+    b = vector_at(motion.b, t, x.shape[-1], "b", like=x)
+    return move if b is None else move + b
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +230,11 @@ class RescaledLayers(DiscreteMotion):
     (arXiv 2305.05465), section on discrete time. Alcalde, Geshkovski, Ruiz-Balet (arXiv 2508.09628).
     """
 
-    name: ClassVar[str] = "rescaled-layers"
-    title: ClassVar[str] = "Residual layers, rescaled"
-    formula: ClassVar[str] = "z_i = (I + dt V)^{-k} x_i, where x_i <- x_i + dt V m_i"
-    moving_frame: ClassVar[bool] = True
-    pointwise: ClassVar[bool] = True
+    name = "rescaled-layers"
+    title = "Residual layers, rescaled"
+    formula = "z_i = (I + dt V)^{-k} x_i, where x_i <- x_i + dt V m_i"
+    moving_frame = True
+    pointwise = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: float = field(default=1.0, metadata=about("number", "time step", above=0.0, start=0.1))
@@ -295,12 +297,12 @@ class SphereLayers(DiscreteMotion):
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
 
-    name: ClassVar[str] = "sphere-layers"
-    title: ClassVar[str] = "Layers on the sphere"
-    formula: ClassVar[str] = "x_i <- x_i + dt V m_i, then to length 1"
-    surface: ClassVar[str] = "sphere"
-    pointwise: ClassVar[bool] = True
-    array_api: ClassVar[bool] = True
+    name = "sphere-layers"
+    title = "Layers on the sphere"
+    formula = "x_i <- x_i + dt V m_i, then to length 1"
+    surface = "sphere"
+    pointwise = True
+    array_api = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
@@ -322,10 +324,7 @@ class SphereLayers(DiscreteMotion):
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return y / |y| for y = x + dt (V m + b)."""
-        dt, d = number_at(self.dt, t, "dt", like=x, above=0.0), x.shape[-1]
-        b = vector_at(self.b, t, d, "b", like=x)
-        move = apply(matrix_at(self.V, t, d, "V", like=x), hearing(x, t).mean)
-        y = x + dt * (move if b is None else move + b)
+        y = x + number_at(self.dt, t, "dt", like=x, above=0.0) * _values(self, hearing, x, t)
         norms = lengths(y)
         if not holds(norms != 0):
             raise InputError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
+from attnflow.motions.flows import TOLERANCE
 from attnflow.motions.layers import Layers
 from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
@@ -63,27 +64,21 @@ class Leaps(Motion):
     (SA_beta). The logarithm of a map by forward differences: Newton's series of log(1 + Delta).
     """
 
-    name: ClassVar[str] = "leaps"
-    title: ClassVar[str] = "Many layers at once"
-    formula: ClassVar[str] = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
+    name = "leaps"
+    title = "Many layers at once"
+    formula = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
     discrete = True
-    takes_jumping_laws: ClassVar[bool] = False
-    averages: ClassVar[bool] = True
+    takes_jumping_laws = False
+    averages = True
+    skips_steps = True
 
     gamma: float = field(metadata=about("number", "step size", above=0.0, most=1.0, start=0.1))
-    rtol: float = field(
-        default=1e-9, metadata=about("number", "relative tolerance", least=1e-13, most=1e-2, shown=False)
-    )
+    rtol: float = field(default=1e-9, metadata=TOLERANCE)
 
     def __post_init__(self) -> None:
         if varies_in_time(self.gamma):
             raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
         super().__post_init__()
-
-    @property
-    def skips_steps(self) -> bool:
-        """Leaps always do."""
-        return True
 
     @property
     def as_layers(self) -> Layers:
@@ -104,7 +99,6 @@ class Leaps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Drifting(self, hearing, x, int(t), state or {})
 
 
@@ -143,7 +137,7 @@ class _Drifting(Stepper):
         return 0.1 * way / max(float((change[moving] / speed[moving]).max()), PROBE)
 
     def advance(self, until: float) -> Stretch:
-        before, end = (self.t, self.clumps.tokens(self.y)), int(until)
+        before, end, kind = (self.t, self.clumps.tokens(self.y)), int(until), whole_type(int(until))
         most, times, states = steps_per_stretch(len(self.y)), list[int](), list[Array]()
         while self.t < end and len(times) < most:
             ahead = self._step(self.y + self.G)
@@ -152,38 +146,27 @@ class _Drifting(Stepper):
                 if times:
                     break
                 if (between := self._leap(end)) is not None:
-                    return self._stretch(before, [self.t], [self.clumps.tokens(self.y)], end, between)
+                    return Stretch(before, np.array([self.t], kind), self.clumps.tokens(self.y)[None], between)
                 self.pause = LEAST
             self._moved(1, self.y + self.G, ahead)
             self.steps, self.pause = self.steps + 1, max(0, self.pause - 1)
             times.append(self.t)
             states.append(self.clumps.tokens(self.y))
-        return self._stretch(before, times, states, end)
-
-    def _stretch(
-        self,
-        before: tuple[int, Array],
-        times: list[int],
-        states: list[Array],
-        end: int,
-        between: Callable[[float], Array] | None = None,
-    ) -> Stretch:
-        return Stretch(before, np.array(times, whole_type(end)), np.stack(states), between)
+        return Stretch(before, np.array(times, kind), np.stack(states))
 
     def _moved(self, steps: int, y: Array, G: Array) -> None:
         """Go on to y, where the next step is G, and unite bodies that have met there."""
         self.t, self.y, self.G = self.t + steps, y, G
-        reach = MEETING * self.rtol * self.size
-        if self.hearing.law.positional:
-            return
-        if (found := self.clumps.united(y, G, reach)) is not None:
+        unites = not self.hearing.law.positional
+        if unites and (found := self.clumps.united(y, G, MEETING * self.rtol * self.size)) is not None:
             self._embody(*found)
 
     def _leap(self, end: int) -> Callable[[float], Array] | None:
         """Leap at most to the end and return the states on the way; None if literal steps are better."""
         start, clumps, y = self.t, self.clumps, self.y
         if not self.G.any():
-            self._landed(end - start, y, self.G)
+            self.leaps += 1
+            self._moved(end - start, y, self.G)
             return lambda t: clumps.tokens(y)
         wanted = int(min(self.stride or self._guess(), LONGEST))
         self.shortened = self.shortened or wanted > end - start
@@ -193,17 +176,13 @@ class _Drifting(Stepper):
             length, reached = arc.length, arc.at(arc.length)
             G = self._step(reached)
             if length >= LEAST and self._drifts(G, self._step(reached + G)):
-                self._landed(length, reached, G)
-                self.stride = arc.next_length
+                self._moved(length, reached, G)
+                self.leaps, self.stride = self.leaps + 1, arc.next_length
                 return lambda t: clumps.tokens(arc.at(t - start))
             # On the way the drift has become a motion: stop before.
             length //= 2
         self.stride = 0.0
         return None
-
-    def _landed(self, steps: int, y: Array, G: Array) -> None:
-        self._moved(steps, y, G)
-        self.leaps += 1
 
     def state(self) -> dict[str, Any]:
         """Return the extent of the first cloud, which tokens are one, the next leap's length and the counters."""

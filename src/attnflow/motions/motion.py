@@ -161,6 +161,7 @@ class Motion:
     grows: ClassVar[bool] = False
     averages: ClassVar[bool] = False
     chain: ClassVar[bool] = False
+    skips_steps: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
     rtol: float | None = None
 
@@ -172,11 +173,6 @@ class Motion:
     def short_name(self) -> str:
         """What a motion is called before its parameters."""
         return type(self).__name__
-
-    @property
-    def skips_steps(self) -> bool:
-        """Whether steps in which little happens are passed over."""
-        return False
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
         """Return the motion under way from (t, x)."""
@@ -276,7 +272,6 @@ class DiscreteMotion(Motion):
         return states
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Layerwise(self, hearing, x, int(t))
 
 

@@ -96,9 +96,9 @@ class Race:
         a, b = np.nonzero((start <= noise[:, None]) | (end < -noise[:, None]))
         i, j, leader = rows[a], columns[b], leaders[a]
         apart = ~self._held(i, leader, j)
-        apart &= np.maximum(_distance(x[j], x[leader]), _distance(m[j], x[leader])) > self.rounding.same
-        a, b, i, j, leader = a[apart], b[apart], i[apart], j[apart], leader[apart]
         w, w_end = x[leader] - x[j], x[leader] - m[j]
+        apart &= np.maximum(*(np.linalg.norm(way, axis=1) for way in (w, w_end))) > self.rounding.same
+        a, b, i, j, w, w_end = a[apart], b[apart], i[apart], j[apart], w[apart], w_end[apart]
         qx, qv, qm = (self.queries(y[i]) for y in (x, v, m))
         from_start = np.stack([_own(qx, w), _own(qv, w) - _own(qx, v[j]), -_own(qv, v[j])])
         from_end = np.stack([_own(qm, w_end), _own(qm, v[j]) - _own(qv, w_end), -_own(qv, v[j])])
@@ -171,10 +171,6 @@ def _own(a: Array, b: Array) -> Array:
     for k in range(1, a.shape[1]):
         total = total + a[:, k] * b[:, k]
     return total
-
-
-def _distance(a: Array, b: Array) -> Array:
-    return np.linalg.norm(a - b, axis=1)
 
 
 def _earliest(when: Array, whom: Indices, rows: Indices, others: Indices, times: Array) -> None:

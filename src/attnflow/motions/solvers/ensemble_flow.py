@@ -44,19 +44,15 @@ def paths(
     """
     b, n, d = start.shape
     # A subclass may have other weights or another velocity.
-    found = (
-        _step_matrix(motion, d)
-        if type(law) is Softmax and law.b is None and not varies(law) and not varies(motion)
-        else None
-    )
-    if found is None:
+    if type(law) is not Softmax or law.b is not None or varies(law) or varies(motion):
+        return None
+    if (found := _step_matrix(motion, d)) is None:
         return None
     from attnflow.engines import compilation
     from attnflow.motions.solvers import ensemble_kernels as kernels
     from attnflow.motions.solvers.scipy_solver import coefficients
 
     compilation.announce()
-    assert isinstance(law, Softmax)
     matrix, centred, sphere = found
     B = form_at(law, 0, d)
     gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
@@ -66,15 +62,8 @@ def paths(
         return None
     w = each_mass(masses, n)
     w = w / w.max()
-    rule = kernels.Rule(
-        np.empty((0, 0)) if B is None else B,
-        w,
-        np.log2(w),
-        matrix,
-        centred,
-        sphere,
-        isinstance(motion, SphereFlow) and not motion.normalized,
-    )
+    form, unnormalized = np.empty((0, 0)) if B is None else B, isinstance(motion, SphereFlow) and not motion.normalized
+    rule = kernels.Rule(form, w, np.log2(w), matrix, centred, sphere, unnormalized)
     states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
     if isinstance(motion, ContinuousMotion):
         method = kernels.Method(*map(coefficients, kernels.Method._fields))
@@ -82,15 +71,12 @@ def paths(
         way, most = kernels.under_way(n, d), max(1, PIECE // (EVALUATIONS * kernels.WIDTH * n * n))
         given = (start, gains, rule, method, (motion.rtol, atol), times, states, steps)
         while not kernels.flows(*given, way, most):
-            going((way.done[0] + kernels.WIDTH * way.clock.t.mean() / times[-1]) / b, _slow(way.clock, times[-1]))
+            h, t = way.clock.h, way.clock.t
+            slow = bool(((h > 0) & (times[-1] - t > SLOW_STEPS * h)).any())
+            going((way.done[0] + kernels.WIDTH * t.mean() / times[-1]) / b, slow)
     else:
         _layers(start, gains, rule, times, states, going)
     return (states, int(steps.max())) if steps.min() >= 0 and np.isfinite(states[-1]).all() else None
-
-
-def _slow(clock: Any, until: float) -> bool:
-    """Say whether one of eight systems has very many steps before it."""
-    return bool(((clock.h > 0) & (until - clock.t > SLOW_STEPS * clock.h)).any())
 
 
 def _layers(start: Array, gains: Array, rule: Any, times: NDArray[Any], states: Array, going: Going) -> None:

@@ -74,11 +74,9 @@ class Integration(Stepper):
         self.hearing = replace(hearing, engine="precise" if precise else hearing.engine, memory=self.memory)
         # Tokens that approach now may part later if the law or the motion changes with time, or tells them apart.
         self.unites = motion.unites and not (varies(hearing.law) or varies(motion) or hearing.law.positional)
-        self._embody(
-            Clumps(self.known["labels"], self.known.get("masses"))
-            if "labels" in self.known
-            else Clumps.at_the_start(x, hearing)
-        )
+        labels = self.known.get("labels")
+        known = None if labels is None else Clumps(labels, self.known.get("masses"))
+        self._embody(known or Clumps.at_the_start(x, hearing))
         self.solver: Any = None
         self.pace = Pace(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
@@ -164,7 +162,8 @@ class Integration(Stepper):
             return Stretch(before, np.empty(0), np.empty((0, *self.x.shape)), ended=sentence)
         self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
         bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
-        if (found := self._meeting(bodies)) is not None:
+        velocity, reach = solver.velocity.reshape(bodies.shape), MEETING * self.motion.rtol
+        if self.unites and (found := clumps.united(bodies, velocity, reach)) is not None:
             inside.append(solver.dense_output())
             bodies = self._unite(*found, float(until))
         self.x = x = self.clumps.tokens(bodies)
@@ -196,12 +195,6 @@ class Integration(Stepper):
             self.norm_defect = max(self.norm_defect, float(np.abs(y - reached).max()))
             self.solver.y = y.ravel().copy()
         return y
-
-    def _meeting(self, y: Array) -> tuple[Clumps, Array] | None:
-        """Return what becomes of bodies y that have met, None if none have."""
-        if not self.unites:
-            return None
-        return self.clumps.united(y, self.solver.velocity.reshape(y.shape), MEETING * self.motion.rtol)
 
     def _unite(self, clumps: Clumps, y: Array, until: float) -> Array:
         """Go on with these bodies."""

@@ -87,7 +87,7 @@ class Settlement:
         before, changes, returned = chosen, 0, False
         two_way = all(len(sources) <= 2 for sources in self.tied.values())
         for layer in range(1, LAYERS):
-            following = self._trial(chosen, ties)
+            following = self.following.replaced({i: row_of(sources, ties) for i, sources in chosen.items()})
             if self._stays_ahead(following, chosen):
                 if changes == 0 or (changes == 1 and two_way) or self.B is None or positive_semidefinite(self.B):
                     return following
@@ -121,18 +121,11 @@ class Settlement:
         ]
         return near or self.tied[i]
 
-    def _trial(self, chosen: Mapping[int, list[Source]], ties: str) -> Following:
-        return self.following.replaced({i: row_of(sources, ties) for i, sources in chosen.items()})
-
-    def _scores(self, series: Array, i: int, sources: Sequence[Source]) -> Array:
-        """Taylor coefficients (sources, order) of the scores of these sources for token i."""
+    def _fastest(self, series: Array, i: int, sources: list[Source], noise: Array) -> list[Source]:
+        """Return the sources ahead by the first Taylor coefficient of their scores that tells them apart."""
         own = series[[i] * len(sources)]
         own = own if self.B is None else own @ self.B.T
-        return products(own, series[[source.token for source in sources]], series.shape[1] - 1)
-
-    def _fastest(self, series: Array, i: int, sources: list[Source], noise: Array) -> list[Source]:
-        """Return the sources ahead by the first coefficient that tells them apart from the others."""
-        scores = self._scores(series, i, sources)
+        scores = products(own, series[[source.token for source in sources]], series.shape[1] - 1)
         for order in range(1, len(noise)):
             best = scores[:, order] >= scores[:, order].max() - noise[order]
             scores, sources = scores[best], [source for source, stays in zip(sources, best, strict=True) if stays]
