@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import os
 import pickle
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,11 @@ import pytest
 
 import attnflow as af
 from attnflow import catalogue
-from attnflow.catalogue import Entry, build, entries, entry, part_named, register
+from attnflow.catalogue import Entry, build, class_name, class_named, entries, entry, register
+from attnflow.core import installed as installed_packages
+from attnflow.core.installed import installed
 from attnflow.core.parameters import KINDS, about, parameters_of
+from attnflow.serialise import describe, rebuild
 
 ALL = [found for kind in ("law", "motion", "cloud") for found in entries(kind).values()]
 
@@ -147,23 +153,129 @@ def test_a_law_of_ones_own(everyone: type[af.Law]) -> None:
     law = build("law", {"name": "everyone", "self_weight": 2.0})
     assert isinstance(law, everyone)
     np.testing.assert_allclose(law.weights([[1.0], [2.0]]), [[0.75, 0.25], [0.25, 0.75]])
-    assert part_named("Everyone") is everyone
+    assert class_named("Everyone") is everyone
     assert af.Everyone is everyone
     assert entries("law")["everyone"].title == "Everyone"
     assert entries("law")["everyone"].parameters["self_weight"].symbol == "s"
 
 
-def test_a_cell_of_a_notebook_can_be_run_again(everyone: type[af.Law]) -> None:
-    """The same definition takes the place of the former one, also under another name."""
-    again = type("Everyone", (af.Law,), {"name": "everybody", "__module__": everyone.__module__})
-    again.__qualname__ = everyone.__qualname__
-    register(again)
-    try:
-        assert part_named("Everyone") is again
-        assert "everyone" not in entries("law")
-    finally:
-        del catalogue.REGISTERED["law"]["everybody"]
-        register(everyone)
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the catalogue as it was before the test."""
+    monkeypatch.setattr(catalogue, "REGISTERED", {kind: dict(held) for kind, held in catalogue.REGISTERED.items()})
+
+
+def uniform(name: str, base: type = af.Law, **attributes: Any) -> type[Any]:
+    """Return a class of laws or motions that is called Uniform, in this module."""
+    made = type("Uniform", (base,), {"name": name, "__module__": __name__, **attributes})
+    return dataclass(frozen=True, eq=False)(made)
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_cell_of_a_notebook_can_be_run_again() -> None:
+    """The same definition under the same name takes the place of the former one, also as a motion."""
+    register(uniform("same"))
+    again = register(uniform("same"))
+    assert entries("law")["same"].make is again
+    moving = register(uniform("same", af.motions.DiscreteMotion))
+    assert "same" not in entries("law")
+    assert class_named(class_name(moving)) is moving
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_function_may_make_several_laws() -> None:
+    made = [register(uniform(f"power-{k}")) for k in (1, 2)]
+    assert [entries("law")[f"power-{k}"].make for k in (1, 2)] == made
+    assert [type(rebuild(describe(one()))) for one in made] == made
+
+
+@pytest.mark.usefixtures("clean")
+def test_classes_of_one_name_are_told_apart_by_their_modules() -> None:
+    """A class of one's own that is called like one of ours, or like a part of one, does not take its place."""
+    own = type("Softmax", (af.Law,), {"name": "mine"})
+    assert rebuild(describe(own())) is None
+    register(own)
+    assert type(rebuild(describe(own()))) is own
+    assert type(rebuild({"name": "Softmax"})) is af.Softmax
+    part: type = dataclass(type("FeedForward", (), {}))
+    then = field(default=None, metadata=about("part", "what follows", part=part))
+    register(uniform("with-part", __annotations__={"then": Any}, then=then))
+    flow = af.Flow(feed_forward=af.FeedForward(W=[[1.0]]))
+    assert type(rebuild(describe(flow)).feed_forward) is af.FeedForward
+    # A script that is imported is the same module under another name; earlier stores have no modules.
+    assert class_named(class_name(own).replace(own.__module__, "__main__")) is own
+    assert class_named("Uniform").__name__ == "Uniform"
+    with pytest.raises(KeyError):
+        class_named(class_name(own).replace(own.__module__, "elsewhere"))
+
+
+@pytest.mark.usefixtures("clean")
+def test_laws_and_parts_inside_parts() -> None:
+    @dataclass(frozen=True)
+    class Inner:
+        size: float = field(default=1.0, metadata=about("number", "size", above=0.0))
+
+    @dataclass(frozen=True)
+    class Outer:
+        inner: Any = field(default=None, metadata=about("part", "inner part", part=Inner))
+
+    held = {"law": about("part", "a law", part=af.Law), "outer": about("part", "outer part", part=Outer)}
+    fields: dict[str, Any] = {key: field(default=None, metadata=one) for key, one in held.items()}
+    kind = register(uniform("wrapping", __annotations__=dict.fromkeys(held, Any), **fields))
+    table = {"name": "wrapping", "law": {"name": "softmax", "beta": 2.0}, "outer": {"inner": {"size": 3.0}}}
+    law = build("law", table)
+    assert (law.law.beta, law.outer.inner.size) == (2.0, 3.0)
+    again = rebuild(json.loads(json.dumps(describe(law))))
+    assert (type(again), again.law.beta, again.outer.inner.size) == (kind, 2.0, 3.0)
+    for bad, words in (
+        ({"law": {"name": "layers"}}, "the name of the law is 'layers', expected one of softmax"),
+        ({"law": {"name": "softmax", "betta": 1}}, "law softmax has an unknown key 'betta'"),
+        ({"outer": {"inner": {"size": -1}}}, "size is -1, expected a finite number above 0"),
+        ({"outer": 3}, "outer is 3, expected a table with some of inner"),
+    ):
+        with pytest.raises(af.InputError, match=re.escape(words)):
+            build("law", {**table, **bad})
+    with pytest.raises(af.InputError, match=re.escape("law is 3, expected a Law() or None")):
+        kind(law=3)
+
+
+@pytest.mark.usefixtures("clean")
+def test_what_stands_beside_the_laws_of_heads() -> None:
+    laws = field(metadata=about("laws", "laws", key="heads"))
+    share = field(default=0.5, metadata=about("number", "share", beside="laws", above=0.0))
+    register(uniform("mixture", __annotations__={"laws": Any, "share": Any}, laws=laws, share=share))
+    assert build("law", {"name": "mixture", "heads": [{"name": "softmax"}, {"name": "hardmax", "share": 2}]}).share == [
+        0.5,
+        2.0,
+    ]
+    with pytest.raises(af.InputError, match="share of head 0 is -1, expected a finite number above 0"):
+        build("law", {"name": "mixture", "heads": [{"name": "softmax", "share": -1}]})
+    with pytest.raises(af.InputError, match="V of head 0 has shape"):
+        build("law", {"name": "heads", "heads": [{"name": "softmax", "V": [[1, 2]]}]})
+    matrix = field(default=None, metadata=about("matrix", "matrix"))
+    register(uniform("valued", __annotations__={"V": Any}, V=matrix))
+    with pytest.raises(af.InputError, match="V of head 0 is a parameter of law heads and of its valued"):
+        build("law", {"name": "heads", "heads": [{"name": "valued", "V": [[2.0]]}]})
+
+
+@pytest.mark.usefixtures("clean")
+def test_values_that_json_lacks_and_classes_that_fail_do_not_stop_a_store() -> None:
+    def fail(self: Any) -> None:
+        if self.z == 0:
+            raise ZeroDivisionError
+
+    kind = register(uniform("other", __annotations__={"z": Any}, z=None, __post_init__=fail))
+    assert json.loads(json.dumps(describe(kind(z=1j))))["z"] == {"another value": "1j"}
+    assert rebuild(describe(kind(z={"a": 1}))) is None
+    assert rebuild({**describe(kind(z=1)), "z": 0}) is None
+
+
+@pytest.mark.usefixtures("clean")
+def test_entries_of_classes_that_say_little() -> None:
+    register(uniform("still", af.motions.DiscreteMotion, usual_time=25))
+    motion = entry("motion", "still")
+    assert motion.data["usual_time"] == 25
+    assert motion.summary == "Still"
 
 
 def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
@@ -181,8 +293,10 @@ def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
         class Another(af.Law):
             name = "everyone"
 
-    with pytest.raises(af.InputError, match="stores tell classes apart"):
-        register(type("Softmax", (af.Law,), {"name": "mine"}))
+    with pytest.raises(af.InputError, match="with a name of its own, a text"):
+        register(type("Three", (af.Law,), {"name": 3}))
+    with pytest.raises(af.InputError, match="name of Uniform is not a parameter: write name ="):
+        register(uniform("typed", __annotations__={"name": str}))
     with pytest.raises(af.InputError, match="the law is 3, expected a table"):
         build("law", 3)  # type: ignore[arg-type]
     with pytest.raises(af.InputError, match="kind is 'claim'"):
@@ -314,3 +428,55 @@ print("softmax" in af.catalogue.entries("law"), len(af.claims.all()) > 50)
         reason = "RuntimeError: built for another version; update or remove that package"
         assert any(line.startswith(sentence) and line.endswith(reason) for line in said)
     assert any("attnflow.motions" in line and "is a law, expected a motion" in line for line in said)
+
+
+class Point:
+    """An entry point whose package does something when it is loaded."""
+
+    value, dist = "package", None
+
+    def __init__(self, load: Any) -> None:
+        self.load = load
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
+    """Entry points of every group, none of which has been loaded."""
+    found: list[Point] = []
+    monkeypatch.setattr(installed_packages, "_loaded", {})
+    monkeypatch.setattr(metadata, "entry_points", lambda group: found)
+    return found
+
+
+def test_threads_wait_for_packages_that_are_being_loaded(points: list[Point]) -> None:
+    begun, go_on, told = threading.Event(), threading.Event(), []
+
+    def load() -> str:
+        begun.set()
+        go_on.wait()
+        return "part"
+
+    points.append(Point(load))
+    threads = [threading.Thread(target=lambda: told.append(installed("slow"))) for _ in range(2)]
+    threads[0].start()
+    begun.wait()
+    threads[1].start()
+    threads[1].join(0.2)  # long enough for an answer that would come too early
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert told == [["part"], ["part"]]
+
+
+def test_a_package_that_ends_the_program_or_asks_again_stops_nothing(points: list[Point]) -> None:
+    points += [Point(lambda: "first"), Point(lambda: sys.exit(3)), Point(lambda: len(installed("all")))]
+    with pytest.warns(UserWarning, match="since loading it failed with SystemExit: 3"):
+        assert installed("all") == ["first", 1]
+    points.clear()
+    assert installed("all") == ["first", 1]
+
+
+def test_a_name_that_no_class_has_loads_no_package(points: list[Point]) -> None:
+    points.append(Point(lambda: pytest.fail("loaded")))
+    assert not hasattr(af, "nothing_here")
+    assert not hasattr(af, "_Nothing")

@@ -60,9 +60,11 @@ def __getattr__(name: str) -> Any:
         module = import_module("attnflow.claims")
         return module if name == "claims" else getattr(module, name)
     try:
-        return catalogue.part_named(name)
+        if name[:1].isupper():
+            return catalogue.class_named(name)
     except KeyError:
-        raise AttributeError(f"module 'attnflow' has no attribute {name!r}") from None
+        pass
+    raise AttributeError(f"module 'attnflow' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

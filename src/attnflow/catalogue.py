@@ -23,13 +23,18 @@ from attnflow.laws import Law
 from attnflow.motions import Motion
 
 Registered = TypeVar("Registered", bound=type)
-# What programs that know a part by its data alone may want to know of its class.
+# The attributes of a class that its JSON data have too.
 CAPABILITIES = {
     "law": ("continuous",),
     "motion": ("discrete", "random", "usual_time", "takes_jumping_laws", "only_law", "exact_for"),
 }
 # Where the classes of a kind are, and the group of entry points by which other packages add theirs.
 PLACES = {"law": (laws, Law, "attnflow.laws"), "motion": (motions, Motion, "attnflow.motions")}
+MODELS = (*PLACES, "cloud")
+# What every class says of itself by attributes, none of which is a parameter.
+WORDS = ("name", "title", "formula", "alternatives")
+# What the decorator `register` has added.
+REGISTERED: dict[str, dict[str, Entry]] = {kind: {} for kind in PLACES}
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,9 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring."""
-        return (inspect.getdoc(self.make) or "").partition("\n")[0]
+        """The first line of its docstring; its title where it has none but the signature that `dataclass` writes."""
+        first = inspect.cleandoc(self.make.__doc__ or "").partition("\n")[0]
+        return self.title if not first or first.startswith(f"{self.make.__name__}(") else first
 
     @property
     def citation(self) -> str:
@@ -67,7 +73,7 @@ class Entry:
             "surface": self.surface,
             "parameters": [one.data for one in self.parameters.values()],
             # What depends on the parameters of an object is not known of its class.
-            **{name: value if isinstance(value, bool | float | str) else None for name, value in able.items()},
+            **{name: value if isinstance(value, bool | int | float | str) else None for name, value in able.items()},
         }
 
     def formula_for(self, given: Mapping[str, Any]) -> str:
@@ -103,21 +109,19 @@ def register(part: Registered) -> Registered:
     >>> del REGISTERED["law"]["everyone"]
     """
     found = _new(part)
-    known = REGISTERED[found.kind]
-    for name in [name for name, other in known.items() if same_definition(other.make, part)]:
-        del known[name]
-    known[found.name] = found
+    for known in REGISTERED.values():
+        # A cell of a notebook that is run again may have turned a law into a motion.
+        if found.name in known and same_definition(known[found.name].make, part):
+            del known[found.name]
+    REGISTERED[found.kind][found.name] = found
     return part
-
-
-REGISTERED: dict[str, dict[str, Entry]] = {"law": {}, "motion": {}, "cloud": {}}
 
 
 def entries(kind: str) -> dict[str, Entry]:
     """Return the entries of a kind, "law", "motion" or "cloud", by name.
 
-    >>> list(entries("law"))
-    ['softmax', 'hardmax', 'localmax', 'hegselmann-krause', 'heads']
+    >>> list(entries("law"))[:3]
+    ['softmax', 'hardmax', 'localmax']
     """
     return dict(_all(kind))
 
@@ -130,7 +134,7 @@ def as_data() -> dict[str, list[dict[str, Any]]]:
     >>> as_data()["law"][0]["parameters"][0]["help"]
     'inverse temperature'
     """
-    return {kind: [found.data for found in entries(kind).values()] for kind in REGISTERED}
+    return {kind: [found.data for found in entries(kind).values()] for kind in MODELS}
 
 
 def entry(kind: str, name: Any) -> Entry:
@@ -148,7 +152,8 @@ def build(
     """Return the law, motion or cloud that plain data describe: its name, and its parameters.
 
     `value(parameter, given)` turns what is given for a parameter into what it stands for; refusals say `where` it is
-    given. Parts of a law or a motion are tables too, and the laws of several heads a list of tables.
+    given. Parts of a law or a motion are tables too, and the laws of several heads a list of tables. What parameters
+    say of themselves is checked.
 
     >>> build("motion", {"name": "layers", "gamma": 0.5})
     Layers(gamma=0.5, alpha=None, V=None)
@@ -182,13 +187,21 @@ def _made(
             beside = {each.key: each for each in parameters.values() if each.beside == one.name}
             given |= _laws(one, beside, data[key], value, where)
         elif one.part is not None and data[key] is not None and not isinstance(data[key], one.part):
-            held = parameters_of(one.part)
-            if not isinstance(data[key], Mapping):
-                raise InputError(f"{key} is {data[key]!r}, expected a table with some of {', '.join(held)}")
-            given[one.name] = _made(one.part, held, data[key], value, key)
+            given[one.name] = _part(one.part, data[key], value, key)
         else:
             given[one.name] = one.check(value(one, data[key]))
     return make(**given)
+
+
+def _part(part: type, data: Any, value: Callable[[Parameter, Any], Any], key: str) -> Any:
+    """Return a part of a law or a motion: any law or motion by its name, others by their parameters alone."""
+    for kind, (_, base, _) in PLACES.items():
+        if part is base:
+            return build(kind, data, value, key)
+    held = parameters_of(part)
+    if not isinstance(data, Mapping):
+        raise InputError(f"{key} is {data!r}, expected a table with some of {', '.join(held)}")
+    return _made(part, held, data, value, key)
 
 
 def _laws(
@@ -202,14 +215,18 @@ def _laws(
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         wanted = f"a list of tables, each with a name and perhaps {', '.join(beside)}"
         raise InputError(f"{one.key} of {where} is {quoted(tables)}, expected {wanted}")
-    own = [{key: given for key, given in table.items() if key not in beside} for table in tables]
-    return {
-        one.name: [build("law", table, value, where.rpartition(" ")[0]) for table in own],
-        **{
-            each.name: [value(each, table[key]) if key in table else None for table in tables]
-            for key, each in beside.items()
-        },
-    }
+    found: dict[str, list[Any]] = {name: [] for name in (one.name, *(each.name for each in beside.values()))}
+    for h, table in enumerate(tables):
+        own = {key: given for key, given in table.items() if key not in beside}
+        law = build("law", own, value, where.rpartition(" ")[0])
+        found[one.name].append(law)
+        for key, each in beside.items():
+            if key in table and key in entry("law", own["name"]).parameters:
+                raise InputError(f"{key} of head {h} is a parameter of {where} and of its {own['name']}: use Python")
+            found[each.name].append(
+                each.check(value(each, table[key]), f"{each.name} of head {h}") if key in table else each.default
+            )
+    return found
 
 
 def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> None:
@@ -220,43 +237,71 @@ def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> Non
             raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(known)}")
 
 
-def is_part(value: Any) -> bool:
+def has_parameters(value: Any) -> bool:
     """Say whether a value is a law, a motion or a part of one, such as a feed-forward layer.
 
     >>> import attnflow as af
-    >>> is_part(af.FeedForward()), is_part(3.0)
+    >>> has_parameters(af.FeedForward()), has_parameters(3.0)
     (True, False)
     """
     # Functions of time may be dataclasses too: only the catalogue tells them from parts.
-    return isinstance(value, Law | Motion) or (is_dataclass(value) and isinstance(value, tuple(_parts())))
+    return isinstance(value, Law | Motion) or (
+        is_dataclass(value) and any(isinstance(value, one) for one in _classes())
+    )
 
 
-def part_named(name: str) -> type[Any]:
-    """Return the class of this name, as stores write it: that of a law, a motion or a part of one."""
-    found = _part(name)
-    if found is None:
-        raise KeyError(name)
-    return found
+def class_name(known: type[Any]) -> str:
+    """Return how stores write the class of a law, a motion or a part: one of another package with its module.
+
+    >>> import attnflow as af
+    >>> class_name(af.Softmax), class_name(type("Softmax", (af.Law,), {"__module__": "mine", "name": "soft"}))
+    ('Softmax', 'mine:soft')
+    """
+    if known.__module__.partition(".")[0] == "attnflow":
+        return known.__name__
+    return f"{known.__module__}:{_own_name(known)}"
 
 
-def _part(name: str) -> type[Any] | None:
-    for kind in PLACES:
-        for found in _all(kind).values():
-            if isinstance(found.make, type) and found.make.__name__ == name:
-                return found.make
-    return next((part for part in _parts() if part.__name__ == name), None)
+def class_named(stored: str) -> type[Any]:
+    """Return the class that `class_name` wrote; earlier stores have the name of the class alone."""
+    module, _, name = stored.rpartition(":")
+    found = list(dict.fromkeys(one for one in _classes() if _is_named(one, module, name)))
+    if not found or (module and len(found) > 1):
+        raise KeyError(stored)
+    return found[0]
 
 
-def _parts() -> Iterator[type[Any]]:
-    """Yield the classes of the parts that laws and motions have."""
-    for found in (found for kind in PLACES for found in _all(kind).values()):
-        yield from (one.part for one in found.parameters.values() if one.part is not None)
+def _is_named(known: type[Any], module: str, name: str) -> bool:
+    if not module:
+        return known.__name__ == name
+    # A script is a module of another name when it is imported.
+    same = module == known.__module__ or "__main__" in (module, known.__module__)
+    return same and ":" in class_name(known) and _own_name(known) == name
+
+
+def _own_name(known: type[Any]) -> str:
+    name = vars(known).get("name")
+    return name if isinstance(name, str) and name else known.__qualname__
+
+
+def _classes() -> Iterator[type[Any]]:
+    """Yield the classes of all laws and motions and of their parts; those of packages not loaded yet last."""
+    for held in (_own, REGISTERED.__getitem__, _installed):
+        for made in (found.make for kind in PLACES for found in held(kind).values()):
+            if isinstance(made, type):
+                yield made
+                yield from _parts(made)
+
+
+def _parts(known: type) -> Iterator[type]:
+    for one in parameters_of(known).values():
+        if one.part is not None and one.part not in (Law, Motion):
+            yield one.part
+            yield from _parts(one.part)
 
 
 def _all(kind: str) -> Mapping[str, Entry]:
-    if kind not in REGISTERED:
-        raise InputError(f"the kind is {kind!r}, expected one of {', '.join(REGISTERED)}")
-    return {**_own(kind), **_installed(kind), **REGISTERED[kind]}
+    return {**_own(one_of(kind, MODELS, "the kind")), **_installed(kind), **REGISTERED.get(kind, {})}
 
 
 @cache
@@ -291,11 +336,6 @@ def _new(part: Any, kind: str | None = None) -> Entry:
     other = _all(found.kind).get(found.name)
     if other is not None and not same_definition(other.make, part):
         raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
-    if (known := _part(part.__name__)) is not None and not same_definition(known, part):
-        raise InputError(
-            f"a class named {part.__name__} is in the catalogue already, and stores tell classes apart by that name: "
-            "give yours another one"
-        )
     return found
 
 
@@ -303,10 +343,14 @@ def _entry(part: Any) -> Entry:
     kind = next(
         (kind for kind, (_, base, _) in PLACES.items() if isinstance(part, type) and issubclass(part, base)), None
     )
-    if kind is None or not vars(part).get("name"):
+    name = vars(part).get("name") if kind else None
+    if kind is None or not isinstance(name, str) or not name:
         raise InputError(
-            f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion with a name of its own"
+            f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion with a name of its own, a text"
         )
+    parameters = parameters_of(part)
+    for taken in (one for one in WORDS if one in parameters):
+        raise InputError(f"{taken} of {part.__name__} is not a parameter: write {taken} = ... without a type")
     title = part.title or part.name.replace("-", " ").capitalize()
     surface = getattr(part, "surface", "space")
-    return Entry(kind, part.name, title, part, parameters_of(part), part.formula, part.alternatives, surface)
+    return Entry(kind, part.name, title, part, parameters, part.formula, part.alternatives, surface)

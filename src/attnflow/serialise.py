@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.catalogue import is_part, part_named
+from attnflow.catalogue import class_name, class_named, has_parameters
 from attnflow.core.arrays import foreign, library, plain
 from attnflow.core.inputs import InputError, OverLayers, called, varies_in_time
 from attnflow.core.schedules import Schedule
@@ -22,6 +22,7 @@ from attnflow.motions import Motion
 FUNCTION = "function of time"
 SCHEDULE = "schedule"
 LAYERS = "over layers"
+OTHER = "another value"
 # Of weights with more numbers than this only the digest is stored: a store is no place for a trained model.
 MOST_NUMBERS = 1 << 20
 
@@ -33,8 +34,8 @@ def describe(value: Any) -> Any:
     >>> describe(af.Softmax(beta=9.0))
     {'name': 'Softmax', 'beta': 9.0, 'B': None, 'b': None}
     """
-    if is_part(value):
-        return {"name": type(value).__name__, **{k: describe(v) for k, v in parameters(value).items()}}
+    if has_parameters(value):
+        return {"name": class_name(type(value)), **{k: describe(v) for k, v in parameters(value).items()}}
     if isinstance(value, Schedule):
         return {SCHEDULE: value.text}
     if isinstance(value, OverLayers):
@@ -50,7 +51,9 @@ def describe(value: Any) -> Any:
             ) from None
     if isinstance(value, tuple | list):
         return [describe(v) for v in value]
-    return value
+    if isinstance(value, dict):
+        return {str(k): describe(v) for k, v in value.items()}
+    return value if value is None or isinstance(value, bool | int | float | str) else {OTHER: repr(value)}
 
 
 def _each_layer(sequence: OverLayers) -> Any:
@@ -103,7 +106,7 @@ def rebuild(data: Any) -> Any:
     """Return the law or motion that `describe` spoke of, or None if it holds functions or is not one of ours."""
     try:
         return _rebuilt(data)
-    except (KeyError, TypeError, ValueError):
+    except Exception:  # whatever the class of another package raises
         return None
 
 
@@ -120,7 +123,7 @@ def _rebuilt(data: Any) -> Any:
         if not isinstance(data[LAYERS], list):
             raise ValueError("only the digest of these weights was stored")
         return [np.asarray(one) if isinstance(one, list) else one for one in data[LAYERS]]
-    return part_named(data["name"])(**{k: _rebuilt(v) for k, v in data.items() if k != "name"})
+    return class_named(data["name"])(**{k: _rebuilt(v) for k, v in data.items() if k != "name"})
 
 
 def varying(value: Any, t: float) -> list[Any]:
@@ -140,7 +143,7 @@ def varying(value: Any, t: float) -> list[Any]:
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yield the parameters of a law or a motion, and of the laws and layers among them, one by one."""
-    if isinstance(value, tuple | list) or is_part(value):
+    if isinstance(value, tuple | list) or has_parameters(value):
         for part in value if isinstance(value, tuple | list) else parameters(value).values():
             yield from _parts(part)
     else:

@@ -102,10 +102,11 @@ def test_it_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "--help"])
     shown = " ".join(capsys.readouterr().out.replace("# ", "").split())
-    assert "localmax, hegselmann-krause or nearby" in shown
-    assert "hardmax-flow or turn" in shown
-    assert "or hardmax, localmax, hegselmann-krause, heads, nearby" in shown
-    assert "sphere-flow, hardmax-flow, turn" in shown
+    # In the list of flags, and in the example of a file.
+    assert " or nearby " in shown
+    assert " or turn " in shown
+    for kind in ("law", "motion"):
+        assert f"or {', '.join(list(catalogue.entries(kind))[1:])} " in shown
     assert "--h X width of the kernel, 50% of it at 1.18 h, above 0 (nearby)" in shown
     assert "--motion-h X step size, above 0 and at most 1 (turn)" in shown
     assert "--way X sense of rotation: left or right (turn)" in shown
@@ -134,11 +135,11 @@ def test_file_flags_store_and_python_are_the_same_run(module: ModuleType, tmp_pa
 
 def test_it_is_described_and_made_again(module: ModuleType) -> None:
     motion = module.Turn(0.5, way="right")
-    assert describe(motion) == {"name": "Turn", "h": 0.5, "angle": 0.0, "way": "right", "after": None}
+    assert describe(motion) == {"name": "turning:turn", "h": 0.5, "angle": 0.0, "way": "right", "after": None}
     assert isinstance(rebuild(describe(motion)), module.Turn)
     assert brief(motion) == "Turn(h=0.5, way='right')"
     shifting = catalogue.build("motion", {"name": "turn", "h": 1, "after": {"by": 2.0}})
-    assert describe(shifting)["after"] == {"name": "Shift", "by": 2.0}
+    assert describe(shifting)["after"] == {"name": "turning:Shift", "by": 2.0}
     assert rebuild(describe(shifting)).after.by == 2.0
     heads = af.Heads([module.Nearby(h=2.0), af.Softmax()])
     again = rebuild(describe(heads))

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
 _loaded: dict[str, list[Any]] = {}
+# What this thread is loading now, by group.
+_loading = threading.local()
 
 
 def installed(group: str, read: Callable[[Any], Any] | None = None) -> list[Any]:
     """Return what the entry points of a group stand for, each as `read` returns it; all are loaded once.
 
     One that fails is left out, with a warning that says which and why: an error in another package stops nothing here.
+    Threads that ask at the same time all load, so that none of them is answered too early.
 
     >>> installed("attnflow.nothing")
     []
     """
-    if group not in _loaded:
-        # What is loaded may ask for the same group: it is then told what has been found before it.
-        found = _loaded[group] = []
+    # What is loaded may ask for the same group: it is then told what has been found before it.
+    known = _loaded.get(group, vars(_loading).get(group))
+    if known is not None:
+        return known
+    found, failed = vars(_loading).setdefault(group, []), []
+    try:
         for one in metadata.entry_points(group=group):
             try:
                 part = one.load()
                 found.append(part if read is None else read(part))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 owner = one.dist.name if one.dist is not None else "another one"
-                warnings.warn(
+                failed.append(
                     f"{one.value} of the package {owner} is left out of {group}, since loading it failed with "
-                    f"{type(error).__name__}: {' '.join(str(error).split())}; update or remove that package",
-                    stacklevel=2,
+                    f"{type(error).__name__}: {' '.join(str(error).split())}; update or remove that package"
                 )
-    return _loaded[group]
+        _loaded[group] = found
+    finally:
+        del vars(_loading)[group]
+    for sentence in failed:
+        warnings.warn(sentence, stacklevel=2)
+    return found
 
 
 def same_definition(one: Any, other: Any) -> bool:

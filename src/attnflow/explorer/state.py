@@ -130,8 +130,8 @@ def shown(kind: str) -> tuple[str, ...]:
 
     A law that another one tends to is reached through that one: one slider leads from softmax to hardmax.
 
-    >>> shown("law")
-    ('softmax', 'localmax', 'hegselmann-krause')
+    >>> "softmax" in shown("law"), "hardmax" in shown("law")
+    (True, False)
     """
     found = entries(kind)
     limits = {one.limit for each in found.values() for one in each.parameters.values()}

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.catalogue import is_part
+from attnflow.catalogue import has_parameters
 from attnflow.core import progress
 from attnflow.core.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
 from attnflow.runs.ensemble_results import Ensemble
@@ -101,7 +101,7 @@ def each_system(measurement: F) -> F:
             return measurement(*args, **options)
 
         def own(value: Any, k: int) -> Any:
-            return given[k] if value is given else given.part(value, k) if is_part(value) else value
+            return given[k] if value is given else given.part(value, k) if has_parameters(value) else value
 
         found = [
             measurement(*(own(value, k) for value in args), **{name: own(value, k) for name, value in options.items()})
