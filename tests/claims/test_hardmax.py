@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import leaders_persist, leads, norms
-from attnflow.claims.settled import Settled, _stays_above, closed_groups, limit, settled
+from attnflow.claims.settled import Settled, closed_groups, limit, settled, stays_above
 from attnflow.core.schedules import Schedule
 
 EMERGING = np.array(
@@ -196,9 +197,9 @@ def test_a_leader_that_rests_may_be_overtaken_by_a_wrong_model() -> None:
 
 @pytest.mark.parametrize("gap", [(-1, 3, 0), (1, -5, 5), (1, 0, -2), (0, 0, 0)])
 def test_gaps_that_close(gap: tuple[int, int, int]) -> None:
-    assert not _stays_above(gap, Fraction(0))
-    assert _stays_above((0, 1, 1), Fraction(1))
-    assert not _stays_above((0, 1, 1), Fraction(2))
+    assert not stays_above(gap, Fraction(0))
+    assert stays_above((0, 1, 1), Fraction(1))
+    assert not stays_above((0, 1, 1), Fraction(2))
 
 
 def test_many_tokens_in_floats() -> None:
@@ -210,9 +211,9 @@ def test_many_tokens_in_floats() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(af.InputError, match="hardmax/limits has no parameter 'delta'"):
+    with refused("hardmax/limits has no parameter 'delta'"):
         af.check("hardmax/limits", tokens=SQUARE, delta=0.5)
-    with pytest.raises(af.InputError, match="alpha is -1, expected a finite number above 0"):
+    with refused("alpha is -1, expected a finite number above 0"):
         af.check("hardmax/hull", tokens=SQUARE, alpha=-1.0)
-    with pytest.raises(af.InputError, match="B has shape"):
+    with refused("B has shape"):
         af.check("hardmax/norms", tokens=SQUARE, B=[[1.0]])

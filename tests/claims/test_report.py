@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.app.cli import main
@@ -157,7 +158,7 @@ def test_the_exit_status_tells_that_a_proved_claim_is_violated(false_theorem: An
 
 def test_two_claims_cannot_share_an_id(false_theorem: Any) -> None:
     claim = false_theorem.paper.claim("rest", "", PROVED, false_theorem.setting, "Tokens stay.")
-    with pytest.raises(af.InputError, match="already"):
+    with refused("already"):
         claim(lambda e: false_theorem.conclusion(e))
     # The same definition, run again, takes its own place.
     claim(false_theorem.conclusion)

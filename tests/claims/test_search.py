@@ -150,7 +150,7 @@ def claimed(conclusion: Any) -> Any:
 
     setting = type(model.setting)(model.setting.parameters, model.setting.model, sample)
     claim = Claim("test/claim", model.paper, "", "false as printed", setting, "", conclusion)
-    return attack._Attack(claim, 200, None, 0, SILENT)
+    return attack.Attack(claim, 200, None, 0, SILENT)
 
 
 def test_a_violation_must_survive_a_longer_horizon() -> None:
@@ -170,10 +170,10 @@ def test_a_violation_must_survive_a_tighter_tolerance() -> None:
 
 def test_statistical_violations_must_survive_fresh_seeds() -> None:
     claim = get("fw/metastable")
-    unlucky = attack._Attack(claim, 10, None, 0, SILENT)
+    unlucky = attack.Attack(claim, 10, None, 0, SILENT)
     verdict = Verdict("violated", -0.1, (0, None), "statistical", "")
     good = {"vertices": af.tokens.polygon(3), "runs": 20}
-    assert not unlucky._survives(attack.read(claim, good), verdict)
+    assert not unlucky.survives(attack.read(claim, good), verdict)
 
 
 def test_fresh_seeds_are_fresh() -> None:
@@ -183,18 +183,17 @@ def test_fresh_seeds_are_fresh() -> None:
         lambda e: Margins("x", np.array([-1.0 if e.seed == 0 else 1.0]), np.zeros(1), level=0.99),
     )  # fmt: skip
     instance = attack.read(claim, {"k": 3}, 0)
-    unlucky = attack._Attack(claim, 10, None, 0, SILENT)
+    unlucky = attack.Attack(claim, 10, None, 0, SILENT)
     verdict = attack.decide(claim, instance)
     assert (verdict.outcome, verdict.certified) == ("violated", "statistical")
-    assert not unlucky._survives(instance, verdict)
+    assert not unlucky.survives(instance, verdict)
 
 
 def test_a_universal_constant_must_grow() -> None:
     claim = get("fw/first-phase")
-    search = attack._Attack(claim, 10, None, 0, SILENT)
-    instance = search._sample(0)
-    assert search._grows(instance)
-    assert not search._grows({**instance, "C": 1e6})
+    search = attack.Attack(claim, 10, None, 0, SILENT)
+    assert search.fails_with(40.0)
+    assert not search.fails_with(1e6)
 
 
 def test_thin_triangles_have_starts_too() -> None:

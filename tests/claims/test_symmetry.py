@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.claims.emergence.symmetry import (
@@ -14,7 +15,6 @@ from attnflow.claims.emergence.symmetry import (
     group_matrices,
     symmetric_cloud,
 )
-from attnflow.core.inputs import InputError
 from attnflow.motions import RescaledFlow
 
 FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
@@ -90,11 +90,11 @@ def test_the_reduced_triple_follows_its_scalar_equation() -> None:
     ],
 )
 def test_what_is_no_symmetry_is_refused(symmetry: Any) -> None:
-    with pytest.raises(InputError, match="expected"):
+    with refused("expected"):
         Group.generated(symmetry, 1, 1)
 
 
 def test_an_infinite_group_is_refused() -> None:
     c, s = np.cos(1.0), np.sin(1.0)
-    with pytest.raises(InputError, match="elements"):
+    with refused("elements"):
         Group.generated([{"matrix": [[c, -s], [s, c]], "permutation": [0]}], 1, 2)

@@ -95,7 +95,7 @@ class Balance(Watcher):
     def margins(self, what: str, rounding: Array | float, unit: Array | float = 1.0) -> list[Margins]:
         """Return the margins of gain = integral on each interval, in a unit, as long as that is known well enough."""
         tol, when = (self.doubt + rounding) / unit, self.ends[:-1]
-        known = f"{what}, is known to {KNOWN:g}: this"
+        known = f"the error bound of the difference is below {KNOWN:g}"
         return [
             Margins(what, -np.abs(self.gain - self.integral) / unit, when, tol),
             # Never negative: not to know is no failure.

@@ -37,8 +37,8 @@ EXACT_AT_ONCE, EXACT_AT_MOST = 4e4, 2e6
 BALL_AT_MOST = 2e5
 # How often an undecided run is shortened to see what can be decided.
 SHORTENED = 6
-# Of a run that takes too long this part of what was reached is looked at: its rerun at a tighter tolerance, and the
-# statements about it, take their time too.
+# Of a run that takes too long this part of the time that it reached is looked at: the rerun at a tighter tolerance, and
+# the statements, take time too.
 PART = 0.25
 
 # What becomes of a hypothesis that does not hold; the words for the others are those of verdicts.
@@ -110,7 +110,7 @@ def gathered(verdicts: list[Verdict]) -> Verdict:
     by = {outcome: [v for v in verdicts if v.outcome == outcome] for outcome in COUNTED}
     counts = ", ".join(f"{len(by[outcome])} {words}" for outcome, words in COUNTED.items() if by[outcome])
     chosen = by[VIOLATED] or (by[HOLDS] if len(by[HOLDS]) >= len(by[UNDECIDED]) else []) or by[UNDECIDED] or by[NOT_MET]
-    # One proof refutes a claim; that a claim holds on all samples is no better certified than on the worst of them.
+    # One proof refutes a claim; that it holds on all samples is certified only as well as on the worst of them.
     proofs = [v for v in by[VIOLATED] if v.certified in ("exact", "ball")]
     worst = min(proofs or chosen, key=lambda v: v.margin)
     certified = worst.certified if by[VIOLATED] or len({v.certified for v in chosen}) == 1 else "float"
@@ -159,7 +159,7 @@ def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[V
 
 @contextmanager
 def _in_range(claim: Claim) -> Iterator[None]:
-    """Refuse numbers that float64 does not hold; what is no number decides nothing."""
+    """Refuse a check whose numbers leave the range of float64, in one sentence."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
@@ -169,7 +169,7 @@ def _in_range(claim: Claim) -> Iterator[None]:
 
 
 def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
-    """Return the verdict with the experiment, in floats or in fractions, that its hypotheses are looked at in."""
+    """Return the verdict, and the experiment in the arithmetic in which its hypotheses are looked at."""
     looked = e
     if OF_SYMMETRIC_FORMS.intersection(claim.given.values()):
         looked = vars(e).setdefault("_symmetrised", e.symmetrised())
@@ -211,7 +211,7 @@ def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdi
 
 
 def _first_steps(claim: Claim, e: Experiment, most: float) -> tuple[Verdict | None, Experiment]:
-    """Return the verdict, in fractions, on as many steps as take `most` products or fewer; None if that is none."""
+    """Return the verdict, in fractions, on the first steps that take at most `most` products; None if none does."""
     steps = affordable_steps(e.shape, most)
     if steps < 1 or "steps" not in e.instance:
         return None, e
@@ -257,7 +257,7 @@ def _shorter(claim: Claim, e: Experiment, verdict: Verdict, most: float) -> Verd
 
 
 def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -> Verdict:
-    """Return a verdict on a shorter run as one on the whole run, which says how far it is known and why no further."""
+    """Return the verdict on a shorter run as one on the whole run, with how far it is known and why no further."""
     if e.motion.discrete:
         part = f"the first {int(horizon)} of {int(e.horizon)} steps"
     else:
@@ -304,7 +304,7 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
         end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0, None)
-    # Where the start itself is out of the question the conclusion may have no meaning.
+    # Where a hypothesis fails at the start the conclusion may have no meaning.
     conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)] if end > 0 else []
     fail = [m for m in conclusions if m.failed.any()]
     if fail:
@@ -335,7 +335,7 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
 
 
 def _rounding(claim: Claim, e: Experiment, time: float, most: float) -> Undecided:
-    """Return that rounding leaves a time undecided, with the longest run that does not come to it."""
+    """Return that rounding leaves a time undecided, with the longest run that ends before that time."""
     rational = "exact" in claim.setting.arithmetics and exact.replayable(e.law, e.motion)
     why = within_rounding(e, rational, most)
     if e.motion.discrete:
@@ -352,7 +352,7 @@ def _with_shorter(e: Experiment, why: Undecided, horizon: float) -> Undecided:
 def _undecided(
     claim: Claim, e: Experiment, because: str, margin: float, where: tuple[Any, int | None] | None, why: Undecided
 ) -> Verdict:
-    """Return the one kind of undecided verdict there is: with its cause and its remedy."""
+    """Return an undecided verdict, always with its cause and its remedy."""
     certified = _certified(e, None)
     return Verdict(UNDECIDED, margin, where, certified, f"{because}: {why}", claim.id, e.instance, undecided=why)
 
@@ -419,11 +419,11 @@ def _verdict(
 
 
 def _known(m: Margins) -> str:
-    return f", known up to {m.rounding:.1g}" if 0 < m.rounding < 1 else ""
+    return f", known up to {m.rounding:.1g}" if 1e-30 < m.rounding < 1 else ""
 
 
 def _what_broke(claim: Claim, e: Experiment) -> str:
-    """Return a clause on the first hypothesis of the repaired claim, absent from the printed one, that fails here."""
+    """Return, for a sentence, the first hypothesis of the repaired claim, not of the printed one, that fails here."""
     assert claim.repair is not None
     repaired = get(claim.repair)
     defaults = repaired.setting.parameters

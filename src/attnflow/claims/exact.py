@@ -62,13 +62,9 @@ def replayable(law: Law, motion: Motion) -> bool:
     near, layers = law.neighbourhood, motion.as_layers
     if law.replays != "fractions" or near is None or layers is None:
         return False
-    plain = near.b is None and near.threshold != "normalized"
-    return plain and not any(map(_rounds, [*vars(law).values(), *vars(layers).values()]))
-
-
-def _rounds(parameter: Any) -> bool:
-    """Say whether a schedule has values that no fraction is: roots, exponentials."""
-    return isinstance(parameter, Schedule) and not parameter.rational_at_steps
+    schedules = [value for value in (*vars(law).values(), *vars(layers).values()) if isinstance(value, Schedule)]
+    # Roots and exponentials have values that are no fractions.
+    return near.b is None and near.threshold != "normalized" and all(one.rational_at_steps for one in schedules)
 
 
 def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals:
@@ -131,7 +127,6 @@ def neighbours(law: Law, state: Rationals, whole: int, t: int, sources: Rational
 
 
 def _told(row: list[int], places: Rationals, ties: str) -> list[int]:
-    """Return which of the tied tokens count."""
     if ties == "first":
         return row[:1]
     points = {tuple(places[j]): j for j in reversed(row)}
@@ -157,7 +152,8 @@ def _moved(state: Rationals, mean: Rationals, common: int, whole: int, motion: L
     """Return x + gamma (m - x), or x + P (m - x), over a new denominator, reduced."""
     apart = mean - common * state
     if motion.V is not None:
-        step = _renormalised(value_at(motion.V, t))
+        V = value_at(motion.V, t)
+        step = solve(rational(np.eye(len(V))) + V, V)
         scale = lcm(*(v.denominator for v in step.ravel()))
         moved = scale * common * state + apart @ _integers(step, scale).T
     else:
@@ -177,12 +173,6 @@ def step_size(motion: Layers, t: int) -> Fraction:
     return alpha / (1 + alpha)
 
 
-def _renormalised(V: Rationals) -> Rationals:
-    """Return (I + V)^{-1} V."""
-    d = len(V)
-    return solve(rational(np.eye(d)) + V, V)
-
-
 def solve(matrix: Rationals, right: Rationals) -> Rationals:
     """Solve a linear system by elimination; the matrix must be invertible.
 
@@ -194,11 +184,16 @@ def solve(matrix: Rationals, right: Rationals) -> Rationals:
         tick()
         pivot = next(r for r in range(c, k) if m[r, c] != 0)
         m[[c, pivot]] = m[[pivot, c]]
-        m[c] = m[c] / m[c, c]
-        for r in range(k):
-            if r != c and m[r, c] != 0:
-                m[r] = m[r] - m[r, c] * m[c]
+        _eliminate(m, c, c)
     return m[:, k:]
+
+
+def _eliminate(table: Rationals, row: int, column: int) -> None:
+    """Make a column of a table that of the identity, by multiples of a row."""
+    table[row] = table[row] / table[row, column]
+    for r in range(len(table)):
+        if r != row and table[r, column] != 0:
+            table[r] = table[r] - table[r, column] * table[row]
 
 
 def _integers(fractions: Rationals, whole: int) -> Rationals:
@@ -221,18 +216,14 @@ def separated(points: Rationals, p: Rationals) -> Rationals | None:
     """
     n, d = points.shape
     rows = np.vstack([(points - p).T, rational(np.ones((1, n)))])
-    signs = rational(np.ones(d + 1))
     table = np.hstack([rows, rational(np.eye(d + 1)), rational(np.eye(d + 1)[:, -1:])])
-    cost = np.concatenate([-rows.sum(axis=0), rational(np.zeros(d + 1)), [-signs[-1]]])
+    cost = np.concatenate([-rows.sum(axis=0), rational(np.zeros(d + 1)), rational([-1])])
     basis = list(range(n, n + d + 1))
     while (entering := next((j for j in range(n) if cost[j] < 0), None)) is not None:
         tick()
         ratios = [(table[r, -1] / table[r, entering], basis[r], r) for r in range(d + 1) if table[r, entering] > 0]
         pivot = min(ratios)[2]
-        table[pivot] = table[pivot] / table[pivot, entering]
-        for r in range(d + 1):
-            if r != pivot and table[r, entering] != 0:
-                table[r] = table[r] - table[r, entering] * table[pivot]
+        _eliminate(table, pivot, entering)
         cost = cost - cost[entering] * table[pivot]
         basis[pivot] = entering
     if cost[-1] == 0:

@@ -104,7 +104,7 @@ class Experiment:
 
     @property
     def horizon(self) -> float:
-        """How many steps, or how long."""
+        """The number of steps, or the time at which the run ends."""
         if self.motion.discrete:
             return self.instance.get("steps", 1)
         if "until" not in self.instance:
@@ -210,7 +210,7 @@ class Experiment:
         if not plain or near is None or not near.by_scores:
             return None
         for t, x in enumerate(self.states[:-1]):
-            doubtful = close_calls(near, self.motion.seen(x, t), t)
+            doubtful = near_ties(near, self.motion.seen(x, t), t)
             if doubtful.any():
                 return t, int(doubtful.argmax())
         return None
@@ -229,7 +229,7 @@ def products(shape: tuple[int, int], steps: float) -> float:
     return n * n * d * steps * (1 + steps / 64)
 
 
-def close_calls(near: Neighbourhood, x: Array, t: int) -> NDArray[np.bool_]:
+def near_ties(near: Neighbourhood, x: Array, t: int) -> NDArray[np.bool_]:
     """Say for which tokens a score lies within rounding of the threshold of being heard, at another point."""
     B = form(matrix_at(near.B, t, x.shape[1], "B"), x.shape[1])
     rounding, slack = score_rounding(B, x, x), near.slack(t)

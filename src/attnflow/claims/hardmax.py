@@ -6,20 +6,21 @@ definite (the parameter B). A token is a leader once C_i = {i}. All of it is rat
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.claims import exact
-from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting
+from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting, Statement
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
+from attnflow.claims.hypotheses import constant, hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
 from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, per_token, smallest, unknown
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
 from attnflow.claims.settled import Settled, settled
-from attnflow.core.inputs import number_at, varies_in_time
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers
@@ -36,27 +37,22 @@ HARDMAX = Paper(
     i, K^k the convex hull at layer k. A token is a leader from the first layer on at which C_i = {i}; a follower has
     C_i = {j}, j a leader. S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2}.""",
 )
-POSITIVE, DISTINCT, CONSTANT = "A > 0", "tokens distinct and not 0", "alpha is constant"
+POSITIVE = "A > 0"
 
 
 def _transformer(given: dict[str, Any]) -> tuple[Hardmax, Layers]:
     return Hardmax(B=given["B"]), Layers(alpha=given["alpha"])
 
 
-def _sample(steps: int) -> Any:
-    def sample(rng: Rng, k: int) -> dict[str, Any]:
-        x = distinct(cloud(rng, k))
-        x = x[x.any(axis=1)] if x.any() else x + 1
-        alpha = pick(rng, (0.5, 1.0, 0.25, 2.0, 10.0, log_uniform(rng, 0.1, 10)))
-        return {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1]), "alpha": alpha, "steps": steps}
-
-    return sample
+def _sample(rng: Rng, k: int, steps: int = 12) -> dict[str, Any]:
+    x = distinct(cloud(rng, k))
+    x = x[x.any(axis=1)] if x.any() else x + 1
+    alpha = pick(rng, (0.5, 1.0, 0.25, 2.0, 10.0, log_uniform(rng, 0.1, 10)))
+    return {"tokens": x, "B": positive_form(rng, k // 2, x.shape[1]), "alpha": alpha, "steps": steps}
 
 
-LAYERS = Setting(
-    {"tokens": ..., "B": None, "alpha": 0.5, "steps": 30}, _transformer, _sample(12), arithmetics=("exact",)
-)
-LONG = Setting({"tokens": ..., "B": None, "alpha": 0.5, "steps": 60}, _transformer, _sample(30), arithmetics=("exact",))
+LAYERS = Setting({"tokens": ..., "B": None, "alpha": 0.5, "steps": 30}, _transformer, _sample, arithmetics=("exact",))
+LONG = replace(LAYERS, parameters={**LAYERS.parameters, "steps": 60}, sample=partial(_sample, steps=30))
 
 
 def largest_norm(e: Experiment) -> Any:
@@ -85,31 +81,25 @@ def leads(e: Experiment, x: Numbers) -> Numbers:
     return (np.diagonal(s) - largest(rivals, axis=1)) / largest_norm(e)
 
 
-def _all_leads(e: Experiment) -> Numbers:
-    return np.array([leads(e, x) for x in e.states])
-
-
 def _distinct(e: Experiment) -> list[Margins]:
-    """Tokens are distinct, and none is 0."""
     x, n = e.tokens / e.scale, len(e.tokens)
     apart = np.abs(x[:, None] - x[None]).max(axis=2)[~np.eye(n, dtype=bool)].reshape(n, n - 1)
     found = [per_token("z_i != 0", np.abs(x).max(axis=1), strict=True)]
     return [*found, per_token("z_i != z_j", smallest(apart, axis=1), strict=True)] if n > 1 else found
 
 
-def _constant(e: Experiment) -> Margins:
-    """The step does not vary, so that what remains of the run is known."""
-    return once("alpha is a number", -1.0 if varies_in_time(e.alpha) else 1.0)
+APART: dict[str, Statement] = {POSITIVE: positive_definite, "tokens distinct and not 0": _distinct}
 
 
-@HARDMAX.claim(
+# Where the step does not vary, what remains of the run is known.
+STEADY = {POSITIVE: positive_definite, "alpha is constant": constant("alpha", "alpha is a number")}
+
+
+hull = HARDMAX.claim(
     "hull", "on the way to the main theorem", PROVED, LAYERS,
     """The convex hull K^k of the tokens shrinks, K^{k+1} inside K^k; so it converges to a polytope with at most n
     vertices.""",
-)  # fmt: skip
-def hull(e: Experiment) -> Margins:
-    """Every token after every layer against the hull before it, by linear programs in fractions."""
-    return shrinking_hull(e)
+)(shrinking_hull)  # fmt: skip
 
 
 def gains(e: Experiment) -> tuple[Numbers, Numbers]:
@@ -141,7 +131,7 @@ def norms(e: Experiment) -> list[Margins]:
     "first-leaders", "on the way to the main theorem", PROVED, LAYERS,
     """If the tokens are distinct and not 0, every token of largest A-norm is a leader at layer 0: C_i = {i}, and it
     rests.""",
-    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+    given=APART,
 )  # fmt: skip
 def first_leaders(e: Experiment) -> list[Margins]:
     """The tokens of largest norm: their score with themselves against all others, and their first step."""
@@ -155,7 +145,7 @@ def first_leaders(e: Experiment) -> list[Margins]:
 
 
 def _only(mask: NDArray[np.bool_], values: Numbers, otherwise: float = 1) -> Numbers:
-    """Return the values where the mask says so; elsewhere the statement says nothing and has slack."""
+    """Return the values where the mask is true, and `otherwise` where the statement says nothing."""
     return np.where(mask, values, np.full(1, otherwise, dtype=values.dtype))
 
 
@@ -163,11 +153,11 @@ def _only(mask: NDArray[np.bool_], values: Numbers, otherwise: float = 1) -> Num
     "leaders-persist", "on the way to the main theorem", PROVED, LAYERS,
     """A leader, C_i = {i}, is one in all later layers and never moves (tokens distinct and not 0); others may become
     leaders later.""",
-    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+    given=APART,
 )  # fmt: skip
 def leaders_persist(e: Experiment) -> list[Margins]:
     """Every leader of every layer: its step, and whether it leads in the next layer."""
-    lead = _all_leads(e)
+    lead = np.array([leads(e, x) for x in e.states])
     leader = (lead[:-1] > rounding(e)).astype(bool)
     times = np.arange(len(leader))
     step = quadratic(e.form(), e.states[1:] - e.states[:-1]) / largest_norm(e)
@@ -177,8 +167,13 @@ def leaders_persist(e: Experiment) -> list[Margins]:
     ]
 
 
-def ends_in_S(e: Experiment, end: Settled | None) -> Margins:
-    """Return by how much the limits belong to S(K): |x|_A^2 - max_{y in K} <x, y>_A over R^2, never positive."""
+def ends_in_S(e: Experiment) -> Margins:
+    """The limits, proved exactly once every token moves straight to tokens that rest, against the definition of S(K).
+
+    Margins are |x|_A^2 - max_{y in K} <x, y>_A over R^2, never positive; until the limits are proved the claim is
+    undecided.
+    """
+    end = settled(e)
     if end is None:
         return unknown("every token converges to a point of S(K)", unsettled(e), len(e.states) - 1)
     s = scores(e, end.limits)
@@ -186,35 +181,25 @@ def ends_in_S(e: Experiment, end: Settled | None) -> Margins:
     return per_token("|x|_A^2 = max_K <x, y>_A at the limit x", values, time=len(e.states) - 1)
 
 
-@HARDMAX.claim(
+limits = HARDMAX.claim(
     "limits", "main theorem", PROVED, LONG,
     """Every token converges, to a point of the finite set S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2} of the
     limit polytope K.""",
-    given={POSITIVE: positive_definite, CONSTANT: _constant},
-)  # fmt: skip
-def limits(e: Experiment) -> Margins:
-    """The limits, proved exactly once every token moves straight to tokens that rest, against the definition of S(K).
-
-    Until then the claim is undecided.
-    """
-    return ends_in_S(e, settled(e))
+    given=STEADY,
+)(ends_in_S)  # fmt: skip
 
 
 def _corners(end: Settled) -> list[int]:
     """Return for each vertex of the limit polytope the first token that tends to it."""
-    points = {tuple(v): i for i, v in reversed(list(enumerate(end.limits)))}
-    first = sorted(points.values())
-    return [i for i in first if _is_corner(end.limits, [j for j in first if j != i], i)]
-
-
-def _is_corner(points: Numbers, others: list[int], i: int) -> bool:
-    return not others or exact.separated(points[others], points[i]) is not None
+    first = sorted({tuple(v): i for i, v in reversed(list(enumerate(end.limits)))}.values())
+    others = {i: end.limits[[j for j in first if j != i]] for i in first}
+    return [i for i in first if len(first) == 1 or exact.separated(others[i], end.limits[i]) is not None]
 
 
 @HARDMAX.claim(
     "vertices-in-finite-time", "on the limit polytope", PROVED, LONG,
     "Every vertex of the limit polytope is occupied by a token, exactly, after finitely many layers.",
-    given={POSITIVE: positive_definite, CONSTANT: _constant},
+    given=STEADY,
 )  # fmt: skip
 def vertices_in_finite_time(e: Experiment) -> list[Margins]:
     """The vertices of the hull of the limits, proved exactly, against the tokens of the last layer."""
@@ -225,11 +210,11 @@ def vertices_in_finite_time(e: Experiment) -> list[Margins]:
 
 
 def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
-    """Say whether a token sits at the limit of token i; it is refuted only if none that tends to it ever arrives."""
+    """Return minus the distance of the nearest token from the limit of token i; undecided if one may arrive later."""
     there = (end.limits == end.limits[i]).all(axis=1)
     away = quadratic(e.form(), e.states[-1] - end.limits[i])[there].min() / largest_norm(e)
     if away > 0 and not end.never[there].all():
-        later = Undecided(f"no token sits there after {last} steps, though one may arrive later", "give more steps")
+        later = Undecided(f"no token is there after {last} steps, but one may arrive later", "give more steps")
         return unknown("a vertex of the limit is occupied", later, last)
     return once("a vertex of the limit is occupied", -away, time=last)
 
@@ -238,11 +223,11 @@ def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
     "leaders-are-vertices", "after the main theorem", DERIVED, LONG,
     """A leader is a vertex of the hull of its layer and of all later ones; every vertex v of the limit polytope K is
     occupied after finitely many layers and strictly owns its cell, <v, v>_A > <v, y>_A for all other y in K.""",
-    given={POSITIVE: positive_definite, DISTINCT: _distinct, CONSTANT: _constant},
+    given={**APART, **STEADY},
 )  # fmt: skip
 def leaders_are_vertices(e: Experiment) -> list[Margins]:
     """Leaders against the hull of the others, separated by A z_i or another vector; the limit once it is proved."""
-    lead = _all_leads(e)
+    lead = np.array([leads(e, x) for x in e.states])
     leader = np.logical_or.accumulate((lead > rounding(e)).astype(bool), axis=0)
     found = np.array([_outside(e, *rows) for rows in zip(e.states, lead, leader, strict=True)])
     first = Margins("a leader is a vertex", found, np.arange(len(found)), hull_rounding(e), strict=True)
@@ -267,7 +252,7 @@ def _outside(e: Experiment, x: Numbers, lead: Numbers, leader: NDArray[np.bool_]
     "follower-rate", "on the way to the main theorem", PROVED, LAYERS,
     """While C_i = {j} and token j is a leader at v, the distance shrinks by exactly 1/(1 + alpha) per layer,
     z_i^{k+1} - v = (z_i^k - v)/(1 + alpha); so followers never arrive.""",
-    given={POSITIVE: positive_definite, DISTINCT: _distinct},
+    given=APART,
 )  # fmt: skip
 def follower_rate(e: Experiment) -> list[Margins]:
     """Every follower of a leader in every layer: its distance from the leader before and after, in fractions."""
@@ -280,9 +265,8 @@ def follower_rate(e: Experiment) -> list[Margins]:
         j = s.argmax(axis=1)
         follows = alone & alone[j] & (j[j] == j) & (j != np.arange(len(x)))
         any_follower |= bool(follows.any())
-        alpha = exact.value_at(e.alpha, k) if e.exact else number_at(e.alpha, k, "alpha")
         before, after = (x - x[j]) / e.scale, (y - x[j]) / e.scale
-        off[k] = _only(follows, np.abs(after - before / (1 + alpha)).max(axis=1), 0)
+        off[k] = _only(follows, np.abs(after - (1 - e.gammas[k]) * before).max(axis=1), 0)
         left[k] = _only(follows, np.abs(after).max(axis=1))
     if not any_follower:
         none = Undecided(f"no token follows a leader within {shape[0]} steps", "give more steps, or other tokens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ from attnflow.claims import exact
 from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, stacked
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, not_symmetric, symmetric_part
 from attnflow.geometry.hull import Hull
 
@@ -155,7 +156,7 @@ def _sign(old: Numbers, x: Numbers, margin: float, known: set[tuple[Any, ...]]) 
 
 
 def shrinking_hull(e: Experiment) -> Margins:
-    """Return the depth of every token in the hull of the step before."""
+    """Every token after every layer against the hull before it, by linear programs in fractions."""
     found = np.array([inclusion(e, old, new) for old, new in pairwise(e.states)])
     return Margins("x_i^{t+1} in K^t", found, np.arange(len(found)), hull_rounding(e)[:-1])
 
@@ -177,6 +178,16 @@ def origin_always(e: Experiment) -> Margins:
     """0 lies in the hull of the tokens at every step."""
     found = [origin_depth(e, x) for x in e.states[:-1]]
     return Margins("0 in K^s", stacked([v for v, _ in found]), e.times[:-1], np.array([tol for _, tol in found]))
+
+
+def constant(name: str, what: str, room: Callable[[float], float] = lambda value: 1.0) -> Statement:
+    """Return the hypothesis that a parameter does not vary in time, and that its value leaves some room."""
+
+    def hypothesis(e: Experiment) -> Margins:
+        value = e.instance[name]
+        return once(what, -1.0 if varies_in_time(value) else room(value), strict=True)
+
+    return hypothesis
 
 
 def step_in_unit_interval(e: Experiment) -> Margins:

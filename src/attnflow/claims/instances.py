@@ -37,7 +37,7 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
     values = {**parameters, **({"seed": seed} if "seed" in parameters else {}), **instance}
     for name, value in values.items():
         if value is ... or (value is None and parameters[name] is ...):
-            raise InputError(f"{claim.id} needs {name}: give {name}=..., or no parameter at all to check its samples")
+            raise InputError(f"{claim.id} needs {name}: give {name}, or no parameter at all to check its samples")
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
         if name in ("B", "V") and varies_in_time(values[name]) and name not in claim.setting.varying:
             varies = "is given layer by layer" if isinstance(values[name], OverLayers) else "is a function of time"

@@ -8,7 +8,7 @@ The threshold "normalized" needs roots and is checked in floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,22 @@ from attnflow.claims import exact
 from attnflow.claims.claim import DERIVED, FALSE, OPEN, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import ends_in_S, gains, largest_norm, rounding, scores
-from attnflow.claims.hypotheses import hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
+from attnflow.claims.hypotheses import (
+    constant,
+    hull_rounding,
+    inclusion,
+    positive_definite,
+    quadratic,
+    shrinking_hull,
+    step_in_unit_interval,
+)
 from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, stacked, unknown
 from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
 from attnflow.core.inputs import number, number_at, one_of, varies_in_time
 from attnflow.core.schedules import Schedule
+from attnflow.geometry.forms import form
 from attnflow.laws import HegselmannKrause, Localmax
 from attnflow.motions import Layers
 
@@ -46,7 +55,7 @@ POSITIVE = "A > 0"
 
 
 def _localmax(given: dict[str, Any]) -> tuple[Localmax, Layers]:
-    law = Localmax(delta=given["delta"], B=given["B"], threshold=given["threshold"])
+    law = Localmax(delta=given["delta"], B=given["B"], threshold=given.get("threshold", "additive"))
     return law, Layers(gamma=given["gamma"])
 
 
@@ -60,13 +69,13 @@ def _drawn(rng: Rng, k: int, steps: int = 10) -> dict[str, Any]:
     x = cloud(rng, k)
     threshold = THRESHOLDS[k % len(THRESHOLDS)]
     B = positive_form(rng, k // 2, x.shape[1])
-    form = np.eye(x.shape[1]) if B is None else B
     power, weight = {"additive": (2, 1.0), "relative": (0, 0.0), "normalized": (1, 0.5)}[threshold]
     # Powers of two keep fractions short.
-    unit = 2.0 ** round(np.log2((np.abs(x).max() or 1.0) ** power * np.abs(form).max() ** weight))
-    delta: Any = DELTAS[int(rng.integers(len(DELTAS)))]
+    size = (np.abs(x).max() or 1.0) ** power * np.abs(form(B, x.shape[1])).max() ** weight
+    unit = 2.0 ** round(np.log2(size))
+    delta: Any = pick(rng, DELTAS)
     delta = f"{unit!r} * {delta}" if isinstance(delta, str) else delta * unit
-    gamma = STEPS[int(rng.integers(len(STEPS)))]
+    gamma = pick(rng, STEPS)
     return {"tokens": x, "B": B, "gamma": gamma, "delta": delta, "threshold": threshold, "steps": steps}
 
 
@@ -74,13 +83,14 @@ PARAMETERS = {"tokens": ..., "B": None, "gamma": 0.5, "delta": 0.1, "threshold":
 LAYERS = Setting(PARAMETERS, _localmax, _drawn, arithmetics=("exact",))
 
 
-def _at(e: Experiment, parameter: Any, t: int, name: str) -> Any:
-    return exact.value_at(parameter, t) if e.exact else number_at(parameter, t, name)
+def _at(e: Experiment, name: str, t: int) -> Any:
+    value = e.instance[name]
+    return exact.value_at(value, t) if e.exact else number_at(value, t, name)
 
 
 def allowances(e: Experiment, x: Numbers, t: int) -> Numbers:
     """Return how far below M_i token i listens, by the rule of the instance."""
-    delta = _at(e, e.delta, t, "delta")
+    delta = _at(e, "delta", t)
     if e.threshold == "relative":
         return delta * np.abs(largest(scores(e, x), axis=1))
     if e.threshold == "normalized":
@@ -94,13 +104,10 @@ def neighbours(e: Experiment, x: Numbers, t: int) -> NDArray[np.bool_]:
     return np.asarray(s >= (largest(s, axis=1) - allowances(e, x, t))[:, None], dtype=bool)
 
 
-@LOCALMAX.claim(
+hull = LOCALMAX.claim(
     "hull", RULE, DERIVED, LAYERS,
     "The convex hull of the tokens shrinks under localmax layers, K^{t+1} inside K^t, for any delta(t) >= 0.",
-)  # fmt: skip
-def hull(e: Experiment) -> Margins:
-    """Every token after every layer against the hull before it, by linear programs in fractions."""
-    return shrinking_hull(e)
+)(shrinking_hull)  # fmt: skip
 
 
 @LOCALMAX.claim(
@@ -112,28 +119,29 @@ def hull(e: Experiment) -> Margins:
 def norms(e: Experiment) -> Margins:
     """The change of the norm of every token in every layer against its step and what delta allows."""
     gain, step = gains(e)
-    times = range(len(gain))
-    gamma = stacked([_at(e, e.gamma, t, "gamma") for t in times])
-    allowed = np.array([allowances(e, e.states[t], t) for t in times]) / largest_norm(e)
-    slack = gain - step + 2 * gamma[:, None] * allowed
+    allowed = np.array([allowances(e, e.states[t], t) for t in range(len(gain))]) / largest_norm(e)
+    slack = gain - step + 2 * e.gammas[:, None] * allowed
     return Margins("|z_i^+|^2 >= |z_i|^2 + |Delta_i|^2 - 2 gamma delta", slack, np.arange(len(gain)), 8 * rounding(e))
 
 
-def _vanishing_sample(rng: Rng, k: int) -> dict[str, Any]:
+def _drawn_for_limits(rng: Rng, k: int) -> dict[str, Any]:
+    """Return a cloud with a constant step and a threshold that fractions know: limits are proved in them."""
     drawn = _drawn(rng, k, steps=40)
-    gamma = pick(rng, (0.5, 0.25, 0.75))
-    first = 0.0 if isinstance(drawn["delta"], str) else drawn["delta"]
     threshold = "additive" if drawn["threshold"] == "normalized" else drawn["threshold"]
+    return {**drawn, "gamma": pick(rng, (0.5, 0.25, 0.75)), "threshold": threshold}
+
+
+def _vanishing_sample(rng: Rng, k: int) -> dict[str, Any]:
+    drawn = _drawn_for_limits(rng, k)
+    gamma, first = drawn["gamma"], 0.0 if isinstance(drawn["delta"], str) else drawn["delta"]
     # Now and then delta vanishes more slowly than followers arrive: leaders then hear them, and nothing is decided.
     ratio = pick(rng, ((1 - gamma) / 2, (1 - gamma) / 8, 1 - gamma, 1 - gamma / 2))
-    delta = f"{first!r} * {ratio!r} ** t" if first else 0.0
-    return {**drawn, "gamma": gamma, "delta": delta, "threshold": threshold}
+    return {**drawn, "delta": f"{first!r} * {ratio!r} ** t" if first else 0.0}
 
 
-VANISHING = Setting(
-    {**PARAMETERS, "delta": Schedule("0.1 * 0.25 ** t"), "steps": 60}, _localmax, _vanishing_sample,
-    arithmetics=("exact",),
-    former={"ratio": "delta is that of Localmax, a function of time; give delta='0.1 * 0.25 ** t' for 0.1 0.25^t"},
+VANISHING = replace(
+    LAYERS, parameters={**PARAMETERS, "delta": Schedule("0.1 * 0.25 ** t"), "steps": 60}, sample=_vanishing_sample,
+    former={"ratio": "delta is that of Localmax, a function of time: give a formula such as '0.1 * 0.25 ** t'"},
 )  # fmt: skip
 
 
@@ -147,33 +155,24 @@ def _summable(e: Experiment) -> Margins:
     """A constant is 0, or delta(t) = c r^t with r below 1; of other functions no finite number of values tells."""
     what = "sum delta(t) < infinity"
     if not varies_in_time(e.delta):
-        constant = "a number is a constant delta, for one that vanishes give a formula such as '0.1 * 0.25 ** t'"
-        return once(f"{what}: {constant}; this", -e.delta)
+        vanishing = "for a delta that vanishes give a formula such as '0.1 * 0.25 ** t'"
+        return once(f"{what}, which no constant delta has but 0: {vanishing}", -e.delta)
     terms = geometric(e.delta)
     if terms is None:
         return unknown(what, NO_FORMULA)
     return once(what, 1 - terms.ratio if terms.first else 1.0, strict=True)
 
 
-def _constant_step(e: Experiment) -> Margins:
-    """The step is a number below 1, so that what remains of the run is known."""
-    what = "gamma < 1 is constant"
-    return once(what, -1.0) if varies_in_time(e.gamma) else once(what, 1 - e.gamma, strict=True)
+# Where the step is a number below 1, what remains of the run is known.
+CONSTANT_STEP = {"gamma constant": constant("gamma", "gamma < 1 is constant", lambda gamma: 1 - gamma)}
 
-
-@LOCALMAX.claim(
+vanishing = LOCALMAX.claim(
     "vanishing", RULE, DERIVED, VANISHING,
     """If the sum of delta(t) is finite, every token converges to a point of S(K) = {x in K : max_{y in K} <x, y>_A =
     |x|_A^2}, K the limit of the hulls; delta = 0 is hardmax. (That a sum is finite is known of formulas c r^t, such
     as '0.1 * 0.25 ** t', not of functions.)""",
-    given={POSITIVE: positive_definite, "sum delta(t) finite": _summable, "gamma constant": _constant_step},
-)  # fmt: skip
-def vanishing(e: Experiment) -> Margins:
-    """The limits, proved exactly once tokens move straight to tokens that rest, against the definition of S(K).
-
-    Undecided until then, and where delta = c r^t vanishes more slowly than followers arrive, r > 1 - gamma.
-    """
-    return ends_in_S(e, settled(e))
+    given={POSITIVE: positive_definite, "sum delta(t) finite": _summable, **CONSTANT_STEP},
+)(ends_in_S)  # fmt: skip
 
 
 @LOCALMAX.claim(
@@ -193,24 +192,18 @@ def _pulled(e: Experiment, t: int) -> Numbers:
     """Return for each token the least depth in K^t of (z_i^+ - c z_j)/(1 - c), times 1 - c, over its neighbours."""
     x, y, near = e.states[t], e.states[t + 1], neighbours(e, e.states[t], t)
     i, j = np.nonzero(near)
-    c = (_at(e, e.gamma, t, "gamma") / e.array(near.sum(axis=1)))[i]
+    c = (e.gammas[t] / e.array(near.sum(axis=1)))[i]
     # One neighbour and gamma = 1 leave no rest, c = 1: z_i^+ is z_j then.
     rest = np.where(c == 1, 1, 1 - c)
     depth = inclusion(e, x, (y[i] - c[:, None] * x[j]) / rest[:, None] + np.where(c == 1, 1, 0)[:, None] * x[j])
     return stacked([(depth * rest)[i == token].min() for token in range(len(x))])
 
 
-def _steps_below_one(e: Experiment) -> Margins:
-    """The steps gamma(t) lie strictly between 0 and 1."""
-    gamma = stacked([_at(e, e.gamma, t, "gamma") for t in range(len(e.states) - 1)])
-    return Margins("0 < gamma < 1", np.minimum(gamma, 1 - gamma), np.arange(len(gamma)), strict=True)
-
-
 @LOCALMAX.claim(
     "no-finite-time", RULE, DERIVED, LAYERS,
     """In every layer with N_i = N_j, z_i - z_j shrinks by exactly 1 - gamma = 1/(1 + alpha), so tokens with the same
     neighbours never meet in finite time.""",
-    given={"0 < gamma < 1": _steps_below_one},
+    given={"0 < gamma < 1": step_in_unit_interval},
 )  # fmt: skip
 def no_finite_time(e: Experiment) -> list[Margins]:
     """All pairs of tokens with the same neighbours in a layer: their difference before and after, in fractions."""
@@ -221,13 +214,13 @@ def no_finite_time(e: Experiment) -> list[Margins]:
         before, after = (x[:, None] - x[None]) / e.scale, (y[:, None] - y[None]) / e.scale
         near = neighbours(e, x, t)
         alike = (near[:, None] == near[None]).all(axis=2) & (before != 0).any(axis=2)
-        miss = np.abs(after - (1 - _at(e, e.gamma, t, "gamma")) * before).max(axis=2)
+        miss = np.abs(after - (1 - e.gammas[t]) * before).max(axis=2)
         for i, row in enumerate(alike):
             if row.any():
                 off[t, i], left[t, i] = miss[i][row].max(), np.abs(after[i][row]).max(axis=1).min()
         pairs += int(alike.sum())
     if pairs == 0:
-        none = Undecided(f"no two distinct tokens do within {shape[0]} steps", "give more steps, or a larger delta")
+        none = Undecided(f"no two distinct tokens have that in {shape[0]} steps", "give more steps, or a larger delta")
         return [unknown("two tokens have the same neighbours", none)]
     times = np.arange(shape[0])
     return [
@@ -243,7 +236,7 @@ def _apart_sample(rng: Rng, k: int) -> dict[str, Any]:
     return {**drawn, "tokens": np.concatenate([x, -x[:2]])}
 
 
-APART = Setting(PARAMETERS, _localmax, _apart_sample, arithmetics=("exact",))
+APART = replace(LAYERS, sample=_apart_sample)
 
 
 @LOCALMAX.claim(
@@ -272,15 +265,8 @@ def _group_gaps(e: Experiment, x: Numbers, t: int) -> list[Any]:
     A, norms = e.form(), quadratic(e.form(), x)
     best = [max(group, key=lambda i: norms[i]) for group in closed_groups(heard(e, x, t))]
     # At p the top score is |p|_A^2, so that its allowance is the one of the rule at that score.
-    room = _allowed_alone(e, x, t)
+    room = _at(e, "delta", t) * norms if e.threshold == "relative" else allowances(e, x, t)
     return [quadratic(A, x[p] - x[q]) - room[p] - room[q] for k, p in enumerate(best) for q in best[:k]]
-
-
-def _allowed_alone(e: Experiment, x: Numbers, t: int) -> Numbers:
-    """Return the allowance of each token if its top score is its own norm."""
-    if e.threshold == "relative":
-        return _at(e, e.delta, t, "delta") * quadratic(e.form(), x)
-    return allowances(e, x, t)
 
 
 @dataclass(frozen=True)
@@ -350,21 +336,17 @@ def _shown(e: Experiment) -> Margins:
     """Return how large the phenomenon is in the run; it is there only if this is positive."""
     if e.shows == LEADER:
         return _leader_moves(e)
+    last = len(e.states) - 1
     if e.shows == OUTSIDE:
-        end = settled(e)
-        if end is None:
-            return unknown(e.shows, unsettled(e), len(e.states) - 1)
-        return once(e.shows, -ends_in_S(e, end).values.min(), strict=True)
+        ends = ends_in_S(e)
+        if ends.undecided is not None:
+            return unknown(e.shows, ends.undecided, last)
+        return once(e.shows, -ends.values.min(), strict=True)
     found = orbit(e, np.size(e.deltas))
     if found is None:
-        return unknown(e.shows, _no_orbit(e))
+        none = Undecided(f"no periodic orbit is found from {last} steps", "give more steps")
+        return unknown(e.shows, none if e.exact else unsettled(e))
     return once(e.shows, quadratic(e.form(), found - found[0]).max() / largest_norm(e), strict=True)
-
-
-def _no_orbit(e: Experiment) -> Undecided:
-    if not e.exact:
-        return unsettled(e)
-    return Undecided(f"no periodic orbit is found from {len(e.states) - 1} steps", "give more steps")
 
 
 def _leader_moves(e: Experiment) -> Margins:
@@ -377,7 +359,7 @@ def _leader_moves(e: Experiment) -> Margins:
 
 
 def _shown_by_the_rule(e: Experiment) -> Margins:
-    """The rule itself shows it on these tokens: an instance that shows nothing refutes nothing."""
+    """The rule itself shows it on these tokens: an instance that does not show it cannot refute the claim."""
     return _shown(Experiment(e.instance, *_exhibit_model(e.instance), e.arithmetic))
 
 
@@ -397,27 +379,21 @@ def leaders_move(e: Experiment) -> Margins:
 
 
 def _constant_sample(rng: Rng, k: int) -> dict[str, Any]:
-    drawn = _drawn(rng, k, steps=40)
-    delta = drawn["delta"]
+    drawn = _drawn_for_limits(rng, k)
+    delta, unit = drawn["delta"], float(np.abs(drawn["tokens"]).max()) ** 2 or 1.0
     positive = not isinstance(delta, str) and delta > 0
-    unit = float(np.abs(drawn["tokens"]).max()) ** 2 or 1.0
-    threshold = "additive" if drawn["threshold"] == "normalized" else drawn["threshold"]
-    gamma = pick(rng, (0.5, 0.25, 0.75))
-    return {**drawn, "gamma": gamma, "delta": delta if positive else unit / 8, "threshold": threshold}
+    return {**drawn, "delta": delta if positive else unit / 8}
 
 
-CONVERGING = Setting({**PARAMETERS, "steps": 60}, _localmax, _constant_sample, arithmetics=("exact",))
-
-
-def _constant_delta(e: Experiment) -> Margins:
-    """The parameter delta does not vary."""
-    return once("delta is a number", -1.0 if varies_in_time(e.delta) else 1.0)
+CONVERGING = replace(LAYERS, parameters={**PARAMETERS, "steps": 60}, sample=_constant_sample)
 
 
 @LOCALMAX.claim(
     "constant-converges", RULE, OPEN, CONVERGING,
     "For constant delta and gamma every token converges.",
-    given={POSITIVE: positive_definite, "delta constant": _constant_delta, "gamma constant": _constant_step},
+    given={
+        POSITIVE: positive_definite, "delta constant": constant("delta", "delta is a number"), **CONSTANT_STEP,
+    },
 )  # fmt: skip
 def constant_converges(e: Experiment) -> Margins:
     """Proved where neighbourhoods can be shown never to change again; refuted by a state that comes back exactly."""
@@ -429,10 +405,6 @@ def constant_converges(e: Experiment) -> Margins:
     return unknown(what, unsettled(e), last) if settled(e) is None else once(what, 1.0, time=last)
 
 
-def _confidence(given: dict[str, Any]) -> tuple[HegselmannKrause, Layers]:
-    return HegselmannKrause(eps=given["eps"]), Layers(gamma=given["gamma"])
-
-
 def _confidence_sample(rng: Rng, k: int) -> dict[str, Any]:
     x = cloud(rng, k, n=int(rng.integers(3, 9)))
     eps = float(np.abs(x).max() or 1.0) * pick(rng, (0.25, 0.5, 1.0, 2.0))
@@ -440,8 +412,9 @@ def _confidence_sample(rng: Rng, k: int) -> dict[str, Any]:
 
 
 CONFIDENCE = Setting(
-    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20}, _confidence, _confidence_sample, arithmetics=("exact",),
-    lengths=("tokens", "eps"),
+    {"tokens": ..., "eps": 1.0, "gamma": 1.0, "steps": 20},
+    lambda given: (HegselmannKrause(eps=given["eps"]), Layers(gamma=given["gamma"])), _confidence_sample,
+    arithmetics=("exact",), lengths=("tokens", "eps"),
 )  # fmt: skip
 
 
@@ -460,28 +433,25 @@ def energy_drops(A: Numbers, states: Numbers, cuts: list[Any]) -> Numbers:
 def lyapunov(e: Experiment) -> Margins:
     """The drop of the energy in every step against the steps of all tokens, in fractions."""
     one, times = e.array(np.eye(e.shape[1])), range(len(e.states) - 1)
-    drops = energy_drops(one, e.states, [_at(e, e.instance["eps"], t, "eps") ** 2 for t in times])
-    factor = stacked([4 * (2 / _at(e, e.gamma, t, "gamma") - 1) for t in times])
+    drops = energy_drops(one, e.states, [_at(e, "eps", t) ** 2 for t in times])
     steps = quadratic(one, e.states[1:] - e.states[:-1]).sum(axis=1)
-    unit = len(e.tokens) ** 2 * e.scale**2
-    what, slack = "drop >= 4 (2/gamma - 1) sum |Delta_i|^2", (drops - factor * steps) / unit
+    slack = (drops - 4 * (2 / e.gammas - 1) * steps) / (len(e.tokens) ** 2 * e.scale**2)
+    what = "drop >= 4 (2/gamma - 1) sum |Delta_i|^2"
     return Margins(what, slack, np.arange(len(drops)), 256 * e.shape[1] * e.rounding)
 
 
 def _directed_sample(rng: Rng, k: int) -> dict[str, Any]:
     """Return a cloud, now and then with a core near 0, where close tokens may listen to opposite sides."""
     x = cloud(rng, k, n=int(rng.integers(3, 9)))
-    core = pick(rng, (1.0, 0.25, 0.125))
-    x[len(x) // 2 :] *= core
+    x[len(x) // 2 :] *= pick(rng, (1.0, 0.25, 0.125))
     delta = 2.0 ** -int(rng.integers(1, 8)) * (float(np.abs(x).max()) ** 2 or 1.0)
     B = positive_form(rng, k // 2, x.shape[1])
     return {"tokens": x, "B": B, "gamma": pick(rng, (1.0, 0.5, 0.25)), "delta": delta, "steps": 8}
 
 
-DIRECTED = Setting(
-    {"tokens": ..., "B": None, "gamma": 1.0, "delta": 0.1, "steps": 20},
-    lambda given: _localmax({**given, "threshold": "additive"}), _directed_sample, arithmetics=("exact",),
-)  # fmt: skip
+DIRECTED = replace(
+    LAYERS, parameters={"tokens": ..., "B": None, "gamma": 1.0, "delta": 0.1, "steps": 20}, sample=_directed_sample
+)
 
 
 @LOCALMAX.claim(
@@ -493,7 +463,6 @@ DIRECTED = Setting(
 )  # fmt: skip
 def lyapunov_directed(e: Experiment) -> Margins:
     """The drop of the energy in every layer, in fractions."""
-    times = range(len(e.states) - 1)
-    cuts = [2 * _at(e, e.delta, t, "delta") for t in times]
+    cuts = [2 * _at(e, "delta", t) for t in range(len(e.states) - 1)]
     drops = energy_drops(e.form(), e.states, cuts) / (len(e.tokens) ** 2 * largest_norm(e))
     return Margins("sum_ij min(|z_i - z_j|_A^2, 2 delta) does not rise", drops, np.arange(len(drops)), 64 * rounding(e))

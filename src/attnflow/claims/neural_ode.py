@@ -120,8 +120,9 @@ NO_CONSTRUCTION = Undecided(
 )
 
 
-def _reached(e: Experiment) -> Margins:
-    """Run the shears and compare with the targets, up to the rounding that their slopes may amplify."""
+def reached(e: Experiment) -> Margins:
+    """By construction: 2n shears, each the exact flow of such a field for a unit of time, take each point to its
+    target, up to the rounding that their slopes may amplify."""
     y = _targets(e.instance)
     if not _steered(e.instance)[1].shears:
         return unknown("some neural ODE takes every point to its target", NO_CONSTRUCTION)
@@ -144,18 +145,14 @@ def _separate(rng: Rng, k: int) -> dict[str, Any]:
     """Return points and targets that are distinct: generic, a permutation of the points, small integers."""
     n, d = int(rng.integers(1, 7)), int(rng.integers(2, 5))
     x = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-2, 3)
-    match k % 3:
-        case 0:
-            return {"tokens": x, "targets": rng.standard_normal((n, d))}
-        case 1:
-            return {"tokens": x, "targets": x[rng.permutation(n)]}
+    if k % 3 < 2:
+        return {"tokens": x, "targets": x[rng.permutation(n)] if k % 3 else rng.standard_normal((n, d))}
     places = np.array(list(np.ndindex(*(3,) * d)), dtype=float)
     return {"tokens": rng.permutation(places)[:n], "targets": rng.permutation(places)[:n]}
 
 
-_PARAMETERS = {"tokens": ..., "targets": ...}
-FREE = Setting(_PARAMETERS, _steered, _free, lengths=("tokens", "targets"))
-SEPARATE = Setting(_PARAMETERS, _steered, _separate, lengths=("tokens", "targets"))
+FREE = Setting({"tokens": ..., "targets": ...}, _steered, _free, lengths=("tokens", "targets"))
+SEPARATE = replace(FREE, sample=_separate)
 
 
 @CONTROL.claim(
@@ -174,35 +171,27 @@ def controllability(e: Experiment) -> list[Margins]:
     torn = np.where(from_one & ~to_one, np.abs(y[one] - y[other]).max(axis=1), 0.0).max(initial=0.0)
     glued = np.where(to_one & ~from_one, np.abs(x[one] - x[other]).max(axis=1), 0.0).max(initial=0.0)
     found = [
-        once("a point has one image under a flow: equal points with distinct targets; this", -torn / width),
-        once("a flow is injective: distinct points with one target; this", -glued / width),
+        once("the targets of equal points are equal, as under every flow,", -torn / width),
+        once("the targets of distinct points are distinct, as under every flow,", -glued / width),
     ]
     if x.shape[1] == 1:
         turned = [-(y[j, 0] - y[i, 0]) for i, j in pairwise(np.argsort(x[:, 0], kind="stable")) if x[i, 0] < x[j, 0]]
-        found.append(once("a flow keeps the order on the line: this", -max([0.0, *turned]) / width))
-    return [*(replace(margins, exact=True) for margins in found), _reached(e)]
-
-
-def _plane(e: Experiment) -> Margins:
-    """Dimension d >= 2."""
-    return once("d >= 2", e.shape[1] - 2)
+        what = "targets on the line have the order of the points, as under every flow,"
+        found.append(once(what, -max([0.0, *turned]) / width))
+    return [*(replace(margins, exact=True) for margins in found), reached(e)]
 
 
 def _apart(e: Experiment) -> list[Margins]:
-    """The points are distinct, and so are the targets."""
     return [
         once(f"distinct {name}", 1.0 if _distinct(x) else -1.0)
         for name, x in (("points", e.tokens), ("targets", _targets(e.instance)))
     ]
 
 
-@CONTROL.claim(
+controllability_repaired = CONTROL.claim(
     "controllability/repaired", "Theorem on simultaneous control", PROVED, SEPARATE,
     """In R^d, d >= 2, for any n distinct points and any n distinct targets there are controls, piecewise constant in
     time with 2n pieces, for which the flow of x' = W sigma(A x + b), sigma = max(., 0), takes each point to its
     target.""",
-    given={"d >= 2": _plane, "distinct points, distinct targets": _apart},
-)  # fmt: skip
-def controllability_repaired(e: Experiment) -> Margins:
-    """By construction: 2n shears, each the exact flow of such a field for a unit of time, take each point home."""
-    return _reached(e)
+    given={"d >= 2": lambda e: once("d >= 2", e.shape[1] - 2), "distinct points, distinct targets": _apart},
+)(reached)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,10 @@ def search(id: str, seconds: float | None = None, evaluations: int | None = None
     limit = EVALUATIONS if evaluations is None else whole(evaluations, "evaluations", least=1)
     until = None if seconds is None else time.monotonic() + number(seconds, "seconds", above=0.0)
     with progress.task(f"search {claim.id}", limit) as work:
-        return _Attack(claim, limit, until, whole(seed, "seed", least=0), work).run()
+        return Attack(claim, limit, until, whole(seed, "seed", least=0), work).run()
 
 
-class _Attack:
+class Attack:
     """One search: the claim, what is left of its budget, and where its random numbers come from."""
 
     def __init__(self, claim: Claim, limit: int, until: float | None, seed: int, work: progress.Task) -> None:
@@ -78,7 +79,7 @@ class _Attack:
         return None
 
     def _round(self, start: int) -> Witness | None:
-        """Sample, then push the closest sample over the edge."""
+        """Check samples, then try to make violations of those closest to failing."""
         found: list[tuple[float, int, Instance]] = []
         for k in range(start, start + ROUND):
             instance = self._sample(k)
@@ -115,10 +116,9 @@ class _Attack:
         return verdict is not None and verdict.outcome == VIOLATED
 
     def _further(self, instance: Instance) -> Witness | None:
-        """Double the horizon again and again."""
         for doublings in range(1, DOUBLINGS + 1):
-            longer = self._longer(instance, 2**doublings)
-            if longer is None or _heavy(longer):
+            longer, x = self._longer(instance, 2**doublings), instance.get("tokens")
+            if longer is None or (x is not None and products(x.shape, longer.get("steps", 0)) > LONGEST):
                 return None
             if (witness := self._settle(longer, self._verdict(longer))) is not None:
                 return witness
@@ -144,19 +144,18 @@ class _Attack:
             return verdict.margin if verdict.outcome in (HOLDS, UNDECIDED) else 1e3 - verdict.margin
 
         try:
-            minimize(
-                margin, numbers, method="Nelder-Mead", options={"maxfev": DESCENT, "initial_simplex": _simplex(numbers)}
-            )
+            simplex = np.vstack([numbers, numbers + 0.2 * np.eye(len(numbers))])
+            minimize(margin, numbers, method="Nelder-Mead", options={"maxfev": DESCENT, "initial_simplex": simplex})
         except StopIteration:
             return self._settle(*best[-1])
         return None
 
     def _settle(self, instance: Instance, verdict: Verdict | None) -> Witness | None:
         """Return a confirmed and shrunk witness if the verdict is a violation."""
-        if verdict is None or verdict.outcome != VIOLATED or not self._survives(instance, verdict):
+        if verdict is None or verdict.outcome != VIOLATED or not self.survives(instance, verdict):
             return None
         small, smaller = shrink(instance, verdict, self._still(verdict))
-        if small is not instance and not self._survives(small, smaller):
+        if small is not instance and not self.survives(small, smaller):
             small, smaller = instance, verdict
         if "C" in small:
             others = " and ".join(f"{factor * small['C']:g}" for factor in GROWTH)
@@ -176,9 +175,10 @@ class _Attack:
 
         return violates
 
-    def _survives(self, instance: Instance, verdict: Verdict) -> bool:
+    def survives(self, instance: Instance, verdict: Verdict) -> bool:
         """Say whether a violation is proved, or survives fresh seeds, twice the horizon, a tenth of the tolerance."""
-        if "C" in instance and not self._grows(instance):
+        # Samples must violate the claim with twice and four times the constant too: no constant serves.
+        if "C" in instance and not all(self.fails_with(factor * instance["C"]) for factor in GROWTH):
             return False
         if verdict.certified in ("exact", "ball"):
             return True
@@ -188,17 +188,10 @@ class _Attack:
         longer = self._longer(instance, 2) or instance
         return self._violated(longer) and self._violated(instance, RTOL / 10)
 
-    def _grows(self, instance: Instance) -> bool:
-        """Say whether samples also violate the claim with twice and four times the constant: no constant serves."""
-        return all(self._fails_with(factor * instance["C"]) for factor in GROWTH)
-
-    def _fails_with(self, C: float) -> bool:
-        for k in range(10 * ROUND):
-            if self._late():
-                return False
-            if self._violated({**self._sample(k), "C": C}):
-                return True
-        return False
+    def fails_with(self, C: float) -> bool:
+        """Say whether some sample violates the claim with this constant."""
+        samples = takewhile(lambda k: not self._late(), range(10 * ROUND))
+        return any(self._violated({**self._sample(k), "C": C}) for k in samples)
 
     def _longer(self, instance: Instance, factor: int) -> Instance | None:
         """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
@@ -209,32 +202,21 @@ class _Attack:
         return self.until is not None and time.monotonic() > self.until
 
 
-def _heavy(instance: Instance) -> bool:
-    """Say whether the steps of these tokens would take long in fractions."""
-    tokens = instance.get("tokens")
-    return tokens is not None and products(tokens.shape, instance.get("steps", 0)) > LONGEST
-
-
 def _numbers(instance: Instance) -> Array | None:
     """Return what the optimiser may vary: the tokens over their size, and the logarithms of positive scalars."""
     if instance.get("tokens") is None or instance.get("symmetry") is not None:
         return None
     x = instance["tokens"]
-    scalars = [np.log(instance[name]) for name in SCALARS if _positive(instance.get(name))]
+    scalars = np.log([instance[name] for name in _scalars(instance)])
     return np.concatenate([(x / (np.abs(x).max() or 1.0)).ravel(), scalars])
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, float) and value > 0
-
-
-def _simplex(numbers: Array) -> Array:
-    """Return a simplex of edge .2 around the numbers."""
-    return np.vstack([numbers, numbers + 0.2 * np.eye(len(numbers))])
+def _scalars(instance: Instance) -> list[str]:
+    """Return the names of the positive numbers that may be varied."""
+    return [name for name in SCALARS if isinstance(instance.get(name), float) and instance[name] > 0]
 
 
 def _moved(instance: Instance, theta: Array) -> Instance:
     x = instance["tokens"]
     moved = {**instance, "tokens": (np.abs(x).max() or 1.0) * theta[: x.size].reshape(x.shape)}
-    names = [name for name in SCALARS if _positive(instance.get(name))]
-    return moved | {name: float(np.exp(v)) for name, v in zip(names, theta[x.size :], strict=True)}
+    return moved | {name: float(np.exp(v)) for name, v in zip(_scalars(instance), theta[x.size :], strict=True)}

@@ -1,7 +1,7 @@
-"""What layers do for ever after: limits and periodic orbits of hardmax and localmax, proved in fractions.
+"""What layers do for all time to come: limits and periodic orbits of hardmax and localmax, proved in fractions.
 
 A finite run says nothing about a limit unless the motion that remains is known. Here it is known exactly: as long as
-nobody changes whom it listens to the layers are linear, and it is proved that nobody ever will.
+every token listens to the same tokens the layers are linear, and it is proved that no token ever listens to others.
 
 - Straight lines, for hardmax and for a delta that vanishes: every token hears only tokens that rest, so it moves
   straight to their mean; no other token ever scores as high.
@@ -60,7 +60,9 @@ def settled(e: Experiment) -> Settled | None:
     rows = heard(e, x, t)
     if (known := tail(e.law, t)) is not None:
         delta, ratio = known
-        return _straight(x, rows, form, _allowance(near, delta, x, form)) if ratio <= 1 - gamma else None
+        # How far below its top score a token listens from now on: no later score exceeds the largest one now.
+        room = delta * np.abs(x @ form.T @ x.T).max() if near.threshold == "relative" else delta
+        return _straight(x, rows, form, room) if ratio <= 1 - gamma else None
     if near.by_scores and not varies_in_time(near.size):
         return _unchanging(near, x, rows, form, gamma)
     return None
@@ -85,19 +87,9 @@ def tail(law: Law, t: int) -> tuple[Fraction, Fraction] | None:
     return None
 
 
-def _allowance(near: Neighbourhood, delta: Fraction, x: Rationals, form: Rationals) -> Fraction:
-    """Return how far below its top score a token may listen from now on; no later score exceeds the largest now."""
-    return delta * np.abs(x @ form.T @ x.T).max() if near.threshold == "relative" else delta
-
-
-def means(x: Rationals, rows: Neighbours) -> Rationals:
-    """Return the mean of the neighbours of each token."""
-    return np.array([x[row].sum(axis=0) / Fraction(len(row)) for row in rows], dtype=object)
-
-
 def _straight(x: Rationals, rows: Neighbours, form: Rationals, delta: Fraction) -> Settled | None:
     """Prove that z_i = m_i + u (x_i - m_i), u = (1 - gamma)^s for ever, m_i the mean of today's neighbours."""
-    m = means(x, rows)
+    m = np.array([x[row].sum(axis=0) / Fraction(len(row)) for row in rows], dtype=object)
     arm = x - m
     moving = (arm != 0).any(axis=1)
     if any(moving[j] for row in rows for j in row):
@@ -109,12 +101,12 @@ def _straight(x: Rationals, rows: Neighbours, form: Rationals, delta: Fraction) 
             return None  # a tie that will not last
         for k in set(range(len(x))) - set(row):
             gap = (last @ (p - m[k]), turn @ (p - m[k]) - last @ arm[k], -(turn @ arm[k]))
-            if not _stays_above(gap, delta):
+            if not stays_above(gap, delta):
                 return None
     return Settled(m, moving)
 
 
-def _stays_above(c: tuple[Any, Any, Any], delta: Fraction) -> bool:
+def stays_above(c: tuple[Any, Any, Any], delta: Fraction) -> bool:
     """Say whether c_0 + c_1 u + c_2 u^2 > delta u for 0 < u <= 1, by its Bernstein coefficients."""
     return bool(c[0] >= 0 and 2 * c[0] + c[1] >= delta and c[0] + c[1] + c[2] > delta)
 

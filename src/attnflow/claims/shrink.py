@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
 from attnflow.claims.claim import Instance
 from attnflow.claims.verdict import Verdict
-from attnflow.core.inputs import Array, InputError, varies_in_time
+from attnflow.core.inputs import InputError, varies_in_time
 
 Violates = Callable[[Instance], Verdict | None]
 
 HORIZONS = ("steps", "until")
-LATTICES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+LATTICES, BINARY = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64), (1, 2, 4, 8, 16, 64, 256, 4096)
 
 
 def shrink(instance: Instance, verdict: Verdict, violates: Violates) -> tuple[Instance, Verdict]:
@@ -22,23 +23,15 @@ def shrink(instance: Instance, verdict: Verdict, violates: Violates) -> tuple[In
     `violates(instance)` returns the verdict if it is a violation as well certified as the first, else None. Every
     proposal is tried in turn and kept if it violates: the result depends on nothing else.
     """
-    for propose in (
-        _fewer_tokens,
-        _fewer_dimensions,
-        _simple_forms,
-        _lattice_tokens,
-        _round_numbers,
-        _fewer_tokens,
-        _shorter,
-    ):
+    kinds = (_simple_forms, _lattice_tokens, _round_numbers)
+    for propose in (_fewer_tokens, _fewer_dimensions, *kinds, _fewer_tokens, _shorter):
         progress = True
         while progress:
             progress = False
             for smaller in propose(instance, verdict):
-                try:
+                found = None
+                with suppress(InputError):
                     found = violates(smaller)
-                except InputError:
-                    found = None
                 if found is not None:
                     instance, verdict, progress = smaller, found, propose in (_fewer_tokens, _fewer_dimensions)
                     break
@@ -89,22 +82,17 @@ def _lattice_tokens(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     if x is None:
         return
     size = float(np.abs(x).max()) or 1.0
-    yield from ({**instance, "tokens": _whole(x / size * m)} for m in LATTICES)
     unit = 2.0 ** np.floor(np.log2(size))
-    yield from ({**instance, "tokens": _whole(x / unit * m) / m * unit} for m in (1, 2, 4, 8, 16, 64, 256, 4096))
-
-
-def _whole(x: Array) -> Array:
-    return np.round(x) + 0.0
+    # Adding 0 turns -0 into 0.
+    yield from ({**instance, "tokens": np.round(x / size * m) + 0.0} for m in LATTICES)
+    yield from ({**instance, "tokens": (np.round(x / unit * m) + 0.0) / m * unit} for m in BINARY)
 
 
 def _round_numbers(instance: Instance, verdict: Verdict) -> Iterator[Instance]:
     for name, value in instance.items():
         if isinstance(value, float) and name not in HORIZONS:
-            for digits in (1, 2):
-                rounded = float(f"{value:.{digits}g}")
-                if rounded != value:
-                    yield {**instance, name: rounded}
+            rounded = (float(f"{value:.{digits}g}") for digits in (1, 2))
+            yield from ({**instance, name: other} for other in rounded if other != value)
 
 
 def _shorter(instance: Instance, verdict: Verdict) -> Iterator[Instance]:

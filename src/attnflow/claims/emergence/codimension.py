@@ -41,7 +41,7 @@ def _horizon(values: Array) -> float:
 
 
 def _forms(rng: Rng, k: int, values: Array) -> tuple[Array, Array]:
-    """Return V with such eigenvalues, symmetric or oblique, and a positive definite form."""
+    """Return V with these eigenvalues, its eigenvectors orthogonal or oblique, and a positive definite form."""
     d = len(values)
     frame = rotation(rng, d)
     if k % 2:
@@ -134,7 +134,6 @@ def growing(neutral: bool) -> Callable[[Experiment], Margins]:
 
 
 def _simple(e: Experiment) -> Iterator[Margins]:
-    """The eigenvalues are simple and lambda_1 is strictly dominant."""
     values = np.linalg.eigvals(e.V)
     size = float(np.abs(values).max()) or 1.0
     apart = np.abs(values[:, None] - values[None]) + 2 * size * np.eye(len(values))

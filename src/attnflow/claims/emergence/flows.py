@@ -217,15 +217,15 @@ def negative_identity(e: Experiment) -> list[Margins]:
     """The gain of log L against the integral of its rate, both bounds along the run, and the growth of C^{-1}."""
     size = float(sizes(e.tokens[None])[0])
     ends = doubling(e.until, 0.05 / (1 + size**2))
-    balance = Balance(_log_energy, ends, local=8 * e.rtol * size)
+    balance = Balance(log_energy, ends, local=8 * e.rtol * size)
     x = balanced(e, balance)
     what = "(log L)' = -2 sum_i Z_i |x_i'|^2 / L, integrated"
     rounding = 64 * EPS * (1 + sizes(x[:-1]) ** 2)
     identity = balance.margins(what, rounding, unit=1 + np.abs(balance.gain))
-    return [*identity, *_bounds(e, x, ends), *_rate(x, ends)]
+    return [*identity, *_bounds(e, x, ends), *inverse_covariance_margins(x, ends)]
 
 
-def _log_energy(x: Array) -> tuple[Array, Array, Array]:
+def log_energy(x: Array) -> tuple[Array, Array, Array]:
     """Return log L, its rate by the formula, and its slope 2 sum_i Z_i |m_i| / L, for states (k, n, d).
 
     L itself falls by a factor e^{900} while a token comes from 30 to 0; its logarithm can be integrated.
@@ -259,7 +259,7 @@ def _bounds(e: Experiment, x: Array, times: Array) -> list[Margins]:
     ]
 
 
-def _rate(x: Array, times: Array) -> list[Margins]:
+def inverse_covariance_margins(x: Array, times: Array) -> list[Margins]:
     """Return the margin of C^{-1}(T) - C^{-1}(T/2) = T I, up to the next order of the expansion at 0."""
     what, n = "C^{-1} grows like 2t", x.shape[1]
     _, values, axes = np.linalg.svd(x[0] - x[0].mean(axis=0), full_matrices=False)

@@ -106,7 +106,7 @@ def out_of_time(e: Experiment, growth: float) -> Undecided | None:
         return Undecided("scores leave the range of float64", f"give an until of at most {longest:.4g}", longest)
     if e.times[-1] < e.horizon:
         reached = float(e.times[-1])
-        why = f"the integrator crawled at t = {reached:.6g}, where scores tie up to rounding"
+        why = f"the steps of the integrator become too small at t = {reached:.6g}, where scores tie up to rounding"
         return Undecided(why, "give an until before that, or tokens farther from the tie", reached)
     return None
 
@@ -306,7 +306,6 @@ PAIR = Setting({"tokens": ..., "until": 12.0}, lambda given: (Softmax(), Rescale
 
 
 def _mirrored(e: Experiment) -> Margins:
-    """The tokens are (1, eps) and (1, -eps)."""
     x = e.tokens
     if x.shape != (2, 2):
         return once("two tokens in the plane", -1.0)

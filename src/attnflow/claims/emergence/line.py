@@ -81,8 +81,8 @@ class Path:
 
 
 @lru_cache(maxsize=8)
-def _path(e: Experiment) -> Path:
-    """Return the run of an instance, until it is decided or rounding takes over."""
+def path_of(e: Experiment) -> Path:
+    """Return the run of an instance, until it is decided or leaders are rounding noise."""
     return _along(e, e.tokens)
 
 
@@ -115,7 +115,6 @@ def _units_of_any_size(rng: Rng, y: Array) -> Instance:
 
 
 def _any_line(rng: Rng, k: int) -> Instance:
-    """Return the k-th kind of tokens on the line."""
     n, y = int(rng.integers(2, 7)), np.empty(0)
     match k % 6:
         case 0:
@@ -170,7 +169,7 @@ def _defined(e: Experiment) -> bool:
 
 
 def _rows(path: Path) -> Iterator[Margins]:
-    """Return the margins of what follows once y_i^2 >= 2 log n: tokens escape and rows are Boolean, doubly fast."""
+    """Return the margins of what follows once y_i^2 >= 2 log n: how fast tokens escape and rows become Boolean."""
     squares, rows = np.ones_like(path.y), np.ones_like(path.y)
     errors = np.full_like(path.y, MONOTONE), np.full_like(path.y, MONOTONE)
     for i in range(path.n):
@@ -213,16 +212,16 @@ def _rising(path: Path) -> Margins:
     given=ON_THE_LINE,
 )  # fmt: skip
 def boolean(e: Experiment) -> list[Margins]:
-    """All tokens but one are run until they are beyond recall, and then against the bounds that this implies."""
+    """All tokens but one are run until they are beyond sqrt(log n), and then against the bounds that this implies."""
     if not _defined(e):
         return []
-    path = _path(e)
+    path = path_of(e)
     escaped = path.escaped()
-    escaped[np.abs(path.y[-1]).argmin()] = 1.0  # at most one row may be any
-    return [_beyond_recall(path, escaped), _rising(path), *_rows(path)]
+    escaped[np.abs(path.y[-1]).argmin()] = 1.0  # one row may have any limit
+    return [_escapes(path, escaped), _rising(path), *_rows(path)]
 
 
-def _beyond_recall(path: Path, escaped: Array) -> Margins:
+def _escapes(path: Path, escaped: Array) -> Margins:
     end = float(path.times[-1] * path.unit)
     return per_token("y_i^2 > log n", escaped, 1e-9, time=end, strict=True)
 
@@ -243,12 +242,12 @@ def doubly_exponential(e: Experiment) -> list[Margins]:
     """
     if not _defined(e):
         return []
-    path = _path(e)
+    path = path_of(e)
     escaped = path.escaped()
     inner = [i for i in range(path.n) if i not in path.extremes]
     if inner:  # the one row that is not bound by the claim is that of an inner token that stays bounded
         escaped[min(inner, key=lambda i: abs(path.y[-1, i]))] = 1.0
-    return [_beyond_recall(path, escaped), *_rows(path), _slope(_shot(e), path)]
+    return [_escapes(path, escaped), *_rows(path), _slope(_shot(e), path)]
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,7 @@ class Shot:
 @lru_cache(maxsize=8)
 def _shot(e: Experiment) -> Shot | None:
     """Return the two runs around one whose extreme token stays bounded, if they lie that close to these tokens."""
-    path = _path(e)
+    path = path_of(e)
     for token in path.extremes:
         others = np.delete(np.abs(path.y), token, axis=1).min(axis=1) > threshold(path.n)
         if others.any() and abs(path.y[others.argmax(), token]) < threshold(path.n):
@@ -325,7 +324,7 @@ def _extreme_bounded(e: Experiment) -> list[Margins]:
     """Within 1e-9 of the tokens lies a start whose lowest or highest token stays bounded."""
     if not _defined(e):
         return []
-    escaped = _path(e).escaped()[list(_path(e).extremes)].all()
+    escaped = path_of(e).escaped()[list(path_of(e).extremes)].all()
     return [once("an extreme token stays bounded", 1.0 if _shot(e) else -float(escaped), 1e-9, strict=True)]
 
 
@@ -340,7 +339,7 @@ def bounded_extreme(e: Experiment) -> list[Margins]:
     """Two runs that enclose the bounded token, as long as they agree, against the two factors of the rate."""
     if not _defined(e):
         return []
-    path, shot = _path(e), _shot(e)
+    path, shot = path_of(e), _shot(e)
     whats = "1 - P_leader is of order log(X^2) / X^2", "X grows like e^t"
     if shot is None:
         return [unknown(what, NO_SHOT) for what in whats]

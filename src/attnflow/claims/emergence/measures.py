@@ -34,7 +34,7 @@ def _pair(given: dict[str, Any]) -> tuple[Softmax, Flow]:
 
 
 def _two_clouds(rng: Rng, k: int) -> Instance:
-    """Return the k-th kind of two measures of as many atoms: near, far, and two points, where constants are sharp."""
+    """Return two measures with the same number of atoms: near, far, and two points, where the constants are sharp."""
     n, d = int(rng.integers(2, 7)), int(rng.integers(1, 4))
     if k % 4 == 3:
         x = np.zeros((2, d))
@@ -56,7 +56,7 @@ PAIR = Setting(
 
 
 def transport(x: Array, y: Array, power: int) -> float:
-    """Return the Wasserstein distance W_1 or W_2 of two measures of as many equal atoms: the best permutation.
+    """Return the Wasserstein distance W_1 or W_2 of two measures of n atoms of mass 1/n: the best permutation.
 
     >>> x, y = np.array([[0.0], [1.0]]), np.array([[1.0], [2.0]])
     >>> transport(x, y, 1), transport(x, y, 2)

@@ -177,7 +177,6 @@ def simple(e: Experiment) -> Margins:
 
 
 def _positive_along(e: Experiment) -> Margins:
-    """<Q phi_1, K phi_1> = <B phi_1, phi_1> > 0 for the right eigenvector."""
     right, B = dominant_of(e).right, e.form()
     height = -1.0 if right is None else float(right[:, 0] @ B @ right[:, 0]) / (float(np.abs(B).max()) or 1.0)
     return once("<B phi_1, phi_1> > 0", height, 1e-13, strict=True)
@@ -262,7 +261,8 @@ def ends_along(e: Experiment) -> Ends | Undecided:
     if (late := out_of_time(e, F.growth)) is not None:
         return late
     if (slowest := min(F.growth, F.growth - F.rho)) * T < LONG:
-        return Undecided("the run is too short for the gap of the spectrum", f"give until={LONG / slowest:.4g} or more")
+        longer = f"give an until of at least {LONG / slowest:.4g}"
+        return Undecided("the run is too short for the gap of the spectrum", longer)
     unit = diameter(w[0]) or 1.0
     if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
         return Ends(F, np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1])))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.claims.emergence.symmetry import Group, Patient
+from attnflow.claims.emergence.symmetry import Group, StepLimited
 from attnflow.core.inputs import Array, Matrix, constant_matrix, matrix_at
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hearing
@@ -33,7 +33,7 @@ WINDOW = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Discounted(Patient):
+class Discounted(StepLimited):
     """The flow x_i' = V sum_j P_ij x_j in the variables y = e^{-lambda t} x: y_i' = V sum_j P_ij y_j - lambda y_i.
 
     With lambda the largest real part of an eigenvalue nothing grows, and the left eigenvector of lambda takes the same
@@ -59,8 +59,8 @@ class Discounted(Patient):
 
 
 @dataclass(frozen=True, eq=False)
-class Rescaled(Patient, RescaledFlow):
-    """The rescaled flow, given up where scores tie up to rounding."""
+class Rescaled(StepLimited, RescaledFlow):
+    """The rescaled flow, ended where scores tie up to rounding."""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ def _generator(given: Mapping[str, Any], n: int, d: int) -> tuple[Array, NDArray
     return M, places.astype(np.int64)
 
 
-class Patient(ContinuousMotion):
-    """Flows that give up after `most_steps`: where scores tie up to rounding an integrator would never end."""
+class StepLimited(ContinuousMotion):
+    """Flows of at most `most_steps` steps: where scores tie up to rounding an integrator would never end."""
 
     most_steps: ClassVar[int] = 800
 
@@ -120,7 +120,7 @@ class _Counted(Stepper):
     def advance(self, until: float) -> Stretch:
         if self.left <= 0:
             t, x = self.reached
-            why = f"the integrator crawled at t = {t:.6g}, where scores tie up to rounding"
+            why = f"the steps of the integrator become too small at t = {t:.6g}, where scores tie up to rounding"
             return Stretch((t, x), np.empty(0), np.empty((0, *x.shape)), ended=why)
         self.left -= 1
         stretch = self.inner.advance(until)
@@ -138,7 +138,7 @@ class _Counted(Stepper):
 
 
 @dataclass(frozen=True, eq=False)
-class Symmetric(Patient):
+class Symmetric(StepLimited):
     """A flow whose velocity and state are averaged over a group after every step."""
 
     motion: ContinuousMotion

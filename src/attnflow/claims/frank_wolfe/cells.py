@@ -213,12 +213,11 @@ GAUSSIAN = Setting(
 
 
 def _bounds(e: Experiment) -> Margins:
-    """0 < low <= high, the bounds of the spectrum of B_d."""
     low, high = number(e.low, "low"), number(e.high, "high")
     return once("0 < low <= high", low if 0 < low <= high else -1.0, strict=True)
 
 
-def _owners(e: Experiment, d: int) -> int:
+def owners(e: Experiment, d: int) -> int:
     """Return in how many of the runs all k Gaussian vertices strictly own their cells, B_d of spectrum low .. high."""
     rng = np.random.default_rng([e.seed, d])
     root = np.sqrt(np.linspace(e.low, e.high, d))
@@ -254,7 +253,7 @@ def gaussian_own_cell(e: Experiment) -> Margins:
     while failure_bound(whole(e.k, "k", least=2), far, e.low, e.high) > 0.01:
         far *= 2
     few = e.given(runs=runs)
-    return at_least(f"P(all own their cells) >= .95 in dimension {far}", _owners(few, far), runs, 0.95)
+    return at_least(f"P(all own their cells) >= .95 in dimension {far}", owners(few, far), runs, 0.95)
 
 
 @FW.claim(
@@ -267,8 +266,8 @@ def gaussian_own_cell(e: Experiment) -> Margins:
 )  # fmt: skip
 def gaussian_own_cell_explicit(e: Experiment) -> list[Margins]:
     """Draws against the bound, by the confidence interval of Clopper and Pearson."""
-    owners, bound = _owners(e, whole(e.d, "d", least=1)), 1 - failure_bound(e.k, e.d, e.low, e.high)
-    margins = [at_least("P(all own their cells) >= bound", owners, e.runs, bound)]
+    count, bound = owners(e, whole(e.d, "d", least=1)), 1 - failure_bound(e.k, e.d, e.low, e.high)
+    margins = [at_least("P(all own their cells) >= bound", count, e.runs, bound)]
     if e.k == 2 and e.low == e.high:
-        margins.append(at_most("P(both own their cells) <= 1 - 2 p_d", owners, e.runs, bound))
+        margins.append(at_most("P(both own their cells) <= 1 - 2 p_d", count, e.runs, bound))
     return margins

@@ -25,12 +25,8 @@ from attnflow.tokens import polygon
 
 
 def _polygons(rng: Rng, k: int) -> dict[str, Any]:
-    return {
-        "k": int(rng.integers(2, 7)),
-        "beta": log_uniform(rng, 0.1, 60.0),
-        "gamma": pick(rng, (1.0, 0.3, 0.05)),
-        "seed": k,
-    }
+    vertices, beta = int(rng.integers(2, 7)), log_uniform(rng, 0.1, 60.0)
+    return {"k": vertices, "beta": beta, "gamma": pick(rng, (1.0, 0.3, 0.05)), "seed": k}
 
 
 POLYGON = Setting({"k": 3, "beta": 4.0, "gamma": 0.1, "runs": 1000, "seed": 0}, chain_model, _polygons, samples=8)
@@ -87,16 +83,16 @@ def _groups(e: Experiment) -> tuple[Cone, Array, NDArray[np.int64], float]:
     return cone, x, s, float(np.linalg.norm(x - cone.v[s], axis=1).max())
 
 
-def _exits(e: Experiment) -> int:
+def exits(e: Experiment) -> int:
     """Return in how many runs some token has left the open eps-neighbourhood of its group's first hull before t."""
     _, x, s, _ = _groups(e)
     groups = [(np.flatnonzero(s == a), x[s == a], Hull(x[s == a])) for a in np.unique(s)]
 
     def outside(state: Array, t: int = 0) -> bool:
         for members, start, body in groups:
-            near = np.linalg.norm(state[members][:, None] - start[None], axis=2).min(axis=1) < e.instance["eps"]
+            near = np.linalg.norm(state[members][:, None] - start[None], axis=2).min(axis=1) < e.eps
             far = state[members][~near]  # only these need the distance to the hull
-            if len(far) and (np.asarray(body.distance(far)) >= e.instance["eps"]).any():
+            if len(far) and (np.asarray(body.distance(far)) >= e.eps).any():
                 return True
         return False
 
@@ -110,13 +106,12 @@ def _tokens_in_hull(e: Experiment) -> Margins:
 
 
 def _wide_enough(e: Experiment) -> Margins:
-    cone, *_ = _groups(e)
-    return once("eps / gamma >= 2 diam K", e.instance["eps"] / (e.gamma * cone.D) - 2, 1e-9)
+    return once("eps / gamma >= 2 diam K", e.eps / (e.gamma * cone_of(e).D) - 2, 1e-9)
 
 
 def _small_radius(e: Experiment) -> Margins:
     cone, _, _, rho = _groups(e)
-    return once("4 R (rho + eps) <= c0 / 2", 0.5 - 4 * cone.R * (rho + e.instance["eps"]) / cone.c0, 1e-12)
+    return once("4 R (rho + eps) <= c0 / 2", 0.5 - 4 * cone.R * (rho + e.eps) / cone.c0, 1e-12)
 
 
 def _vertices(rng: Rng, k: int) -> Array:
@@ -147,13 +142,13 @@ def _stages(cone: Cone, given: dict[str, Any]) -> tuple[int, int, float]:
     return M, len(cone.v) if x is None else len(x), math.log(ways) if ways else -math.inf
 
 
-def _plain_bound(cone: Cone, given: dict[str, Any]) -> tuple[float, float]:
+def plain_bound(cone: Cone, given: dict[str, Any]) -> tuple[float, float]:
     """Return (a, b) with binom(t - 1, M) (n^2 e^{-beta c0/2})^M = e^{a - beta b}."""
     M, n, ways = _stages(cone, given)
     return ways + 2 * M * math.log(n), M * cone.c0 / 2
 
 
-def _staged_bound(cone: Cone, given: dict[str, Any]) -> tuple[float, float]:
+def staged_bound(cone: Cone, given: dict[str, Any]) -> tuple[float, float]:
     """Return (a, b) with binom(t - 1, M) prod_{j<M} n (n - 1) e^{-beta (c0 - 4R(rho + j gamma D))} = e^{a - beta b}."""
     M, n, ways = _stages(cone, given)
     x = given["tokens"]
@@ -182,8 +177,8 @@ def _close_groups(bound: Bound) -> Callable[[Rng, int], dict[str, Any]]:
 
 META = {"vertices": ..., "tokens": None, "beta": 12.0, "gamma": 0.04, "eps": 0.15, "steps": 100, "runs": 300, "seed": 0}
 METASTABLE = Setting(META, chain_model, _any_scale, samples=8, lengths=())
-METASTABLE_PLAIN = Setting(META, chain_model, _close_groups(_plain_bound), samples=6, lengths=())
-METASTABLE_STAGED = Setting(META, chain_model, _close_groups(_staged_bound), samples=6, lengths=())
+METASTABLE_PLAIN = Setting(META, chain_model, _close_groups(plain_bound), samples=6, lengths=())
+METASTABLE_STAGED = Setting(META, chain_model, _close_groups(staged_bound), samples=6, lengths=())
 
 
 @FW.claim(
@@ -197,10 +192,10 @@ METASTABLE_STAGED = Setting(META, chain_model, _close_groups(_staged_bound), sam
 def metastable(e: Experiment) -> Margins:
     """Simulated chains at any scale against the printed bound, by the confidence interval of Clopper and Pearson."""
     cone, x, _, _ = _groups(e)
-    ratio = e.instance["eps"] / e.gamma
-    exponent = (1 + ratio) * math.log(e.gamma * e.steps * len(x) / e.instance["eps"]) - e.beta * cone.c0 * ratio / 2
+    ratio = e.eps / e.gamma
+    exponent = (1 + ratio) * math.log(e.gamma * e.steps * len(x) / e.eps) - e.beta * cone.c0 * ratio / 2
     bound = -math.expm1(min(exponent, 0.0))
-    return at_least(f"P(T_2 >= {e.steps}) >= {bound:.6g}", e.runs - _exits(e), e.runs, bound)
+    return at_least(f"P(T_2 >= {e.steps}) >= {bound:.6g}", e.runs - exits(e), e.runs, bound)
 
 
 CLOSE = {"cone polytope": is_cone, "tokens in K": _tokens_in_hull, "4 R (rho + eps) <= c0/2": _small_radius}
@@ -209,7 +204,7 @@ CLOSE = {"cone polytope": is_cone, "tokens in K": _tokens_in_hull, "4 R (rho + e
 def _at_most_exits(e: Experiment, bound: Bound) -> Margins:
     a, b = bound(cone_of(e), e.instance)
     chance = math.exp(min(a - e.beta * b, 0.0))
-    return at_most(f"P(T_2 < {e.steps}) <= {chance:.6g}", _exits(e), e.runs, chance)
+    return at_most(f"P(T_2 < {e.steps}) <= {chance:.6g}", exits(e), e.runs, chance)
 
 
 @FW.claim(
@@ -223,36 +218,21 @@ def _at_most_exits(e: Experiment, bound: Bound) -> Margins:
 def metastable_repaired(e: Experiment) -> list[Margins]:
     """Simulated chains against the bound, and the weights of tokens pushed by r towards other vertices."""
     cone, x, s, rho = _groups(e)
-    r = rho + e.instance["eps"]
-    pushed = _pushed(e, cone, s, r)
+    r = rho + e.eps
+    rng = np.random.default_rng([e.seed, 2])
+    towards = cone.v[(s + rng.integers(1, len(cone.v), size=len(s))) % len(cone.v)] - cone.v[s]
+    pushed = cone.v[s] + r * towards / np.linalg.norm(towards, axis=1, keepdims=True)
+    log_P, own = log_weights(e.law, pushed, 0), s[:, None] == s[None, :]
+    others = np.where(own, -np.inf, log_P)
     rounding = 64 * EPS * (1 + e.beta * cone.R**2)
-    room = math.log(len(x)) - e.beta * cone.c0 / 2 - _log_cross(e, pushed, s)
-    ahead = _least_lead(e, pushed, s) - e.beta * (cone.c0 - 4 * cone.R * r)
+    room = math.log(len(x)) - e.beta * cone.c0 / 2 - log_sum(others)
+    lead = np.where(own, log_P, np.inf).min(axis=1) - others.max(axis=1)
+    ahead = lead - e.beta * (cone.c0 - 4 * cone.R * r)
     return [
-        _at_most_exits(e, _plain_bound),
+        _at_most_exits(e, plain_bound),
         per_token("weight of other groups <= n e^{-beta c0/2}", room, rounding),
         per_token("scores of other groups lie c0 - 4Rr below", ahead / (1 + e.beta * cone.c0), rounding),
     ]
-
-
-def _least_lead(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
-    """Return by how much the score of each token's own vertex mates leads those of other groups, times beta."""
-    log_P, own = log_weights(e.law, x, 0), s[:, None] == s[None, :]
-    return np.where(own, log_P, np.inf).min(axis=1) - np.where(own, -np.inf, log_P).max(axis=1)
-
-
-def _pushed(e: Experiment, cone: Cone, s: NDArray[np.int64], r: float) -> Array:
-    """Return tokens at distance r from their vertices, each towards another vertex."""
-    rng = np.random.default_rng([e.seed, 2])
-    other = (s + rng.integers(1, len(cone.v), size=len(s))) % len(cone.v)
-    towards = cone.v[other] - cone.v[s]
-    return cone.v[s] + r * towards / np.linalg.norm(towards, axis=1, keepdims=True)
-
-
-def _log_cross(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
-    """Return the logarithm of the weight that each token gives to other groups."""
-    log_P = np.where(s[:, None] == s[None, :], -np.inf, log_weights(e.law, x, 0))
-    return log_sum(log_P)
 
 
 @FW.claim(
@@ -263,4 +243,4 @@ def _log_cross(e: Experiment, x: Array, s: NDArray[np.int64]) -> Array:
 )  # fmt: skip
 def metastable_staged(e: Experiment) -> Margins:
     """Simulated chains against the bound, by the confidence interval of Clopper and Pearson."""
-    return _at_most_exits(e, _staged_bound)
+    return _at_most_exits(e, staged_bound)

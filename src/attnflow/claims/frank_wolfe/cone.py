@@ -50,15 +50,9 @@ class Cone:
         return float(np.linalg.norm(self.v, axis=1).max())
 
     @property
-    def sides(self) -> Array:
-        """Distances between distinct vertices."""
-        apart = np.linalg.norm(self.v[:, None] - self.v[None], axis=2)
-        return apart[~np.eye(len(apart), dtype=bool)]
-
-    @property
     def D(self) -> float:
         """The diameter."""
-        return float(self.sides.max())
+        return float(np.linalg.norm(self.v[:, None] - self.v[None], axis=2).max())
 
     def assigned(self, x: Array) -> NDArray[np.int64]:
         """Return sigma: the vertex whose cell each token lies in."""
@@ -67,10 +61,8 @@ class Cone:
     def margin(self) -> float:
         """Return by how much vertex cones are acute and norms equal, over the squared size."""
         v, norms = self.v, (self.v**2).sum(axis=1)
-        acute = min(
-            float((edges @ edges.T).min())
-            for edges in (np.delete(v, i, axis=0) - v[i] for i in range(len(v)))
-        )  # fmt: skip
+        edges = [np.delete(v, i, axis=0) - v[i] for i in range(len(v))]
+        acute = min(float((edge @ edge.T).min()) for edge in edges)
         unequal = float(norms.max() - norms.min())
         return -unequal / self.R**2 if unequal > 1e-12 * self.R**2 else min(acute, self.c0) / self.R**2
 

@@ -151,26 +151,18 @@ def _positive_diagonal(e: Experiment) -> Margins:
     return once("V diagonal, positive", -off if off else float(np.diag(V).min() / np.abs(V).max()), strict=True)
 
 
-@FW.claim(
+hull_shrinks = FW.claim(
     "hull-shrinks", "Section 3", FALSE, RENORMALISED,
     """The hull shrinks, K^{t+1} inside K^t, for the renormalised model z_i <- z_i + (I + V)^{-1} V (m_i - z_i) with a
     diagonal V of positive entries and any B.""",
     given={"V diagonal with positive entries": _positive_diagonal},
     repair="hull-shrinks/repaired",
-)  # fmt: skip
-def hull_shrinks(e: Experiment) -> Margins:
-    """Each token against the hull of the step before, by linear programming in fractions."""
-    return shrinking_hull(e)
-
-
-@FW.claim(
+)(shrinking_hull)  # fmt: skip
+hull_shrinks_repaired = FW.claim(
     "hull-shrinks/repaired", "Section 3", PROVED, LAYERS,
     "With scalar steps gamma^t in (0, 1] the hull shrinks, K^{t+1} inside K^t, whatever B.",
     given={"0 < gamma^t <= 1": step_up_to_one},
-)  # fmt: skip
-def hull_shrinks_repaired(e: Experiment) -> Margins:
-    """Each token against the hull of the step before, by linear programming in fractions."""
-    return shrinking_hull(e)
+)(shrinking_hull)  # fmt: skip
 
 
 def _betas(e: Experiment) -> Numbers:

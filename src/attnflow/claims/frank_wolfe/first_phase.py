@@ -42,13 +42,11 @@ def _starts(rng: Rng, k: int) -> dict[str, Any]:
     return {"vertices": v, "tokens": tokens, "beta": beta, "gamma": pick(rng, (0.1, 0.3, 0.5))}
 
 
-def _drawn_starts(rng: Rng, k: int) -> dict[str, Any]:
-    return {**_starts(rng, k), "seed": k}
-
-
 STARTS = {"vertices": ..., "tokens": ..., "beta": 1e6, "gamma": 0.1}
 PHASE = Setting({**STARTS, "C": 10.0}, chain_model, _starts, samples=12, lengths=())
-PHASE_DRAWN = Setting({**STARTS, "runs": 60, "seed": 0}, chain_model, _drawn_starts, samples=6, lengths=())
+PHASE_DRAWN = Setting(
+    {**STARTS, "runs": 60, "seed": 0}, chain_model, lambda rng, k: {**_starts(rng, k), "seed": k}, samples=6, lengths=()
+)
 
 
 def _in_start_set(e: Experiment) -> Margins:
@@ -127,10 +125,6 @@ STARTING = {
 }  # fmt: skip
 
 
-def _constant_above_one(e: Experiment) -> Margins:
-    return once("C > 1", e.C - 1, strict=True)
-
-
 @FW.claim(
     "first-phase", "Theorem 5.2", FALSE, PHASE,
     """Cone polytope, one token at each vertex, the others in the dominance cone of their vertex for beta^{-1/8} eroded
@@ -138,7 +132,7 @@ def _constant_above_one(e: Experiment) -> Margins:
     (1 - gamma) m), T_1 = floor(log(tau/m)/log(1 - gamma)). With a universal constant C, for beta large, with
     probability at least 1 - beta^{-1/8}: at time T_1 the vertices are within beta^{-1/4} of where they were and all
     others within C tau of their vertices.""",
-    given={**STARTING, "C > 1": _constant_above_one},
+    given={**STARTING, "C > 1": lambda e: once("C > 1", e.C - 1, strict=True)},
     repair="first-phase/repaired",
 )  # fmt: skip
 def first_phase(e: Experiment) -> Margins:
@@ -154,8 +148,7 @@ def first_phase(e: Experiment) -> Margins:
     straight, allowed = math.exp(phase.log_straight(e.law, T, gamma)), e.beta**-0.125
     what = f"at T_1 = {T} tokens are within C tau (they need C = {needed:.3g}) with probability 1 - beta^(-1/8)"
     if abs(needed - e.C) <= 1e-9 * needed:
-        border = Undecided("the constant that tokens need is C up to rounding", "give a slightly different C")
-        return unknown(what, border)
+        return unknown(what, Undecided("the constant that tokens need is C up to rounding", "give another C"))
     if needed > e.C:
         decided, value = straight > allowed, allowed - straight
     else:
@@ -181,7 +174,8 @@ def first_phase_repaired(e: Experiment) -> list[Margins]:
     chance = math.exp(phase.log_straight(softmax, T, phase.gamma))
     cross = np.array([phase.log_cross(softmax, t) - phase.log_cross(e.law, t) for t in range(T)])
     rounding = 64 * EPS * (1 + e.beta * phase.cone.R**2)
-    straight = Margins(f"weight of other tokens along the lines (by step {T})", cross, np.arange(T), rounding)
+    what = f"other tokens have the weight along the lines that softmax gives them, or less (by step {T})"
+    straight = Margins(what, cross, np.arange(T), rounding)
     start, v, k = phase.line(0, phase.gamma), phase.targets, len(phase.cone.v)
     _, ends = many_chains(e, start, T, lambda state, t: False)
     still = (ends[:, :k] == phase.cone.v).all(axis=(1, 2))

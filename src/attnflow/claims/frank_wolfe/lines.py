@@ -10,7 +10,7 @@ import numpy as np
 
 from attnflow.claims import exact
 from attnflow.claims.claim import FALSE, PROVED, Setting
-from attnflow.claims.experiment import Experiment, close_calls
+from attnflow.claims.experiment import Experiment, near_ties
 from attnflow.claims.frank_wolfe.descent import LAYERS
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import nearly_singular, step_in_unit_interval
@@ -72,7 +72,7 @@ def single_leader(e: Experiment) -> Margins:
         return Margins("one maximising point", values, np.arange(len(values)), strict=True)
     near = e.law.neighbourhood
     assert near is not None
-    calls = [close_calls(near, state, t) for t, state in enumerate(moved.states[:-1])]
+    calls = [near_ties(near, state, t) for t, state in enumerate(moved.states[:-1])]
     return Margins("one maximising point", np.where(calls, 0.0, 1.0), e.times[:-1], 0.5, strict=True)
 
 
@@ -100,7 +100,7 @@ POLYTOPE = replace(LAYERS, sample=_polytopes)
 
 
 def _generic(e: Experiment) -> Margins:
-    """Return the margin of a generic polytope: undecided where only rounding stands against it."""
+    """Return the margin of a generic polytope: undecided where it fails by rounding only."""
     x = np.asarray(e.instance["tokens"], dtype=float)
     report = genericity(x, B=e.instance["B"])
     if report.generic:
@@ -138,13 +138,13 @@ def straight_lines(e: Experiment) -> Margins:
 
 
 NO_LIMIT = Undecided(
-    "of a function, or of such a formula, finitely many values say nothing of the others",
+    "finitely many values of a function, or of such a formula, say nothing of its later values",
     "give gamma as a number or as a quotient of polynomials such as '1 / (t + 2)'",
 )
 
 
 def _always_in_unit_interval(e: Experiment) -> Margins:
-    """Return the margin of 0 < gamma^t < 1 for every t, also beyond the run; unknown where no formula tells."""
+    """Return the margin of 0 < gamma^t < 1 for every t, also beyond the run: known for numbers and some formulas."""
     what = "0 < gamma^t < 1 for ever"
     if not varies_in_time(e.gamma):
         return once(what, min(e.gamma, 1 - e.gamma), strict=True)

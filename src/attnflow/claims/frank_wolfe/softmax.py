@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,13 @@ import numpy as np
 from attnflow.claims.claim import FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW
-from attnflow.claims.hypotheses import depths
+from attnflow.claims.hypotheses import constant, depths
 from attnflow.claims.margins import Margins, Undecided, once, smallest, stacked, unknown
 from attnflow.claims.samplers import Rng, around_origin, cloud, log_uniform, pick
-from attnflow.core.inputs import varies_in_time
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
 from attnflow.laws import Softmax
 from attnflow.motions import Layers
-
-
-def _softmax_layers(given: dict[str, Any]) -> tuple[Softmax, Layers]:
-    return Softmax(beta=given["beta"]), Layers(gamma=given["gamma"])
 
 
 def _softmax_clouds(rng: Rng, k: int) -> dict[str, Any]:
@@ -30,39 +26,33 @@ def _softmax_clouds(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "gamma": pick(rng, (1.0, 0.5, 0.1)), "steps": 60}
 
 
-SOFTMAX = Setting({"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200}, _softmax_layers, _softmax_clouds)
+SOFTMAX = Setting(
+    {"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200},
+    lambda given: (Softmax(beta=given["beta"]), Layers(gamma=given["gamma"])), _softmax_clouds,
+)  # fmt: skip
 
 
-def _constant_step(e: Experiment) -> Margins:
-    """Gamma is a number in (0, 1]: steps that sum to a finite length need not bring tokens together."""
-    what = "gamma a number in (0, 1]"
-    if varies_in_time(e.gamma):
-        return once(what, -1.0)
-    return once(what, e.gamma if e.gamma <= 1 else 1 - e.gamma, strict=True)
-
-
-def _constant_beta(e: Experiment) -> Margins:
-    """Beta is a number: one that grows may stop tokens from meeting."""
-    return once("beta a number", -1.0 if varies_in_time(e.beta) else 1.0)
-
-
-def _diameters(states: Any) -> Any:
-    apart = states[:, :, None, :] - states[:, None, :, :]
-    return np.sqrt((apart**2).sum(axis=-1)).max(axis=(1, 2))
+STEP, BETA = "gamma a number in (0, 1]", "beta a number"
+# Steps that sum to a finite length need not bring tokens together, and a beta that grows may stop them from meeting.
+CONSTANT = {
+    STEP: constant("gamma", STEP, lambda gamma: gamma if gamma <= 1 else 1 - gamma),
+    BETA: constant("beta", BETA),
+}
 
 
 @FW.claim(
     "collapse", "Section 5", PROVED, SOFTMAX,
     """Softmax layers with gamma in (0, 1] and any real beta converge to one point of the first hull:
     diam(X^{t+1}) <= (1 - gamma sum_k min_i a_ik) diam(X^t), where the sum is at least e^{-2 |beta| R^2}.""",
-    given={"gamma a number in (0, 1]": _constant_step, "beta a number": _constant_beta},
+    given=CONSTANT,
 )  # fmt: skip
 def collapse(e: Experiment) -> list[Margins]:
     """The diameter after every step against the contraction that the weights promise, and tokens against the hull."""
     softmax = Softmax(beta=e.beta)
     shared = np.array([softmax.weights(x, t).min(axis=0).sum() for t, x in enumerate(e.states[:-1])])
     heard = np.array([e.law.weights(x, t).min(axis=0).sum() for t, x in enumerate(e.states[:-1])])
-    diameters = _diameters(e.states)
+    apart = e.states[:, :, None, :] - e.states[:, None, :, :]
+    diameters = np.sqrt((apart**2).sum(axis=-1)).max(axis=(1, 2))
     unit = float(e.scale)
     room = (1 - e.gammas * shared) * diameters[:-1] - diameters[1:]
     # A score is known up to a few roundings of its size, and a weight up to e to the power of that.
@@ -71,7 +61,7 @@ def collapse(e: Experiment) -> list[Margins]:
     least = np.exp(-2 * reach * (e.states[:-1] ** 2).sum(axis=2).max(axis=1))
     inside = np.array([depths(e.states[0], x) for x in (e.states[1], e.states[-1])]) / unit
     return [
-        Margins("diam shrinks by 1 - gamma sum_k min_i a_ik", room / unit, e.times[:-1], blur),
+        Margins("diam shrinks by the factor 1 - gamma sum_k min_i a_ik", room / unit, e.times[:-1], blur),
         Margins("sum_k min_i a_ik >= e^{-2 |beta| R^2}", heard - least, e.times[:-1], blur),
         Margins("x_i^t in K^0", inside, e.times[[1, -1]], 1e-12),
     ]
@@ -86,13 +76,10 @@ def _around_origin(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "gamma": pick(rng, (1.0, 0.5, 0.1)), "steps": 60}
 
 
-ORIGIN = Setting(
-    {"tokens": ..., "beta": 1.0, "gamma": 0.1, "steps": 200}, _softmax_layers, _around_origin, arithmetics=("ball",)
-)  # fmt: skip
+ORIGIN = replace(SOFTMAX, sample=_around_origin, arithmetics=("ball",))
 
 
 def _origin_inside(e: Experiment) -> Margins:
-    """0 is an interior point of the first hull."""
     x = np.asarray(e.instance["tokens"], dtype=float)
     depth = float(depths(x, np.zeros((1, x.shape[1])))[0]) / (float(np.abs(x).max()) or 1.0)
     return once("0 in the interior of K^0", depth, 1e-12, strict=True)
@@ -101,10 +88,7 @@ def _origin_inside(e: Experiment) -> Margins:
 @FW.claim(
     "collapse-to-origin", "abstract of the first version", FALSE, ORIGIN,
     "If 0 is an interior point of K^0, softmax layers with gamma in (0, 1] converge to the origin.",
-    given={
-        "gamma a number in (0, 1]": _constant_step, "beta a number": _constant_beta,
-        "0 in the interior of K^0": _origin_inside,
-    },
+    given={**CONSTANT, "0 in the interior of K^0": _origin_inside},
     repair="collapse",
     note="""The abstract of the first version (August 2025) says of the chain (SA_P): "before ultimately collapsing to
     the origin". That of the conference version (ICML 2026) says "before eventual collapse to some point within the
@@ -136,7 +120,7 @@ def _origin_margin(e: Experiment, x: Any) -> Any:
     Over the size of the start, which rounding goes by: the tokens themselves may be close to 0.
     """
     plain, size = x.astype(float), float(np.abs(e.instance["tokens"]).max())
-    if not np.isfinite(plain).all():  # balls that have grown beyond all bounds
+    if not np.isfinite(plain).all():  # balls without a finite radius
         return e.array(np.nan)[()]
     depth = float(depths(plain, np.zeros((1, plain.shape[1])))[0]) / size
     if depth >= 0:

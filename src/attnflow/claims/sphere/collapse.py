@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, PROVED, Setting
+from attnflow.claims.claim import FALSE, PROVED, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import SPHERE
-from attnflow.claims.sphere.runs import acute_contracts, normalised, on_sphere, pair_gaps, sphere_model
+from attnflow.claims.sphere.runs import acute_contracts, flows_until, normalised, on_sphere, pair_gaps
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
@@ -52,13 +52,14 @@ def _at_rest(e: Experiment) -> tuple[float, float]:
 
 
 def _moving(e: Experiment) -> Margins:
-    """The start is not stationary, or is consensus already."""
-    what = "the start is not at rest: velocities vanish up to rounding, by symmetry, away from consensus; this"
+    """Some token moves at the start, or all are at one point already."""
     value, tol = _at_rest(e)
-    return once(what, value, max(tol, 1e-300), strict=True)
+    return once(
+        "some velocity is not 0 up to rounding, or all tokens are at one point", value, max(tol, 1e-300), strict=True
+    )
 
 
-def _attracting(e: Experiment, x: Array) -> float:
+def attracting_rate(e: Experiment, x: Array) -> float:
     """Return at which rate x, at rest up to rotations, attracts its neighbours; 0 if it does not.
 
     All eigenvalues of the linearised flow on the tangent space have negative real parts, save those of rotations.
@@ -87,13 +88,12 @@ def _ends_in_hemisphere(e: Experiment) -> Margins:
     """The last state: in an open hemisphere, or at an attracting state that is not in one, or neither."""
     x = e.states[-1]
     away = distance(x, np.zeros(x.shape[1]))
-    value = away if away > 1e-9 else -_attracting(e, x)
-    what = "the tokens end in an open hemisphere, from where they collapse, and at no other attracting state: this"
+    value = away if away > 1e-9 else -attracting_rate(e, x)
+    what = "the tokens end in an open hemisphere, from where they collapse, and at no other attracting state,"
     return once(what, value, 1e-9, time=e.times[-1], strict=True)
 
 
 def _dimension_or_beta(e: Experiment) -> list[Margins]:
-    """Beta >= 0, and beta <= 1 on the circle."""
     d = e.shape[1]
     return [
         once("d >= 2", d - 2),
@@ -102,21 +102,23 @@ def _dimension_or_beta(e: Experiment) -> list[Margins]:
     ]
 
 
+RANGE: dict[str, Statement] = {"d >= 3 and beta >= 0, or d = 2 and 0 <= beta <= 1": _dimension_or_beta}
+
+
 def _generic(rng: Rng, k: int) -> dict[str, Any]:
     d = 2 + (k % 3 > 0) * int(rng.integers(1, 3))
     beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5) if k % 5 else 0.0
     return {"tokens": on_sphere(rng, k, d=d), "beta": beta, "normalized": k % 4 != 3, "until": 100.0}
 
 
-_COLLAPSE = {"tokens": ..., "beta": 1.0, "normalized": True, "until": 100.0}
-COLLAPSE = Setting(_COLLAPSE, sphere_model, _generic, samples=8, lengths=())
+COLLAPSE = flows_until(100.0, _generic, samples=8)
 
 
 @SPHERE.claim(
     "collapse", "Theorems 4.1, 4.3 and 5.1", PROVED, COLLAPSE,
     """From almost every start all tokens converge to one point, under SA and USA with V = B = I: in dimension d >= 3
     for every beta >= 0, on the circle for beta <= 1 and for beta large (2507.22857 announces every beta >= -0.16).""",
-    given={"d >= 3 and beta >= 0, or d = 2 and 0 <= beta <= 1": _dimension_or_beta, "a start not at rest": _moving},
+    given={**RANGE, "a start not at rest": _moving},
 )  # fmt: skip
 def collapse(e: Experiment) -> list[Margins]:
     """The last state lies in an open hemisphere, which decides the limit, and tokens contract as they then must."""
@@ -142,22 +144,18 @@ def _symmetric(rng: Rng, k: int) -> dict[str, Any]:
             simplex = np.eye(d)[:m] - np.pad(np.full((m, m), 1 / m), ((0, 0), (0, d - m)))
             x = np.concatenate([np.eye(d)[:m], -np.eye(d)[:m]]) if k % 8 == 3 else normalised(simplex)
     beta = log_uniform(rng, 0.05, 1.0 if d == 2 else 2.5)
-    return {
-        "tokens": normalised(x if k % 8 < 4 else x @ rotation(rng, d).T),
-        "beta": beta,
-        "normalized": bool(rng.integers(2)),
-        "until": 50.0,
-    }
+    x = normalised(x if k % 8 < 4 else x @ rotation(rng, d).T)
+    return {"tokens": x, "beta": beta, "normalized": bool(rng.integers(2)), "until": 50.0}
 
 
-EVERY_START = Setting(_COLLAPSE, sphere_model, _symmetric, samples=8, lengths=())
+EVERY_START = flows_until(100.0, _symmetric, samples=8)
 
 
 @SPHERE.claim(
     "collapse/every-start", "Theorems 4.1, 4.3 and 5.1, read without 'almost'", FALSE, EVERY_START,
     """From every start all tokens converge to one point, under SA and USA with V = B = I, in dimension d >= 3 for every
     beta >= 0 and on the circle for 0 <= beta <= 1.""",
-    given={"d >= 3 and beta >= 0, or d = 2 and 0 <= beta <= 1": _dimension_or_beta},
+    given=RANGE,
     repair="collapse",
 )  # fmt: skip
 def every_start(e: Experiment) -> list[Margins]:
@@ -167,7 +165,6 @@ def every_start(e: Experiment) -> list[Margins]:
 
 
 def _orthogonal(e: Experiment) -> list[Margins]:
-    """Dimension d >= n, and <x_i, x_j> = 0 for i != j."""
     n, d = e.shape
     inner = np.abs(e.tokens @ e.tokens.T - np.eye(n)).max(axis=1)
     return [once("d >= n", d - n), per_token("<x_i, x_j> = 0", -inner, 1e-12)]
@@ -183,9 +180,7 @@ def _frame(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "normalized": normalized, "until": until}
 
 
-ORTHOGONAL = Setting(
-    {"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _frame, samples=12, lengths=()
-)
+ORTHOGONAL = flows_until(10.0, _frame, samples=12)
 
 
 @SPHERE.claim(

@@ -17,6 +17,7 @@ from attnflow.claims.sphere.paper import SPHERE
 from attnflow.claims.sphere.runs import (
     acute_contracts,
     best_axis,
+    flows_until,
     in_hemisphere,
     integration_error,
     local_rate,
@@ -35,20 +36,13 @@ from attnflow.laws import Law, Softmax
 from attnflow.motions import SphereLayers
 
 
-def _positive_beta(e: Experiment) -> Margins:
-    """Beta > 0."""
-    return once("beta > 0", e.beta, strict=True)
-
-
 def _energetic(rng: Rng, k: int) -> dict[str, Any]:
     normalized, beta = k % 3 != 2, log_uniform(rng, 0.05, 9.0 if k % 3 != 2 else 3.0)
     until = log_uniform(rng, 0.5, 20.0) * (1.0 if normalized else exp(-beta))
     return {"tokens": on_sphere(rng, k), "beta": beta, "until": until, "normalized": normalized}
 
 
-ENERGY = Setting(
-    {"tokens": ..., "beta": 1.0, "normalized": True, "until": 10.0}, sphere_model, _energetic, samples=12, lengths=()
-)
+ENERGY = flows_until(10.0, _energetic, samples=12)
 
 
 def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
@@ -68,7 +62,7 @@ def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
     """For beta > 0 the energy E = (2 beta n^2)^{-1} sum_ij e^{beta <x_i, x_j>} never decreases, is largest exactly at
     consensus, and E(t) - E(s) is the integral from s to t of n^{-2} sum_i Z_i |x_i'|^2 (SA), of n^{-1} sum_i |x_i'|^2
     (USA), where x_i' is the velocity of the model.""",
-    given={"beta > 0": _positive_beta},
+    given={"beta > 0": lambda e: once("beta > 0", e.beta, strict=True)},
 )  # fmt: skip
 def energy(e: Experiment) -> list[Margins]:
     """The gain of energy on intervals of time, each twice as long as the one before, against the integral of the
@@ -122,11 +116,8 @@ def _hemispherical(rng: Rng, k: int) -> dict[str, Any]:
 
 HEMISPHERE = Setting(
     {"tokens": ..., "B": None, "beta": 1.0, "normalized": True, "until": 40.0, "w": None, "draws": 0, "seed": 0},
-    sphere_model,
-    _hemispherical,
-    samples=8,
-    lengths=(),
-)
+    sphere_model, _hemispherical, samples=8, lengths=(),
+)  # fmt: skip
 
 
 @SPHERE.claim(
@@ -139,20 +130,9 @@ HEMISPHERE = Setting(
 )  # fmt: skip
 def hemisphere(e: Experiment) -> list[Margins]:
     """Every recorded step, against the differential inequalities that force the collapse once all <x_i, x_j> > 0."""
-    acute = 1 - float(pair_gaps(e.states[-1]).max())
-    return [
-        lowest_never_falls(e),
-        acute_contracts(e),
-        local_rate(e),
-        once(
-            "all <x_i, x_j> > 0 at the end, so that they tend to 1",
-            max(acute, 0.0),
-            1e-9,
-            time=e.times[-1],
-            strict=True,
-        ),
-        *_frequency_of_hemispheres(e),
-    ]
+    what, acute = "all <x_i, x_j> > 0 at the end, so that they tend to 1", 1 - float(pair_gaps(e.states[-1]).max())
+    end = once(what, max(acute, 0.0), 1e-9, time=e.times[-1], strict=True)
+    return [lowest_never_falls(e), acute_contracts(e), local_rate(e), end, *_frequency_of_hemispheres(e)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,18 +180,12 @@ def _hemispherical_layers(rng: Rng, k: int) -> dict[str, Any]:
 
 HEMISPHERE_LAYERS = Setting(
     {"tokens": ..., "B": None, "beta": 1.0, "P": None, "dt": 1.0, "steps": 50, "w": None},
-    _layers,
-    _hemispherical_layers,
-    lengths=(),
-)
+    _layers, _hemispherical_layers, lengths=(),
+)  # fmt: skip
 
-
-@SPHERE.claim(
+hemisphere_discrete = SPHERE.claim(
     "hemisphere-discrete", "after Section 6, cone collapse", DERIVED, HEMISPHERE_LAYERS,
     """If all <x_i^0, w> > 0, then under x_i <- (x_i + dt m_i) / |x_i + dt m_i|, m_i = sum_j P_ij x_j, the least
     <x_i, w> never decreases, for every dt > 0 and every row-stochastic P: softmax of any scores, or any matrix.""",
     given={"an open hemisphere": open_hemisphere},
-)  # fmt: skip
-def hemisphere_discrete(e: Experiment) -> Margins:
-    """The least <x_i, w> after every step against the step before."""
-    return lowest_never_falls(e)
+)(lowest_never_falls)  # fmt: skip

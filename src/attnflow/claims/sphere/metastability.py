@@ -12,7 +12,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import METASTABLE, SPHERE
-from attnflow.claims.sphere.runs import MERGE, normalised, pair_gaps, sphere_model
+from attnflow.claims.sphere.runs import MERGE, flows_until, normalised, pair_gaps, sphere_model
 from attnflow.claims.statistics import at_least
 from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.core.inputs import cloud as rows_of
@@ -29,13 +29,13 @@ def _caps(e: Experiment) -> tuple[Array, Array, float]:
     cap = (e.tokens @ centres.T).argmax(axis=1)
     between = np.arccos(np.clip(centres @ centres.T, -1, 1))[~np.eye(len(centres), dtype=bool)]
     nearest_two = float(between.min()) if between.size else np.pi
-    alpha = float(np.cos(max(nearest_two - 2 * np.arccos(1 - 2 * min(e.instance["eps"], 1.0)), 0.0)))
+    alpha = float(np.cos(max(nearest_two - 2 * np.arccos(1 - 2 * min(e.eps, 1.0)), 0.0)))
     return centres, cap, alpha
 
 
-def _horizon(e: Experiment) -> float:
+def time_of_the_bound(e: Experiment) -> float:
     """Return until when the tokens stay, in the clock of SA or of USA."""
-    alpha, n, root = _caps(e)[2], e.shape[0], np.sqrt(e.instance["eps"])
+    alpha, n, root = _caps(e)[2], e.shape[0], np.sqrt(e.eps)
     if e.normalized:
         return float(root / (2 * max(n - 1, 1)) * np.exp((1 - alpha) * e.beta))
     # In the clock of the weights e^{beta (<x_i, x_j> - 1)} / n time runs e^beta times as fast.
@@ -43,9 +43,8 @@ def _horizon(e: Experiment) -> float:
 
 
 def _small_caps(e: Experiment) -> list[Margins]:
-    """0 < eps < 1/2, beta >= 0, and every token lies in a cap S_q(eps)."""
     centres, cap, _ = _caps(e)
-    eps = number(e.instance["eps"], "eps", above=0.0)
+    eps = number(e.eps, "eps", above=0.0)
     inside = (e.tokens * centres[cap]).sum(axis=1) - (1 - eps)
     return [
         per_token("|x_i| = 1", -np.abs(np.linalg.norm(e.tokens, axis=1) - 1), 1e-9),
@@ -64,27 +63,20 @@ def _in_caps(rng: Rng, k: int) -> dict[str, Any]:
     centres[:, 0], centres[:, 1] = np.cos(angles), np.sin(angles)
     centres = centres @ rotation(rng, d).T
     cap = np.concatenate([np.arange(q), rng.integers(q, size=int(rng.integers(1, 8)))])
-    towards = centres[(cap + 1) % q] if k % 3 else rng.standard_normal((len(cap), d))
-    across = normalised(
-        towards
-        - (towards * centres[cap]).sum(axis=1, keepdims=True) * centres[cap]
-        + 1e-3 * rng.standard_normal((len(cap), d))
-    )
-    across = normalised(across - (across * centres[cap]).sum(axis=1, keepdims=True) * centres[cap])
-    depth = (
-        np.where(np.arange(len(cap)) < q, 1.0, rng.uniform(0, 1, len(cap)))[:, None] * np.arccos(1 - eps) * (1 - 1e-9)
-    )
-    x = np.cos(depth) * centres[cap] + np.sin(depth) * across
+    towards, own = centres[(cap + 1) % q] if k % 3 else rng.standard_normal((len(cap), d)), centres[cap]
+    across = towards - (towards * own).sum(axis=1, keepdims=True) * own
+    across = normalised(across + 1e-3 * rng.standard_normal((len(cap), d)))
+    across = normalised(across - (across * own).sum(axis=1, keepdims=True) * own)
+    depth = np.where(np.arange(len(cap)) < q, 1.0, rng.uniform(0, 1, len(cap)))[:, None]
+    angle = depth * np.arccos(1 - eps) * (1 - 1e-9)
+    x = np.cos(angle) * own + np.sin(angle) * across
     return {"tokens": normalised(x), "centres": centres, "eps": eps, "beta": beta, "normalized": k % 3 != 2}
 
 
 CAPS = Setting(
-    {"tokens": ..., "centres": ..., "eps": 0.01, "beta": 9.0, "normalized": True, "factor": 1.0},
-    sphere_model,
-    _in_caps,
-    samples=12,
-    lengths=(),
-)
+    {"tokens": ..., "centres": ..., "eps": 0.01, "beta": 9.0, "normalized": True, "factor": 1.0}, sphere_model,
+    _in_caps, samples=12, lengths=(),
+)  # fmt: skip
 
 
 @METASTABLE.claim(
@@ -98,15 +90,15 @@ CAPS = Setting(
 )  # fmt: skip
 def metastability(e: Experiment) -> list[Margins]:
     """64 moments up to the bound."""
-    eps, until = e.instance["eps"], number(e.factor, "factor", above=0.0) * _horizon(e)
+    eps, until = e.eps, number(e.factor, "factor", above=0.0) * time_of_the_bound(e)
     centres, cap, _ = _caps(e)
     times, noise = np.linspace(0, until, 65), until * (1.0 if e.normalized else exp(e.beta))
     run = e.evolve(normalised(e.tokens), until, record=times)
-    states = run.tokens
-    inside = ((states * centres[cap]).sum(axis=2) - (1 - 2 * eps)) / eps
+    inside = ((run.tokens * centres[cap]).sum(axis=2) - (1 - 2 * eps)) / eps
+    last = run.times[-1]
     return [
         Margins("<x_i, w_q> >= 1 - 2 eps", inside, run.times, 1e-9 + 64 * EPS * noise / eps),
-        once("the run came to its end", float(run.times[-1] == until), 0.5, time=run.times[-1], strict=True),
+        once("the run reaches the time of the bound", float(last == until), 0.5, time=last, strict=True),
     ]
 
 
@@ -128,9 +120,7 @@ def _on_circle(rng: Rng, k: int) -> dict[str, Any]:
     return {"tokens": x, "beta": beta, "normalized": normalized, "until": 1e8 * (1.0 if normalized else exp(-beta))}
 
 
-CIRCLE = Setting(
-    {"tokens": ..., "beta": 16.0, "normalized": True, "until": 1e8}, sphere_model, _on_circle, samples=3, lengths=()
-)
+CIRCLE = flows_until(1e8, _on_circle, samples=3, beta=16.0)
 # A plateau is a time between merges that lasts at least this factor; its height is known up to this part of 1.
 PLATEAU, HEIGHT = 100.0, 0.05
 # When the first clusters have formed, in the clock of SA.
@@ -156,7 +146,6 @@ def staircase(e: Experiment) -> Margins:
 
 
 def _of_random_tokens(e: Experiment) -> list[Margins]:
-    """At least two tokens, in dimension 2 or more, and beta >= 0."""
     n, d = whole(e.n, "n", least=1), whole(e.d, "d", least=1)
     return [once("n >= 2", n - 2), once("d >= 2", d - 2), once("beta >= 0", e.beta)]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from attnflow.claims.claim import Instance, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, per_token
 from attnflow.claims.samplers import Rng, cloud, pick
@@ -23,8 +25,15 @@ MERGE = 0.999
 
 
 def sphere_model(given: dict[str, Any]) -> tuple[Softmax, SphereFlow]:
+    """Return SA, or USA if `normalized` is False."""
     beta = number(given["beta"], "beta")
     return Softmax(beta=beta, B=given.get("B")), SphereFlow(normalized=given.get("normalized", True))
+
+
+def flows_until(until: float, sample: Callable[[Rng, int], Instance], samples: int, beta: float = 1.0) -> Setting:
+    """Return the setting of SA and USA with B = I, with these defaults."""
+    parameters = {"tokens": ..., "beta": beta, "normalized": True, "until": until}
+    return Setting(parameters, sphere_model, sample, samples=samples, lengths=())
 
 
 def normalised(x: Array) -> Array:
@@ -72,7 +81,7 @@ def pole_of(e: Experiment) -> Array:
         return best_axis(e.tokens)[0]
     w = rows_of(np.reshape(e.w, (1, -1)), "w")[0]
     if w.shape != (e.shape[1],) or not w.any():
-        raise InputError(f"w has {w.size} coordinates, expected a direction of dimension {e.shape[1]}: give w=[...]")
+        raise InputError(f"w has {w.size} coordinates, expected a direction: give a list of {e.shape[1]} numbers")
     return np.asarray(w / np.linalg.norm(w))
 
 
@@ -82,7 +91,7 @@ def integration_error(e: Experiment) -> float:
 
 
 def lowest_never_falls(e: Experiment) -> Margins:
-    """min_i <x_i, w> from each time to the next."""
+    """The least <x_i, w> after every step against the step before."""
     lowest = (e.states @ pole_of(e)).min(axis=1)
     tol = 16 * e.shape[1] * EPS + integration_error(e)
     return Margins("min_i <x_i, w> never decreases", np.diff(lowest), e.times[:-1], tol)
