@@ -6,6 +6,7 @@ on dark screens. What a formula says is its source, for those who do not see it.
 
 from __future__ import annotations
 
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,22 @@ JOINED = "&#8288;"
 LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
 
 
+@cache
 def drawn(formula: str) -> str:
-    """Return a formula as a drawing that stands on the line of the text.
+    """Return a formula, perhaps written on several lines, as a drawing that stands on the line of the text.
 
     >>> drawn("x")[:46]
     '<svg class="formula" role="img" aria-label="x"'
     """
+    formula = " ".join(formula.split())
     said, font = f"${formula}$", FontProperties(size=UNITS, math_fontfamily="stix")
     corners, codes = text_to_path.get_text_path(font, said, ismath=True)
     path = Path(corners, codes)
     width, _, _ = text_to_path.get_text_width_height_descent(said, font, ismath=True)
-    box = path.get_extents()
-    left, top, right, low = min(0.0, box.x0) - 2, box.y1 + 2, max(width, box.x1) + 2, min(0.0, box.y0) - 2
+    # The letters of this font have points where they are widest and highest, so that no curve leaves the box of these.
+    points = path.vertices[path.codes != Path.CLOSEPOLY]
+    (x0, y0), (x1, y1) = points.min(axis=0), points.max(axis=0)
+    left, top, right, low = min(0.0, x0) - 2, y1 + 2, max(width, x1) + 2, min(0.0, y0) - 2
     wide, high = right - left, top - low
     em = LARGER / UNITS
     style = f"width: {wide * em:.3f}em; height: {high * em:.3f}em; vertical-align: {low * em:.3f}em"
@@ -63,7 +68,7 @@ def inline(translator: Any, node: nodes.math) -> None:
 
 def displayed(translator: Any, node: nodes.math_block) -> None:
     """Write a formula on a line of its own, which scrolls by itself where it is too long."""
-    translator.body.append(f'<div class="formulas">{drawn(" ".join(node.astext().split()))}</div>\n')
+    translator.body.append(f'<div class="formulas">{drawn(node.astext())}</div>\n')
     raise nodes.SkipNode
 
 
