@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,6 +37,14 @@ class Dies(Watcher):
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _chromium_ended() -> Iterator[None]:
+    """The Chromium that tests of the explorer's page share, if any was run, ends with them."""
+    yield
+    if "browser" in sys.modules:
+        sys.modules["browser"].end()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,9 +26,9 @@ raise SystemExit(main())
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@contextmanager
-def launch(**context: Any) -> Iterator[Any]:
-    """Open a page, with these options of a browser context; skip where there is no Chromium, but never in CI."""
+@cache
+def _chromium() -> tuple[Any, Any]:
+    """Start Playwright and Chromium, once in a process; skip where there is none, but never in CI."""
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         missing = "no Chromium to open the explorer's page in: install chromium"
@@ -35,17 +36,31 @@ def launch(**context: Any) -> Iterator[Any]:
             pytest.fail(missing)
         pytest.skip(missing)
     api = pytest.importorskip("playwright.sync_api", reason="Playwright, which drives Chromium, is not installed")
-    with api.sync_playwright() as playwright:
-        # Root has no sandbox for Chromium to run in.
-        arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
-        try:
-            # The policy of the server forbids evaluating strings, which is how tests ask the page.
-            page = browser.new_context(bypass_csp=True, **context).new_page()
-            page.set_default_timeout(PATIENCE)
-            yield page
-        finally:
-            browser.close()
+    playwright = api.sync_playwright().start()
+    # Root has no sandbox for Chromium to run in.
+    arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return playwright, playwright.chromium.launch(executable_path=path, args=arguments)
+
+
+def end() -> None:
+    """End Chromium and Playwright, if they were started."""
+    if _chromium.cache_info().currsize:
+        playwright, chromium = _chromium()
+        chromium.close()
+        playwright.stop()
+
+
+@contextmanager
+def launch(**options: Any) -> Iterator[Any]:
+    """Open a page, with these options of a browser context."""
+    # The policy of the server forbids evaluating strings, which is how tests ask the page.
+    context = _chromium()[1].new_context(bypass_csp=True, **options)
+    try:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        yield page
+    finally:
+        context.close()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from test_server import PATIENCE, until
+from served import PATIENCE, until
 
 from attnflow.explorer import scratch
 from attnflow.explorer.worker import ORDER, work
