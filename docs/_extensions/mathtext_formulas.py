@@ -10,6 +10,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from docutils import nodes  # type: ignore[import-untyped]
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
@@ -39,7 +40,7 @@ def drawn(formula: str) -> str:
     path = Path(corners, codes)
     width, _, _ = text_to_path.get_text_width_height_descent(said, font, ismath=True)
     # The letters of this font have points where they are widest and highest, so that no curve leaves the box of these.
-    points = path.vertices[path.codes != Path.CLOSEPOLY]
+    points = np.asarray(corners)[np.asarray(codes) != Path.CLOSEPOLY]
     (x0, y0), (x1, y1) = points.min(axis=0), points.max(axis=0)
     left, top, right, low = min(0.0, x0) - 2, y1 + 2, max(width, x1) + 2, min(0.0, y0) - 2
     wide, high = right - left, top - low
