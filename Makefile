@@ -17,7 +17,7 @@ help:
 	@echo "make test-all  the same with larger instances, and ten times as many examples of each property"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
-	@echo "make models    write the tables of docs/models.md anew, from the catalogue of laws, motions and clouds"
+	@echo "make models    write docs/models.md and the lists of docs/reference anew, from the catalogue"
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
@@ -78,7 +78,7 @@ claims: .venv/ready
 	$(BIN)/python -m tools.claims_pages docs/claims src/attnflow/figures/gallery/verdicts.json
 
 models: .venv/ready
-	$(BIN)/python -m tools.models_page docs/models.md
+	$(BIN)/python -m tools.models_page docs/models.md docs/reference/laws.rst docs/reference/motions.rst
 
 out/gallery/drawn: .venv/ready $(SOURCES)
 	$(BIN)/attnflow figure all -o out/gallery --only svg,png,mp4

@@ -1,6 +1,6 @@
-"""The tables of laws, motions and clouds on the page of models, from the catalogue.
+"""The tables of laws, motions and clouds on the page of models, and their lists in the reference, from the catalogue.
 
-python -m tools.models_page docs/models.md
+python -m tools.models_page docs/models.md docs/reference/laws.rst docs/reference/motions.rst
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from attnflow.catalogue import Entry, entries
 from attnflow.core.inputs import InputError
 from tools.typeset import markdown
 
-# A table stands between these two lines, the first of which names it.
-BEGIN, END = "<!-- {} from the catalogue, by make models -->", "<!-- end -->"
+# A table, or a list in the reference, stands between two comments, the first of which names it.
+NAMED = "{} from the catalogue, by make models"
 
 
 def tables() -> dict[str, list[Entry]]:
@@ -34,6 +34,11 @@ def table(listed: list[Entry]) -> str:
     return "\n".join(["| in Python | elsewhere | what it is |", "|---|---|---|", *rows])
 
 
+def reference(listed: list[Entry]) -> str:
+    """Return the directives that write the docstrings of laws or motions into the reference."""
+    return "\n".join(f".. autoclass:: attnflow.{found.make.__name__}" for found in listed)
+
+
 def written(page: str) -> str:
     """Return the page with its tables written anew.
 
@@ -45,12 +50,14 @@ def written(page: str) -> str:
     """
 
     def anew(place: re.Match[str]) -> str:
-        name = place[1]
+        begin, name, end = place.groups()
         if name not in tables():
             raise InputError(f"the page asks for a table of {name}, expected one of {', '.join(tables())}")
-        return f"{BEGIN.format(name)}\n\n{table(tables()[name])}\n\n{END}"
+        lines = table(tables()[name]) if end.startswith("<") else reference(tables()[name])
+        return f"{begin}\n\n{lines}\n\n{end}"
 
-    return re.sub(f"(?s){BEGIN.format('([a-z ]+)')}.*?{END}", anew, page)
+    named = NAMED.format("([a-z ]+)")
+    return re.sub(rf"(?s)((?:<!--|\.\.) {named}(?: -->)?)\n.*?(<!-- end -->|\.\. end)", anew, page)
 
 
 def _discrete(found: Entry) -> bool:
@@ -79,7 +86,7 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = ArgumentParser(description="write the tables of the page of models anew")
-    parser.add_argument("page", type=Path)
-    given = parser.parse_args()
-    given.page.write_text(written(given.page.read_text(encoding="utf-8")), encoding="utf-8")
+    parser = ArgumentParser(description="write the tables of the page of models and the lists of the reference anew")
+    parser.add_argument("pages", type=Path, nargs="+")
+    for page in parser.parse_args().pages:
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ import pytest
 import attnflow as af
 from attnflow import catalogue
 from attnflow.app.cli import main
+from attnflow.app.config import Config
 from attnflow.serialise import brief, describe, rebuild
 
 MODULE = '''
@@ -131,6 +134,23 @@ def test_file_flags_store_and_python_are_the_same_run(module: ModuleType, tmp_pa
         assert repr(again.motion) == repr(motion)
         assert again.law is not None
         np.testing.assert_array_equal(again.law.weights(run.final, 2), law.weights(run.final, 2))
+
+
+def test_a_configuration_is_written_as_toml_also_where_json_differs() -> None:
+    heads = [{"name": "softmax", "V": None}]
+    given = Config({"until": math.inf, "seed": None, "law": {"name": "\U0001f600", "B": None, "heads": heads}}, Path())
+    written = tomllib.loads(given.text())
+    assert written == {"until": math.inf, "law": {"name": "\U0001f600", "heads": [{"name": "softmax"}]}}
+
+
+def test_a_parameter_may_be_called_like_a_key_of_another_table() -> None:
+    given = Config({"tokens": {"cloud": "gaussian", "n": 3}, "law": {"name": "softmax", "beta": 2.0}}, Path())
+    given.set("law", "file", 3)
+    given.set("motion", "cloud", 3)
+    assert given.data["law"] == {"name": "softmax", "beta": 2.0, "file": 3}
+    given.set("law", "name", "hardmax")
+    given.set("tokens", "file", "x.csv")
+    assert (given.data["law"], given.data["tokens"]) == ({"name": "hardmax"}, {"file": "x.csv"})
 
 
 def test_it_is_described_and_made_again(module: ModuleType) -> None:

@@ -36,6 +36,7 @@ def test_a_table_that_does_not_exist_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["law", "motion"])
 def test_the_reference_has_every_law_and_motion(kind: str) -> None:
     text = (DOCS / "reference" / f"{kind}s.rst").read_text(encoding="utf-8")
+    assert models_page.written(text) == text, "run make models: a law or a motion has changed"
     for found in entries(kind).values():
         if found.make.__module__.startswith("attnflow."):
             assert f".. autoclass:: attnflow.{found.make.__name__}\n" in text

@@ -17,12 +17,11 @@ from attnflow.app import long_times
 from attnflow.app.flags import NAMES
 from attnflow.catalogue import check_keys
 from attnflow.core.inputs import InputError, number, quoted, whole
-from attnflow.core.parameters import KINDS as PARAMETERS
-from attnflow.core.parameters import Parameter
+from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
 
 # The tables of what the catalogue knows, each with the kind that it is of and the key of its name.
-KINDS = {table: (kind, key) for kind, (table, key) in NAMES.items()}
+MODELS = {table: (kind, key) for kind, (table, key) in NAMES.items()}
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
 TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 
@@ -45,7 +44,7 @@ class Config:
         So does a parameter that is given in place of another one.
         """
         place = self.data if table is None else self.data.setdefault(table, {})
-        if key in ("name", "cloud", "file") and place.get(key) != value:
+        if key in (("cloud", "file") if table == "tokens" else ("name",)) and place.get(key) != value:
             place.clear()
         for other in _alternatives(place, table, key):
             place.pop(other, None)
@@ -56,7 +55,7 @@ class Config:
         data = self.data
         check_keys(data, TOP, "the configuration")
         # A name that does not exist is refused before anything that is lacking.
-        for table, (_, key) in KINDS.items():
+        for table, (_, key) in MODELS.items():
             if key in data.get(table, {}):
                 _chosen(data[table], table)
         for name in ("tokens", "law", "motion", "until"):
@@ -94,9 +93,9 @@ class Config:
 
     def text(self) -> str:
         """Return the configuration as TOML."""
-        lines = [f"{k} = {_toml(v)}" for k, v in self.data.items() if k not in TABLES]
+        lines = _lines({key: value for key, value in self.data.items() if key not in TABLES})
         for table in (name for name in TABLES if name in self.data):
-            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in self.data[table].items())]
+            lines += ["", f"[{table}]", *_lines(self.data[table])]
         return "\n".join(lines) + "\n"
 
     def _cloud(self, table: dict[str, Any]) -> ArrayLike:
@@ -112,7 +111,7 @@ class Config:
         return tokens
 
     def _built(self, table: dict[str, Any], where: str) -> Any:
-        kind, key = KINDS[where]
+        kind, key = MODELS[where]
         named = {"name": _chosen(table, where), **{k: v for k, v in table.items() if k != key}}
         return catalogue.build(kind, named, self._parameter, f"[{where}]")
 
@@ -120,7 +119,7 @@ class Config:
         """Return what a text stands for: a formula in t, or a file of numbers."""
         if not isinstance(value, str):
             return value
-        stands_for = PARAMETERS[parameter.kind].text
+        stands_for = KINDS[parameter.kind].text
         if stands_for == "file":
             return self.numbers(value, parameter.name, vector=parameter.kind == "vector")
         return Schedule(value, parameter.name) if stands_for == "formula" else value
@@ -177,9 +176,9 @@ def read(path: Path) -> Config:
 
 def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[str]:
     """Return the parameters in whose place a parameter of a law or a motion is given."""
-    if table not in KINDS:
+    if table not in MODELS:
         return []
-    kind, name = KINDS[table]
+    kind, name = MODELS[table]
     known = catalogue.entries(kind)
     named = place.get(name)
     found = known[named].alternatives if isinstance(named, str) and named in known else ()
@@ -188,7 +187,7 @@ def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[st
 
 def _chosen(table: dict[str, Any], where: str) -> str:
     """Return the name of the cloud, law or motion that a table is about."""
-    what, key = KINDS[where]
+    what, key = MODELS[where]
     names = catalogue.entries(what)
     if key not in table:
         raise InputError(
@@ -230,7 +229,13 @@ def _stops(table: dict[str, Any]) -> list[watch.Watcher]:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(_lines(value)) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return json.dumps(value)
+    # JSON has other words for inf and nan.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _lines(table: dict[str, Any]) -> list[str]:
+    """Return the lines of a table in TOML, which has no null: what is None is left out, as what is not given."""
+    return [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
