@@ -33,7 +33,8 @@ class Parameter:
     the parameter tends to infinity, `limit` is its name, and `at_zero` says what it is at 0. Plain data have it under
     the name `key` where that is another one. A parameter with one value for each of several laws stands `beside` each
     of them: in the table of the law, not in a list of its own. A `part` is the class of a value with parameters of its
-    own; `Law` and `Motion` stand for any of these.
+    own; `Law` and `Motion` stand for any of these. Two runs that differ only in parameters that are not `of_model` are
+    runs of one model: such a parameter says how a run is computed, or what happens where tokens tie.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Parameter:
     key: str = ""
     beside: str = ""
     shown: bool = True
+    of_model: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.symbol or self.name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,16 @@ from attnflow.claims.instances import read
 from attnflow.claims.sphere.runs import normalised
 from attnflow.claims.verdict import HOLDS, UNDECIDED
 from attnflow.core.inputs import Array, InputError, matrix_at, number_at, varies_in_time
+from attnflow.core.parameters import parameters_of
 from attnflow.core.schedules import Schedule
+from attnflow.explorer.protocol import Answer, Session
 from attnflow.explorer.state import State
+from attnflow.explorer.state import read as read_state
 from attnflow.geometry import hull
 from attnflow.laws import Law
 from attnflow.measure import clusters
 from attnflow.motions import Motion
-from attnflow.serialise import describe
-from attnflow.serialise import parameters as parameters_of
+from attnflow.serialise import describe, parameters
 
 Offer = dict[str, Any]
 
@@ -40,14 +41,6 @@ DEAR = {"sphere/staircase": 8, "sphere/energy": 50, "hardmax/leaders-are-vertice
 # Chains drawn for a claim about probabilities.
 DRAWS = 100
 
-# One system in two frames, or at two speeds of computation, is one system: tokens of the flow x' = V m and of its
-# rescaling z = e^{-tV} x, of residual layers and theirs.
-SAME_SYSTEM = {
-    **dict.fromkeys(("RescaledFlow", "Rescaled", "Discounted"), "Flow"),
-    "RescaledLayers": "Residual",
-}
-# Numbers that say how a run is computed, or what happens where tokens tie, not what is run.
-ASIDE = ("rtol", "literal", "ties", "growth")
 # Functions of time are compared at all steps, or at MOMENTS times of a flow.
 MOMENTS = 65
 
@@ -68,7 +61,8 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     found = applicable(state)
     ordered = sorted(found, key=lambda pair: _cost(pair[0], pair[1], state))
     if done == 0:
-        yield _listed(found)
+        claims = [{"claim": claim.id, "paper": claim.paper.heading, **_statement(claim)} for claim, _ in found]
+        yield {"kind": "claims", "claims": claims, "others": len(all_claims()) - len(found)}
     for claim, _ in ordered[max(0, done - 1) : done]:
         yield _undecided(claim, f"{claim.id} takes too long to check here: attnflow check has more time")
     experiments: dict[Any, Experiment] = {}
@@ -81,22 +75,9 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     yield {"kind": "done"}
 
 
-def _listed(found: list[tuple[Claim, dict[str, Any]]]) -> dict[str, Any]:
-    return {
-        "kind": "claims",
-        "claims": [
-            {
-                "claim": claim.id,
-                "paper": claim.paper.heading,
-                "where": claim.where,
-                "status": claim.status,
-                "statement": claim.statement,
-                "given": list(claim.given),
-            }
-            for claim, _ in found
-        ],
-        "others": len(all_claims()) - len(found),
-    }
+def _statement(claim: Claim) -> dict[str, Any]:
+    names = ("where", "status", "statement")
+    return {**{name: getattr(claim, name) for name in names}, "given": list(claim.given)}
 
 
 def applicable(state: State) -> list[tuple[Claim, dict[str, Any]]]:
@@ -109,13 +90,11 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
     n = len(state.tokens)
     most = DEAR.get(claim.id, MOST_AT_REST if _at_rest(claim) else MOST_TOKENS)
     if n > most:
-        return _undecided(
-            claim, f"there are {n} tokens, but {claim.id} is checked here for at most {most}: take some away"
-        )
+        many = f"there are {n} tokens, but {claim.id} is checked here for at most {most}: take some away"
+        return _undecided(claim, many)
     if getattr(e.law, "ties", None) != getattr(state.law, "ties", None) and len(np.unique(state.tokens, axis=0)) < n:
-        return _undecided(
-            claim, f"tokens coincide: {claim.id} counts each point once, the screen every token; take copies away"
-        )
+        copies = f"tokens coincide: {claim.id} counts each point once, the screen every token; take copies away"
+        return _undecided(claim, copies)
     try:
         verdict, given = examine(claim, e, EXACT_AT_ONCE)
     except Exception as error:  # one claim that cannot be checked must not silence the others
@@ -128,28 +107,19 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
         # What is on the screen goes on, and may end otherwise.
         outcome = UNDECIDED
         because += f"; this is known up to {kind} {looked:g} only, the screen goes on to {state.until:g}"
-    return {
-        "kind": "verdict",
-        "claim": claim.id,
-        "outcome": outcome,
-        "margin": float(verdict.margin) if math.isfinite(verdict.margin) else None,
-        "certified": verdict.certified,
-        "because": because,
-        "given": [{"name": name, "outcome": what} for name, what in given.items()],
-    }
+    margin = float(verdict.margin) if math.isfinite(verdict.margin) else None
+    return _message(claim, outcome, because, given) | {"margin": margin, "certified": verdict.certified}
 
 
 def _undecided(claim: Claim, because: str) -> dict[str, Any]:
     """Return the verdict on a claim that was not checked, or not to the end."""
-    return {
-        "kind": "verdict",
-        "claim": claim.id,
-        "outcome": UNDECIDED,
-        "margin": None,
-        "certified": None,
-        "because": because,
-        "given": [{"name": name, "outcome": UNDECIDED} for name in claim.given],
-    }
+    return _message(claim, UNDECIDED, because, dict.fromkeys(claim.given, UNDECIDED))
+
+
+def _message(claim: Claim, outcome: str, because: str, given: Mapping[str, str]) -> dict[str, Any]:
+    hypotheses = [{"name": name, "outcome": what} for name, what in given.items()]
+    said = {"kind": "verdict", "claim": claim.id, "outcome": outcome, "because": because, "given": hypotheses}
+    return {**said, "margin": None, "certified": None}
 
 
 def _at_rest(claim: Claim) -> bool:
@@ -207,11 +177,6 @@ def _offers(claim: Claim, state: State) -> Iterator[Offer]:
     yield offer
 
 
-def _said(value: Any) -> Any:
-    """Return a parameter as instances have it: formulas as text."""
-    return value.text if isinstance(value, Schedule) else value
-
-
 def _of_law(state: State, parameters: Any) -> Offer:
     law = state.law
     offer = {} if law.heads else _given(law)
@@ -231,8 +196,15 @@ def _of_law(state: State, parameters: Any) -> Offer:
 
 
 def _given(part: Law | Motion) -> Offer:
-    """Return the parameters of a law or a motion that say what is run."""
-    return {name: _said(value) for name, value in parameters_of(part).items() if name not in (*ASIDE, "V", "b")}
+    """Return what a law or a motion was given, as instances have it: formulas as text."""
+    found = {name: value for name, value in _of_model(part).items() if name not in ("V", "b")}
+    return {name: value.text if isinstance(value, Schedule) else value for name, value in found.items()}
+
+
+def _of_model(part: Any) -> Offer:
+    """Return the parameters of a law or a motion that say what is run, not how it is computed."""
+    known = parameters_of(part.__class__)
+    return {name: value for name, value in parameters(part).items() if known[name].of_model}
 
 
 def _of_motion(state: State, parameters: Any) -> Offer:
@@ -255,7 +227,7 @@ def _free(state: State) -> Offer:
     if layers is not None and layers.V is None:
         step = layers.gamma if layers.gamma is not None else layers.alpha
         # The weights of the duality gap are proportional to the steps.
-        if "beta" not in parameters_of(state.law) and isinstance(step, Schedule):
+        if "beta" not in parameters(state.law) and isinstance(step, Schedule):
             text = step.text
             offer["beta"] = text if layers.gamma is not None else f"({text}) / (1 + ({text}))"
         if not isinstance(step, Schedule):  # the least of steps that vary is not known from some of them
@@ -362,8 +334,7 @@ def _same_law(law: Law, state: State) -> bool:
 
 def _moments(state: State, *things: Any) -> list[Any]:
     """Return when functions of time are compared; constants are so at the start alone."""
-    parts = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
-    if not any(varies_in_time(part) for part in parts):
+    if not any(varies_in_time(value) for thing in things for value in _of_model(thing).values()):
         return [0]
     if state.motion.discrete:
         # Of very long runs, the first steps and some later ones, the last among them.
@@ -410,26 +381,20 @@ def _motion(motion: Motion, t: Any, state: State) -> Offer:
 def _parts(thing: Any, t: Any, state: State) -> Offer:
     """Return the name and the parameters at step t, with the identity where a matrix was left out."""
     d = state.tokens.shape[1]
-    name = type(thing).__name__
-    found: Offer = {"name": SAME_SYSTEM.get(name, name)}
-    for field in fields(thing) if is_dataclass(thing) else ():
-        value = getattr(thing, field.name)
-        if not field.init or field.name in ASIDE:
-            continue
-        if field.name in ("B", "V"):
-            matrix = matrix_at(value, t, d, field.name)
-            found[field.name] = np.eye(d) if matrix is None else matrix
+    found: Offer = {"name": getattr(thing, "same_system", "") or type(thing).__name__}
+    for name, value in _of_model(thing).items():
+        if name in ("B", "V"):
+            matrix = matrix_at(value, t, d, name)
+            found[name] = np.eye(d) if matrix is None else matrix
         elif varies_in_time(value):
-            found[field.name] = number_at(value, t, field.name)
+            found[name] = number_at(value, t, name)
         elif value is not None:
-            found[field.name] = describe(value)
+            found[name] = describe(value)
     return found
 
 
 def _alike(one: Offer, other: Offer) -> bool:
-    if one.keys() != other.keys():
-        return False
-    return all(_equal(value, other[name]) for name, value in one.items())
+    return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -437,3 +402,13 @@ def _equal(one: Any, other: Any) -> bool:
         return bool(one == other)
     one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-12, atol=0.0))
+
+
+def _answer(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
+    for answer in check_applicable(read_state(message.get("state")), done):
+        if stop():
+            return
+        yield {**answer, "id": message["id"]}
+
+
+ANSWERS = {"claims": _answer}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.inputs import InputError
+from attnflow.explorer.protocol import Answer
 from attnflow.explorer.run_stream import no_frames_yet, simulate_into
-from attnflow.explorer.state import State
+from attnflow.explorer.state import State, read
 from attnflow.runs.trajectory import Trajectory
 
 TYPES = {"mp4": "video/mp4", "gif": "image/gif"}
@@ -26,13 +28,12 @@ def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
 
     if not isinstance(format, str) or format not in TYPES:
         raise InputError(f"format is {format!r:.40}, expected {' or '.join(TYPES)}")
-    ending = format
     if not isinstance(dark, bool):
         raise InputError(f"dark is {dark!r:.40}, expected true or false")
     with TemporaryDirectory() as folder, look(dark=dark):
-        path = Path(folder) / f"attnflow.{ending}"
+        path = Path(folder) / f"attnflow.{format}"
         _simulated(state).animate(path, seconds=LENGTH)
-        return path.name, TYPES[ending], path.read_bytes()
+        return path.name, TYPES[format], path.read_bytes()
 
 
 def data(state: State) -> tuple[str, str, bytes]:
@@ -58,3 +59,15 @@ def _simulated(state: State) -> Trajectory:
         about=run.about,
         report=run.report,
     )
+
+
+def _answer(id: int, name: str, type: str, body: bytes) -> Iterator[Answer]:
+    yield {"kind": "file", "id": id, "name": name, "type": type}, body
+
+
+ANSWERS = {
+    "movie": lambda message, done, session, stop: _answer(
+        message["id"], *movie(read(message.get("state")), message.get("format"), message.get("dark"))
+    ),
+    "data": lambda message, done, session, stop: _answer(message["id"], *data(read(message.get("state")))),
+}

@@ -64,10 +64,11 @@ class Frame:
         if (count := len(self.hull.vertices)) > most:
             raise InputError(f"{what} are shown for at most {most} vertices of the hull, this one has {count}")
 
-    def few_tokens(self, what: str) -> None:
-        """Refuse an overlay that looks at all pairs of too many tokens."""
+    def seen(self, what: str) -> Array:
+        """Return the tokens as the law sees them, for an overlay of all pairs; refuse too many."""
         if len(self.x) > MOST_PAIRS:
             raise InputError(f"{what} are shown for at most {MOST_PAIRS} tokens, these are {len(self.x)}")
+        return self.state.motion.seen(self.x, self.t)
 
 
 def overlays_of(x: Array, t: float, state: State, want: Iterable[str]) -> dict[str, Any]:
@@ -145,18 +146,15 @@ def _limits(frame: Frame) -> dict[str, Any]:
     if V is not None and not (V[0, 0] > 0 and (V[0, 0] * np.eye(len(V)) == V).all()):
         raise InputError("limits are a finite set where V is the identity or a positive multiple of it")
     near, exponents = law.neighbourhood, law.exponents
-    if near is not None and near.by_scores and number_at(near.size, frame.t, "delta") > 0 and not _vanishing(near.size):
+    # A formula that tends to 0 is known to do so if it is a quotient of polynomials.
+    vanishing = near is not None and isinstance(near.size, Schedule) and near.size.limit() == 0
+    if near is not None and near.by_scores and number_at(near.size, frame.t, "delta") > 0 and not vanishing:
         raise InputError(f"under {law.name} with a delta that stays tokens can come to rest anywhere in their hull")
     if exponents is not None and number_at(exponents.beta, frame.t, "beta") < 0:
         raise InputError("beta is negative, so that tokens flee from each other: limits are those of a positive beta")
     frame.few_vertices(MOST_LIMITS, "limits")
     found = stationary_points(frame.hull.vertices, frame.form)
     return {"limits": {"points": found.points.tolist(), "attracting": found.attracts.tolist()}}
-
-
-def _vanishing(delta: Any) -> bool:
-    """Say whether a formula is known to tend to 0: a quotient of polynomials."""
-    return isinstance(delta, Schedule) and delta.limit() == 0
 
 
 def _leaders(frame: Frame) -> dict[str, Any]:
@@ -169,15 +167,13 @@ def _quiescent(frame: Frame) -> dict[str, Any]:
     law = frame.state.law
     if law.exponents is not None:
         raise InputError(f"under {law.name} every token hears every other: all of them are one set")
-    frame.few_tokens("quiescent sets")
-    sets = closed_sets(law, frame.state.motion.seen(frame.x, frame.t), frame.t)
+    sets = closed_sets(law, frame.seen("quiescent sets"), frame.t)
     return {"quiescent": [{"members": members.tolist()} for members in sets]}
 
 
 def _attention(frame: Frame) -> dict[str, Any]:
     """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order."""
-    frame.few_tokens("attention matrices")
-    P, n = frame.state.law.weights(frame.state.motion.seen(frame.x, frame.t), frame.t), len(frame.x)
+    P, n = frame.state.law.weights(frame.seen("attention matrices"), frame.t), len(frame.x)
     if n > BLOCKS:
         starts = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
         sizes, starts = np.diff(starts), starts[:-1]

@@ -105,14 +105,9 @@ def encoded(answer: Answer) -> str | bytes:
 
 def _json(data: dict[str, Any]) -> str:
     try:
-        return json.dumps(data, separators=(",", ":"), allow_nan=False, default=_plain)
+        return json.dumps(data, separators=(",", ":"), allow_nan=False, default=lambda array: array.tolist())
     except ValueError:
         return json.dumps(_finite(data), separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy number or array as plain data."""
-    return value.tolist()
 
 
 def _finite(data: Any) -> Any:

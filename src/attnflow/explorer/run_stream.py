@@ -13,7 +13,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
-from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
+from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, command, python, read
 from attnflow.figures.dashboard import MEASURED
 from attnflow.figures.groups import close
 from attnflow.measure import clusters
@@ -31,12 +31,7 @@ MOST_MEASURED, MEASURING = 120, 4.0
 # Squares of larger coordinates leave float64.
 LARGEST_MEASURED = 1e150
 # The names of the measurements on the page, for those of the dashboard.
-SERIES = {
-    "clusters": "clusters",
-    "rank": "rank of attention",
-    "diameter": "diameter",
-    "energy": "interaction energy",
-}
+SERIES = {"clusters": "clusters", "rank": "rank of attention", "diameter": "diameter", "energy": "interaction energy"}
 # What a page is drawn from between the first and the last state is sent as frames; the run itself need not keep it.
 ENDS = Every(1 << 62)
 
@@ -102,7 +97,7 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
     simulation.start()
     try:
         yield _start(id, state)
-        yield overlay_answer(id, kept, 0, state.tokens, 0, want)
+        yield _overlays(id, kept, 0, state.tokens, 0, want)
         yield from _frames(kept, simulation, stop)
         run = simulation.finished()
         if stop():
@@ -139,17 +134,22 @@ def _start(id: int, state: State) -> Answer:
     return {**start, "tokens": state.tokens.tolist(), **what}
 
 
-def answer_overlays(message: dict[str, Any], session: Session) -> Answer:
-    """Return the answer to "overlays": the overlays of a frame of the run that is here."""
+def _overlays(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
+    return {"id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
+
+
+def _answer_overlays(message: dict[str, Any], session: Session) -> Iterator[Answer]:
+    """Yield the overlays of a frame of the run that is here."""
     run, frame, want = _whole(message, "run"), _whole(message, "frame"), wanted(message)
     kept = session.of(run)
     t, x = kept.frame(frame)
-    return overlay_answer(message["id"], kept, frame, x, t, want)
+    yield _overlays(message["id"], kept, frame, x, t, want)
 
 
-def overlay_answer(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
-    """Return what is to be seen of a frame, as a message."""
-    return {"kind": "overlays", "id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
+def _text(message: dict[str, Any]) -> Iterator[Answer]:
+    """Yield the run as a script and as a command."""
+    state = read(message.get("state"))
+    yield {"kind": "text", "id": message["id"], "python": python(state), "command": command(state)}
 
 
 def _whole(message: dict[str, Any], name: str) -> int:
@@ -229,3 +229,10 @@ def _coarse_to_fine(items: Sequence[int]) -> list[int]:
     last = len(items) - 1
     order = sorted(range(1, last), key=lambda k: (-(k & -k), k))
     return [items[k] for k in dict.fromkeys([0, last, *order])]
+
+
+ANSWERS = {
+    "run": lambda message, done, session, stop: run(message, session, stop),
+    "overlays": lambda message, done, session, stop: _answer_overlays(message, session),
+    "text": lambda message, done, session, stop: _text(message),
+}

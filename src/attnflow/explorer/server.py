@@ -28,17 +28,14 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
 MOST_CONNECTIONS = 4
+NO_ROOM = 1013  # the code with which a WebSocket is closed then
 MOST_BYTES = 2_000_000
 LARGEST_ID = 2**53
 TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-    "png": "image/png",
-    "ico": "image/x-icon",
     "json": "application/json",
-    "woff2": "font/woff2",
 }
 ROLE_OF = {do: role for role, threads in ROLES.items() for kinds in threads for do in kinds}
 # One of these at a time: they take long, and no newer one makes them superfluous.
@@ -74,9 +71,9 @@ def ours(header: str, host: str, port: int) -> bool:
     return name in names(host) or (host in EVERYWHERE and _address(name))
 
 
-def own_name(host: str) -> str:
-    """Return the name by which this machine reaches a server that listens at a host."""
-    return "127.0.0.1" if host in EVERYWHERE else host
+def address(host: str, port: int, everywhere: str = "127.0.0.1") -> str:
+    """Return where a page is reached when the server listens at a host, or everywhere."""
+    return f"http://{_bracketed(everywhere if host in EVERYWHERE else host)}:{port}/"
 
 
 def _address(name: str) -> bool:
@@ -109,13 +106,13 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        given = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in given if name == b"host"]
-        origins = [value for name, value in given if name == b"origin"]
+        hosts, origins = (
+            [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+            for wanted in (b"host", b"origin")
+        )
         here = len(hosts) == 1 and ours(hosts[0], self.host, self.port)
         if scope["type"] == "http":
-            place = f"http://{_bracketed(own_name(self.host))}:{self.port}/"
-            sentence = f"This is the attnflow explorer: open {place} instead.\n"
+            sentence = f"This is the attnflow explorer: open {address(self.host, self.port)} instead.\n"
             app = self.app if here else PlainTextResponse(sentence, 421)
             await app(scope, receive, send)
         elif here and len(origins) <= 1 and same_site(origins[0] if origins else None, hosts[0]):
@@ -142,12 +139,6 @@ def application(host: str, port: int) -> Starlette:
             return Response("There is no such page.\n", 404, headers(request.headers["host"]), "text/plain")
         return respond(request, body.read_bytes(), name.rpartition(".")[2])
 
-    def presets(request: Request) -> Response:
-        return respond(request, _presets(), "json")
-
-    def catalogue(request: Request) -> Response:
-        return respond(request, models_and_colours(), "json")
-
     connections: set[Connection] = set()
 
     async def talk(websocket: WebSocket) -> None:
@@ -156,7 +147,8 @@ def application(host: str, port: int) -> Starlette:
         if len(connections) >= MOST_CONNECTIONS:
             sentence = f"this explorer serves {MOST_CONNECTIONS} pages at once, and all are open: wait or close one"
             await connection.deliver(encoded(refused(None, sentence)))
-            await connection.hang_up()
+            with contextlib.suppress(RuntimeError, OSError):
+                await websocket.close(NO_ROOM)
             return
         connections.add(connection)
         try:
@@ -168,8 +160,8 @@ def application(host: str, port: int) -> Starlette:
     routes = [
         Route("/", page),
         Route("/page/{name}", page),
-        Route("/catalogue.json", catalogue),
-        Route("/presets.json", presets),
+        Route("/catalogue.json", lambda request: respond(request, models_and_colours(), "json")),
+        Route("/presets.json", lambda request: respond(request, _presets(), "json")),
         WebSocketRoute("/ws", talk),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, host=host, port=port)])
@@ -209,8 +201,7 @@ def models_and_colours() -> bytes:
         for one in parts[kind]:
             one["shown"] = one["name"] in shown(kind)
     colours = {name: {**vars(tone), "shades": shades(tone)} for name, tone in (("light", LIGHT), ("dark", DARK))}
-    said = encoded({**parts, "first": FIRST, "colours": colours})
-    return said if isinstance(said, bytes) else said.encode()
+    return str(encoded({**parts, "first": FIRST, "colours": colours})).encode()
 
 
 @cache
@@ -251,11 +242,6 @@ class Connection:
                 await self.websocket.send_text(body)
             else:
                 await self.websocket.send_bytes(body)
-
-    async def hang_up(self) -> None:
-        """Close the socket: there is no room."""
-        with contextlib.suppress(RuntimeError, OSError):
-            await self.websocket.close(1013)
 
     async def close(self) -> None:
         """End all computations."""
@@ -310,14 +296,12 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
         server = uvicorn.Server(configured(host, port))
         # All is imported before the address is said: Ctrl-C within an import can be lost.
         server.config.load()
-        there = socket.gethostname() if host in EVERYWHERE else host
-        address = f"http://{_bracketed(own_name(host))}:{port}/"
-        print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)
+        here, there = address(host, port), address(host, port, socket.gethostname())
+        print(f"The explorer is at {here} (Ctrl-C ends it).", flush=True)
         if not _local(host):
-            at = f"http://{_bracketed(there)}:{port}/"
-            print(f"Anybody who can reach this machine can use it, and its processors, at {at}.", flush=True)
+            print(f"Anybody who can reach this machine can use it, and its processors, at {there}.", flush=True)
         if browser:
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(here,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
 

@@ -144,8 +144,7 @@ def shown(kind: str) -> tuple[str, ...]:
 
 def arguments(state: State) -> dict[str, Any]:
     """Return the arguments of `simulate`."""
-    names = ("tokens", "law", "motion", "until", "seed", "record")
-    return {name: getattr(state, name) for name in names}
+    return {name: getattr(state, name) for name in ("tokens", "law", "motion", "until", "seed", "record")}
 
 
 # Reading

@@ -31,8 +31,12 @@ ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # The roles that write temporary files.
 WRITERS = ("exports",)
-# What a role computes with.
-FIRST = {"runs": "run_stream", "claims": "applicable_claims", "exports": "exports"}
+# The module that answers a kind of order.
+MODULES = {
+    **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
+    "claims": "applicable_claims",
+    **dict.fromkeys(("movie", "data"), "exports"),
+}
 # To the worker: the number of the job, how much of it is done already, and the number of bytes of the text to come.
 ORDER = struct.Struct("<qII")
 # From the worker: what this is, the number of the job, and the number of bytes to come.
@@ -116,15 +120,11 @@ def _end(folder: str) -> NoReturn:
 
 
 def _begin(role: str, newest: NewestOrders, reports: Reports, session: Session) -> None:
-    _warm(role)
+    # What the first order would otherwise wait for is loaded before there is one.
+    import_module(f"attnflow.explorer.{MODULES[ROLES[role][0][0]]}")
     reports.send(READY, 0)
     for kinds in ROLES[role]:
         threading.Thread(target=_serve, args=(kinds, newest, reports, session), daemon=True).start()
-
-
-def _warm(role: str) -> None:
-    """Load what the first order would otherwise wait for, before there is one."""
-    import_module(f"attnflow.explorer.{FIRST[role]}")
 
 
 def _serve(kinds: Sequence[str], newest: NewestOrders, reports: Reports, session: Session) -> None:
@@ -133,15 +133,16 @@ def _serve(kinds: Sequence[str], newest: NewestOrders, reports: Reports, session
         reports.send(BEGAN, number, message["do"].encode())
         for answer in answers(message, done, session, lambda kind=message["do"]: kind in newest.waiting):  # type: ignore[misc]
             body = encoded(answer)
-            text = isinstance(body, str)
-            reports.send(TEXT if text else BINARY, number, body.encode() if isinstance(body, str) else body)
+            kind, sent = (TEXT, body.encode()) if isinstance(body, str) else (BINARY, body)
+            reports.send(kind, number, sent)
         reports.send(OVER, number)
 
 
 def answers(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     """Yield the answers to a message; what cannot be done is refused in one sentence, whatever went wrong."""
     try:
-        yield from ANSWERS[message["do"]](message, done, session, stop)
+        module = import_module(f"attnflow.explorer.{MODULES[message['do']]}")
+        yield from module.ANSWERS[message["do"]](message, done, session, stop)
     except InputError as error:
         yield refused(message["id"], str(error))
     except MemoryError:
@@ -149,53 +150,3 @@ def answers(message: dict[str, Any], done: int, session: Session, stop: Callable
     except Exception as error:
         said = " ".join(str(error).split())[:200]
         yield refused(message["id"], f"this could not be computed ({type(error).__name__}: {said}): change something")
-
-
-def _run(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.run_stream import run
-
-    yield from run(message, session, stop)
-
-
-def _overlays(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.run_stream import answer_overlays
-
-    yield answer_overlays(message, session)
-
-
-def _text(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer import state
-
-    shown = state.read(message.get("state"))
-    yield {"kind": "text", "id": message["id"], "python": state.python(shown), "command": state.command(shown)}
-
-
-def _claims(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer.applicable_claims import check_applicable
-    from attnflow.explorer.state import read
-
-    for answer in check_applicable(read(message.get("state")), done):
-        if stop():
-            return
-        yield {**answer, "id": message["id"]}
-
-
-def _movie(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer import exports
-    from attnflow.explorer.state import read
-
-    yield _file(message["id"], *exports.movie(read(message.get("state")), message.get("format"), message.get("dark")))
-
-
-def _data(message: dict[str, Any], done: int, session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
-    from attnflow.explorer import exports
-    from attnflow.explorer.state import read
-
-    yield _file(message["id"], *exports.data(read(message.get("state"))))
-
-
-def _file(id: int, name: str, type: str, body: bytes) -> Answer:
-    return {"kind": "file", "id": id, "name": name, "type": type}, body
-
-
-ANSWERS = {"run": _run, "overlays": _overlays, "text": _text, "claims": _claims, "movie": _movie, "data": _data}

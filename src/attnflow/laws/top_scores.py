@@ -204,7 +204,9 @@ class Hardmax(TopScores):
     replays: ClassVar[str] = "fractions"
 
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))
-    ties: str = field(default="tokens", metadata=about("choice", "how tied sources count", choices=TIES))
+    ties: str = field(
+        default="tokens", metadata=about("choice", "how tied sources count", choices=TIES, of_model=False)
+    )
     b: Vector = field(default=None, metadata=about("vector", "bias of the scores <B x_i + b, x_j>"))
     Q: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "queries Q x_i, with K in place of B"))
     K: InitVar[Matrix] = field(default=None, metadata=about("rectangular", "keys K x_j, with Q in place of B"))

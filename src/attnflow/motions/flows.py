@@ -19,7 +19,7 @@ from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_s
 WELL_CONDITIONED = 1e3
 # The relative tolerances that a motion may have.
 TIGHTEST, LOOSEST = 1e-13, 1e-2
-TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False)
+TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False, of_model=False)
 
 
 class ContinuousMotion(Motion):
@@ -127,6 +127,7 @@ class RescaledFlow(ContinuousMotion):
     name = "rescaled-flow"
     title = "Flow, rescaled"
     formula = "z_i = e^{-t V} x_i, where x_i' = V m_i"
+    same_system = "Flow"
     moving_frame = True
     usual_time = 10.0
 

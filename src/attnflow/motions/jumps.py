@@ -83,7 +83,10 @@ class Jumps(Motion):
 
     gamma: Scalar = field(metadata=about("function", "step size", above=0.0, most=1.0, start=0.1))
     literal: bool = field(
-        default=False, metadata=about("switch", "true to take every step, false to jump from move to move", shown=False)
+        default=False,
+        metadata=about(
+            "switch", "true to take every step, false to jump from move to move", shown=False, of_model=False
+        ),
     )
 
     @property

@@ -233,6 +233,7 @@ class RescaledLayers(DiscreteMotion):
     name = "rescaled-layers"
     title = "Residual layers, rescaled"
     formula = "z_i = (I + dt V)^{-k} x_i, where x_i <- x_i + dt V m_i"
+    same_system = "Residual"
     moving_frame = True
     pointwise = True
 

@@ -128,6 +128,8 @@ class Motion:
         if tokens stay on the unit sphere;
     ``moving_frame = True``
         if tokens are z = e^{-tV} x or (I + dt V)^{-k} x, with V an attribute, while the law sees x;
+    ``same_system = "Flow"``
+        the class of the motion that moves the same tokens in another frame: claims about one are about the other;
     ``grows = True``
         if tokens usually grow without end;
     ``averages = True``
@@ -158,6 +160,7 @@ class Motion:
     exact_for: ClassVar[str] = ""
     stores_all_pairs: ClassVar[bool] = False
     moving_frame: ClassVar[bool] = False
+    same_system: ClassVar[str] = ""
     grows: ClassVar[bool] = False
     averages: ClassVar[bool] = False
     chain: ClassVar[bool] = False

@@ -7,7 +7,7 @@ keep growing along that solution, the leaders are final: the rest of the motion 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from attnflow.claims.emergence.symmetry import Group, StepLimited
 from attnflow.core.inputs import Array, Matrix, constant_matrix, matrix_at
+from attnflow.core.parameters import about
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hearing
-from attnflow.motions.flows import RescaledFlow
+from attnflow.motions.flows import TOLERANCE, RescaledFlow
 from attnflow.motions.motion import apply, gain_of, grown
 
 Heard = NDArray[np.bool_]
@@ -41,8 +42,9 @@ class Discounted(StepLimited):
     """
 
     V: Matrix = None
-    growth: float = 1.0
-    rtol: float = 1e-9
+    growth: float = field(default=1.0, metadata=about("number", "the lambda of the frame", of_model=False))
+    rtol: float = field(default=1e-9, metadata=TOLERANCE)
+    same_system = "Flow"
     hint: ClassVar[str] = "shorten the run"
 
     def __post_init__(self) -> None:
