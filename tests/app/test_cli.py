@@ -207,6 +207,8 @@ BAD: dict[str, tuple[list[str], str]] = {
     "plot of unknown kind": ([*SOFT, "--plot", "run.xyz"], "xyz"),
     "tokens without rows": (["--tokens", "[1, 2]", "--until", "3", *SOFT[10:]], "as in [[1], [2]]"),
     "layers without a step": ([*SOFT[:-2]], "for example --motion layers --gamma 0.1"),
+    "two steps": ([*SOFT, "--alpha", "2"], "layers need exactly one of gamma, alpha and V"),
+    "two clouds": ([*SOFT, "--tokens", "[[1]]"], "[tokens] has an unknown key 'cloud', expected some of file"),
     "a law that jumps": ([*BASE, "--law", "hardmax", "--motion", "flow"], "flow integrates continuous laws, but hardm"),
     "a cloud off the sphere": ([*SPHERE, "--cloud", "gaussian", "--n", "3", "--d", "2"], "use --cloud sphere"),
     "too few entries": ([*SOFT, "--beta", "[1, 2]"], "give at least 40 entries, or --until 2 at most"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +20,9 @@ import attnflow as af
 from attnflow import catalogue
 from attnflow.app.cli import main
 from attnflow.app.config import Config
+from attnflow.figures import gallery
+from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.style import pyplot
 from attnflow.serialise import brief, describe, rebuild
 
 MODULE = '''
@@ -180,4 +186,57 @@ def test_it_is_refused_in_one_sentence(flags: list[str], words: str, capsys: pyt
     assert main(["simulate", "--until", "3", "--tokens", "[[1, 0], [0, 1]]", "--law", "nearby", *flags]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith(f"attnflow: {words}")
+    assert shown.count("\n") == 1
+
+
+@pytest.fixture
+def broken() -> Iterator[None]:
+    @catalogue.register
+    @dataclass(frozen=True, eq=False)
+    class Broken(af.Law):
+        """A law that divides by zero."""
+
+        name: ClassVar[str] = "broken"
+
+        def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+            return x * (1 // int(t))
+
+    @entry("broken/raises", "A figure that raises", "nowhere")
+    def raises() -> Any:
+        return dict[str, int]()["picture"]
+
+    @entry("broken/none", "A figure that forgets its picture", "nowhere")
+    def none() -> Any:
+        return None
+
+    @entry("broken/axes", "A figure that draws on axes alone", "nowhere")
+    def axes() -> Any:
+        return Drawing(pyplot().figure().gca(), "Axes.")
+
+    yield
+    del catalogue.REGISTERED["law"]["broken"]
+    for name in ("raises", "none", "axes"):
+        del gallery._known[f"broken/{name}"]
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "simulate --tokens [[1],[2]] --law broken --motion layers --gamma 0.5 --until 3",
+            r"\S+Broken.log_weights raised ZeroDivisionError \(.* by zero\) in line \d+ of \S+test_registered.py",
+        ),
+        ("figure broken/raises", r"the figure broken/raises cannot be drawn: .* raised KeyError \('picture'\) in line"),
+        ("figure broken/none", "the figure broken/none returned None, expected a Drawing"),
+        ("figure broken/axes", "figure is <Axes: >, expected a Figure of Matplotlib: give ax.figure"),
+    ],
+)
+def test_what_somebody_else_wrote_and_fails_is_named_in_one_sentence(
+    line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 2
+    shown = capsys.readouterr().err
+    assert re.match(f"attnflow: {words}", shown)
     assert shown.count("\n") == 1

@@ -4,13 +4,16 @@ import importlib
 import itertools
 import os
 import time
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.claims import Claim, Experiment, Margins, get
+from attnflow.claims import Claim, Experiment, Margins, Paper, Setting, get
+from attnflow.claims.claim import REGISTER
 from attnflow.claims.margins import once
 from attnflow.claims.shrink import shrink
 from attnflow.claims.verdict import Verdict
@@ -271,3 +274,48 @@ def test_bad_proposals_are_passed_over() -> None:
 
     small, _ = shrink({"tokens": np.ones((5, 1)), "steps": 4}, first, refuses)
     assert len(small["tokens"]) == 3
+
+
+def _broken(change: dict[str, Any], conclusion: Any = None, hypothesis: Any = None) -> None:
+    """Register the claim broken/one: on the line, in layers, with one part that is not as it should be."""
+
+    def fine(e: Experiment) -> Margins:
+        return once("0 <= 1", 1.0)
+
+    def layers(given: Any) -> Any:
+        return af.Softmax(beta=given["beta"]), af.Layers(gamma=0.5)
+
+    def sample(rng: np.random.Generator, k: int) -> Any:
+        return {"tokens": rng.standard_normal((3, 1))}
+
+    parameters = {"tokens": ..., "beta": 1.0, "steps": 3}
+    setting = replace(Setting(parameters, layers, sample, samples=2), **change)
+    paper = Paper("broken", "A. Reader", "Broken claims", "0000.00000")
+    REGISTER.pop("broken/one", None)
+    given = {"first": hypothesis or fine}
+    paper.claim("one", "page 1", "open", setting, "Something.", given=given)(conclusion or fine)
+
+
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "no return": ({"conclusion": lambda e: None}, "returned None, expected Margins"),
+    "division": ({"conclusion": lambda e: 1 / 0}, r"raised ZeroDivisionError .* in line \d+ of .*test_search"),
+    "lengths": ({"conclusion": lambda e: Margins("x", np.zeros(3), e.times)}, "expected one row for each time"),
+    "bool": ({"hypothesis": lambda e: True}, "returned True, expected Margins"),
+    "negative tol": ({"conclusion": lambda e: once("x", 1.0, -1.0)}, "tol is -1.0, expected the rounding bound"),
+    "name": ({"conclusion": lambda e: e.gama}, "no parameter 'gama', expected one of tokens, beta, steps"),
+    "sample": ({"change": {"sample": lambda rng, k: np.zeros((2, 1))}}, "sample returned .*, expected a dictionary"),
+    "model": ({"change": {"model": lambda given: af.Softmax()}}, "model returned .*, expected a law and a motion"),
+    "model that divides": ({"change": {"model": lambda given: 1 / 0}}, "broken/one cannot be checked: .* raised Zero"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_claim_is_refused_by_check_and_by_search(name: str) -> None:
+    parts, words = BROKEN[name]
+    _broken(**{"change": {}, **parts})
+    try:
+        for ask in (af.check, partial(af.search, evaluations=2)):
+            with pytest.raises(af.InputError, match=words):
+                ask("broken/one")
+    finally:
+        del REGISTER["broken/one"]

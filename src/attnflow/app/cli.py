@@ -237,6 +237,12 @@ def _answer(arguments: Sequence[str] | None) -> int:
             sentence = in_flags(sentence)
     except MemoryError:
         sentence = "there is not enough memory for these tokens and records: ask for fewer"
+    except OSError:
+        raise
+    except Exception as error:
+        from attnflow.core.calls import raised
+
+        sentence = f"{raised(error)}: correct that line, or ask who wrote it"
     except KeyboardInterrupt:
         sentence = "interrupted; a run with a store goes on from its last checkpoint when the command is repeated"
     return _refused(sentence)
@@ -268,9 +274,12 @@ def _simulate(given: dict[str, Any]) -> int:
     from attnflow.runs.store import opened
 
     settings = config.read(given["config"]) if given["config"] else config.Config({}, Path())
+    said: dict[str | None, dict[str, Any]] = {}
     for name, (table, key, _) in flags().items():
         if given[f"--{name}"] is not None:
-            settings.set(table, key, _value(given[f"--{name}"]))
+            said.setdefault(table, {})[key] = _value(given[f"--{name}"])
+    for table, values in said.items():
+        settings.put(table, values)
     arguments, asked, output = settings.arguments(), settings.asked, settings.output
     if "draw" in output and not long_times.drawable(asked):
         raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")

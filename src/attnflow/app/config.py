@@ -38,17 +38,19 @@ class Config:
             if not isinstance(self.data.get(name, {}), dict):
                 raise InputError(f"'{name}' is {self.data[name]!r}, expected a table [{name}]")
 
-    def set(self, table: str | None, key: str, value: Any) -> None:
-        """Put a value over what the file says; another law, motion or cloud takes the parameters of the first away.
+    def put(self, table: str | None, values: dict[str, Any]) -> None:
+        """Put values over what the file says; another law, motion or cloud takes the parameters of the first away.
 
-        So does a parameter that is given in place of another one.
+        So does a parameter that is given in place of another one of the file.
         """
         place = self.data if table is None else self.data.setdefault(table, {})
-        if key in (("cloud", "file") if table == "tokens" else ("name",)) and place.get(key) != value:
-            place.clear()
-        for other in _alternatives(place, table, key):
-            place.pop(other, None)
-        place[key] = value
+        for key, value in values.items():
+            names = ("cloud", "file") if table == "tokens" else ("name",)
+            changed = key in names and place.get(key) != value
+            for other in list(place) if changed else _alternatives(place, table, key):
+                if other not in values:
+                    place.pop(other, None)
+            place[key] = value
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `simulate`, the store left out."""

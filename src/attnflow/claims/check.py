@@ -15,7 +15,7 @@ from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, trouble_of_form
 from attnflow.claims.instances import read
-from attnflow.claims.margins import Margins, Undecided, unknown
+from attnflow.claims.margins import BrokenClaim, Margins, Undecided, unknown
 from attnflow.claims.reasons import (
     ASK_FOR_EXACT,
     DIFFERENT_RUNS,
@@ -27,6 +27,7 @@ from attnflow.claims.reasons import (
 )
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
+from attnflow.core.calls import raised
 from attnflow.core.inputs import InputError, whole
 from attnflow.laws import Law, check_law
 from attnflow.motions import Motion, check_motion
@@ -97,9 +98,14 @@ def on_samples(
     with progress.task(f"check {claim.id}", claim.setting.samples) as work:
         for k in range(claim.setting.samples):
             work.reach(k)
-            instance = read(claim, claim.setting.drawn(seed, k), seed)
-            verdicts.append(decide(claim, instance, law=law, motion=motion, most=most))
+            verdicts.append(decide(claim, sampled(claim, seed, k), law=law, motion=motion, most=most))
     return gathered(verdicts)
+
+
+def sampled(claim: Claim, seed: int, k: int) -> dict[str, Any]:
+    """Return the k-th sample of a seed, read."""
+    with _in_range(claim):
+        return read(claim, claim.setting.drawn(seed, k), seed)
 
 
 COUNTED = {VIOLATED: "violate it", HOLDS: "hold", UNDECIDED: "undecided", NOT_MET: "do not meet the hypotheses"}
@@ -129,7 +135,7 @@ def decide(
 ) -> Verdict:
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
     with _in_range(claim):
-        own_law, own_motion = claim.setting.model(instance)
+        own_law, own_motion = claim.setting.modelled(instance)
         used = _used(own_law, law, check_law)
         if law is not None and any(getattr(one, "b", None) is not None for one in (used, *used.heads)):
             raise InputError("claims are about scores <B x_i, x_j>, but the law has a bias b: leave b out")
@@ -159,13 +165,17 @@ def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[V
 
 @contextmanager
 def _in_range(claim: Claim) -> Iterator[None]:
-    """Refuse a check whose numbers leave the range of float64, in one sentence."""
+    """Refuse a check whose numbers leave the range of float64, or whose claim raises an error, in one sentence."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
-    except (ArithmeticError, np.linalg.LinAlgError) as error:
+    except (OverflowError, FloatingPointError, np.linalg.LinAlgError) as error:
         because = f"{claim.id} leaves the range of float64 on this instance ({error})"
         raise InputError(f"{because}: rescale the tokens or the parameters") from error
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        raise BrokenClaim(f"{claim.id} cannot be checked: {raised(error)}: correct that line") from error
 
 
 def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
@@ -395,7 +405,7 @@ def _listed(found: Any) -> list[Margins]:
     margins = list(found) if isinstance(found, Iterable) else [found]
     for item in margins:
         if not isinstance(item, Margins):
-            raise InputError(f"a hypothesis or a conclusion returned {item!r}, expected Margins or a list of them")
+            raise BrokenClaim(f"a hypothesis or a conclusion returned {item!r}, expected Margins or a list of them")
     return margins
 
 

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.margins import Margins
+from attnflow.claims.margins import BrokenClaim, Margins
 from attnflow.claims.samplers import SCALES, at_any_scale, rescaled
 from attnflow.core.cards import card
-from attnflow.core.inputs import InputError, one_of
+from attnflow.core.inputs import InputError, one_of, quoted
 from attnflow.core.installed import installed, same_definition
-from attnflow.laws import Law
-from attnflow.motions import Motion
+from attnflow.laws import Law, check_law
+from attnflow.motions import Motion, check_motion
 
 PROVED, FALSE, OPEN, DERIVED = STATUSES = ("proved", "false as printed", "open", "derived")
 
@@ -53,13 +53,26 @@ class Setting:
 
     def drawn(self, seed: int, k: int) -> Instance:
         """Return the k-th instance of a seed; every other one is at any scale, if there are `lengths`."""
-        instance = self.sample(np.random.default_rng([seed, k]), k)
+        instance: Any = self.sample(np.random.default_rng([seed, k]), k)
+        if not isinstance(instance, dict):
+            expected = "expected a dictionary of parameters such as {'tokens': ...}"
+            raise BrokenClaim(f"sample returned {quoted(instance)}, {expected}")
         if not at_any_scale(k):
             return instance
         low, high = self.scales
         # From numbers of its own, so that the draws of other samples do not depend on it.
         exponent = int(np.random.default_rng([seed, k, 1]).integers(low, high, endpoint=True))
         return rescaled(instance, self.lengths, exponent)
+
+    def modelled(self, instance: Instance) -> tuple[Law, Motion]:
+        """Return the law and the motion of an instance, and refuse a model that does not return both."""
+        found = self.model(instance)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise BrokenClaim(f"model returned {quoted(found)}, expected a law and a motion: return both")
+        law, motion = found
+        check_law(law)
+        check_motion(motion)
+        return law, motion
 
 
 @dataclass(frozen=True)

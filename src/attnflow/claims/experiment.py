@@ -64,7 +64,8 @@ class Experiment:
 
     def __getattr__(self, name: str) -> Any:
         if name == "instance" or name not in self.instance:
-            raise AttributeError(name)
+            known = ", ".join(vars(self).get("instance", ()))
+            raise AttributeError(f"this instance has no parameter {name!r}, expected one of {known}")
         return self.instance[name]
 
     @property

@@ -17,6 +17,10 @@ Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (ba
 LOOSEST = 2e-2
 
 
+class BrokenClaim(InputError):
+    """A claim is not written as claims are: no instance of it says anything, and a search must not pass over it."""
+
+
 @dataclass(frozen=True)
 class Undecided:
     """Why a statement is undecided, and what to change so that it may be decided: two parts of one sentence.
@@ -59,7 +63,9 @@ class Margins:
     def __post_init__(self) -> None:
         if np.ndim(self.values) not in (1, 2) or len(self.values) != len(self.times):
             shapes = f"values of shape {np.shape(self.values)} at times of shape {np.shape(self.times)}"
-            raise InputError(f"margins have {shapes}, expected one row for each time: use margins.once for one value")
+            raise BrokenClaim(f"margins have {shapes}, expected one row for each time: use margins.once for one value")
+        if _truth(np.asarray(self.tol) < 0).any():
+            raise BrokenClaim(f"tol is {self.tol!r}, expected the rounding bound of the margins, which is not negative")
         if np.ndim(self.tol) == 1 and self.values.ndim == 2:  # one bound for each time
             object.__setattr__(self, "tol", np.reshape(self.tol, (-1, 1)))
 

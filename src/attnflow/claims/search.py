@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims.check import decide
+from attnflow.claims.check import decide, sampled
 from attnflow.claims.claim import Claim, Instance, get
 from attnflow.claims.experiment import RTOL, products
 from attnflow.claims.instances import read
+from attnflow.claims.margins import BrokenClaim
 from attnflow.claims.shrink import HORIZONS, shrink
 from attnflow.claims.verdict import HOLDS, UNDECIDED, VIOLATED, Verdict
 from attnflow.claims.witness import Witness
@@ -94,7 +95,7 @@ class Attack:
         return None
 
     def _sample(self, k: int) -> Instance:
-        return read(self.claim, self.claim.setting.drawn(self.seed, k), self.seed)
+        return sampled(self.claim, self.seed, k)
 
     def _verdict(self, instance: Instance) -> Verdict | None:
         """Return the verdict on an instance, at the cost of one evaluation; None if it is refused."""
@@ -108,6 +109,8 @@ class Attack:
         """Return the verdict; None where a model refuses: tokens that meet their antipodes, too long a run."""
         try:
             return decide(self.claim, instance, rtol=rtol)
+        except BrokenClaim:
+            raise
         except InputError:
             return None
 
@@ -195,7 +198,7 @@ class Attack:
 
     def _longer(self, instance: Instance, factor: int) -> Instance | None:
         """Return the instance with more steps, or more time if its motion is a flow; None if it has no horizon."""
-        name = HORIZONS[not self.claim.setting.model(instance)[1].discrete]
+        name = HORIZONS[not self.claim.setting.modelled(instance)[1].discrete]
         return {**instance, name: factor * instance[name]} if name in instance else None
 
     def _late(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
@@ -18,6 +19,9 @@ R = TypeVar("R")
 
 # Names less alike than this are not suggested: 'store' is not meant by 'steps'.
 CLOSE = 0.7
+
+# An error that shows in one of these was made by whoever called it.
+LIBRARIES = {"attnflow", "numpy", "scipy", "numba", "flint", "matplotlib", "mpl_toolkits", *sys.stdlib_module_names}
 
 BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -50,6 +54,22 @@ def fitting(function: Callable[P, R], name: str, method: bool = False) -> Callab
 
     signature, called.fits = inspect.signature(function), True  # type: ignore[attr-defined]
     return called
+
+
+def raised(error: BaseException) -> str:
+    """Return what raised an error, and where: the innermost function that belongs to the user or to another package.
+
+    >>> try:
+    ...     1 / 0
+    ... except ZeroDivisionError as error:
+    ...     print(raised(error))  # doctest: +ELLIPSIS
+    <module> raised ZeroDivisionError (division by zero) in line 2 of ...
+    """
+    places = list(traceback.walk_tb(error.__traceback__))
+    own = [place for place in places if place[0].f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES]
+    frame, line = (own or places)[-1]
+    what = f"{type(error).__name__} ({error})" if str(error) else type(error).__name__
+    return f"{frame.f_code.co_qualname} raised {what} in line {line} of {frame.f_code.co_filename}"
 
 
 def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], keywords: set[str], method: bool) -> str:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.core.inputs import InputError, whole
+from attnflow.core.calls import raised
+from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.core.installed import installed, same_definition
 from attnflow.figures.style import look
 
@@ -45,6 +46,10 @@ class Drawing:
     shows: Mapping[str, Any] = field(default_factory=dict)
     film: Trajectory | None = None
     behind: Callable[[Any], object] | None = None
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.figure, "savefig"):
+            raise InputError(f"figure is {quoted(self.figure)}, expected a Figure of Matplotlib: give ax.figure")
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,16 @@ class Entry:
 
     def draw(self) -> Drawing:
         """Draw it, in the colours of the `look` around the call."""
-        with look():
-            return self.function(**self.parameters)
+        try:
+            with look():
+                drawing = self.function(**self.parameters)
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:
+            raise InputError(f"the figure {self.name} cannot be drawn: {raised(error)}: correct that line") from error
+        if not isinstance(drawing, Drawing):
+            raise InputError(f"the figure {self.name} returned {quoted(drawing)}, expected a Drawing: return one")
+        return drawing
 
     def caption(self, drawing: Drawing, options: Sequence[str] = ()) -> str:
         """Return what stands in the file beside the picture: what it is, its parameters, and how to draw it again.
