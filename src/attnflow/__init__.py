@@ -32,8 +32,9 @@ from attnflow.motions import (
 )
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.ensembles import ensemble
+from attnflow.runs.loading import load
 from attnflow.runs.simulate import simulate
-from attnflow.runs.trajectory import Trajectory, load
+from attnflow.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from attnflow import claims

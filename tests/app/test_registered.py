@@ -151,11 +151,11 @@ def test_a_configuration_is_written_as_toml_also_where_json_differs() -> None:
 
 def test_a_parameter_may_be_called_like_a_key_of_another_table() -> None:
     given = Config({"tokens": {"cloud": "gaussian", "n": 3}, "law": {"name": "softmax", "beta": 2.0}}, Path())
-    given.set("law", "file", 3)
-    given.set("motion", "cloud", 3)
+    given.put("law", {"file": 3})
+    given.put("motion", {"cloud": 3})
     assert given.data["law"] == {"name": "softmax", "beta": 2.0, "file": 3}
-    given.set("law", "name", "hardmax")
-    given.set("tokens", "file", "x.csv")
+    given.put("law", {"name": "hardmax"})
+    given.put("tokens", {"file": "x.csv"})
     assert (given.data["law"], given.data["tokens"]) == ({"name": "hardmax"}, {"file": "x.csv"})
 
 

@@ -18,9 +18,8 @@ from attnflow.claims.claim import DERIVED, PROVED, Paper, Setting, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import constant, hull_rounding, inclusion, positive_definite, quadratic, shrinking_hull
 from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, per_token, smallest, unknown
-from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, distinct, log_uniform, pick, positive_form
-from attnflow.claims.settled import Settled, settled
+from attnflow.claims.settled import Settled, settled, unsettled
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import Hardmax
 from attnflow.motions import Layers

@@ -28,9 +28,8 @@ from attnflow.claims.hypotheses import (
     step_in_unit_interval,
 )
 from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, stacked, unknown
-from attnflow.claims.reasons import unsettled
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
-from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled
+from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled, unsettled
 from attnflow.core.inputs import number, number_at, one_of, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.geometry.forms import form

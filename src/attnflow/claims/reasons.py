@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import floor, sqrt
 from typing import TYPE_CHECKING
 
-from attnflow.claims import exact
 from attnflow.claims.margins import Undecided
-from attnflow.core.inputs import InputError, varies_in_time
+from attnflow.core.inputs import InputError
 
 if TYPE_CHECKING:
     from attnflow.claims.experiment import Experiment
@@ -77,45 +76,3 @@ def within_rounding(e: Experiment, rational: bool, most: float) -> Undecided:
 
 
 NOTHING_SEEN = Undecided("the run shows nothing that the claim speaks of", "give more steps, or a longer until")
-
-
-def unsettled(e: Experiment) -> Undecided:
-    """Return why limits of layers, which are proved in fractions, are not known."""
-    from attnflow.claims.settled import constant_step, tail
-
-    steps = len(e.states) - 1
-    if e.law.replays != "fractions":
-        return Undecided(
-            f"limits are proved in fractions, and the layers of {type(e.law).__name__} are not computed in fractions",
-            "give one of the laws whose layers are: Hardmax, Localmax, HegselmannKrause",
-        )
-    if not exact.replayable(e.law, e.motion):
-        return Undecided(
-            "limits are proved in fractions, and these layers are not computed in fractions",
-            "give numbers or quotients of polynomials for the parameters, and another threshold than 'normalized'",
-        )
-    if not e.exact:
-        return Undecided(
-            f"limits are proved in fractions, and an exact replay of {steps} steps of {e.shape[0]} tokens takes so "
-            "long that it is done only if asked for",
-            f"give fewer steps, fewer tokens, or {ASK_FOR_EXACT}",
-        )
-    gamma = constant_step(e.motion)
-    if gamma is None or gamma == 1:
-        return Undecided("limits are proved for a constant step below 1 only", "give one number below 1 for the step")
-    delta = getattr(e.law, "delta", 0)
-    found = tail(e.law, steps)
-    if varies_in_time(delta) and found is None:
-        return Undecided(
-            "nothing is known of delta beyond the run",
-            "give delta as a number, or as a formula such as '0.1 * 0.25 ** t'",
-        )
-    if found is not None and found[1] > 1 - gamma:
-        return Undecided(
-            f"delta vanishes like {float(found[1]):g}^t, which is slower than followers arrive, {float(1 - gamma):g}^t",
-            "give a delta that vanishes faster, or a smaller step",
-        )
-    return Undecided(
-        f"after {steps} steps it is not proved that every token listens to the same tokens for ever",
-        "give more steps",
-    )

@@ -4,8 +4,7 @@ from attnflow.motions.feed_forward import FeedForward
 from attnflow.motions.flows import ContinuousMotion, Flow, RescaledFlow, SphereFlow
 from attnflow.motions.hardmax_flow import HardmaxFlow
 from attnflow.motions.jumps import Jumps
-from attnflow.motions.layers import Layers, RescaledLayers, Residual, SphereLayers
-from attnflow.motions.leaps import Leaps
+from attnflow.motions.layers import Layers, Leaps, RescaledLayers, Residual, SphereLayers
 from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch, check_motion
 
 # Motions in the order of menus and lists.

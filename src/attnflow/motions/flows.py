@@ -12,8 +12,7 @@ from attnflow.core.inputs import Array, InputError, Matrix, matrix_at, number
 from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import LAYER, FeedForward
-from attnflow.motions.layers import constant, one_value_matrix
-from attnflow.motions.motion import Motion, Stepper, apply, gain_of, grown, on_sphere
+from attnflow.motions.motion import Motion, Stepper, apply, constant, gain_of, grown, on_sphere, one_value_matrix
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3

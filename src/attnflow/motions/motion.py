@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from attnflow.core.arrays import holds, namespace
 from attnflow.core.calls import check_method
-from attnflow.core.inputs import Array, InputError, number, quoted
+from attnflow.core.inputs import Array, InputError, Matrix, number, quoted, square, varies_in_time
 from attnflow.core.parameters import check_fields
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
-from attnflow.laws import Hearing
+from attnflow.laws import Heads, Hearing
 
 if TYPE_CHECKING:
     from attnflow.motions.layers import Layers
@@ -380,3 +380,16 @@ def lengths(x: Array) -> Array:
     """
     norms: Array = namespace(x).sqrt((x * x).sum(axis=-1))
     return norms
+
+
+def constant(V: Matrix, who: str) -> Array | None:
+    """Check the matrix of a moving frame, which cannot vary in time."""
+    if varies_in_time(V):
+        raise InputError(f"{who} take a constant V: the frame they move with is its power")
+    return None if V is None else square(V, "V")
+
+
+def one_value_matrix(hearing: Hearing, who: str) -> None:
+    """Refuse heads where a motion's own V defines the frame."""
+    if isinstance(hearing.law, Heads):
+        raise InputError(f"{who} move with one matrix V, but heads bring several: use Residual or Flow with heads")

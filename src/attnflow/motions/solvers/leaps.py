@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError, varies_in_time
-from attnflow.core.parameters import about
-from attnflow.laws import Heads, Hearing, varies
-from attnflow.motions.flows import TOLERANCE
-from attnflow.motions.layers import Layers
-from attnflow.motions.motion import ABSOLUTE, Motion, Stepper, Stretch, steps_per_stretch, whole_type
+from attnflow.core.inputs import Array
+from attnflow.laws import Hearing
+from attnflow.motions.motion import ABSOLUTE, Stepper, Stretch, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
+
+if TYPE_CHECKING:
+    from attnflow.motions.layers import Leaps
 
 # A leap evaluates G about forty times, so that a shorter one costs more than its steps.
 LEAST = 64
@@ -25,84 +25,7 @@ PROBE = 1e-4
 LONGEST = 1e300
 
 
-@dataclass(frozen=True, eq=False)
-class Leaps(Motion):
-    """The tokens of `Layers(gamma)`, x_i <- x_i + gamma (m_i - x_i), over very many steps.
-
-    With G(x) = gamma (m - x) the step is F(x) = x + G(x). Many steps F^N are the flow over the time N of the field
-    log F, y' = G_0 - (G_1 - G_0) / 2 + (G_2 - 2 G_1 + G_0) / 3 - ..., G_k = G(F^k(y)). Where |G_1 - G_0| = delta |G_0|
-    for a token, the next term is about delta^3 |G_0| / 4. So as long as that is above rtol |G_0| for some token, steps
-    are taken one by one. Where it is below for all, SciPy's eighth-order method integrates the three terms to the
-    tolerance rtol, over a whole number of steps. For `Softmax` G is accurate however small it is: a
-    drift of 1e-30 per step is followed over 1e30 steps.
-
-    Tokens that have met are one body with their mass: those that coincide, and those within 10 rtol of the cloud's
-    first extent, by chains, that are approaching. The latter go to their centre of mass, which moves them by at most
-    that; all others feel its square, since to first order they hear only the centre.
-
-    Each literal step and the end of each leap is recorded; `run.report` counts the `steps`, the `leaps` and how many
-    tokens have `merged` into others. Leaps are short where some body is held by a fast stable motion that never ends:
-    the run is then as slow as `Layers`.
-
-    Parameters
-    ----------
-    gamma
-        Step size in (0, 1], constant.
-    rtol
-        Relative tolerance of a leap.
-
-    Examples
-    --------
-    >>> import attnflow as af
-    >>> run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=40.0), Leaps(gamma=0.1), until=10**20)
-    >>> af.measure.diameter(run.at(10**15)) > 1.9, af.measure.diameter(run.final) < 1e-8
-    (True, True)
-
-    References
-    ----------
-    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628), the model
-    (SA_beta). The logarithm of a map by forward differences: Newton's series of log(1 + Delta).
-    """
-
-    name = "leaps"
-    title = "Many layers at once"
-    formula = "x_i <- x_i + gamma (m_i - x_i), up to 10^25 times"
-    discrete = True
-    takes_jumping_laws = False
-    averages = True
-    skips_steps = True
-
-    gamma: float = field(metadata=about("number", "step size", above=0.0, most=1.0, start=0.1))
-    rtol: float = field(default=1e-9, metadata=TOLERANCE)
-
-    def __post_init__(self) -> None:
-        if varies_in_time(self.gamma):
-            raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
-        super().__post_init__()
-
-    @property
-    def as_layers(self) -> Layers:
-        """The layers that are leapt over."""
-        return Layers(gamma=self.gamma)
-
-    def prepare(self, x: Array, hearing: Hearing) -> Array:
-        """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""
-        law, name = hearing.law, type(hearing.law).__name__
-        if isinstance(law, Heads):
-            raise InputError("Leaps follow one matrix of weights, but heads bring several: use Layers with heads")
-        if not law.continuous:
-            raise InputError(f"Leaps need a continuous law, but {name} jumps as tokens move: use Layers")
-        if varies(law):
-            raise InputError(f"Leaps need a constant law, but a parameter of {name} is a function of time: use Layers")
-        if hearing.engine not in ("auto", "dense"):
-            raise InputError(f"Leaps hear differences of tokens, without engine {hearing.engine!r}: leave it out")
-        return x
-
-    def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        return _Drifting(self, hearing, x, int(t), state or {})
-
-
-class _Drifting(Stepper):
+class Drifting(Stepper):
     """Bodies y with the next literal step G, which are at the step t."""
 
     def __init__(self, motion: Leaps, hearing: Hearing, x: Array, t: int, state: dict[str, Any]) -> None:

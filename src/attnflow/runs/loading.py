@@ -1,0 +1,39 @@
+"""Runs and ensembles, read back from where they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attnflow.core.inputs import InputError, location
+from attnflow.runs import files, store
+from attnflow.runs.ensemble_results import Ensemble
+from attnflow.runs.trajectory import UNFINISHED, Trajectory
+from attnflow.serialise import rebuild
+
+
+def load(path: str | Path) -> Trajectory | Any:
+    """Read a run that `Trajectory.save`, as .zarr, .npz or .nc, or ``simulate(store=...)`` wrote, or an `Ensemble`.
+
+    A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
+    function of time, which is not stored. Type checkers take the result for a run; `Ensemble.load` reads an ensemble.
+
+    >>> import tempfile, attnflow as af
+    >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run.zarr")
+    ...     load(f"{folder}/run.zarr").law
+    Softmax(beta=1.0, B=None, b=None)
+    """
+    place = location(path, "path")
+    arrays, about = (store.read if place.is_dir() or not place.exists() else files.arrays_of)(place)
+    if "ensemble" in about:
+        return Ensemble.of(arrays, about)
+    if not {"time", "tokens"} <= set(arrays):
+        raise InputError(f"{path} holds {', '.join(arrays)}, expected times and tokens: give a file of a run")
+    times, tokens, masses = arrays["time"], arrays["tokens"], arrays.get("masses")
+    if len(times) == 0:
+        raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
+    results = about.get("results", {"stopped": UNFINISHED, "report": {}})
+    law, motion = rebuild(about["run"]["law"]), rebuild(about["run"]["motion"])
+    return Trajectory(times, tokens, law=law, motion=motion, masses=masses, about=about["run"], **results)
