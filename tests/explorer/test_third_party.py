@@ -172,12 +172,21 @@ def test_menus_and_fields_move_tokens(script: Path) -> None:
 
 
 def test_the_page_names_no_law_and_no_motion() -> None:
-    """Nothing that is quoted in a script is the name of one, as it is in the catalogue or in Python."""
+    """No text of a script, and nothing in its page, has the name of one, as it is in the catalogue or in Python."""
     parts = [found for kind in ("law", "motion") for found in catalogue.entries(kind).values()]
     names = {name for found in parts for name in (found.name, getattr(found.make, "__name__", ""))}
     # The menu of motions has a group that is called like the first of them.
     names.remove("Layers")
+    word = re.compile(rf"(?<![\w-])({'|'.join(names)})(?![\w-])")
+    for name, text in {"a.js": 'say("the hardmax flow")', "b.html": "<option>Softmax</option>"}.items():
+        assert word.search(_shown(name, text))
     for file in FOLDER.iterdir():
-        if file.name.endswith(".js"):
-            quoted = set(re.findall(r"[\"'`]([\w-]+)[\"'`]", file.read_text(encoding="utf-8")))
-            assert not quoted & names, file.name
+        assert not word.findall(_shown(file.name, file.read_text(encoding="utf-8"))), file.name
+
+
+def _shown(name: str, text: str) -> str:
+    """Return the texts of a script, without its comments, or all of a page."""
+    if name.endswith(".html"):
+        return text
+    code = re.sub(r"(?m)^\s*(//|/?\*).*$", "", text) if name.endswith(".js") else ""
+    return "\n".join(re.findall(r'"[^"\n]*"|\'[^\'\n]*\'|`[^`]*`', code))

@@ -101,10 +101,13 @@ class Trajectory:
         expected to move again near step 7.4 * 10^11
         """
         if self._next_change is None:
-            from attnflow.measure import next_change
-
-            self._next_change = next_change(self)
+            self._next_change = self._predicted(at_once=False)
         return self._next_change
+
+    def _predicted(self, at_once: bool) -> Any:
+        from attnflow.measure.next_change import at_a_glance, next_change
+
+        return at_a_glance(self) if at_once else next_change(self)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -142,13 +145,11 @@ class Trajectory:
 
         A table must appear at once, also if nobody has asked for `next_change`, which may take seconds.
         """
-        from attnflow.measure.next_change import at_a_glance
-
         if self._next_change is not None:
             return str(self._next_change).removeprefix("next change ")
         if self._glanced is None:
             try:
-                found = at_a_glance(self)
+                found = self._predicted(at_once=True)
                 self._glanced = str(found).removeprefix("next change ")
                 self._next_change = found if found.time is not None else None
             except InputError as reason:
