@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow import catalogue
@@ -85,7 +86,7 @@ def test_bounds_are_those_that_are_checked(found: Entry) -> None:
             whole = one.kind == "count"
             up, down = (value + 1, value - 1) if whole else (np.nextafter(value, np.inf), np.nextafter(value, -np.inf))
             outside = {"least": down, "above": value, "most": up}[bound]
-            with pytest.raises(af.InputError, match=rf"^{one.name} is "):
+            with refused(rf"^{one.name} is "):
                 found.make(**{**needed, one.name: outside})
             found.make(**{**needed, one.name: up if bound == "above" else value})
 
@@ -124,9 +125,9 @@ def test_what_parameters_say_of_themselves_is_checked(key: str, bad: Any, words:
     """In Python and from plain data, without a line in the class."""
     register(_Declared)
     try:
-        for refused in (lambda: _Declared(**{key: bad}), lambda: build("law", {"name": "declared", key: bad})):
-            with pytest.raises(af.InputError, match=re.escape(words)):
-                refused()
+        for made in (lambda: _Declared(**{key: bad}), lambda: build("law", {"name": "declared", key: bad})):
+            with refused(words):
+                made()
     finally:
         del catalogue.REGISTERED["law"]["declared"]
 
@@ -233,7 +234,7 @@ def test_laws_and_parts_inside_parts() -> None:
         ({"outer": {"inner": {"size": -1}}}, "size is -1, expected a finite number above 0"),
         ({"outer": 3}, "outer is 3, expected a table with some of inner"),
     ):
-        with pytest.raises(af.InputError, match=re.escape(words)):
+        with refused(words):
             build("law", {**table, **bad})
     with pytest.raises(af.InputError, match=re.escape("law is 3, expected a Law() or None")):
         kind(law=3)
@@ -248,13 +249,13 @@ def test_what_stands_beside_the_laws_of_heads() -> None:
         0.5,
         2.0,
     ]
-    with pytest.raises(af.InputError, match="share of head 0 is -1, expected a finite number above 0"):
+    with refused("share of head 0 is -1, expected a finite number above 0"):
         build("law", {"name": "mixture", "heads": [{"name": "softmax", "share": -1}]})
-    with pytest.raises(af.InputError, match="V of head 0 has shape"):
+    with refused("V of head 0 has shape"):
         build("law", {"name": "heads", "heads": [{"name": "softmax", "V": [[1, 2]]}]})
     matrix = field(default=None, metadata=about("matrix", "matrix"))
     register(uniform("valued", __annotations__={"V": Any}, V=matrix))
-    with pytest.raises(af.InputError, match="V of head 0 is a parameter of law heads and of its valued"):
+    with refused("V of head 0 is a parameter of law heads and of its valued"):
         build("law", {"name": "heads", "heads": [{"name": "valued", "V": [[2.0]]}]})
 
 
@@ -279,27 +280,27 @@ def test_entries_of_classes_that_say_little() -> None:
 
 
 def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
-    with pytest.raises(af.InputError, match="softmax"):
+    with refused("softmax"):
         build("law", {"name": "softmaxx"})
-    with pytest.raises(af.InputError, match="unknown key 'betta'"):
+    with refused("unknown key 'betta'"):
         build("law", {"name": "softmax", "betta": 1})
-    with pytest.raises(af.InputError, match="does not say gamma"):
+    with refused("does not say gamma"):
         build("motion", {"name": "jumps"})
-    with pytest.raises(af.InputError, match="cannot be in the catalogue"):
+    with refused("cannot be in the catalogue"):
         register(int)
-    with pytest.raises(af.InputError, match="in the catalogue already"):
+    with refused("in the catalogue already"):
 
         @register
         class Another(af.Law):
             name = "everyone"
 
-    with pytest.raises(af.InputError, match="with a name of its own, a text"):
+    with refused("with a name of its own, a text"):
         register(type("Three", (af.Law,), {"name": 3}))
-    with pytest.raises(af.InputError, match="name of Uniform is not a parameter: write name ="):
+    with refused("name of Uniform is not a parameter: write name ="):
         register(uniform("typed", __annotations__={"name": str}))
-    with pytest.raises(af.InputError, match="the law is 3, expected a table"):
+    with refused("the law is 3, expected a table"):
         build("law", 3)  # type: ignore[arg-type]
-    with pytest.raises(af.InputError, match="kind is 'claim'"):
+    with refused("kind is 'claim'"):
         entries("claim")
 
 

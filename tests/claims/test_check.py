@@ -292,7 +292,7 @@ def test_alpha_and_gamma_stand_for_each_other() -> None:
 
 @pytest.mark.parametrize("bad", [{"gamma": 1.0}, {"gamma": "x"}, {"gamma": [1]}, {"gamma": 0.5, "alpha": 1.0}])
 def test_a_step_that_makes_no_sense_by_the_other_name(bad: dict[str, Any]) -> None:
-    with pytest.raises(af.InputError, match=r"gamma|arithmetic"):
+    with refused(r"gamma|arithmetic"):
         af.check("hardmax/norms", tokens=[[1.0], [2.0]], **bad)
 
 
@@ -318,7 +318,7 @@ def test_sentences_for_what_cannot_be_checked(id: str, given: dict[str, Any], wo
     instance = {"tokens": LINE, **given}
     if instance["tokens"] is None:
         del instance["tokens"]
-    with pytest.raises(af.InputError, match=words):
+    with refused(words):
         af.check(id, **instance)
 
 
@@ -354,7 +354,7 @@ def test_what_overflows_decides_nothing() -> None:
 def test_claims_that_return_something_else_are_told(returned: Any, words: str) -> None:
     model = get("fw/cells")
     claim = replace(model, conclusion=lambda e: returned, given={})
-    with pytest.raises(af.InputError, match=words):
+    with refused(words):
         decide(claim, read(claim, {"tokens": LINE}))
 
 

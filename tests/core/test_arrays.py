@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.core import arrays
@@ -284,7 +285,7 @@ def test_values_that_are_not_known_are_not_checked(jax: Any) -> None:
     broken[2, 1] = np.nan
     assert np.isnan(jax.jit(lambda x, beta: af.Softmax(beta=beta).attend(x))(broken, np.inf)).any()
     jax.jit(lambda x: af.simulate(x, af.Softmax(), af.SphereLayers(), 2).final)(X)
-    with pytest.raises(af.InputError, match="not finite"):
+    with refused("not finite"):
         jax.grad(lambda x: af.Softmax().attend(x).sum())(broken)
 
 
@@ -343,7 +344,7 @@ def test_a_run_as_numpy(lib: Library, tmp_path: Path) -> None:
     assert run.to_xarray().sizes == {"time": 3, "token": 9, "coordinate": 3}
     assert run.plot() is not None
     assert "3 states of 9 tokens in dimension 3; reached step 4" in repr(run)
-    with pytest.raises(af.InputError, match=rf"arrays of {lib.name}: take that of run.to_numpy"):
+    with refused(rf"arrays of {lib.name}: take that of run.to_numpy"):
         run.at(3)
 
 
@@ -386,7 +387,7 @@ class HiddenOrder(af.Law):
 
 
 def test_an_order_that_is_not_told_is_refused(lib: Library) -> None:
-    with pytest.raises(af.InputError, match="HiddenOrder depend on the order of the tokens"):
+    with refused("HiddenOrder depend on the order of the tokens"):
         af.simulate(lib.array(X), HiddenOrder(), LAYERS, until=1)
 
 
@@ -452,23 +453,22 @@ REFUSED: dict[str, tuple[Callable[[Library, Any], Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_are_one_sentence(lib: Library, name: str) -> None:
     given, sentence = REFUSED[name]
-    with np.errstate(all="ignore"), pytest.raises(af.InputError, match=sentence) as refusal:
+    with np.errstate(all="ignore"), refused(sentence):
         given(lib, lib.array(X))
-    assert "\n" not in str(refusal.value)
 
 
 def test_two_libraries_do_not_mix(jax: Any) -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(af.InputError, match="B is of jax, the tokens are of torch: give both in one library"):
+    with refused("B is of jax, the tokens are of torch: give both in one library"):
         af.Softmax(B=jax.numpy.asarray(B)).attend(torch.tensor(X))
 
 
 def test_traced_parameters_want_traced_tokens(jax: Any) -> None:
-    with pytest.raises(af.InputError, match="beta is traced by jax, expected a number that is known, or tokens"):
+    with refused("beta is traced by jax, expected a number that is known, or tokens"):
         jax.grad(lambda beta: af.Softmax(beta=beta).attend(X).sum())(1.0)
-    with pytest.raises(af.InputError, match="a parameter is traced by jax, expected a number that is known, or tokens"):
+    with refused("a parameter is traced by jax, expected a number that is known, or tokens"):
         jax.grad(lambda b: af.simulate(X, af.Softmax(beta=b), af.Layers(gamma=0.1), until=3).final.sum())(1.0)
-    with pytest.raises(af.InputError, match="delta is traced by jax"):
+    with refused("delta is traced by jax"):
         jax.jit(lambda delta, x: af.Localmax(delta=delta).attend(x))(0.1, X)
 
 

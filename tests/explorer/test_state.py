@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import attnflow as af
 from attnflow.app import cli
@@ -180,7 +181,7 @@ def test_beta_at_infinity_is_hardmax_and_its_rescaled_flow_is_solved_exactly() -
     assert layers.data["law"] == hard
     flow = state(law=hard, motion={"name": "rescaled-flow", "V": None, "rtol": 1e-6}, until=2.5)
     assert isinstance(flow.motion, af.HardmaxFlow)
-    with pytest.raises(af.InputError, match="RescaledFlow integrates continuous laws"):
+    with refused("RescaledFlow integrates continuous laws"):
         state(law=hard, motion={"name": "rescaled-flow", "V": [[1, 0], [0, 2]]})
 
 
@@ -350,7 +351,7 @@ def test_a_formula_without_t_is_a_number() -> None:
 
 def test_chains_of_many_tokens_are_refused() -> None:
     cloud = {"cloud": "gaussian", "n": 1001, "d": 2}
-    with pytest.raises(af.InputError, match="chains are shown of at most 1000"):
+    with refused("chains are shown of at most 1000"):
         state(tokens=cloud, motion={"name": "jumps", "gamma": 0.1})
     assert len(state(tokens=cloud).tokens) == 1001
 

@@ -21,11 +21,8 @@ from attnflow.figures.style import DARK, look
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _closed() -> Iterator[None]:
+def _forgotten() -> Iterator[None]:
     yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
     drawn.cache_clear()
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.app import cli
@@ -26,11 +26,9 @@ SMALL = Entry("test/small", "A small figure", "nobody", {"seed": 3, "n": 12}, sm
 
 
 @pytest.fixture(autouse=True)
-def _briefly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _briefly(monkeypatch: pytest.MonkeyPatch, figures_closed: None) -> None:
     """Movies of few frames, and no figure left open."""
     monkeypatch.setattr(gallery_files, "SECONDS", 0.2)
-    yield
-    plt.close("all")
 
 
 def test_every_figure_says_what_it_is() -> None:
@@ -151,7 +149,7 @@ def test_the_command_line_lists_and_draws(tmp_path: Path, capsys: pytest.Capture
 
 def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gallery, "_known", {"test/small": SMALL})
-    with pytest.raises(af.InputError, match="there is a figure test/small already"):
+    with refused("there is a figure test/small already"):
         gallery.entry("test/small", "again", "nobody")(lambda seed, n: small(seed, n))
     # The same definition, run again, takes its own place.
     gallery.entry("test/small", "again", "nobody")(small)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import attnflow as af
@@ -22,7 +21,6 @@ def test_the_staircase_climbs_by_the_pairs_that_merge() -> None:
     (ax,) = drawing.figure.axes
     marked = [float(x) for line in ax.lines if line.get_marker() == "o" for x in np.asarray(line.get_xdata())]
     np.testing.assert_allclose(sorted(marked), times)
-    plt.close("all")
 
 
 def test_the_phase_diagram_counts_pairs() -> None:
@@ -34,4 +32,3 @@ def test_the_phase_diagram_counts_pairs() -> None:
     inner = np.stack([end @ end.T for end in ends])
     np.testing.assert_allclose(shown[-1, -1], np.mean(inner[:, ~np.eye(6, dtype=bool)] > 0.999), rtol=1e-12)
     assert 0 < shown[-1, -1] < 1
-    plt.close("all")

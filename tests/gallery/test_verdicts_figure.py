@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.claims.witness import REFUTED, SURVIVES
@@ -109,7 +110,7 @@ def test_a_proved_claim_that_falls_gives_alarm() -> None:
 def test_reports_that_are_none_are_refused() -> None:
     reports: tuple[Any, ...] = ({}, {"claims": []}, {"claims": [{"claim": "fw/cells"}]})
     for report in reports:
-        with pytest.raises(af.InputError, match="attnflow check all --json"):
+        with refused("attnflow check all --json"):
             verdicts(report)
-    with pytest.raises(af.InputError, match="'perhaps'"):
+    with refused("'perhaps'"):
         verdicts({"claims": [row_of(outcome="perhaps")]})

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from refusals import refused
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 
 import attnflow as af
@@ -188,11 +189,11 @@ def test_ownership_on_exact_ties() -> None:
     parts = cells([[1.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])
     assert parts.own_margins().tolist() == [1.0, 0.0, 2.0]
     assert (np.abs(parts.own_margins()) <= parts.own_rounding()).tolist() == [False, True, False]
-    with pytest.raises(af.InputError, match="positive definite"):
+    with refused("positive definite"):
         cells(SQUARE, np.diag([1.0, -1.0])).own_margins(neighbours=True)
-    with pytest.raises(af.InputError, match="vertex 4 is not an extreme point"):
+    with refused("vertex 4 is not an extreme point"):
         cells([*SQUARE, [0.2, 0.0]]).own_margins(neighbours=True)
-    with pytest.raises(af.InputError, match="vertex 0 is the origin"):
+    with refused("vertex 0 is the origin"):
         cells([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).own_margins(neighbours=True)
 
 
@@ -219,7 +220,7 @@ def test_unequal_energies_or_no_symmetry_break_it() -> None:
     x = [[0.7, 0.4]]
     pair = cells([[1.0, 0.0], [0.0, 3.0]])
     assert pair.label(x) != pair.voronoi_label(x)
-    with pytest.raises(af.InputError, match="not symmetric"):
+    with refused("not symmetric"):
         cells(SQUARE, [[1.0, 1.0], [0.0, 1.0]]).voronoi_label(x)
 
 
@@ -299,7 +300,7 @@ def test_forms_of_extreme_size_are_refused_or_scaled() -> None:
         assert [len(p) for p in parts.polygons()] == expected
         np.testing.assert_array_equal(parts.label(0.5 * triangle), [0, 1, 2])
     for scale in (1e-200, 1e200):
-        with pytest.raises(af.InputError, match="leave float64"):
+        with refused("leave float64"):
             cells(triangle, scale * np.eye(2))
 
 
@@ -309,7 +310,7 @@ def test_regions_with_too_many_corners_are_refused_but_contain() -> None:
     leader = (x @ v.T).argmax(axis=1)
     i = int(np.bincount(leader).argmax())
     region = cells(v).region(i)
-    with pytest.raises(af.InputError, match="too many to list"):
+    with refused("too many to list"):
         _ = region.vertices
     assert 0 < (leader == i).sum() < 200
     np.testing.assert_array_equal(region.contains(x), leader == i)
@@ -366,5 +367,5 @@ def clipped(polygon: list[tuple[Fraction, Fraction]], a: list[Fraction]) -> list
     ],
 )
 def test_bad_input_is_refused(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(af.InputError, match=words):
+    with refused(words):
         call()

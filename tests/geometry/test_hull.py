@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from refusals import refused
 from scipy.optimize import linprog
 
 import attnflow as af
@@ -107,7 +108,7 @@ def test_edges_and_facets_are_exposed_faces(seed: int, d: int, n: int) -> None:
 def test_edges_in_high_dimension_need_no_facets() -> None:
     """Seventy points in R^10 have too many facets to list; edges come from quadratic programs, not linear ones."""
     k = hull(af.tokens.gaussian(70, 10, seed=0))
-    with pytest.raises(af.InputError, match="too many to list"):
+    with refused("too many to list"):
         _ = k.facets
     found = {tuple(edge) for edge in k.edges.tolist()}
     for pair in list(combinations(range(0, 70, 6), 2)):
@@ -228,7 +229,7 @@ def test_a_needle_is_not_flat_and_its_sharp_corner_not_fat() -> None:
     ],
 )
 def test_bad_input_is_refused(call: object, words: str) -> None:
-    with pytest.raises(af.InputError, match=words):
+    with refused(words):
         call()  # type: ignore[operator]
 
 

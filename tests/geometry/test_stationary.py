@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from refusals import refused
 from scipy.optimize import minimize
 
 import attnflow as af
@@ -169,7 +170,7 @@ def test_hardmax_tokens_end_in_the_set() -> None:
 
 @pytest.mark.parametrize("B", [np.diag([1.0, 0.0]), np.diag([1.0, -1.0]), [[1.0, 1.0], [0.0, 1.0]]])
 def test_forms_without_a_finite_set_are_refused(B: Array) -> None:
-    with pytest.raises(af.InputError, match="positive definite"):
+    with refused("positive definite"):
         stationary_points([[1.0, 0.0], [0.0, 1.0]], B)
 
 
@@ -212,5 +213,5 @@ def test_shifted_and_skinny_polygons_against_exact_rationals(seed: int, k: int, 
 
 
 def test_too_many_faces_are_refused() -> None:
-    with pytest.raises(af.InputError, match="too many to look at"):
+    with refused("too many to look at"):
         stationary_points(af.tokens.gaussian(25, 24, seed=0))

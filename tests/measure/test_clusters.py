@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from refusals import refused
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
@@ -213,7 +214,7 @@ def test_distance_to_limits_against_all_pairs() -> None:
     ],
 )
 def test_limits_are_checked(limits: list[list[float]], sentence: str) -> None:
-    with pytest.raises(af.InputError, match=sentence):
+    with refused(sentence):
         af.measure.distance_to_limits([[1.0]], limits)
 
 
@@ -224,6 +225,6 @@ def test_bad_configurations_are_refused() -> None:
         with pytest.raises(af.InputError):
             af.measure.clusters(bad, 1.0)
     for tol in (-1.0, np.nan, "wide"):
-        with pytest.raises(af.InputError, match="tol is"):
+        with refused("tol is"):
             af.measure.clusters([[1.0]], tol)  # type: ignore[arg-type]
     assert af.measure.clusters([[1.0, 2.0]], 0.0).labels.tolist() == [0]

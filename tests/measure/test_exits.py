@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 from scipy import stats
 
 import attnflow as af
@@ -64,7 +65,7 @@ def test_quantiles_at_whole_numbers() -> None:
 def test_a_certain_exit() -> None:
     law = GeometricLaw(-math.inf)
     assert (law.mean, law.median, law.chance(1), law.chance(0)) == (1.0, 1, 1.0, 0.0)
-    with pytest.raises(af.InputError, match="below 1"):
+    with refused("below 1"):
         law.quantile(1.0)
 
 
@@ -367,12 +368,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
-    with pytest.raises(af.InputError, match=words) as refusal:
+    with refused(words):
         call()
-    assert "\n" not in str(refusal.value)
 
 
 def test_chains_that_move_too_often_end_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exits, "MOST_MOVES", 30)
-    with pytest.raises(af.InputError, match=r"moved 30 times.*exit_probability"):
+    with refused(r"moved 30 times.*exit_probability"):
         exit_times(np.repeat(TRIANGLE, 2, axis=0), SOFT(beta=12.0), 0.1, 0.5, runs=20)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.core.inputs import Array
@@ -159,9 +160,9 @@ def test_predicted_rates() -> None:
 )
 def test_refusals(changed: dict[str, Any], said: str) -> None:
     given = {"sampler": LINE, "law": af.Softmax(), "motion": FLOW, "times": [0, 1], "sizes": [8, 16], "reference": 100}
-    with pytest.raises(af.InputError, match=said):
+    with refused(said):
         mean_field(**{**given, **changed})
-    with pytest.raises(af.InputError, match="two or more samples"):
+    with refused("two or more samples"):
         sampling_rate([1, 2], 2)
 
 
@@ -180,9 +181,9 @@ def test_clouds_that_have_collapsed_or_lie_on_a_line() -> None:
 
     met = af.measure.mean_field(point, af.Softmax(), af.Layers(gamma=0.1), [0], **small)
     assert "0.00000" in str(met)
-    with pytest.raises(af.InputError, match="at one point"):
+    with refused("at one point"):
         met.rates()
-    with pytest.raises(af.InputError, match="give a function of n and seed"):
+    with refused("give a function of n and seed"):
         af.measure.mean_field(lambda k: np.zeros((k, 2)), af.Softmax(), af.Flow(), [0], **small)
-    with pytest.raises(af.InputError, match="law is 'softmax'"):
+    with refused("law is 'softmax'"):
         af.measure.mean_field(square, "softmax", "flow", [0], **small)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.measure.over_time import OverTime
@@ -106,13 +107,13 @@ def test_a_run_brings_its_own_time_and_masses(run: af.Trajectory) -> None:
     law: Any = run.law
     measures: list[Callable[..., Any]] = [m.leaders, m.entropy, m.influence]
     for measure in measures:
-        with pytest.raises(af.InputError, match="t came with a run"):
+        with refused("t came with a run"):
             measure(law, run, t=1)
-        with pytest.raises(af.InputError, match="masses came with a run"):
+        with refused("masses came with a run"):
             measure(law, run, masses=MASSES)
     energies: list[Callable[..., Any]] = [m.energy, m.pair_energy]
     for measure in energies:
-        with pytest.raises(af.InputError, match="masses came with a run"):
+        with refused("masses came with a run"):
             measure(run, 1.0, masses=MASSES)
 
 
@@ -121,7 +122,7 @@ def test_a_time_is_a_finite_number(run: af.Trajectory, t: Any) -> None:
     measures: list[Callable[..., Any]] = [m.leaders, m.entropy, m.influence]
     for measure in measures:
         for x in (LIMITS, run):
-            with pytest.raises(af.InputError, match=r"^t is .*expected a"):
+            with refused(r"^t is .*expected a"):
                 measure(af.Softmax(), x, t=t)
 
 
@@ -134,13 +135,13 @@ def test_a_time_comes_to_the_law_as_it_was_given() -> None:
 
 @pytest.mark.parametrize("given", [LIMITS, None, "run.zarr"])
 def test_only_a_run_has_a_summary(given: Any) -> None:
-    with pytest.raises(af.InputError, match=f"is {type(given).__name__!r}, expected a run"):
+    with refused(f"is {type(given).__name__!r}, expected a run"):
         m.summary(given)
 
 
 @pytest.mark.parametrize(("tol", "named"), [("a", "'a'"), (None, "None"), (-1, "-1"), (True, "True"), (np.nan, "nan")])
 def test_the_tolerance_of_a_summary_is_checked(run: af.Trajectory, tol: Any, named: str) -> None:
-    with pytest.raises(af.InputError, match=f"^tol is {named}, expected"):
+    with refused(f"^tol is {named}, expected"):
         m.summary(run, tol=tol)
 
 
@@ -153,9 +154,9 @@ def test_a_run_without_its_law_or_motion_says_so(run: af.Trajectory) -> None:
     lost = copy.copy(run)
     lost.law = lost.motion = None
     for measure in (m.rank, lambda run: m.leaders(run.law, run), lambda run: m.entropy(run.law, run)):
-        with pytest.raises(af.InputError, match="the law is None"):
+        with refused("the law is None"):
             measure(lost)
-    with pytest.raises(af.InputError, match="without its motion"):
+    with refused("without its motion"):
         m.energy(lost)
     assert m.diameter(lost).shape == (len(run),)
 
@@ -164,9 +165,9 @@ def test_runs_that_leave_the_range_of_float64_are_refused_by_time() -> None:
     run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
     for bad in (1e200, np.nan):
         run.tokens[1] = bad
-        with pytest.raises(af.InputError, match="the tokens at time 1"):
+        with refused("the tokens at time 1"):
             m.diameter(run)
-        with pytest.raises(af.InputError, match="the tokens at time 1"):
+        with refused("the tokens at time 1"):
             m.leaders(af.Hardmax(), run)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 from scipy import integrate, stats
 
 import attnflow as af
@@ -88,7 +89,7 @@ def test_a_token_that_ties_goes_to_the_middle(monkeypatch: pytest.MonkeyPatch) -
     x = [[1.0, 1.0], [-1.0, 1.0], [0.0, -1.5], [0.0, 0.5]]
     np.testing.assert_allclose(phases(x, [5.0], 0.5, runs=6).limits[3], [0.0, 1.0], atol=1e-11)
     monkeypatch.setattr(module, "MOST_STEPS", 2000)
-    with pytest.raises(af.InputError, match="2000 hardmax steps some token is still led by one that moves"):
+    with refused("2000 hardmax steps some token is still led by one that moves"):
         phases(x, [5.0], 0.001)
 
 
@@ -338,9 +339,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
-    with pytest.raises(af.InputError, match=words) as refusal:
+    with refused(words):
         call()
-    assert "\n" not in str(refusal.value)
 
 
 def test_what_happens_after_the_collapse_is_seen() -> None:

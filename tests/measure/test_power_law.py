@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 
@@ -63,15 +64,15 @@ def test_negative_identity_decays_like_one_over_the_square_root(n: int, d: int, 
 
 
 def test_bad_series_get_a_sentence() -> None:
-    with pytest.raises(af.InputError, match="leave out t = 0"):
+    with refused("leave out t = 0"):
         af.measure.power_law(np.arange(20.0), np.ones(20))
-    with pytest.raises(af.InputError, match="one value per positive time"):
+    with refused("one value per positive time"):
         af.measure.power_law(T, np.ones((81, 2)))
-    with pytest.raises(af.InputError, match="holds none of the times"):
+    with refused("holds none of the times"):
         af.measure.power_law(T, 1 / T, window=(1e5, 1e6))
-    with pytest.raises(af.InputError, match="a value is 0"):
+    with refused("a value is 0"):
         af.measure.power_law(T, np.where(T > 100, 0.0, 1 / T))
-    with pytest.raises(af.InputError, match="5 values are in the window, expected at least 12"):
+    with refused("5 values are in the window, expected at least 12"):
         af.measure.power_law(T[:5], 1 / T[:5])
-    with pytest.raises(af.InputError, match="power is 'x'"):
+    with refused("power is 'x'"):
         af.measure.power_law(T, 1 / T, power="x")  # type: ignore[arg-type]

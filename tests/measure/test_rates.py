@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 
 import attnflow as af
 from attnflow.measure import Rate, contraction_rate
@@ -189,6 +190,5 @@ def test_times_of_any_size(unit: float) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(given: tuple[Any, ...], options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(af.InputError, match=sentence) as refusal:
+    with refused(sentence):
         contraction_rate(*given, **options)
-    assert "\n" not in str(refusal.value)

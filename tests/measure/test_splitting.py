@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 from scipy import stats
 
 import attnflow as af
@@ -271,6 +272,5 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
-    with pytest.raises(af.InputError, match=words) as refusal:
+    with refused(words):
         call()
-    assert "\n" not in str(refusal.value)

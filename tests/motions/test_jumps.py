@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 from scipy import stats
 
 import attnflow as af
@@ -331,9 +332,9 @@ def test_a_stored_chain_goes_on_bit_for_bit(
 
 def test_stores_refuse_times_beyond_int64(tmp_path: Path) -> None:
     pytest.importorskip("zarr")
-    with pytest.raises(af.InputError, match="int64"):
+    with refused("int64"):
         af.simulate(X, SOFT, af.Jumps(0.1), until=2**63, store=tmp_path / "run.zarr")
-    with pytest.raises(af.InputError, match="int64"):
+    with refused("int64"):
         af.simulate(X, SOFT, af.Jumps(0.1), until=2**63).save(tmp_path / "run.zarr")
 
 
@@ -438,7 +439,7 @@ def test_weights_of_many_configurations_are_those_of_each(law: af.Law, masses: A
 def test_ties_refused_in_one_of_many_configurations() -> None:
     law = af.Hardmax(ties="error")
     x = np.array([X, [[-1.0, 0.1], [1.0, 0.5], [1.0, -0.5], [0.3, 0.0]]])
-    with pytest.raises(af.InputError, match="token 3 ties between token 1"):
+    with refused("token 3 ties between token 1"):
         Rule(law, 0.5).weights(x)
 
 
@@ -472,6 +473,5 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
-    with pytest.raises(af.InputError, match=words) as refusal:
+    with refused(words):
         call()
-    assert "\n" not in str(refusal.value)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 from scipy import integrate
 
 import attnflow as af
@@ -277,9 +278,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
-    with pytest.raises(af.InputError, match=words) as refusal:
+    with refused(words):
         call()
-    assert "\n" not in str(refusal.value)
 
 
 def test_scores_beyond_float64_end_the_run_in_a_sentence() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.core.inputs import Array
@@ -95,9 +96,9 @@ def test_what_was_observed_is_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.final, kept.final)
     assert again.observed
     assert kept.to_xarray()["values"].dims == ("time", "system", "axis0")
-    for refused in (lambda: again[0], lambda: m.diameter(again), lambda: again.tokens):
-        with pytest.raises(af.InputError, match="recorded what observe returned"):
-            refused()
+    for asked in (lambda: again[0], lambda: m.diameter(again), lambda: again.tokens):
+        with refused("recorded what observe returned"):
+            asked()
 
 
 def test_dimensions_have_names() -> None:
@@ -136,12 +137,12 @@ def test_a_data_frame_holds_what_the_table_does(tmp_path: Path) -> None:
 
 def test_bad_places_get_a_sentence(tmp_path: Path) -> None:
     ensemble = found()
-    with pytest.raises(af.InputError, match=r"saved as .npz, .nc or .csv"):
+    with refused(r"saved as .npz, .nc or .csv"):
         ensemble.save(tmp_path / "found.zarr")
     ensemble.save(tmp_path / "found.npz")
     assert repr(af.load(tmp_path / "found.npz")) == repr(af.Ensemble.load(tmp_path / "found.npz")) == repr(ensemble)
     single(0).save(tmp_path / "run.npz")
-    with pytest.raises(af.InputError, match=r"holds no ensemble: read a run by attnflow.load"):
+    with refused(r"holds no ensemble: read a run by attnflow.load"):
         af.Ensemble.load(tmp_path / "run.npz")
 
 
@@ -177,5 +178,5 @@ def test_a_table_of_what_was_observed_holds_it(shape: tuple[int, ...], tmp_path:
 
 
 def test_a_slice_of_systems_is_refused_in_a_sentence() -> None:
-    with pytest.raises(af.InputError, match=r"asked for by slice\(0, 2, None\), expected one number"):
+    with refused(r"asked for by slice\(0, 2, None\), expected one number"):
         found()[0:2]  # type: ignore[index]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.runs import store
@@ -29,10 +30,6 @@ SOFT = af.Softmax(beta=2.0, B=[[1.0, 0.2], [0.0, 1.0]])
 FEW = af.tokens.sphere(n=5, d=2, seed=3)
 # Deaths at more moments are looked at where there is time for them.
 MORE = "ATTNFLOW_EXAMPLES" in os.environ
-
-
-def refused(message: str) -> Any:
-    return pytest.raises(af.InputError, match=message)
 
 
 def same(a: af.Trajectory, b: af.Trajectory) -> None:

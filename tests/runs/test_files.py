@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.runs import files
@@ -30,10 +31,6 @@ def flow() -> af.Trajectory:
 
 def long_chain() -> af.Trajectory:
     return af.simulate(af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(gamma=0.1), until=10**25, seed=2)
-
-
-def refused(message: str) -> Any:
-    return pytest.raises(af.InputError, match=message)
 
 
 def same(a: af.Trajectory, b: af.Trajectory) -> None:
