@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.core.inputs import Array, InputError, cloud, number
 from attnflow.geometry.linkage import single_linkage
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
+from attnflow.motions.solvers.clumps import centres
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
 
@@ -53,14 +54,12 @@ def clusters(x: ArrayLike | Trajectory | Ensemble, tol: float) -> Clusters | Ove
     (arXiv 2305.05465).
     """
     reach = number(tol, "tol", least=0.0)
-    return measured(lambda state: _clusters(state.x, reach), x)
 
+    def found(state: State) -> Clusters:
+        labels = single_linkage(state.x, reach)
+        return Clusters(labels, np.bincount(labels), centres(state.x, np.ones(len(labels)), labels))
 
-def _clusters(tokens: Array, tol: float) -> Clusters:
-    labels = single_linkage(tokens, tol)
-    sizes = np.bincount(labels)
-    centres = np.column_stack([np.bincount(labels, weights=column) for column in tokens.T]) / sizes[:, None]
-    return Clusters(labels, sizes, centres)
+    return measured(found, x)
 
 
 def extent(start: Array, x: Array) -> float:

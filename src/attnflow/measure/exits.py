@@ -113,7 +113,7 @@ class ExitTimes:
     @property
     def median(self) -> int:
         """The first time by which at least half of the chains had left."""
-        return self._ordered(median_ranks(len(self.times))[0])
+        return int(np.sort(self.times)[median_ranks(len(self.times))[0] - 1])
 
     @property
     def interval(self) -> tuple[int, float]:
@@ -122,11 +122,8 @@ class ExitTimes:
         The law of T plays no part. Fewer than six times have no such interval but (1, inf).
         """
         _, low, high = median_ranks(len(self.times))
-        return (1, math.inf) if low < 1 else (self._ordered(low), self._ordered(high))
-
-    def _ordered(self, rank: int) -> int:
-        """Return the time of this rank."""
-        return int(np.sort(self.times)[rank - 1])
+        ordered = np.sort(self.times)
+        return (1, math.inf) if low < 1 else (int(ordered[low - 1]), int(ordered[high - 1]))
 
 
 def median_ranks(n: int) -> tuple[int, int, int]:
@@ -323,18 +320,14 @@ def _cheapest(x: Array, rule: Rule) -> list[tuple[Array, float]]:
     least = float(cost[moves].min())
     chosen = moves & (cost <= least + room)
     landings = np.stack(list(rule.landings(x[None])), axis=-1)[0]
-    picks, tokens = _distinct(chosen, landings), chosen.any(axis=1)
+    # One of the picks that lead a token to the same place.
+    kept = {(i, landings[i, j].tobytes()): (i, j) for i, j in np.argwhere(chosen).tolist()}
+    picks, tokens = list(kept.values()), chosen.any(axis=1)
     if least > room or tokens.sum() == 1:
         return [(_with(x, [i], landings[i, j][None]), least) for i, j in picks]
     if len(picks) > tokens.sum() or ((cost <= room) & ~moves)[tokens].any():
         return []
     return [(_with(x, [i for i, _ in picks], np.array([landings[i, j] for i, j in picks])), 0.0)]
-
-
-def _distinct(chosen: Flags, landings: Array) -> list[tuple[int, int]]:
-    """Return chosen picks (i, j), one for each place where they lead token i."""
-    kept = {(i, landings[i, j].tobytes()): (i, j) for i, j in np.argwhere(chosen).tolist()}
-    return list(kept.values())
 
 
 def _with(x: Array, tokens: list[int], places: Array) -> Array:

@@ -171,14 +171,8 @@ class MeanField:
         c = area / (4 * math.pi)
         offset = float(middle.mean() - c * log_n.mean())
         corrected = float(_slope_weights(log_n) @ np.log((c * log_n + offset) / self.sizes)) / 2
-        return replace(
-            found,
-            constant=constant,
-            constant_error=constant_error,
-            predicted_constant=c,
-            offset=offset,
-            corrected=corrected,
-        )
+        known: dict[str, Any] = {"constant": constant, "constant_error": constant_error, "predicted_constant": c}
+        return replace(found, **known, offset=offset, corrected=corrected)
 
     def _line(self, values: Array, noise: Array, half: Array) -> tuple[float, float]:
         """Return the slope of values (S,) against log n, and its error: from their standard errors and half-widths."""

@@ -193,6 +193,7 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
         raise InputError("this run has a value matrix V, but the staircase is that of V = I: leave V out")
     _repeatable(run)
     clusters, F, m = _clusters(run, threshold), _energy(run), each_mass(run.masses, run.tokens.shape[1])
+    energies = np.empty(len(run))
     # The heights that are looked for follow from the merges; the repetitions then look for both at once.
     ((changes,),) = _repeated(run, [clusters], most=1)
     expected = _merged(changes, m)
@@ -200,14 +201,13 @@ def staircase(run: Trajectory, threshold: float | None = None) -> Staircase:
     both = _repeated(run, [clusters, lambda x: tuple((levels <= F(x)).tolist())])
     merges = _with_errors(run, [joined for joined, _ in both])
     repeated = [_climbed(passing, _merged(joined, m), len(levels)) for joined, passing in both]
-    return Staircase(
-        np.asarray(run.times, np.float64),
-        _energies(run, F),
-        merges,
-        plateaux(run, merges),
-        list(zip(repeated[0], _errors(run, repeated), strict=True)),
-        merges.heights,
-    )
+    with progress.task("staircase: state", len(run)) as work:
+        for k, x in enumerate(run.tokens):
+            work.reach(k)
+            energies[k] = F(x)
+    halves = list(zip(repeated[0], _errors(run, repeated), strict=True))
+    times = np.asarray(run.times, np.float64)
+    return Staircase(times, energies, merges, plateaux(run, merges), halves, merges.heights)
 
 
 def plateaux(run: Trajectory, merges: Merges) -> list[Plateau]:
@@ -216,20 +216,11 @@ def plateaux(run: Trajectory, merges: Merges) -> list[Plateau]:
     when = [float(run.times[0]), *(change.time for change in merges.changes[1:]), float(run.times[-1])]
     unit = 1.0 if getattr(run.motion, "normalized", True) else float(np.exp(-_softmax(run)[1]))
     whole = run.motion is not None and run.motion.discrete
-    return [
-        Plateau(a, b, F(run.at(_half_way(max(a, min(unit, b)), b, whole))), height)
-        for a, b, (_, height, _) in zip(when[:-1], when[1:], merges.changes, strict=True)
-        if b > a
-    ]
-
-
-def _energies(run: Trajectory, F: Callable[[Array], float]) -> Array:
-    """Return F of all states."""
-    found = np.empty(len(run))
-    with progress.task("staircase: state", len(run)) as work:
-        for k, x in enumerate(run.tokens):
-            work.reach(k)
-            found[k] = F(x)
+    found = list[Plateau]()
+    for (a, b), (_, height, _) in zip(pairwise(when), merges.changes, strict=True):
+        middle = math.sqrt(max(a, min(unit, b))) * math.sqrt(b)
+        if b > a:
+            found.append(Plateau(a, b, F(run.at(int(middle) if whole else middle)), height))
     return found
 
 
@@ -238,12 +229,8 @@ def _energy(run: Trajectory) -> Callable[[Array], float]:
     (law, beta), share = _softmax(run), shares(run.masses, run.tokens.shape[1])
 
     def pairs(x: Array) -> float:
-        return float(
-            sum(
-                share[rows] @ np.exp(-beta / 2 * squared_distances(x[rows], x)) @ share
-                for rows in row_blocks(len(x), len(x))
-            )
-        )
+        blocks = row_blocks(len(x), len(x))
+        return float(sum(share[rows] @ np.exp(-beta / 2 * squared_distances(x[rows], x)) @ share for rows in blocks))
 
     def F(x: Array) -> float:
         log_total = law.hear(x, masses=share).log_total
@@ -251,12 +238,6 @@ def _energy(run: Trajectory) -> Callable[[Array], float]:
         return float(share @ np.exp(log_total - beta))
 
     return F if _on_sphere(run) else pairs
-
-
-def _half_way(a: float, b: float, whole: bool) -> float:
-    """Return the middle in log time, a whole number of steps if so."""
-    middle = math.sqrt(a) * math.sqrt(b)
-    return int(middle) if whole else middle
 
 
 def _softmax(run: Trajectory) -> tuple[Law, float]:

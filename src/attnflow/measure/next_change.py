@@ -13,6 +13,7 @@ from attnflow.geometry.linkage import single_linkage
 from attnflow.laws import Law, varies
 from attnflow.measure.clusters import CLOSE, clusters, extent
 from attnflow.motions import Motion, Stretch
+from attnflow.motions.solvers.clumps import added, centres
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Start, Watcher, when
@@ -227,8 +228,7 @@ def _places(x: Array, masses: Array | None, reach: float) -> tuple[Array, Array 
     if labels.max() + 1 == len(x):
         return x, masses
     m = each_mass(masses, len(x))
-    total = np.bincount(labels, weights=m).astype(np.float64)
-    return np.column_stack([np.bincount(labels, weights=m * column) for column in x.T]) / total[:, None], total
+    return centres(x, m, labels), added(m, labels)
 
 
 def _chain(law: Law, motion: Any, run: Trajectory, radius: float) -> tuple[float | None, str]:

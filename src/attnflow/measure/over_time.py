@@ -139,18 +139,14 @@ def measured(
     with progress.task("measure: state", len(run)) as work:
         for k, when in enumerate(run.times.tolist()):
             work.reach(k)
-            found.append(of(_state(run, k, when, seen)))
+            tokens = run.seen(k) if seen else run.tokens[k]
+            # Recorded tokens may be as small as they like, unlike those a user brings.
+            if not np.abs(tokens).max() <= LARGEST_CLOUD:
+                cloud(tokens, f"the tokens at time {when:g}")
+            found.append(of(State(tokens, when, run.masses)))
     return OverTime(found)
 
 
 def stacked(found: R | OverTime[R]) -> R | NDArray[Any]:
     """Return numbers or arrays over time as one array (T, ...), those of one configuration as they are."""
     return np.stack([np.asarray(value) for value in found]) if isinstance(found, OverTime) else found
-
-
-def _state(run: Trajectory, k: int, t: float, seen: bool) -> State:
-    tokens = run.seen(k) if seen else run.tokens[k]
-    # Recorded tokens may be as small as they like, unlike those a user brings.
-    if not np.abs(tokens).max() <= LARGEST_CLOUD:
-        cloud(tokens, f"the tokens at time {t:g}")
-    return State(tokens, t, run.masses)

@@ -195,7 +195,9 @@ def phases(
     with progress.task("phases", 2 * len(values) if count else len(values)) as work:
         for beta in values.tolist():
             work.reach(len(layers), f"layers at beta = {beta:g}")
-            layers.append([_layers(x, beta, step, goal)])
+            watcher = _Looking(goal)
+            simulate(x, Softmax(beta=beta), Leaps(gamma=step), until=HORIZON, record=[0], watch=[watcher])
+            layers.append([watcher.events])
         for beta, rng in zip(values.tolist(), seeds, strict=True):
             work.reach(len(layers) + len(samples), f"chains at beta = {beta:g}")
             samples.append(_chain(x, beta, step, goal, count, rng) if count else [])
@@ -359,13 +361,6 @@ def _ranked(runs: list[_Events], name: str, rank: int) -> int | None:
 # The two models
 
 
-def _layers(x: Array, beta: float, gamma: float, goal: _Goal) -> _Events:
-    """Follow (SA_beta) until it collapses."""
-    watcher = _Looking(goal)
-    simulate(x, Softmax(beta=beta), Leaps(gamma=gamma), until=HORIZON, record=[0], watch=[watcher])
-    return watcher.events
-
-
 class _Looking(Watcher):
     """Look for events, at every step and inside leaps."""
 
@@ -373,7 +368,6 @@ class _Looking(Watcher):
         self.goal, self.events = goal, _Events()
 
     def begin(self, start: Start) -> None:
-        """Look at the first state."""
         self._see(0, self.goal.signs([0], start.x[None])[0])
 
     def _see(self, t: int, signs: list[bool]) -> None:

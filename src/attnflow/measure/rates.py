@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnflow.core.inputs import Array, InputError, number, reals
 from attnflow.measure.clusters import limit_points, same_dimension
+from attnflow.measure.confidence import student
 from attnflow.measure.diameter import diameter
 from attnflow.runs.trajectory import Trajectory
 
@@ -17,7 +18,6 @@ from attnflow.runs.trajectory import Trajectory
 FLOOR = 2.0**20 * float(np.finfo(np.float64).eps)
 # Each third of the window needs a parabola and something left over.
 FEWEST = 12
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,7 @@ def contraction_rate(
 ) -> list[Rate | None]: ...
 @overload
 def contraction_rate(
-    times: ArrayLike,
-    distances: ArrayLike,
-    *,
-    window: tuple[float, float] | None = None,
-    scale: float | None = None,
+    times: ArrayLike, distances: ArrayLike, *, window: tuple[float, float] | None = None, scale: float | None = None
 ) -> Any: ...
 def contraction_rate(
     times: ArrayLike | Trajectory,
@@ -174,7 +170,9 @@ def _rate(when: Array, distances: Array, scale: float) -> Rate:
             f"{n} distances in the window are above rounding, {FLOOR * scale:.3g}, expected at least {FEWEST}: "
             "record more times, widen the window, or contract more slowly"
         )
-    t, span = _in_unit_time(when[:n])
+    # Times are moved and scaled to [0, 1], so that squares of any times stay within float64.
+    t = when[:n] / 4 - when[0] / 4
+    t, span = t / t[-1], 4 * float(t[-1])
     y = np.log(distances[:n])
     parts = [slice(int(k[0]), int(k[-1]) + 1) for k in np.array_split(np.arange(n), 3)]
     fits = [_line(t[part], y[part]) for part in parts]
@@ -190,16 +188,6 @@ def _rate(when: Array, distances: Array, scale: float) -> Rate:
     return Rate(value, error, (float(when[0]), float(when[n - 1])), n)
 
 
-def _in_unit_time(when: Array) -> tuple[Array, float]:
-    """Return times moved and scaled to [0, 1], and the span they had: squares of any times stay within float64.
-
-    >>> _in_unit_time(np.array([1e-200, 2e-200, 5e-200]))
-    (array([0.  , 0.25, 1.  ]), 4e-200)
-    """
-    t = when / 4 - when[0] / 4
-    return t / t[-1], 4 * float(t[-1])
-
-
 def _line(t: Array, y: Array) -> tuple[float, Array]:
     """Return the slope of the least-squares line, and the residuals of the parabola, since a drift is not noise."""
     s = (t - t.mean()) / (t[-1] - t[0])
@@ -213,8 +201,6 @@ def _noise(t: Array, fits: list[tuple[float, Array]], k: int) -> float:
     The residuals of all parts tell their correlation; that of neighbours, rho, makes m points worth m (1 - rho) /
     (1 + rho), as in an autoregressive sequence.
     """
-    from scipy.stats import t as student
-
     residuals = [residual for _, residual in fits]
     total, square = sum(map(len, residuals)), sum(float(r @ r) for r in residuals)
     if square == 0:
@@ -225,9 +211,8 @@ def _noise(t: Array, fits: list[tuple[float, Array]], k: int) -> float:
     # Residuals of a fit look less correlated than they are.
     rho = min(max(rho + (2 + 7 * rho) * 3 / total, 0.0), 0.97)
     worth = (1 - rho) / (1 + rho)
-    quantile = float(student.ppf((1 + CONFIDENCE) / 2, max(1.0, free * worth)))
     s = t - t.mean()
-    return quantile * float(np.sqrt(variance / worth / (s @ s)))
+    return student(max(1.0, free * worth)) * float(np.sqrt(variance / worth / (s @ s)))
 
 
 def _rounding(t: Array, y: Array, distances: Array, scale: float) -> float:

@@ -122,7 +122,7 @@ def _log_parts(exits: _Exits, count: int, rng: np.random.Generator, work: progre
             following.append(stage.forced(rng))
         parts.append(part)
         log_value = float(np.logaddexp(log_value, np.logaddexp.reduce(part) - math.log(count)))
-        paths = _joined(following)
+        paths = _Paths(*(np.concatenate([getattr(part, one.name) for part in following]) for one in fields(_Paths)))
         least = log_value + math.log(NEGLIGIBLE)
         log_weight = _roulette(paths.log_weight, least, rng)
         going = (log_weight > -math.inf).nonzero()[0]
@@ -220,10 +220,6 @@ class _Paths:
         return _Paths(self.x[which], self.left[which], self.log_weight[which])
 
 
-def _joined(parts: list[_Paths]) -> _Paths:
-    return _Paths(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Paths)))
-
-
 class _Chances:
     """The picks of configurations x (b, n, d) that change a token: they lead `out`, or are `rare`, or `cheap`.
 
@@ -268,7 +264,8 @@ class _Chances:
         """Return the tokens of some configurations after a step of cheap picks, given that there is one."""
         chain, token = movers(self.c[chosen], rng).nonzero()
         y = self.x[chosen]
-        y[chain, token] = self._landing(chosen[chain], token, each_picked(_sums(self.cheap[chosen[chain], token]), rng))
+        source = each_picked(self.cheap[chosen[chain], token].cumsum(axis=1), rng)
+        y[chain, token] = self._landing(chosen[chain], token, source)
         return y
 
     def forced(self, i: Integers, j: Integers, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -288,7 +285,7 @@ class _Chances:
         chain, token = moves.nonzero()
         picks = np.where(rare[chain, token][:, None], self.rare[chain, token], self.cheap[chain, token])
         y, every = self.x.copy(), np.arange(b)
-        y[chain, token] = self._landing(chain, token, each_picked(_sums(picks), rng))
+        y[chain, token] = self._landing(chain, token, each_picked(picks.cumsum(axis=1), rng))
         y[every, i] = self._landing(every, i, j)
         return y, factor
 
@@ -309,10 +306,6 @@ def _least(P: Array, total: float) -> Flags:
 def _part(a: Array, b: Array, most: float = 1.0) -> Array:
     """Return a/b, at most so much, and 0 where b is 0."""
     return np.minimum(np.divide(a, b, out=np.zeros_like(b), where=b > 0), most)
-
-
-def _sums(P: Array) -> Array:
-    return np.asarray(P.cumsum(axis=-1))
 
 
 class _Stage:
@@ -362,7 +355,7 @@ class _Stage:
         self.pairs = (picks.rare + picks.cheap).reshape(b, -1) > 0
         self.number = self.pairs.sum(axis=1)
         self.even = (rng.random(b) < EVEN) & (self.number > 0)
-        aim = np.minimum(each_picked(_sums(self.pairs.astype(np.float64)), rng), n * n - 1)
+        aim = np.minimum(each_picked(self.pairs.cumsum(axis=1, dtype=np.float64), rng), n * n - 1)
         self.aim = np.divmod(aim, n)
 
     def _count(
@@ -395,7 +388,7 @@ class _Stage:
         if len(some):
             picks = _Chances(self.x[some], self.exits)
             n = x.shape[1]
-            i, j = np.divmod(each_picked(_sums(picks.first().reshape(len(some), -1)), rng), n)
+            i, j = np.divmod(each_picked(picks.first().reshape(len(some), -1).cumsum(axis=1), rng), n)
             even = self.even[some]
             i, j = np.where(even, self.aim[0][some], i), np.where(even, self.aim[1][some], j)
             left[some] = self.left[some] - picks.when(self.room[some], rng)

@@ -82,8 +82,10 @@ class HardmaxFlow(Motion):
         if hearing.engine not in ("auto", "dense"):
             raise InputError(f"HardmaxFlow compares scores itself, without engine {hearing.engine!r}: leave engine out")
         form_at(law, 0, x.shape[1])
-        if law.ties == "error":
-            _refuse_ties(_Leading(hearing), x)
+        leading = _Leading(hearing)
+        if law.ties == "error" and (tied := leading.initial(x, Rounding(x, leading.B))[1]):
+            i, sources = next(iter(tied.items()))
+            raise TieError(f"{_tie(i, sources[0].token, sources[1].token, 0.0)}: {_CHOOSE}")
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -96,7 +98,11 @@ class _Leading:
     def __init__(self, hearing: Hearing) -> None:
         assert isinstance(hearing.law, Hardmax)
         self.law, self.masses, self.ties = hearing.law, hearing.masses, hearing.law.ties
-        self.B = None if self.law.B is None else _unit_form(np.asarray(plain(self.law.B), dtype=np.float64))
+        self.B: Array | None = None
+        if self.law.B is not None:
+            B = np.asarray(plain(self.law.B), dtype=np.float64)
+            # Multiplied by a power of two, which changes no argmax and no tie, it has entries of order one.
+            self.B = np.ldexp(B, -int(np.frexp(np.abs(B).max())[1]))
 
     def queries(self, x: Array) -> Array:
         """Return B x_i."""
@@ -124,12 +130,6 @@ class _Leading:
         return leaders, tied
 
 
-def _unit_form(B: Array) -> Array:
-    """Return B with entries of order one: multiplied by a power of two, which changes no argmax and no tie."""
-    exponent = int(np.frexp(np.abs(B).max())[1])
-    return np.ldexp(B, -exponent)
-
-
 def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
     """Return P with leaders that have arrived where they were going, up to rounding, replaced by whom they followed.
 
@@ -143,13 +143,6 @@ def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
     passed = single & ~rests & close & rests[leaders]
     rows = np.flatnonzero(single & passed[leaders] & ~rests)
     return following.replaced({int(i): (leaders[leaders[[i]]], np.ones(1)) for i in rows}) if len(rows) else following
-
-
-def _refuse_ties(leading: _Leading, x: Array) -> None:
-    _, tied = leading.initial(x, Rounding(x, leading.B))
-    if tied:
-        i, sources = next(iter(tied.items()))
-        raise TieError(f"{_tie(i, sources[0].token, sources[1].token, 0.0)}: {_CHOOSE}")
 
 
 _CHOOSE = "choose ties='tokens', 'points' or 'first', or move the tokens"

@@ -325,26 +325,11 @@ class Trajectory:
         color: Any = None,
         title: str | None = None,
     ) -> Any:
-        """Draw the run in one picture and return its Matplotlib axes; `attnflow.figures.plot` says what is drawn.
+        """Draw the run in one picture and return its Matplotlib axes.
 
-        Parameters
-        ----------
-        ax
-            Where to draw; by default a new figure.
-        t
-            The time shown as the last, by default the end of the run.
-        cells
-            Whether to draw who leads where, in the plane.
-        coords
-            The two or three coordinates to show, counted from 0, as (0, 2).
-        color
-            A colour for all tokens; or one per token, as a list of colours or of numbers; or another run of the same
-            tokens, whose clusters lend their colours.
-        title
-            What to write above the picture, by default the law and what happened.
+        `ax` is where to draw, `t` the last time shown; `cells` shows who leads where, `coords` are the coordinates to
+        show, `color` is one for all tokens or one for each. `attnflow.figures.plot` says more of all these.
 
-        Examples
-        --------
         >>> import attnflow as af
         >>> x0 = af.tokens.gaussian(n=30, d=3, seed=0)
         >>> run = af.simulate(x0, af.Hardmax(), af.Layers(alpha=0.5), until=50)

@@ -36,7 +36,7 @@ class Clumps:
         Clumps(labels=array([0, 1, 0]), masses=array([2., 1.]))
         """
         labels = single_linkage(x, 0.0)
-        return cls(labels, masses if labels.max() + 1 == len(x) else _added(each_mass(masses, len(x)), labels))
+        return cls(labels, masses if labels.max() + 1 == len(x) else added(each_mass(masses, len(x)), labels))
 
     @classmethod
     def at_the_start(cls, x: Array, hearing: Hearing) -> Clumps:
@@ -69,9 +69,9 @@ class Clumps:
         if chains.max() + 1 == len(y):
             return None
         m = each_mass(self.masses, len(y))
-        inside = y - _centres(y, m, chains)[chains]
-        growth = _added(m * (inside * v).sum(axis=1), chains)
-        spread = _added(m * (inside * inside).sum(axis=1), chains)
+        inside = y - centres(y, m, chains)[chains]
+        growth = added(m * (inside * v).sum(axis=1), chains)
+        spread = added(m * (inside * inside).sum(axis=1), chains)
         apart = ((growth >= 0) & (spread > 0))[chains]
         # Bodies that do not approach each other stay as they are.
         keys = np.where(apart, len(y) + np.arange(len(y)), chains)
@@ -79,7 +79,7 @@ class Clumps:
         labels = np.argsort(np.argsort(together[1]))[together[2].ravel()]
         if labels.max() + 1 == len(y):
             return None
-        return Clumps(labels[self.labels], _added(m, labels)), _centres(y, m, labels)
+        return Clumps(labels[self.labels], added(m, labels)), centres(y, m, labels)
 
 
 def _far_apart(y: Array, reach: float) -> bool:
@@ -91,11 +91,13 @@ def _far_apart(y: Array, reach: float) -> bool:
     return not squares.min() <= (1 + 1e-9) * reach**2
 
 
-def _added(values: Array, labels: Labels) -> Array:
+def added(values: Array, labels: Labels) -> Array:
+    """Return the sum of the values in each body."""
     total: Array = np.bincount(labels, weights=values).astype(np.float64)
     return total
 
 
-def _centres(y: Array, m: Array, labels: Labels) -> Array:
-    total = _added(m, labels)
-    return np.column_stack([_added(m * column, labels) for column in y.T]) / total[:, None]
+def centres(y: Array, m: Array, labels: Labels) -> Array:
+    """Return the centre of mass of each body."""
+    total = added(m, labels)
+    return np.column_stack([added(m * column, labels) for column in y.T]) / total[:, None]

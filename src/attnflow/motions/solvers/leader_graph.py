@@ -144,12 +144,5 @@ class Piece:
         x = self.mean + np.exp(self.t - t) * (self.x - self.mean)
         if not self.straight.all():
             bent = ~self.straight
-            x[bent] = _horner(self.series[bent], (t - self.t) / SPAN)
+            x[bent] = np.polynomial.polynomial.polyval((t - self.t) / SPAN, self.series[bent].swapaxes(0, 1))
         return x
-
-
-def _horner(terms: Array, u: float) -> Array:
-    total = terms[:, -1]
-    for k in range(terms.shape[1] - 2, -1, -1):
-        total = total * u + terms[:, k]
-    return total
