@@ -34,7 +34,7 @@ NO_EXAMPLE = {
     "what another object holds or hands over": (
         "geometry.Broken geometry.Certificate geometry.Dominant measure.Course measure.Merge measure.Plateau "
         "measure.Rate measure.SizeRate laws.Heard laws.Hearing laws.Sources motions.Stretch watch.Recorder "
-        "watch.Recording watch.Start tokens.Cloud core.parameters.Parameter"
+        "watch.Recording watch.Start tokens.Cloud"
     ),
 }
 # Models, measurements, claims and figures without a formula or a paper of their own, and why.

@@ -102,6 +102,7 @@ class Jumps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
         kind = _Literal if self.literal or varies_in_time(self.gamma) or varies(hearing.law) else _Leaping
         return kind(self.gamma, hearing, x, int(t), state)
 

@@ -244,6 +244,7 @@ class Leaps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
+        """Return the motion under way from (t, x)."""
         from attnflow.motions.solvers.leaps import Drifting
 
         return Drifting(self, hearing, x, int(t), state or {})
