@@ -17,7 +17,7 @@ from attnflow.figures.marks import key, scale
 from attnflow.figures.places import places
 from attnflow.figures.plot import draw
 from attnflow.figures.polytope import bare
-from attnflow.figures.scene import Scene, filled, history, scene
+from attnflow.figures.scene import Scene, filled, scene_at
 from attnflow.figures.stage import panel
 from attnflow.figures.style import colours, log_axis, look, ramp, sheet, tone
 from attnflow.laws import varies
@@ -78,7 +78,7 @@ def dashboard(run: Trajectory) -> Figure:
     ['tokens', 'attention', 'clusters', 'rank of attention', 'diameter', 'interaction energy']
     """
     with look():
-        shown = scene(run, *history(run))
+        shown = scene_at(run)
         figure = sheet(11.0, 6.8)
         grid = figure.add_gridspec(2, 3)
         tokens = panel(figure, grid[0, 0], shown)

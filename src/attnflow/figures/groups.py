@@ -120,14 +120,13 @@ def groups(run: Trajectory, x: Array, t: float) -> Groups:
     index = _leaders(run, x, t)
     led = alike if index is None else measure.clusters(x[index], tol).labels
     first = None if index is None else index[np.unique(led, return_index=True)[1]]
-    if len(x) > COUNTED:
-        return Groups(alike, alike + 1, None, first)
-    clusters = measure.clusters(x, tol) if len(x) <= COUNTED_ONE_BY_ONE else _of_many(x, tol)
+    one_by_one = len(x) <= COUNTED_ONE_BY_ONE
+    clusters = measure.clusters(x, tol) if one_by_one else _of_many(x, tol) if len(x) <= COUNTED else None
     if clusters is None:
         return Groups(alike, alike + 1, None, first)
     labels = clusters.labels if clusters.count <= GATHERED else led
     # Dots grow with the tokens that cannot be told apart; a chain of near ones is many dots.
-    dots = measure.clusters(x, together(run, x)) if len(x) <= COUNTED_ONE_BY_ONE else clusters
+    dots = measure.clusters(x, together(run, x)) if one_by_one else clusters
     return Groups(ranked(labels), dots.sizes[dots.labels], clusters.count, first)
 
 

@@ -39,9 +39,9 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
         image = ax.pcolormesh(
             times, betas, found.fraction[seen].T, vmin=0, vmax=1, cmap="cividis", rasterized=True, gid="fraction"
         )
-        _axis(ax, "x", times, long)
-        _axis(ax, "y", betas, wide)
-        ax.set(xlabel="time $t$", ylabel=r"$\beta$")
+        ax.set(xlabel="time $t$", ylabel=r"$\beta$", xlim=times[[0, -1]], ylim=betas[[0, -1]])
+        for which in [which for which, logarithmic in (("x", long), ("y", wide)) if logarithmic]:
+            log_axis(ax, which)
         _curve(ax, found, betas, wide)
         bar = figure.colorbar(image, ax=ax, pad=0.02)
         bar.set_label(rf"fraction of pairs with $\langle x_i, x_j\rangle > {found.threshold:.12g}$")
@@ -68,12 +68,6 @@ def _curve(ax: Any, found: PhaseDiagram, edges: Array, wide: bool) -> None:
         outline = [Stroke(linewidth=3.2, foreground=dark), Normal()]
         style: dict[str, Any] = {"color": bright, "lw": 1.6, "path_effects": outline, "zorder": 3, "gid": "theory"}
         ax.plot(curve[seen], fine[seen], label=label, **style)
-
-
-def _axis(ax: Any, which: str, edges: Array, logarithmic: bool) -> None:
-    ax.set(**{f"{which}lim": (edges[0], edges[-1])})
-    if logarithmic:
-        log_axis(ax, which)
 
 
 def _spread(centres: Array) -> bool:

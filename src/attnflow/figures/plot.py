@@ -13,7 +13,7 @@ from attnflow.core.inputs import Array, InputError
 from attnflow.figures.cells import draw_cells
 from attnflow.figures.leading import leading_cells
 from attnflow.figures.marks import dots, key, polytope, scale, shade_bar, stars, starts, trails
-from attnflow.figures.scene import CROWD, Projection, Scene, chosen, history, scene
+from attnflow.figures.scene import CROWD, Projection, Scene, chosen, history, scene, scene_at
 from attnflow.figures.stage import ground, panel
 from attnflow.figures.style import colours, look, seen_ramp, sheet, typeset
 from attnflow.runs.trajectory import Trajectory
@@ -126,7 +126,7 @@ def coloured(shown: Scene, color: Any) -> Scene:
         raise InputError(
             f"color is a run of {len(color.final)} tokens, expected one of {n}: give a run of these tokens"
         )
-    return replace(shown, groups=shown.groups.matched(scene(color, *history(color)).groups))
+    return replace(shown, groups=shown.groups.matched(scene_at(color).groups))
 
 
 def numbers(color: Any, n: int) -> Array | None:

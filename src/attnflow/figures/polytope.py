@@ -21,11 +21,9 @@ SHADE, COVERING = 0.16, 95.0
 
 def shade(ax: Any, points: Array, gid: str = "polytope", label: str = "_unnamed") -> Any:
     """Draw the convex hull of some points: a thin outline, lightly shaded; a segment where they are on a line."""
-    from matplotlib.colors import to_rgba
     from matplotlib.patches import Polygon
 
-    inside = to_rgba(tone().pencil, SHADE)
-    style: dict[str, Any] = {"facecolor": inside, "edgecolor": tone().ink, "lw": 0.8, "zorder": 1.2}
+    style: dict[str, Any] = {"facecolor": (tone().pencil, SHADE), "edgecolor": tone().ink, "lw": 0.8, "zorder": 1.2}
     return ax.add_patch(Polygon(outline(points), **style, gid=gid, label=label))
 
 
@@ -44,10 +42,9 @@ def solid(ax: Any, K: Hull) -> None:
 
 def faces(ax: Any, polygons: Any, strength: float, **options: Any) -> None:
     """Shade polygons in space."""
-    from matplotlib.colors import to_rgba
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    style = {"facecolors": [to_rgba(tone().pencil, strength)], "edgecolors": "none", "zorder": 1}
+    style = {"facecolors": [(tone().pencil, strength)], "edgecolors": "none", "zorder": 1}
     ax.add_collection3d(Poly3DCollection(polygons, **{**style, **options}), autolim=False)
 
 

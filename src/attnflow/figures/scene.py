@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -183,6 +183,10 @@ class Scene:
             low, high = low[1:], high[1:]
         return np.stack([np.minimum(low, -1.0), np.maximum(high, 1.0)] if self.sphere else [low, high])
 
+    def grouped(self, **changes: Any) -> Scene:
+        """Return the same scene with some fields of its groups changed."""
+        return replace(self, groups=replace(self.groups, **changes))
+
     @property
     def crowded(self) -> bool:
         """Whether there are too many tokens to show one by one."""
@@ -226,6 +230,11 @@ def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Proje
         normal=normal if normal is None else onto.matrix.T @ normal,
         whole=whole,
     )
+
+
+def scene_at(run: Trajectory, t: float | None = None, *, onto: Projection | None = None) -> Scene:
+    """Return the scene of a run up to t, or to its end."""
+    return scene(run, *history(run, t), onto=onto)
 
 
 def _points(onto: Projection, times: Array, states: Array | Between, k: int) -> Array:

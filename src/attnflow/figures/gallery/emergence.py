@@ -23,7 +23,7 @@ from attnflow.figures.papers import EMERGENCE
 from attnflow.figures.planes import signed
 from attnflow.figures.plot import draw
 from attnflow.figures.polytope import faces, shade, solid, stations
-from attnflow.figures.scene import Projection, Scene, edges, history, outline, scene
+from attnflow.figures.scene import Projection, Scene, edges, outline, scene_at
 from attnflow.figures.stage import HULL, panel
 from attnflow.figures.style import DASHED, beside, colours, figure_of, log_axis, sheet, tone
 from attnflow.geometry import Hull, StationaryPoints
@@ -140,7 +140,7 @@ def seen(run: Trajectory, until: float, colouring: Groups) -> Scene:
     """Return the scene of a run of a rescaled flow up to a time, coloured by given groups."""
     d = run.final.shape[1]
     names = tuple(f"$z_{k + 1}$" for k in range(d))
-    found = scene(run, *history(run, until), onto=Projection(np.eye(d), names))
+    found = scene_at(run, until, onto=Projection(np.eye(d), names))
     # The hull of the end is left to the limit polytope; in space that of the start has many edges, which hide tokens.
     # A figure chooses for itself from where it looks at planes.
     return replace(found, groups=colouring, corners=None, normal=None, outline=None if d == 3 else found.outline)

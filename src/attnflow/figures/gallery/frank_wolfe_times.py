@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from attnflow.figures.gallery.frank_wolfe_polygons import directions, uniform_in
 from attnflow.figures.marks import dots, key, stars, starts, trails
 from attnflow.figures.papers import FRANK_WOLFE
 from attnflow.figures.plot import happened
-from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.scene import Scene, scene_at
 from attnflow.figures.style import DASHED, colours, log_axis, sheet, tone
 from attnflow.geometry import Cells, cells
 from attnflow.runs.trajectory import Trajectory
@@ -34,7 +33,7 @@ def straight_lines(
 ) -> Drawing:
     """Hardmax layers from the vertices of a polygon and tokens inside: x_i^t = v + (1 - gamma)^t (x_i^0 - v)."""
     run, parts = _run_inside(seed, k, n, gamma, until)
-    shown = scene(run, *history(run, moment))
+    shown = scene_at(run, moment)
     figure = sheet(5.2, 5.3)
     ax = figure.add_subplot()
     # Tokens 0, 1, ... are the vertices, so theirs are the colours of the cells.
@@ -85,8 +84,7 @@ def _cells_behind(ax: Any, parts: Cells, labels: NDArray[np.int64]) -> None:
 
 def _followers(ax: Any, shown: Scene, parts: Cells) -> None:
     """Draw a scene in which tokens have the colours of the cells they started in."""
-    labels = shown.groups.labels[parts.label(shown.paths[0])]
-    shown = replace(shown, groups=replace(shown.groups, labels=labels))
+    shown = shown.grouped(labels=shown.groups.labels[parts.label(shown.paths[0])])
     starts(ax, shown)
     trails(ax, shown)
     dots(ax, shown, -1)

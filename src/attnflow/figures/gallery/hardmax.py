@@ -17,7 +17,7 @@ from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.marks import LEADER, dots, key, stars, starts, trails
 from attnflow.figures.papers import HARDMAX
 from attnflow.figures.polytope import attracting, bare, shade, unstable
-from attnflow.figures.scene import history, scene
+from attnflow.figures.scene import scene_at
 from attnflow.figures.stage import ground, lines
 from attnflow.figures.style import DASHED, colours, log_numbers, sheet, tone
 from attnflow.runs.trajectory import Trajectory
@@ -100,9 +100,9 @@ def _layer(
     ax: Any, run: Trajectory, k: int, follows: Sequence[tuple[int, ...]], known: Mapping[tuple[int, ...], int]
 ) -> None:
     """Draw one layer of one cloud."""
-    shown = scene(run, *history(run, k))
     labels = np.array([known[who] for who in follows], dtype=np.int64)
-    shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=_leaders(follows)).starred())
+    shown = scene_at(run, k).grouped(labels=labels, leaders=_leaders(follows))
+    shown = replace(shown, groups=shown.groups.starred())
     ground(ax, shown)
     make_room(ax, run.tokens[0])
     x = run.tokens[k]
@@ -154,12 +154,12 @@ def limits_on_faces(
 def _square(ax: Any, run: Trajectory) -> None:
     """Draw the cells of the square, the points of S and the tokens on their way."""
     corners = run.tokens[0, : len(SQUARE)]
-    shown = scene(run, *history(run))
+    shown = scene_at(run)
     parts = af.geometry.cells(corners)
     labels = parts.label(shown.paths[-1])
     # A token on the boundary of two cells belongs to neither.
     labels[parts.gap(shown.paths[-1]) == 0] = -1
-    shown = replace(shown, groups=replace(shown.groups, labels=labels), outline=None)
+    shown = replace(shown.grouped(labels=labels), outline=None)
     ground(ax, shown)
     bare(ax)
     draw_cells(ax, parts)
@@ -170,7 +170,7 @@ def _square(ax: Any, run: Trajectory) -> None:
     trails(ax, shown)
     # The corners lead and rest; the others go from hollow dots to full ones.
     rest = slice(len(corners), None)
-    moving = replace(shown, paths=shown.paths[:, rest], groups=replace(shown.groups, labels=labels[rest]))
+    moving = replace(shown.grouped(labels=labels[rest]), paths=shown.paths[:, rest])
     starts(ax, moving)
     dots(ax, moving, -1)[0].set_gid("tokens")
     attracting(ax, corners, LEADER)

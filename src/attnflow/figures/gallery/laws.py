@@ -18,7 +18,7 @@ from attnflow.figures.groups import close
 from attnflow.figures.marks import START, dots, hollow, key, stars, starts, trails
 from attnflow.figures.papers import EMERGENCE, FRANK_WOLFE, LOCALMAX
 from attnflow.figures.polytope import attracting, shade, unstable
-from attnflow.figures.scene import Scene, history, scene
+from attnflow.figures.scene import Scene, scene_at
 from attnflow.figures.stage import ground, lines
 from attnflow.figures.style import colours, sheet, tone
 from attnflow.geometry import Cells
@@ -92,9 +92,7 @@ def _limit_cells(run: Trajectory) -> Cells:
 
 def _alike(runs: Sequence[Trajectory]) -> list[Scene]:
     """Return the scenes of runs of one cloud; tokens are coloured by the cell in which they end, as in the last run."""
-    scenes = [scene(run, *history(run)) for run in runs]
-    labels = [_limit_cells(run).label(run.final) for run in runs]
-    scenes = [replace(s, groups=replace(s.groups, labels=of)) for s, of in zip(scenes, labels, strict=True)]
+    scenes = [scene_at(run).grouped(labels=_limit_cells(run).label(run.final)) for run in runs]
     return [replace(shown, groups=shown.groups.matched(scenes[-1].groups)) for shown in scenes]
 
 

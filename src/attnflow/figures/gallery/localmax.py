@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from attnflow.figures.marks import LEADER, dots, trails
 from attnflow.figures.papers import LOCALMAX
 from attnflow.figures.plot import draw
 from attnflow.figures.polytope import attracting
-from attnflow.figures.scene import history, outline, scene
+from attnflow.figures.scene import outline, scene_at
 from attnflow.figures.stage import HULL, ground
 from attnflow.figures.style import DASHED, beside, colours, sheet, tone
 from attnflow.geometry import QuiescentSet
@@ -82,11 +81,10 @@ def _groups(ax: Any, run: Trajectory, k: int, groups: Sequence[QuiescentSet], nu
     """Draw a state with an outline around each quiescent set, in the colour of its number."""
     from matplotlib.patches import Polygon
 
-    shown = scene(run, *history(run, k))
     labels = np.full(len(run.final), -1)
     for number, group in zip(numbers, groups, strict=True):
         labels[group.members] = number
-    shown = replace(shown, groups=replace(shown.groups, labels=labels, leaders=None))
+    shown = scene_at(run, k).grouped(labels=labels, leaders=None)
     ground(ax, shown)
     make_room(ax, run.tokens[0])
     draw_origin(ax)
@@ -185,8 +183,7 @@ def lyapunov(
     line: dict[str, Any] = {"color": tone().palette[0], "marker": "o", "ms": 3.2, "label": "pair energy"}
     energies = []
     for (above, below), run, cut, name in zip(panels.T, (mutual, directed), cuts, named, strict=True):
-        shown = scene(run, *history(run))
-        draw(above, replace(shown, groups=replace(shown.groups, leaders=None)))
+        draw(above, scene_at(run).grouped(leaders=None))
         above.set_xlabel("")
         above.set_title(name, fontsize=11)
         energies.append(af.measure.pair_energy(run, eps=cut))
