@@ -91,10 +91,7 @@ def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_simulate(commands, "simulate" in words)
-    _add_check(commands)
-    _add_search(commands)
-    _add_figure(commands)
-    _add_explore(commands)
+    _add_others(commands)
     return parser
 
 
@@ -127,7 +124,7 @@ def _add_simulate(commands: Any, given: bool) -> None:
         simulate.add_argument(f"--{name}", dest=f"--{name}", metavar="X", help=flag.help.replace("%", "%%"))
 
 
-def _add_check(commands: Any) -> None:
+def _add_others(commands: Any) -> None:
     check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
     check.add_argument(
         "claim", metavar="CLAIM", help="'list', 'all', a paper such as fw, or a claim such as fw/voronoi"
@@ -139,8 +136,6 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
     check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
 
-
-def _add_search(commands: Any) -> None:
     search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)
     search.add_argument("claim", metavar="CLAIM", help="'list', or a claim such as fw/cluster-rate")
     search.add_argument("--seconds", type=_real, default=60.0, metavar="X", help="stop after this many seconds (60)")
@@ -149,8 +144,6 @@ def _add_search(commands: Any) -> None:
     )
     search.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the search")
 
-
-def _add_figure(commands: Any) -> None:
     figure = _command(commands, "figure", "draw the figures of the papers, and some that nobody has", FIGURE)
     figure.add_argument(
         "names", nargs="+", metavar="NAME", help="'list', 'all', a group such as fw, or one such as fw/cells"
@@ -161,8 +154,6 @@ def _add_figure(commands: Any) -> None:
     figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
     figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
 
-
-def _add_explore(commands: Any) -> None:
     explore = _command(commands, "explore", "drag tokens in the browser, and see the theorems", EXPLORE)
     explore.add_argument(
         "--port", type=_whole, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"

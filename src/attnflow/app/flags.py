@@ -52,7 +52,10 @@ def flags() -> dict[str, Flag]:
     others = _others()
     taken = {*named, "tokens", "help", *others}
     made: dict[str, dict[str, Flag]] = {kind: {} for kind in NAMES}
-    for kind, key in _parameters():
+    every = [found for kind in NAMES for found in entries(kind).values()]
+    # Parameters of this package take their names first.
+    every.sort(key=lambda found: not found.make.__module__.startswith("attnflow."))
+    for kind, key in dict.fromkeys((found.kind, key) for found in every for key in _held(found)):
         flag = f"{NAMES[kind][0]}-{key}" if key in taken else key
         taken.add(flag)
         made[kind][flag] = Flag(NAMES[kind][0], key, _help(kind, key))
@@ -64,28 +67,37 @@ def flags() -> dict[str, Flag]:
 
 def _others() -> dict[str, Flag]:
     """Return the flags that belong to no cloud, law or motion."""
-    every = 'at a list of times, \'geometric\', or {"first": 1, "per_decade": 20}'
-    merges = "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances below it"
-    return {
-        "until": Flag(None, "until", "number of steps, or time"),
-        "seed": Flag(None, "seed", "seed of everything random"),
-        "record": Flag(None, "record", f"record every k-th step ({chains()}: move), {every}"),
-        "masses": Flag(None, "masses", "masses of the tokens, a list or a file"),
-        "engine": Flag(None, "engine", f"how sums are computed: {listed(engines.CHOICES)}"),
-        "converged": Flag("stop", "converged", "stop when no token moves faster than this fraction of the cloud"),
-        "clusters": Flag("stop", "clusters", "stop when at most this many clusters are left"),
-        "tol": Flag("stop", "tol", "distance that joins tokens to a cluster"),
-        "seconds": Flag("stop", "seconds", "stop after this many seconds"),
-        "merges": Flag("measure", "merges", merges),
-        "exits": Flag("measure", "exits", f"tell when chains first leave this radius ({chains()})"),
-        "within": Flag("measure", "within", "how likely exits are within this many steps, however rare"),
-        "phases": Flag("measure", "phases", "compare finite betas with hardmax, up to this part of the cloud's size"),
-        "betas": Flag("measure", "betas", "values of beta, as [8, 16, 32] (exits, phases)"),
-        "runs": Flag("measure", "runs", "number of chains (exits, phases; 0 leaves them out of phases)"),
-        "store": Flag("output", "store", "Zarr store to write the run to"),
-        "plot": Flag("output", "plot", "picture of the run to draw: .png, .svg or .pdf"),
-        "draw": Flag("output", "draw", "picture of merges, exits or phases to draw"),
+    tables: dict[str | None, dict[str, str]] = {
+        None: {
+            "until": "number of steps, or time",
+            "seed": "seed of everything random",
+            "record": f"record every k-th step ({chains()}: move), at a list of times, 'geometric', or "
+            '{"first": 1, "per_decade": 20}',
+            "masses": "masses of the tokens, a list or a file",
+            "engine": f"how sums are computed: {listed(engines.CHOICES)}",
+        },
+        "stop": {
+            "converged": "stop when no token moves faster than this fraction of the cloud",
+            "clusters": "stop when at most this many clusters are left",
+            "tol": "distance that joins tokens to a cluster",
+            "seconds": "stop after this many seconds",
+        },
+        "measure": {
+            "merges": "tell when clusters merge: inner products above this on the sphere, as 0.999; else distances "
+            "below it",
+            "exits": f"tell when chains first leave this radius ({chains()})",
+            "within": "how likely exits are within this many steps, however rare",
+            "phases": "compare finite betas with hardmax, up to this part of the cloud's size",
+            "betas": "values of beta, as [8, 16, 32] (exits, phases)",
+            "runs": "number of chains (exits, phases; 0 leaves them out of phases)",
+        },
+        "output": {
+            "store": "Zarr store to write the run to",
+            "plot": "picture of the run to draw: .png, .svg or .pdf",
+            "draw": "picture of merges, exits or phases to draw",
+        },
     }
+    return {key: Flag(table, key, text) for table, texts in tables.items() for key, text in texts.items()}
 
 
 def chains() -> str:
@@ -157,13 +169,6 @@ def _by_flags(kind: str) -> list[str]:
         for name, found in entries(kind).items()
         if not any(one.required and not KINDS[one.kind].flag for one in found.parameters.values())
     ]
-
-
-def _parameters() -> dict[tuple[str, str], None]:
-    """Return the parameters that can be flags, by kind and key; those of this package take their names first."""
-    every = [found for kind in NAMES for found in entries(kind).values()]
-    every.sort(key=lambda found: not found.make.__module__.startswith("attnflow."))
-    return {(found.kind, key): None for found in every for key in _held(found)}
 
 
 def _held(found: Entry) -> Mapping[str, Parameter]:

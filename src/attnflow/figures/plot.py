@@ -106,7 +106,8 @@ def plot(
         draw(ax, shown)
         if cells:
             _lead(ax, run, shown, states[-1], onto)
-        entitle(ax, heading(run, shown) if title is None else title)
+        law = "" if run.law is None else f"{typeset(run.law)}\n"
+        entitle(ax, law + happened(shown) if title is None else title)
         if own:
             scale(ax.figure)
             if values is not None:
@@ -232,11 +233,6 @@ def size(shown: Scene, shaded: bool = False) -> tuple[float, float]:
 def happened(shown: Scene) -> str:
     """Return what happened, and when."""
     return f"{shown.groups} at {shown.clock.says(shown.times[-1])}"
-
-
-def heading(run: Trajectory, shown: Scene) -> str:
-    """Return the law of a run, if it is known, and below it what happened."""
-    return "\n".join([*([] if run.law is None else [typeset(run.law)]), happened(shown)])
 
 
 def entitle(ax: Any, text: str) -> None:

@@ -268,7 +268,10 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
         shown = run.at(t)
         past = times < t
         times, states = np.append(times[past], t), np.concatenate([states[past], shown[None]])
-    chosen = _equally_far(states, most=_room(*states.shape[1:]))
+    _, n, d = states.shape
+    # Enough for smooth trajectories, but not more than memory holds.
+    smooth = np.clip(SEGMENTS // len(range(n)[_followed(n)]), 24, 240)
+    chosen = _equally_far(states, most=int(min(smooth, max(2, NUMBERS // (n * d)))))
     times, states = times[chosen], states[chosen]
     if states.shape[2] > 1:
         return times, states
@@ -300,12 +303,6 @@ def filled(run: Trajectory, times: Array, states: Array, most: int) -> tuple[Arr
     between = run.at([int(t) for t in lonely])
     order = np.argsort(np.concatenate([times, lonely]), kind="stable")
     return np.concatenate([times, lonely])[order], np.concatenate([states, between])[order]
-
-
-def _room(n: int, d: int) -> int:
-    """Return how many states to show: for smooth trajectories, but not more than memory holds."""
-    smooth = np.clip(SEGMENTS // len(range(n)[_followed(n)]), 24, 240)
-    return int(min(smooth, max(2, NUMBERS // (n * d))))
 
 
 def _followed(n: int) -> slice:

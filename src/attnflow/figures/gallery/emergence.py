@@ -176,10 +176,10 @@ def furnish(ax: Any) -> None:
     ax.set_zlabel(ax.get_zlabel(), rotation=0, labelpad=2)
 
 
-def widen(ax: Any, by: float = 0.07) -> None:
+def widen(ax: Any) -> None:
     """Leave room for numbers around a picture in the plane."""
     for low, high, put in ((*ax.get_xlim(), ax.set_xlim), (*ax.get_ylim(), ax.set_ylim)):
-        put(low - by * (high - low), high + by * (high - low))
+        put(low - 0.07 * (high - low), high + 0.07 * (high - low))
 
 
 def _approach(ax: Any, run: Trajectory, S: StationaryPoints, until: float, colouring: Groups) -> float:

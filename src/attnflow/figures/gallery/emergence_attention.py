@@ -98,7 +98,8 @@ def low_rank(
 ) -> Drawing:  # fmt: skip
     """Attention matrices P(t) at several times over their singular values sigma_k / sigma_1."""
     run = _high(seed, (n, d), size, until, moments)
-    matrices = attention(run)
+    assert run.law is not None
+    matrices = [run.law.weights(run.seen(k), float(t)) for k, t in enumerate(run.times)]
     found = [af.measure.rank(P, RANK) for P in matrices]
     ends = matrices[-1].argmax(axis=1)
     # Tokens that hear the same leader stand together.
@@ -129,12 +130,6 @@ def _high(seed: int, shape: tuple[int, int], size: float, until: float, record: 
     V = square(shape[1], rng, scale=shape[1] ** -0.5)
     x0 = rng.uniform(-size, size, shape)
     return af.simulate(x0, af.Softmax(), af.RescaledFlow(V=V, rtol=1e-7), until=until, record=list(record))
-
-
-def attention(run: Trajectory) -> list[Array]:
-    """Return the attention matrices at the recorded times."""
-    assert run.law is not None
-    return [run.law.weights(run.seen(k), float(t)) for k, t in enumerate(run.times)]
 
 
 def heat(ax: Any, P: Array) -> Any:

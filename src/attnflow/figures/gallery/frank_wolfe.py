@@ -114,7 +114,8 @@ def raw_and_directions(seed: int = 6, k: int = 7) -> Drawing:
     draw_walls(right, kinds[0], linestyles=[(0, (3, 2))], linewidths=1.0)
     left.set_title(r"vertices: largest $\langle x, v_i\rangle$")
     right.set_title(r"directions: largest $\langle x, v_i/|v_i|\rangle$")
-    common = sum(area(_both(outer, parts, units, i)) for i in range(k))
+    both = [[(one.vertices - one.vertices[i]) @ one.B for one in (parts, units)] for i in range(k)]
+    common = sum(area(Region.cut(outer, np.concatenate(normals), np.zeros(2 * k)).vertices) for normals in both)
     share = 1 - common / area(outer.vertices)
     own = int(_owned(parts, outer).sum())
     caption = (
@@ -131,12 +132,6 @@ def raw_and_directions(seed: int = 6, k: int = 7) -> Drawing:
         "vertices that own their cell": own,
     }
     return Drawing(figure, caption, shows)
-
-
-def _both(outer: Hull, one: Cells, other: Cells, i: int) -> Array:
-    """Return the polygon on which both kinds of cells have the same number i."""
-    normals = np.concatenate([(parts.vertices - parts.vertices[i]) @ parts.B for parts in (one, other)])
-    return Region.cut(outer, normals, np.zeros(len(normals))).vertices
 
 
 @entry("fw/contours", "The energy over polygons with vertices on one level", FRANK_WOLFE)
