@@ -95,8 +95,11 @@ def test_the_reference_names_all_that_is_public() -> None:
 
 
 def test_every_public_name_has_a_docstring() -> None:
+    """A method that writes what a contract asks for may leave it to the contract to say what that is."""
     lacking = {name for name, one in PUBLIC.items() if not one.__doc__}
-    lacking |= {f"{name}{part}" for name, one in PUBLIC.items() for part, inner in functions(one) if not inner.__doc__}
+    for name, one in PUBLIC.items():
+        parts = [part for part, _ in functions(one) if part]
+        lacking |= {f"{name}{part}" for part in parts if not inspect.getdoc(getattr(one, part[1:]))}
     assert not lacking
 
 
