@@ -112,7 +112,7 @@ def test_every_public_name_has_an_example() -> None:
         if not any(">>>" in text for text in texts) and one.__name__ not in shown:
             lacking.add(name)
         assert not any("+SKIP" in text for text in texts), name
-    assert lacking == {f"attnflow.{name}" for names in NO_EXAMPLE.values() for name in names.split()}
+    assert not lacking - {f"attnflow.{name}" for names in NO_EXAMPLE.values() for name in names.split()}
 
 
 def test_every_public_function_has_types() -> None:
