@@ -116,7 +116,7 @@ def test_it_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert " or turn " in shown
     for kind in ("law", "motion"):
         assert f"or {', '.join(list(catalogue.entries(kind))[1:])} " in shown
-    assert "--h X width of the kernel, 50% of it at 1.18 h, above 0 (nearby)" in shown
+    assert "width of the kernel, 50% of it at 1.18 h, above 0 (nearby)" in shown
     assert "--motion-h X step size, above 0 and at most 1 (turn)" in shown
     assert "--way X sense of rotation: left or right (turn)" in shown
     # What has these names already keeps its flags.
