@@ -206,8 +206,9 @@ def test_classes_of_one_name_are_told_apart_by_their_modules() -> None:
     # A script that is imported is the same module under another name; earlier stores have no modules.
     assert class_named(class_name(own).replace(own.__module__, "__main__")) is own
     assert class_named("Uniform").__name__ == "Uniform"
-    with pytest.raises(KeyError):
-        class_named(class_name(own).replace(own.__module__, "elsewhere"))
+    for unknown in (class_name(own).replace(own.__module__, "elsewhere"), "__main__:Softmax"):
+        with pytest.raises(KeyError):
+            class_named(unknown)
 
 
 @pytest.mark.usefixtures("clean")
@@ -298,6 +299,11 @@ def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
         register(type("Three", (af.Law,), {"name": 3}))
     with refused("name of Uniform is not a parameter: write name ="):
         register(uniform("typed", __annotations__={"name": str}))
+    with refused("alternatives of two has an unknown key 'beta'"):
+        register(uniform("two", alternatives=("beta",)))
+    limit = field(default=1.0, metadata=about("function", "size", limit="hardmaxx"))
+    with refused("the law that far tends to with h is 'hardmaxx', expected one of softmax"):
+        register(uniform("far", __annotations__={"h": Any}, h=limit))
     with refused("the law is 3, expected a table"):
         build("law", 3)  # type: ignore[arg-type]
     with refused("kind is 'claim'"):
@@ -477,7 +483,11 @@ def test_a_package_that_ends_the_program_or_asks_again_stops_nothing(points: lis
     assert installed("all") == ["first", 1]
 
 
-def test_a_name_that_no_class_has_loads_no_package(points: list[Point]) -> None:
+def test_names_that_are_known_and_those_of_no_class_load_no_package(
+    points: list[Point], everyone: type[af.Law]
+) -> None:
     points.append(Point(lambda: pytest.fail("loaded")))
+    assert class_named("FeedForward") is af.FeedForward
+    assert af.Everyone is everyone
     assert not hasattr(af, "nothing_here")
     assert not hasattr(af, "_Nothing")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
@@ -259,29 +260,22 @@ def class_name(known: type[Any]) -> str:
     """
     if known.__module__.partition(".")[0] == "attnflow":
         return known.__name__
-    return f"{known.__module__}:{_own_name(known)}"
+    name = vars(known).get("name")
+    return f"{known.__module__}:{name if isinstance(name, str) and name else known.__qualname__}"
 
 
 def class_named(stored: str) -> type[Any]:
     """Return the class that `class_name` wrote; earlier stores have the name of the class alone."""
-    module, _, name = stored.rpartition(":")
-    found = list(dict.fromkeys(one for one in _classes() if _is_named(one, module, name)))
-    if not found or (module and len(found) > 1):
+    if ":" not in stored:
+        found = set(islice((one for one in _classes() if one.__name__ == stored), 1))
+    else:
+        module, _, name = stored.rpartition(":")
+        named = [(one, one.__module__) for one in _classes() if class_name(one) == f"{one.__module__}:{name}"]
+        # A script is a module of another name when it is imported.
+        found = {one for one, its in named if its == module or "__main__" in (its, module)}
+    if len(found) != 1:
         raise KeyError(stored)
-    return found[0]
-
-
-def _is_named(known: type[Any], module: str, name: str) -> bool:
-    if not module:
-        return known.__name__ == name
-    # A script is a module of another name when it is imported.
-    same = module == known.__module__ or "__main__" in (module, known.__module__)
-    return same and ":" in class_name(known) and _own_name(known) == name
-
-
-def _own_name(known: type[Any]) -> str:
-    name = vars(known).get("name")
-    return name if isinstance(name, str) and name else known.__qualname__
+    return found.pop()
 
 
 def _classes() -> Iterator[type[Any]]:
@@ -336,6 +330,9 @@ def _new(part: Any, kind: str | None = None) -> Entry:
     other = _all(found.kind).get(found.name)
     if other is not None and not same_definition(other.make, part):
         raise InputError(f"a {found.kind} named {found.name!r} is in the catalogue already: choose another name")
+    for one in found.parameters.values():
+        if one.limit:
+            one_of(one.limit, _all(found.kind), f"the {found.kind} that {found.name} tends to with {one.name}")
     return found
 
 
@@ -351,6 +348,7 @@ def _entry(part: Any) -> Entry:
     parameters = parameters_of(part)
     for taken in (one for one in WORDS if one in parameters):
         raise InputError(f"{taken} of {part.__name__} is not a parameter: write {taken} = ... without a type")
+    check_keys(part.alternatives, [one.key for one in parameters.values()], f"alternatives of {name}")
     title = part.title or part.name.replace("-", " ").capitalize()
     surface = getattr(part, "surface", "space")
     return Entry(kind, part.name, title, part, parameters, part.formula, part.alternatives, surface)

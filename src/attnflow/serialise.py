@@ -75,18 +75,18 @@ def brief(part: Law | Motion) -> str:
     >>> brief(af.RescaledFlow()), brief(af.RescaledLayers(dt=0.5))
     ('RescaledFlow', 'RescaledLayers(dt=0.5)')
     """
-    name, given = said(part)
+    name, given = name_and_parameters(part)
     written = [each if value is None else f"{each}={value}" for each, value in given.items()]
     return f"{name}({', '.join(written)})" if written else name
 
 
-def said(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str | None]]:
+def name_and_parameters(part: Law | Motion, numbers: bool = False) -> tuple[str, dict[str, str | None]]:
     """Return the name of a law or a motion, and the parameters that were given: their values in short, or None.
 
     Matrices and functions of time are named, not written out. `numbers` asks for all numbers, those by default too.
 
     >>> import attnflow as af
-    >>> said(af.Softmax(B=[[1.0]])), said(af.Softmax(B=[[1.0]]), numbers=True)
+    >>> name_and_parameters(af.Softmax(B=[[1.0]])), name_and_parameters(af.Softmax(B=[[1.0]]), numbers=True)
     (('Softmax', {'B': None}), ('Softmax', {'beta': '1', 'B': None}))
     """
     given: dict[str, str | None] = {}

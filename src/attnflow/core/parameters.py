@@ -7,17 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from attnflow.core.inputs import (
-    InputError,
-    constant,
-    constant_matrix,
-    constant_number,
-    constant_vector,
-    number,
-    one_of,
-    rectangular,
-    whole,
-)
+from attnflow.core import inputs
 
 
 class REQUIRED:
@@ -104,22 +94,26 @@ class Kind(NamedTuple):
     field: bool = True
 
 
+def _rectangular(one: Parameter, value: Any, name: str) -> Any:
+    return inputs.constant(value, name, 2, inputs.rectangular)
+
+
 def _choice(one: Parameter, value: Any, name: str) -> str:
     if isinstance(value, str) and not one.choices:
         return value
-    return one_of(value, one.choices or ("texts",), name)
+    return inputs.one_of(value, one.choices or ("texts",), name)
 
 
 def _switch(one: Parameter, value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}, expected True or False ({one.help})")
+        raise inputs.InputError(f"{name} is {value!r}, expected True or False ({one.help})")
     return value
 
 
 def _part(one: Parameter, value: Any, name: str) -> Any:
     if one.part is not None and not isinstance(value, one.part):
         wanted = f"a {one.part.__name__}({', '.join(parameters_of(one.part))})"
-        raise InputError(f"{name} is {value!r}, expected {wanted}{' or None' if one.default is None else ''}")
+        raise inputs.InputError(f"{name} is {value!r}, expected {wanted}{' or None' if one.default is None else ''}")
     return value
 
 
@@ -127,12 +121,12 @@ def _part(one: Parameter, value: Any, name: str) -> Any:
 # perhaps a function of time; one of some words; true or false; a part with parameters of its own; a list of laws, which
 # the law that takes them checks; anything, where a field says nothing of itself and its default says nothing either.
 KINDS = {
-    "function": Kind(lambda one, value, name: constant_number(value, name, **one.bounds), text="formula"),
-    "number": Kind(lambda one, value, name: number(value, name, **one.bounds)),
-    "count": Kind(lambda one, value, name: whole(value, name, **one.bounds)),
-    "matrix": Kind(lambda one, value, name: constant_matrix(value, name), text="file"),
-    "rectangular": Kind(lambda one, value, name: constant(value, name, 2, rectangular), text="file", field=False),
-    "vector": Kind(lambda one, value, name: constant_vector(value, name), text="file", field=False),
+    "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **one.bounds), text="formula"),
+    "number": Kind(lambda one, value, name: inputs.number(value, name, **one.bounds)),
+    "count": Kind(lambda one, value, name: inputs.whole(value, name, **one.bounds)),
+    "matrix": Kind(lambda one, value, name: inputs.constant_matrix(value, name), text="file"),
+    "rectangular": Kind(_rectangular, text="file", field=False),
+    "vector": Kind(lambda one, value, name: inputs.constant_vector(value, name), text="file", field=False),
     "choice": Kind(_choice),
     "switch": Kind(_switch),
     "part": Kind(_part, flag=False, field=False),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import InputError
-from attnflow.serialise import said
+from attnflow.serialise import name_and_parameters
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -227,7 +227,7 @@ def typeset(part: Law | Motion) -> str:
     >>> typeset(af.Softmax(B=[[1.0]])), typeset(af.Hardmax(ties="first")), typeset(af.Layers(gamma=np.cos))
     ('Softmax, $\\\\beta = 1$, $B$', "Hardmax, ties = 'first'", 'Layers, $\\\\gamma$')
     """
-    name, given = said(part, numbers=True)
+    name, given = name_and_parameters(part, numbers=True)
     return ", ".join([name, *(_formula(each, value) for each, value in given.items())])
 
 
