@@ -46,6 +46,13 @@ def test_a_failure_before_the_hypotheses_fail_counts() -> None:
     assert verdict.claim == "test/claim"
 
 
+def test_a_claim_that_holds_with_a_negative_margin_says_why() -> None:
+    verdict = judged(at("x >= 0", 2, -1e-13, tol=1e-9))
+    assert (verdict.outcome, verdict.margin) == ("holds", -1e-13)
+    assert verdict.because == "x >= 0 holds with margin -1e-13, which is zero up to its error of at most 1e-09"
+    assert judged(at("x >= 0", 2, 0.5, tol=1e-9)).because == "x >= 0 holds with margin 0.5, known up to 1e-09"
+
+
 def refuse(e: Experiment) -> Margins:
     raise af.InputError("there is nothing to look at")
 

@@ -10,21 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims import balls, exact
+from attnflow.claims import balls, exact, reasons
 from attnflow.claims.claim import Claim, Statement, get
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, trouble_of_form
 from attnflow.claims.instances import read
 from attnflow.claims.margins import BrokenClaim, Margins, Undecided, unknown
-from attnflow.claims.reasons import (
-    ASK_FOR_EXACT,
-    DIFFERENT_RUNS,
-    NOTHING_SEEN,
-    TooLong,
-    affordable_steps,
-    capped,
-    within_rounding,
-)
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
 from attnflow.core.calls import raised
@@ -53,6 +44,9 @@ def check(
 ) -> Verdict:
     """Check a claim on an instance, or on its own samples if none is given.
 
+    It holds if every margin m of the conclusion, with its rounding bound tol, is m >= -tol up to the first time at
+    which a hypothesis fails; it is violated if m < -tol before that time.
+
     Parameters
     ----------
     id
@@ -74,6 +68,11 @@ def check(
     >>> verdict = af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700)
     >>> verdict.outcome, verdict.certified
     ('violated', 'exact')
+
+    References
+    ----------
+    The example is Theorem 3.1 of Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv
+    2508.09628); `claims.get(id).paper.citation` is the paper of any other claim.
     """
     claim = get(id)
     most = allowed(claim, exact)
@@ -86,7 +85,7 @@ def check(
 def allowed(claim: Claim, exact: bool) -> float:
     """Return how many products an exact replay may take: no bound where it was asked for."""
     if exact and "exact" not in claim.setting.arithmetics:
-        raise InputError(f"{claim.id} cannot be computed in fractions: leave {ASK_FOR_EXACT} out")
+        raise InputError(f"{claim.id} cannot be computed in fractions: leave {reasons.ASK_FOR_EXACT} out")
     return inf if exact else EXACT_AT_MOST
 
 
@@ -222,7 +221,7 @@ def _in_some_arithmetic(claim: Claim, e: Experiment, most: float) -> tuple[Verdi
 
 def _first_steps(claim: Claim, e: Experiment, most: float) -> tuple[Verdict | None, Experiment]:
     """Return the verdict, in fractions, on the first steps that take at most `most` products; None if none does."""
-    steps = affordable_steps(e.shape, most)
+    steps = reasons.affordable_steps(e.shape, most)
     if steps < 1 or "steps" not in e.instance:
         return None, e
     first = e.shortened(min(steps, int(e.horizon))).using("exact")
@@ -236,7 +235,7 @@ def _with_first_steps(claim: Claim, e: Experiment, verdict: Verdict, most: float
         return _shorter(claim, e, verdict, most), e
     if proved.outcome in (VIOLATED, NOT_MET):
         return replace(proved, instance=e.instance), first
-    beyond = replace(capped(e, most), remedy=f"give {ASK_FOR_EXACT}, or fewer tokens")
+    beyond = replace(reasons.capped(e, most), remedy=f"give {reasons.ASK_FOR_EXACT}, or fewer tokens")
     if verdict.outcome == VIOLATED:
         assert verdict.where is not None
         if proved.outcome == UNDECIDED or verdict.where[0] >= first.horizon:
@@ -293,7 +292,7 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
     """Return the verdict in the arithmetic of an experiment; undecided where a run takes too long."""
     try:
         return _judged(claim, e, most)
-    except TooLong as error:
+    except reasons.TooLong as error:
         why = _with_shorter(e, error.why, PART * error.reached)
         return _undecided(claim, e, "the conclusion is undecided", 0.0, None, why)
 
@@ -338,7 +337,7 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
         return _undecided(claim, e, because, first.worst, where, why)
     if not any(m.values.size for m in conclusions):
         what = conclusions[0].what if conclusions else "the conclusion"
-        return _undecided(claim, e, f"{what} is undecided", 0.0, None, NOTHING_SEEN)
+        return _undecided(claim, e, f"{what} is undecided", 0.0, None, reasons.NOTHING_SEEN)
     closest = min(conclusions, key=lambda m: m.worst)
     level = min((m.level for m in conclusions if m.level is not None), default=None)
     return _verdict(claim, e, HOLDS, closest.worst, None, replace(closest, level=level))
@@ -347,7 +346,7 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
 def _rounding(claim: Claim, e: Experiment, time: float, most: float) -> Undecided:
     """Return that rounding leaves a time undecided, with the longest run that ends before that time."""
     rational = "exact" in claim.setting.arithmetics and exact.replayable(e.law, e.motion)
-    why = within_rounding(e, rational, most)
+    why = reasons.within_rounding(e, rational, most)
     if e.motion.discrete:
         return _with_shorter(e, why, time if time < e.horizon else time - 1)
     return _with_shorter(e, why, time - e.horizon / RECORDS)
@@ -397,7 +396,7 @@ def _margins(statement: Statement, e: Experiment) -> list[Margins]:
         return found
     again = _listed(statement(vars(e).setdefault("_again", e.tighter())))
     if [m.values.shape for m in found] != [m.values.shape for m in again]:  # nothing to take an error from
-        return [unknown(m.what, DIFFERENT_RUNS, m.times[-1] if len(m.times) else 0) for m in found]
+        return [unknown(m.what, reasons.DIFFERENT_RUNS, m.times[-1] if len(m.times) else 0) for m in found]
     return [one.blurred(other) for one, other in zip(found, again, strict=True)]
 
 
@@ -423,7 +422,7 @@ def _verdict(
     if m.level is not None:
         because += f" at confidence level {m.level:g}"
     if outcome == VIOLATED and claim.repair is not None:
-        with suppress(TooLong):  # the violation stands without a reason
+        with suppress(reasons.TooLong):  # the violation stands without a reason
             because += _what_broke(claim, e)
     return Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
 

@@ -36,9 +36,12 @@ class Setting:
     symmetric, nearly degenerate, far from the origin, small and large scales), so that a few k see them all.
     `arithmetics` are those beyond floats that the statements are written for: "exact", "ball". `varying` names the
     matrices that may be functions of time; the statements are about constant ones otherwise. `lengths` are the
-    parameters that are multiplied when an instance is drawn at another scale, by a power of two between `scales`; a
-    model that lives at one scale, such as the sphere, has none. `former` are names of
-    parameters that are no longer used, each with a sentence that says what to give instead.
+    parameters that are multiplied by 2^j, j between the two `scales`, when an instance is drawn at another scale; a
+    model with a scale of its own, such as the sphere, has none. `former` are names of parameters that are no longer
+    used, each with a sentence that says what to give instead.
+
+    >>> get("fw/cluster-rate").setting.parameters  # of Theorem 3.1 of arXiv 2508.09628
+    {'tokens': Ellipsis, 'B': None, 'steps': 100}
     """
 
     parameters: Mapping[str, Any]
@@ -99,6 +102,10 @@ class Claim:
     with + - * / only where the setting lists "exact", and with `margins.largest` and `smallest` for balls.
     A claim that is false as printed names its `repair`, a claim of its own. A `note` says what readers of the paper
     should know beside it: other wordings, other versions.
+
+    >>> claim = get("fw/cluster-rate")
+    >>> claim.status, claim.repair, claim.paper.arxiv
+    ('false as printed', 'fw/cluster-rate/repaired', '2508.09628')
     """
 
     id: str
@@ -136,6 +143,9 @@ class Paper:
     """A paper: the short name that begins its claims' ids, its authors, title and number, and its notation.
 
     Lists of claims have it under its `heading`, which is its title unless a shorter one is given.
+
+    >>> Paper("sphere", "Geshkovski et al.", "A mathematical perspective on Transformers", "2312.10794").citation
+    'Geshkovski et al., *A mathematical perspective on Transformers* (arXiv 2312.10794)'
     """
 
     short: str
@@ -184,21 +194,19 @@ class Paper:
 
 
 def all() -> list[Claim]:
-    """Return every claim, in the order of the papers.
+    """Return every claim, in the order of the papers, which `claim.paper.citation` cites.
 
-    >>> import attnflow as af
-    >>> "fw/cluster-rate" in [claim.id for claim in af.claims.all()]
+    >>> "fw/cluster-rate" in [claim.id for claim in all()]
     True
     """
     return list(_register().values())
 
 
 def get(id: str) -> Claim:
-    """Return a claim by its id.
+    """Return a claim by its id: the short name of its paper, then its own.
 
-    >>> import attnflow as af
-    >>> af.claims.get("fw/cluster-rate").status
-    'false as printed'
+    >>> print(get("fw/exit-time").paper.citation)
+    Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628)
     """
     known = _register()
     if not isinstance(id, str) or id not in known:

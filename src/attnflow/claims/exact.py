@@ -40,21 +40,18 @@ def value_at(parameter: Any, t: int) -> Any:
     >>> value_at(lambda t: 2 / (t + 2), 1), value_at(Schedule("1 / (t + 2)"), 1), value_at(0.25, 9)
     (Fraction(2, 3), Fraction(1, 3), Fraction(1, 4))
     """
+    value = parameter
     if isinstance(parameter, Schedule):
-        value: Any = parameter.exactly(Fraction(t))
-    else:
-        value = _asked(parameter, t) if varies_in_time(parameter) else parameter
+        value = parameter.exactly(Fraction(t))
+    elif varies_in_time(parameter):
+        try:
+            value = parameter(Fraction(t))
+        except (TypeError, AttributeError):  # np.exp and the like know no fractions
+            value = called(parameter, float(t), "a parameter")
     try:
         return rational(value)[()]
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"a parameter, a function of time, is {value!r} at t = {t}: give finite numbers") from None
-
-
-def _asked(function: Any, t: int) -> Any:
-    try:
-        return function(Fraction(t))
-    except (TypeError, AttributeError):  # np.exp and the like know no fractions
-        return called(function, float(t), "a parameter")
 
 
 def replayable(law: Law, motion: Motion) -> bool:
@@ -86,9 +83,11 @@ def replay(tokens: Rationals, law: Law, motion: Motion, steps: int) -> Rationals
     for t in range(steps):
         tick()
         rows = neighbours(law, state, whole, t)
-        mean, common = _means(state, rows)
+        # The means are integers over whole times common.
+        common = lcm(*(len(row) for row in rows))
+        mean = np.array([(common // len(row)) * state[row].sum(axis=0) for row in rows], dtype=object)
         state, whole = _moved(state, mean, common, whole, layers, t)
-        states[t + 1] = _fractions(state, whole)
+        states[t + 1] = objects((Fraction(v, whole) for v in state.ravel()), state.shape)
     return states
 
 
@@ -142,12 +141,6 @@ def _scores(B: Any, state: Rationals, places: Rationals, t: int) -> tuple[Ration
     return (state @ _integers(form, scale).T) @ places.T, scale
 
 
-def _means(state: Rationals, rows: list[list[int]]) -> tuple[Rationals, int]:
-    """Return integers and their denominator (beyond that of the state) of the averages over rows."""
-    common = lcm(*(len(row) for row in rows))
-    return np.array([(common // len(row)) * state[row].sum(axis=0) for row in rows], dtype=object), common
-
-
 def _moved(state: Rationals, mean: Rationals, common: int, whole: int, motion: Layers, t: int) -> tuple[Rationals, int]:
     """Return x + gamma (m - x), or x + P (m - x), over a new denominator, reduced."""
     apart = mean - common * state
@@ -198,10 +191,6 @@ def _eliminate(table: Rationals, row: int, column: int) -> None:
 
 def _integers(fractions: Rationals, whole: int) -> Rationals:
     return objects((v.numerator * (whole // v.denominator) for v in fractions.ravel()), fractions.shape)
-
-
-def _fractions(integers: Rationals, whole: int) -> Rationals:
-    return objects((Fraction(v, whole) for v in integers.ravel()), integers.shape)
 
 
 def separated(points: Rationals, p: Rationals) -> Rationals | None:

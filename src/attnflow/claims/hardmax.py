@@ -60,7 +60,7 @@ def largest_norm(e: Experiment) -> Any:
 
 
 def rounding(e: Experiment) -> float:
-    """Return what differences of scores, over R^2, are known up to."""
+    """Return the rounding bound of differences of scores, over R^2."""
     if e.exact:
         return 0.0
     return float(score_rounding(e.form(), e.tokens, e.tokens).max()) / float(largest_norm(e))

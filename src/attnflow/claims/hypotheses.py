@@ -162,7 +162,7 @@ def shrinking_hull(e: Experiment) -> Margins:
 
 
 def hull_rounding(e: Experiment) -> Array:
-    """Return what depths in the hull of each state, over its size, are known up to: a column."""
+    """Return the rounding bound of depths in the hull of each state, over its size, as a column."""
     states = e.states.astype(float)
     spread = np.abs(states - states.mean(axis=1, keepdims=True)).max(axis=(1, 2))
     tol: Array = 1024 * e.shape[1] * e.rounding * float(e.scale) / np.where(spread > 0, spread, 1.0)[:, None]

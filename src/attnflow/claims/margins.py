@@ -13,7 +13,7 @@ from attnflow.core.inputs import InputError
 
 Numbers = NDArray[Any]  # float64, or objects: Fraction (exact) or flint.arb (balls)
 
-# A statement whose margin is known to less than this is not said to hold because it may hold.
+# Where the rounding bound of a margin is larger than this, a margin of 0 up to rounding decides nothing.
 LOOSEST = 2e-2
 
 
@@ -48,7 +48,11 @@ class Margins:
     is at most LOOSEST; a `strict` one holds beyond tol only, and what lies within tol is undecided. `what` is the
     statement in words, for sentences; `level` is the confidence of margins that come from random draws; `exact` says
     that no rounding is in their signs, though they are floats. `undecided` is why entries are undecided; None where it
-    is because of rounding.
+    is because of rounding, whose bounds are those of Higham, *Accuracy and stability of numerical algorithms* (2002).
+
+    >>> margins = Margins("x >= 0", np.array([0.5, -1e-17, -0.1]), np.arange(3), tol=1e-16)
+    >>> margins.held, margins.failed
+    (array([ True,  True, False]), array([False, False,  True]))
     """
 
     what: str

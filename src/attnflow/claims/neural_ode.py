@@ -54,7 +54,7 @@ def steering(x: Array, y: Array) -> tuple[Shear, ...]:
 
     In coordinates where the x_i have distinct first coordinates and the y_i distinct second ones, n shears that only
     look at the first coordinate give every x_i all other coordinates of y_i: a piecewise linear function with n kinks
-    takes any n values at n distinct points. Then n shears that look at the second coordinate mend the first.
+    takes any n values at n distinct points. Then n shears that look at the second coordinate correct the first.
 
     >>> shears = steering(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
     >>> len(shears)

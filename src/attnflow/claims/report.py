@@ -86,16 +86,14 @@ def listed(claims: list[Claim]) -> str:
     papers: dict[str, list[Claim]] = {}
     for claim in claims:
         papers.setdefault(f"{claim.paper.short}: {claim.paper.title} (arXiv {claim.paper.arxiv})", []).append(claim)
-    return "\n\n".join("\n".join([head, *_entries(own)]) for head, own in papers.items())
-
-
-def _entries(claims: list[Claim]) -> list[str]:
-    wide = max(len(claim.id) for claim in claims)
-    begins = [f"  {claim.id:<{wide}}  {claim.status:<{STATUS}}  " for claim in claims]
-    room = LINE - len(begins[0])
-    return [
-        begin + shorten(claim.statement, room, placeholder=" ...") for begin, claim in zip(begins, claims, strict=True)
-    ]
+    parts = []
+    for head, own in papers.items():
+        wide, lines = max(len(claim.id) for claim in own), [head]
+        for claim in own:
+            begin = f"  {claim.id:<{wide}}  {claim.status:<{STATUS}}  "
+            lines.append(begin + shorten(claim.statement, LINE - len(begin), placeholder=" ..."))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 def checked(claims: list[Claim], seed: int = 0) -> Iterator[Checked]:

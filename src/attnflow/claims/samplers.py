@@ -131,7 +131,7 @@ def positive_form(rng: Rng, k: int, d: int) -> Array | None:
     return symmetric_part(Q @ np.diag(np.logspace(0, -3, d)) @ Q.T)
 
 
-def on_level_set(B: Array | None, u: Array) -> Array:
+def level_set(B: Array | None, u: Array) -> Array:
     """Return points with <B x, x> = 1: the directions of u, mapped from the sphere by the inverse of a root of B."""
     root = np.linalg.cholesky(form(B, u.shape[1]))
     return np.linalg.solve(root.T, (u / np.linalg.norm(u, axis=1, keepdims=True)).T).T

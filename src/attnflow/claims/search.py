@@ -37,10 +37,10 @@ class _Spent(Exception):
 def search(id: str, seconds: float | None = None, evaluations: int | None = None, seed: int = 0) -> Witness | None:
     """Look for a counterexample to a claim; return it, small and confirmed, or None.
 
-    Rounds of samples of every kind; from the closest ones a Nelder-Mead descent on the margin, and horizons doubled up
-    to 64 times. A violation counts if it is proved in fractions or balls, or if it survives twice the horizon and a
-    tenth of the tolerance (for random claims: fresh seeds). The witness is then made small: few tokens, small
-    rationals.
+    Rounds of samples of every kind; from those closest to failing the margin is lowered by the method of Nelder and
+    Mead, and horizons are multiplied by 2, 4 .. 64. A violation, margin < -tol, counts if it is proved in fractions or
+    balls, or if it survives twice the horizon and a tenth of the tolerance (for random claims: fresh seeds). The
+    witness is then made small: few tokens, small rationals.
 
     Parameters
     ----------
@@ -55,6 +55,10 @@ def search(id: str, seconds: float | None = None, evaluations: int | None = None
     >>> witness = af.search("fw/own-cell", evaluations=200, seed=0)
     >>> witness.verdict.outcome, witness.exact
     ('violated', True)
+
+    References
+    ----------
+    Nelder, Mead, *A simplex method for function minimization* (1965).
     """
     claim = get(id)
     limit = EVALUATIONS if evaluations is None else whole(evaluations, "evaluations", least=1)
@@ -206,7 +210,7 @@ class Attack:
 
 
 def _numbers(instance: Instance) -> Array | None:
-    """Return what the optimiser may vary: the tokens over their size, and the logarithms of positive scalars."""
+    """Return the numbers that the optimiser varies: the tokens over their size, and logarithms of positive scalars."""
     if instance.get("tokens") is None or instance.get("symmetry") is not None:
         return None
     x = instance["tokens"]

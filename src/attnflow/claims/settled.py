@@ -142,7 +142,7 @@ def step_matrix(rows: Neighbours, gamma: Fraction) -> Rationals:
 
 
 def closed_groups(rows: Neighbours) -> list[list[int]]:
-    """Return the smallest sets of tokens that listen to nobody else, in the order of their first members.
+    """Return the smallest sets of tokens that listen to no token outside, in the order of their first members.
 
     >>> closed_groups([[0], [0, 1], [2, 3], [2, 3]])
     [[0], [2, 3]]

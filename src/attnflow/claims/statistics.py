@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from attnflow.claims.margins import Margins
+from attnflow.claims.margins import Margins, once
 
-# Confidence of each interval: a claim that makes m of them on each of s samples is wronged with probability at most
+# Confidence of each interval: a verdict from m intervals on each of s samples is wrong with probability at most
 # m s (1 - LEVEL).
 LEVEL = 1 - 1e-6
 
@@ -35,13 +35,9 @@ def at_least(what: str, successes: int, draws: int, probability: float) -> Margi
 
     It holds as long as the upper confidence bound reaches p: draws can refute such a claim, but never prove it.
     """
-    return _statistical(what, clopper_pearson(successes, draws)[1] - probability)
+    return replace(once(what, clopper_pearson(successes, draws)[1] - probability), level=LEVEL)
 
 
 def at_most(what: str, successes: int, draws: int, probability: float) -> Margins:
     """Return the margin of "the probability of success is at most p": negative when the draws refute it."""
-    return _statistical(what, probability - clopper_pearson(successes, draws)[0])
-
-
-def _statistical(what: str, margin: float) -> Margins:
-    return Margins(what, np.array([margin]), np.zeros(1, dtype=int), 0.0, level=LEVEL)
+    return replace(once(what, probability - clopper_pearson(successes, draws)[0]), level=LEVEL)

@@ -17,12 +17,19 @@ class Verdict:
     """What a check says of a claim on an instance.
 
     `outcome` is one of "holds", "violated", "hypotheses not met", "undecided"; `margin` is dimensionless, positive is
-    slack; `where` is the (step or time, token or None) of the first failure, or of nothing; `certified` is how:
+    slack; `where` is the (step or time, token or None) of the first failure or doubt, or None; `certified` is how:
     "exact" in rational arithmetic, "ball" in rigorous interval arithmetic, "statistical" with its level in `because`,
     "float" with the error from a rerun at a tighter tolerance; `because` is one sentence. `instance` replays it with
     `check(claim, **instance)`, and `tried` counts the instances behind the verdict. `undecided` holds the cause and the
     remedy that `because` of an undecided verdict ends with. `decided_to` is None, or the step or time up to which the
     verdict is known where the later ones are undecided; `decided_for` says it in words, "the first 54 of 60 steps".
+
+    Section 4 of arXiv 2508.09628: both ends v = 1 and v = -1 of a segment own their cells, as <v, -v - v> = -2 < 0.
+
+    >>> from attnflow.claims.check import check
+    >>> verdict = check("fw/own-cell/repaired", tokens=[[1.0], [-1.0]])
+    >>> verdict.outcome, verdict.margin, verdict.certified
+    ('holds', 2.0, 'exact')
     """
 
     outcome: str

@@ -18,7 +18,17 @@ REFUTED, SURVIVES = "refuted", "nothing found"
 
 @dataclass(frozen=True)
 class Witness:
-    """A counterexample: `check(claim, **instance)` returns `verdict`, and `exact` says if it is proved in fractions."""
+    """A counterexample: `check(claim, **instance)` returns `verdict`, and `exact` says if it is proved in fractions.
+
+    That of Theorem 3.1 of arXiv 2508.09628, which claims J^t(x_i^{t+1}) <= 2/(t+1) lambda_max(B_*) diam(K)^2:
+
+    >>> from attnflow.claims.check import check
+    >>> given = {"tokens": [[3.0], [-1.0]], "steps": 700}
+    >>> print(Witness("fw/cluster-rate", given, check("fw/cluster-rate", **given), evaluations=1).snippet)
+    import attnflow as af
+    <BLANKLINE>
+    verdict = af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700)
+    """
 
     claim: str
     instance: Mapping[str, Any]

@@ -37,8 +37,8 @@ from attnflow.runs.simulate import simulate
 NEAR, ON = 3e-3, 1e-3
 # Starts are moved by this part of their size to see whether their limits are stable.
 NUDGE = 1e-8
-# Long runs are looked at after these numbers of units of 1 / lambda: tokens there are as far from their leaders as the
-# nudge.
+# Long runs are looked at after these multiples of 1 / lambda; at the first, tokens are as far from their leaders as
+# starts are moved.
 LOOKS = (-np.log(NUDGE), 24.0, LAST)
 # Beyond this many units of 1 / lambda scores, e^{2 lambda t}, leave float64.
 LONGEST = 150.0

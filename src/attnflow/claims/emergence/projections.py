@@ -9,21 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
+from attnflow.claims.emergence import limits
 from attnflow.claims.emergence.flows import MONOTONE
-from attnflow.claims.emergence.limits import (
-    BORDER,
-    NEAR,
-    NOT_FINAL,
-    ON,
-    SYMMETRY,
-    corners,
-    diameter,
-    look_back,
-    nearest_of,
-    nudged,
-    out_of_time,
-    shrinking,
-)
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
 from attnflow.claims.emergence.symmetry import (
@@ -234,7 +221,7 @@ def _limit(e: Experiment, F: Along, k: int, unit: float) -> tuple[Array, Array] 
         ahead = np.einsum("nd,nmd->nm", state @ F.form.T, target[:, None] - state[None]) * gain
         ahead *= np.exp(2 * F.growth * j * h)
         away = np.array([np.linalg.norm(state[:, None] - state[tied][None], axis=2).min(axis=1) for tied in chosen])
-        least = np.where(away > ON * unit, ahead, np.inf).min(axis=1)
+        least = np.where(away > limits.ON * unit, ahead, np.inf).min(axis=1)
         needed = np.maximum(2 * GAP, 3 * other * np.exp((F.growth + F.rho) * j * h))
         if (least < needed)[free].any():
             return None
@@ -258,23 +245,23 @@ def ends_along(e: Experiment) -> Ends | Undecided:
     if (F := along(e)) is None:
         return NO_SPACE
     T, w = float(e.times[-1]), e.states @ F.left.T
-    if (late := out_of_time(e, F.growth)) is not None:
+    if (late := limits.out_of_time(e, F.growth)) is not None:
         return late
     if (slowest := min(F.growth, F.growth - F.rho)) * T < LONG:
         longer = f"give an until of at least {LONG / slowest:.4g}"
         return Undecided("the run is too short for the gap of the spectrum", longer)
-    unit = diameter(w[0]) or 1.0
-    if diameter(w[-1]) <= ON * unit:  # the hull along F never grows: one point, up to this
-        return Ends(F, np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), diameter(w[-1])))
-    k = max(look_back(e, F.growth), 0)
+    unit = limits.diameter(w[0]) or 1.0
+    if limits.diameter(w[-1]) <= limits.ON * unit:  # the hull along F never grows: one point, up to this
+        return Ends(F, np.broadcast_to(w[-1].mean(axis=0), w[-1].shape), np.full(len(w[-1]), limits.diameter(w[-1])))
+    k = max(limits.look_back(e, F.growth), 0)
     now, before = _limit(e, F, -1, unit), _limit(e, F, k, unit)
     if now is None or before is None:
-        return NOT_FINAL
+        return limits.NOT_FINAL
     # Leaders within one cluster may change: what counts is that both looks give the same limit.
-    if np.abs(now[1] - before[1]).max() > 2 * ON * unit:
-        return NOT_FINAL
-    if any(np.abs(y @ F.left.T - w[-1]).max() > ON * unit for y in nudged(e)):
-        return BORDER
+    if np.abs(now[1] - before[1]).max() > 2 * limits.ON * unit:
+        return limits.NOT_FINAL
+    if any(np.abs(y @ F.left.T - w[-1]).max() > limits.ON * unit for y in limits.nudged(e)):
+        return limits.BORDER
     return Ends(F, now[1], remaining(w[-1], w[k], F.growth * (T - float(e.times[k]))))
 
 
@@ -285,15 +272,17 @@ def _in_set(e: Experiment, what: str) -> Margins:
         return unknown(what, found, float(e.times[-1]))
     F, limit, left = found
     w = e.states[-1] @ F.left.T
-    unit = diameter(e.tokens @ F.left.T) or 1.0
+    unit = limits.diameter(e.tokens @ F.left.T) or 1.0
     form = F.form if len(F.form) > 1 else np.eye(1)
     S = stationary_points(representatives_of(limit, unit), symmetric_part(form)).points
-    return per_token(what, NEAR - nearest_of(S, w) / unit, left / unit + 1e-9, time=float(e.times[-1]), strict=True)
+    return per_token(
+        what, limits.NEAR - limits.nearest_of(S, w) / unit, left / unit + 1e-9, time=float(e.times[-1]), strict=True
+    )
 
 
 def representatives_of(limit: Array, unit: float) -> Array:
     """Return the vertices of the hull of limits, those within `ON` of each other taken as one."""
-    return corners(representatives(limit, ON * unit))
+    return limits.corners(representatives(limit, limits.ON * unit))
 
 
 # Claims
@@ -329,7 +318,7 @@ def _contracting(e: Experiment) -> Iterator[Margins]:
     are the limits of the minimum and the maximum: at most three parallel hyperplanes, and one if all phi_1*(z_i(0))
     have one sign. For each real lambda_k >= 0 the interval of the values phi_k*(z_i) never grows.""",
     given={
-        DOMINANT: dominant, SIMPLE: simple, "<B phi_1, phi_1> > 0": _positive_along, SYMMETRY: invariant,
+        DOMINANT: dominant, SIMPLE: simple, "<B phi_1, phi_1> > 0": _positive_along, limits.SYMMETRY: invariant,
     },
 )  # fmt: skip
 def hyperplanes(e: Experiment) -> Iterator[Margins]:
@@ -347,10 +336,10 @@ def hyperplanes(e: Experiment) -> Iterator[Margins]:
         if isinstance(found, Undecided):
             yield unknown(what, found, T)
         else:
-            yield once(what, NEAR - width, 2 * float(found.left.max()) / unit, time=T, strict=True)
+            yield once(what, limits.NEAR - width, 2 * float(found.left.max()) / unit, time=T, strict=True)
 
 
-PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dominant, SYMMETRY: invariant}
+PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dominant, limits.SYMMETRY: invariant}
 
 
 @EMERGENCE.claim(
@@ -364,7 +353,7 @@ def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
     """The projection of the hull from state to state; once the leaders along F are final, the distance of every
     projected token from the stationary points of K for B on F. Undecided before (lambda - rho) t = 12."""
     if (F := along(e)) is not None:
-        yield shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
+        yield limits.shrinking(e, e.states @ F.left.T, "the projection of the hull never grows")
     yield _in_set(e, "the tokens end on the boundary of K or at 0")
 
 
@@ -380,7 +369,7 @@ def projected(e: Experiment) -> Margins:
     if isinstance(found, Undecided):
         return unknown(what, found, float(e.times[-1]))
     F, limit, left = found
-    unit = diameter(e.tokens @ F.left.T) or 1.0
+    unit = limits.diameter(e.tokens @ F.left.T) or 1.0
     values, vectors = np.linalg.eigh(symmetric_part(e.form()))
     A = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     # F.right is orthonormal: norms of coordinates are norms in R^d.
@@ -391,4 +380,4 @@ def projected(e: Experiment) -> Margins:
     rise = (w @ form @ v.T).max(axis=1) - quadratic(form, w)
     # Near a point w the difference changes by at most this per unit of length.
     slope = 3 * float(np.linalg.norm(form, 2)) * max(float(np.linalg.norm(w, axis=1).max()), unit)
-    return per_token(what, ON - rise / size, slope * (left + ON * unit) / size, time=float(e.times[-1]))
+    return per_token(what, limits.ON - rise / size, slope * (left + limits.ON * unit) / size, time=float(e.times[-1]))

@@ -13,17 +13,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import positive_definite, quadratic, score_unit, semidefinite_margin, symmetric
 from attnflow.claims.margins import Margins, Numbers, once, per_token, stacked
-from attnflow.claims.samplers import (
-    KINDS,
-    Rng,
-    any_form,
-    cloud,
-    distinct,
-    log_uniform,
-    on_level_set,
-    pick,
-    positive_form,
-)
+from attnflow.claims.samplers import KINDS, Rng, any_form, cloud, distinct, level_set, log_uniform, pick, positive_form
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.core.indices import log_weights
 from attnflow.core.inputs import number, whole
@@ -103,7 +93,7 @@ def _level_set(rng: Rng, k: int) -> dict[str, Any]:
         x = np.array(list(np.ndindex(11, 11))) - 5.0
         return {"tokens": x[(x**2).sum(axis=1) == 25], "B": None, "seed": k}
     B = positive_form(rng, k // 2, d)
-    return {"tokens": on_level_set(B, u) * log_uniform(rng, 1e-3, 1e3), "B": B, "seed": k}
+    return {"tokens": level_set(B, u) * log_uniform(rng, 1e-3, 1e3), "B": B, "seed": k}
 
 
 LEVEL_SET = Setting(CELLS.parameters, hardmax_layers, _level_set)

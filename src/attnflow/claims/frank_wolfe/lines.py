@@ -15,7 +15,7 @@ from attnflow.claims.frank_wolfe.descent import LAYERS
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import nearly_singular, step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
-from attnflow.claims.samplers import Rng, any_form, cloud, log_uniform, on_level_set, pick, positive_form, step_sizes
+from attnflow.claims.samplers import Rng, any_form, cloud, level_set, log_uniform, pick, positive_form, step_sizes
 from attnflow.core.inputs import Array, varies_in_time
 from attnflow.core.schedules import Schedule
 from attnflow.geometry.forms import EPS
@@ -86,7 +86,7 @@ def polytope(rng: Rng, k: int) -> tuple[Array, Array | None]:
     u = rng.standard_normal((int(rng.integers(d + 1, d + 5)) if d > 1 else 2, d))
     if d == 1:
         u = np.array([[1.0], [-1.0]])
-    v = on_level_set(B, u) * (log_uniform(rng, 1e-3, 1e3) if k % 4 == 2 else 1.0)
+    v = level_set(B, u) * (log_uniform(rng, 1e-3, 1e3) if k % 4 == 2 else 1.0)
     weights = rng.dirichlet(np.ones(len(v)), size=int(rng.integers(1, 5)))
     return np.vstack([v, weights @ v]), B
 

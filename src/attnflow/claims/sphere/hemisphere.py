@@ -13,21 +13,8 @@ from attnflow.claims.claim import DERIVED, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
 from attnflow.claims.samplers import Rng, any_form, log_uniform, pick
+from attnflow.claims.sphere import runs
 from attnflow.claims.sphere.paper import SPHERE
-from attnflow.claims.sphere.runs import (
-    acute_contracts,
-    best_axis,
-    flows_until,
-    in_hemisphere,
-    integration_error,
-    local_rate,
-    lowest_never_falls,
-    normalised,
-    on_sphere,
-    open_hemisphere,
-    pair_gaps,
-    sphere_model,
-)
 from attnflow.claims.statistics import at_least, at_most
 from attnflow.core.inputs import Array, InputError, whole
 from attnflow.core.inputs import cloud as rows_of
@@ -39,16 +26,16 @@ from attnflow.motions import SphereLayers
 def _energetic(rng: Rng, k: int) -> dict[str, Any]:
     normalized, beta = k % 3 != 2, log_uniform(rng, 0.05, 9.0 if k % 3 != 2 else 3.0)
     until = log_uniform(rng, 0.5, 20.0) * (1.0 if normalized else exp(-beta))
-    return {"tokens": on_sphere(rng, k), "beta": beta, "until": until, "normalized": normalized}
+    return {"tokens": runs.on_sphere(rng, k), "beta": beta, "until": until, "normalized": normalized}
 
 
-ENERGY = flows_until(10.0, _energetic, samples=12)
+ENERGY = runs.flows_until(10.0, _energetic, samples=12)
 
 
 def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
     """Return F = n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)}, which is 2 beta e^{-beta} E, F' by the formula, its slope."""
     n = e.shape[0]
-    scores = np.exp(-e.beta * pair_gaps(x))
+    scores = np.exp(-e.beta * runs.pair_gaps(x))
     pull = scores @ x / n
     u = pull - (pull * x).sum(axis=-1, keepdims=True) * x
     Z = scores.mean(axis=-1)
@@ -69,11 +56,11 @@ def energy(e: Experiment) -> list[Margins]:
     formula along the run, in units of the largest energy."""
     fastest = (1 + abs(e.beta)) * (1.0 if e.normalized else exp(e.beta))
     ends = doubling(e.horizon, 1 / fastest)
-    balance = Balance(lambda x: _energy(e, x), ends, local=integration_error(e))
+    balance = Balance(lambda x: _energy(e, x), ends, local=runs.integration_error(e))
     states = balanced(e, balance)
     rounding = 64 * EPS * (1 + e.beta)
     return [
-        Margins("the energy never decreases", balance.lowest, ends[:-1], rounding + integration_error(e)),
+        Margins("the energy never decreases", balance.lowest, ends[:-1], rounding + runs.integration_error(e)),
         Margins("E <= e^beta / (2 beta), its value at consensus", 1 - _energy(e, states)[0], ends, rounding),
         *balance.margins("E(t) - E(s) is the integral of its rate", rounding),
     ]
@@ -101,13 +88,13 @@ def _frequency_of_hemispheres(e: Experiment) -> list[Margins]:
     if not draws:
         return []
     rng = np.random.default_rng(e.seed)
-    found = sum(best_axis(normalised(rng.standard_normal((n, d))))[1] > EPS for _ in range(draws))
+    found = sum(runs.best_axis(runs.normalised(rng.standard_normal((n, d))))[1] > EPS for _ in range(draws))
     what = f"{n} uniform tokens lie in a hemisphere with Wendel's probability"
     return [at_least(what, found, draws, wendel(n, d)), at_most(what, found, draws, wendel(n, d))]
 
 
 def _hemispherical(rng: Rng, k: int) -> dict[str, Any]:
-    x = in_hemisphere(rng, k)
+    x = runs.in_hemisphere(rng, k)
     B = any_form(rng, k // 3, x.shape[1]) if k % 3 else None
     beta = log_uniform(rng, 0.05, 3.0) / (1.0 if B is None else max(float(np.linalg.norm(B, 2)), 1e-3))
     draws = 200 if k % 8 == 0 else 0
@@ -116,7 +103,7 @@ def _hemispherical(rng: Rng, k: int) -> dict[str, Any]:
 
 HEMISPHERE = Setting(
     {"tokens": ..., "B": None, "beta": 1.0, "normalized": True, "until": 40.0, "w": None, "draws": 0, "seed": 0},
-    sphere_model, _hemispherical, samples=8, lengths=(),
+    runs.sphere_model, _hemispherical, samples=8, lengths=(),
 )  # fmt: skip
 
 
@@ -126,13 +113,13 @@ HEMISPHERE = Setting(
     decreases and the tokens converge to one point exponentially; in the end 1 - <x_i, x_j> decays like e^{-2t} (SA),
     e^{-2 e^{beta <Bx,x>} t} (USA). n uniform tokens lie in a hemisphere with probability
     2^{-(n-1)} sum_{k<d} C(n-1, k).""",
-    given={"an open hemisphere": open_hemisphere},
+    given={"an open hemisphere": runs.open_hemisphere},
 )  # fmt: skip
 def hemisphere(e: Experiment) -> list[Margins]:
     """Every recorded step, against the differential inequalities that force the collapse once all <x_i, x_j> > 0."""
-    what, acute = "all <x_i, x_j> > 0 at the end, so that they tend to 1", 1 - float(pair_gaps(e.states[-1]).max())
+    what, acute = "all <x_i, x_j> > 0 at the end, so that they tend to 1", 1 - float(runs.pair_gaps(e.states[-1]).max())
     end = once(what, max(acute, 0.0), 1e-9, time=e.times[-1], strict=True)
-    return [lowest_never_falls(e), acute_contracts(e), local_rate(e), end, *_frequency_of_hemispheres(e)]
+    return [runs.lowest_never_falls(e), runs.acute_contracts(e), runs.local_rate(e), end, *_frequency_of_hemispheres(e)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,14 +129,7 @@ class FixedWeights(Law):
     P: Array
 
     def log_weights(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        masses: Array | None = None,
-        rows: Any = None,
-        columns: Any = None,
+        self, x: Array, t: float = 0, *, sources: Any = None, masses: Any = None, rows: Any = None, columns: Any = None
     ) -> Array:
         """Return log P for the tokens of these indices."""
         with np.errstate(divide="ignore"):
@@ -167,7 +147,7 @@ def _layers(given: dict[str, Any]) -> tuple[Law, SphereLayers]:
 
 
 def _hemispherical_layers(rng: Rng, k: int) -> dict[str, Any]:
-    x = in_hemisphere(rng, k)
+    x = runs.in_hemisphere(rng, k)
     n, d = x.shape
     given: dict[str, Any] = {"tokens": x, "dt": log_uniform(rng, 1e-2, 1e2), "steps": int(rng.integers(5, 60))}
     match k % 3:
@@ -187,5 +167,5 @@ hemisphere_discrete = SPHERE.claim(
     "hemisphere-discrete", "after Section 6, cone collapse", DERIVED, HEMISPHERE_LAYERS,
     """If all <x_i^0, w> > 0, then under x_i <- (x_i + dt m_i) / |x_i + dt m_i|, m_i = sum_j P_ij x_j, the least
     <x_i, w> never decreases, for every dt > 0 and every row-stochastic P: softmax of any scores, or any matrix.""",
-    given={"an open hemisphere": open_hemisphere},
-)(lowest_never_falls)  # fmt: skip
+    given={"an open hemisphere": runs.open_hemisphere},
+)(runs.lowest_never_falls)  # fmt: skip
