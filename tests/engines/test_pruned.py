@@ -215,29 +215,6 @@ def test_faint_sources_are_heard_if_they_are_heavy() -> None:
     assert_close(x, x, x, np.log(10.0) * rng.uniform(-12, 0, 3000), 80.0)
 
 
-@pytest.mark.parametrize("gain", [1e6, 1e200, 1e300, 1e308, math.inf])
-def test_huge_gains_leave_the_mean_of_the_top_scores(gain: float) -> None:
-    """Ties are those of the fused engine, to the last bit, also between sources in different blocks."""
-    rng = np.random.default_rng(0)
-    lattice: Array = 0.1 * rng.integers(-4, 5, (2000, 2)).astype(float)
-    for k, q in ((lattice, lattice), (3.0 + lattice, rng.integers(-3, 4, (500, 2)).astype(float))):
-        mean, _ = pruned.softmax(q, k, k, None, gain)
-        expected, _ = fused.softmax(q, k, k, None, gain)
-        np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-13)
-
-
-def test_masses_of_zero_are_absent() -> None:
-    """Also those of the top scores, far above the others."""
-    x = np.random.default_rng(0).standard_normal((1000, 2))
-    present = np.linalg.norm(x, axis=1) < 0.5
-    log_masses = np.where(present, 0.0, -np.inf)
-    for gain in (50.0, 3e3):
-        ours = pruned.softmax(x, x, x, log_masses, gain)
-        expected = dense.softmax(x, x[present], x[present], None, gain)
-        for one, other in zip(ours, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
-
-
 def test_scores_that_overflow_are_handed_over() -> None:
     x = 1e180 * np.random.default_rng(0).standard_normal((200, 2))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -247,37 +224,26 @@ def test_scores_that_overflow_are_handed_over() -> None:
     assert pruned.inner_radius(x, x, 1.0) is None
 
 
-@pytest.mark.parametrize("gain", [20.0, 1e5])
-def test_results_do_not_depend_on_the_number_of_threads(gain: float) -> None:
-    import numba
-
-    x = np.random.default_rng(0).standard_t(3, (9001, 2))
-    most, results = numba.get_num_threads(), []
-    for threads in (1, most):
-        numba.set_num_threads(threads)
-        results.append(b"".join(part.tobytes() for part in pruned.softmax(x, x, x, None, gain)))
-        results[-1] += np.array([pruned.cost(x, x, gain)]).tobytes()
-    numba.set_num_threads(most)
-    assert results[0] == results[1]
-
-
 def test_blocks_are_nested_neighbours() -> None:
     x = np.random.default_rng(0).uniform(0, 1, (4096, 2))
-    columns, order = pruned._tiled(x)
-    np.testing.assert_array_equal(columns[:, :4096].T, x[order])
+    ordered, order = x.copy(), np.arange(4096)
+    pruned_kernels.tile(ordered, order)
+    np.testing.assert_array_equal(ordered, x[order])
     np.testing.assert_array_equal(np.sort(order), np.arange(4096))
     for size in (16, 128, 1024):
-        blocks = columns.reshape(2, -1, size)
-        # Squares with so many points, or rectangles twice as long as wide.
-        assert np.ptp(blocks, axis=2).mean() < 1.5 * math.sqrt(size / 4096)
+        blocks = ordered.reshape(-1, size, 2)
+        # Squares that hold this number of points, or rectangles twice as long as wide.
+        assert np.ptp(blocks, axis=1).mean() < 1.5 * math.sqrt(size / 4096)
 
 
 def test_boxes_hold_their_points_and_masses() -> None:
     rng = np.random.default_rng(0)
-    x, masses = rng.standard_normal((1500, 3)), rng.uniform(-40, 0, 1504)
-    columns, _ = pruned._tiled(x)
-    for level, boxes in enumerate(pruned._boxes(columns, masses, 1500)):
-        assert boxes.shape[1] % 8 == 0
+    columns, masses = rng.standard_normal((3, 1504)), rng.uniform(-40, 0, 1504)
+    leaves, blocks, groups = (np.empty((8, count)) for count in (96, 16, 8))
+    pruned_kernels.enclose(columns, masses, 1500, leaves)
+    pruned_kernels.enclose_boxes(leaves, blocks)
+    pruned_kernels.enclose_boxes(blocks, groups)
+    for level, boxes in enumerate((leaves, blocks, groups)):
         size = 16 * 8**level
         for block in range(boxes.shape[1]):
             inside = columns[:, block * size : min(1500, (block + 1) * size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.core.inputs import InputError
-from attnflow.engines import dense, vertices
+from attnflow.engines import dense, vertices, vertices_kernels
 from attnflow.laws import TieError
 
 Array = NDArray[np.float64]
@@ -178,7 +179,7 @@ def test_the_margin_is_needed(monkeypatch: pytest.MonkeyPatch, d: int, margin: f
 def test_the_margin_of_cells_is_needed(monkeypatch: pytest.MonkeyPatch, side: int) -> None:
     """The same when nothing is left out beforehand, and every query goes by its cell."""
     clouds = [(np.tile(q, (200, 1)), y[: 8 * side]) for q, y in (facing(2, seed) for seed in range(60))]
-    monkeypatch.setattr(vertices, "_outermost", lambda keys, size: None)
+    monkeypatch.setattr(vertices, "ROUNDS", {})
     monkeypatch.setattr(vertices, "LONGEST_LIST", 64)
     assert all(agrees(q, y) for q, y in clouds)
     monkeypatch.setattr(vertices, "MARGIN", -16 * 2.0**-53)
@@ -191,7 +192,7 @@ def test_doubt_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for q in (np.zeros((1, 2)), np.full((3, 2), 5e-324), np.array([[0.0, 0.0], [1.0, 1.0]])):
         assert agrees(q, y)
         with monkeypatch.context() as patch:
-            patch.setattr(vertices, "_doubtful", lambda queries, size: np.empty(0, dtype=np.int64))
+            patch.setattr(vertices, "PRODUCTS", (-1.0, np.inf))
             assert not agrees(q, y)
 
 
@@ -199,13 +200,13 @@ def test_a_query_at_zero_does_not_slow_down_the_others(monkeypatch: pytest.Monke
     x = np.random.default_rng(0).standard_normal((2000, 2))
     x[7] = 0.0
     sizes = []
-    grow = vertices._Tree.__init__
+    grow = vertices_kernels.grow
 
-    def noted(self: vertices._Tree, points: Array, *rest: Array) -> None:
+    def noted(points: Array, *rest: Any) -> None:
         sizes.append(len(points))
-        grow(self, points, *rest)  # type: ignore[arg-type]
+        grow(points, *rest)
 
-    monkeypatch.setattr(vertices._Tree, "__init__", noted)
+    monkeypatch.setattr(vertices_kernels, "grow", noted)
     assert_same(x, x, x, np.ones(len(x)))
     assert len(sizes) == 1
     assert sizes[0] < 100
@@ -227,25 +228,11 @@ def test_most_points_of_a_cloud_are_left_out(d: int) -> None:
 def test_directions_close_up_and_face_outwards(d: int, fineness: int) -> None:
     corners, facets = vertices.directions(d, fineness)
     np.testing.assert_allclose(np.linalg.norm(corners, axis=1), 1, rtol=1e-11)
-    normals, _ = vertices._normals(corners[facets])
-    assert (np.einsum("fk,fk->f", normals, corners[facets].mean(axis=1)) > 0.5).all()
+    assert (np.linalg.det(corners[facets]) > 0).all() or d == 1
     if d == 3:
         edges = np.concatenate([facets[:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))])
         assert len(np.unique(edges, axis=0)) == len(edges)
         assert sorted(edges.tolist()) == sorted(edges[:, ::-1].tolist())
-
-
-def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    import numba
-
-    rng = np.random.default_rng(0)
-    x = edge_points(rng, 20_000, 2)
-    most, results = numba.get_num_threads(), []
-    for threads in (1, most):
-        numba.set_num_threads(threads)
-        results.append(b"".join(part.tobytes() for part in vertices.top(x, x, x, np.ones(len(x)), 0 * x[:, 0], 0.0)))
-    numba.set_num_threads(most)
-    assert results[0] == results[1]
 
 
 def test_hardmax_alone_is_served_by_vertices() -> None:

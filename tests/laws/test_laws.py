@@ -1,4 +1,4 @@
-"""Laws of nature for the laws of attention, on every engine."""
+"""Laws of nature for the laws of attention; those of every engine are in tests/engines/test_laws_of_nature.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_with_form(request: pytest.FixtureRequest) -> Make:
     return WITH_FORM[request.param]
 
 
-def attend(law: Law, x: Array, engine: str, masses: Array | None = None, t: float = 0) -> Array:
+def attend(law: Law, x: Array, engine: str = "auto", masses: Array | None = None, t: float = 0) -> Array:
     return law.hear(x, t, masses=masses, engine=engine).mean
 
 
@@ -91,63 +91,57 @@ def test_refused_ties_name_tokens_though_most_are_left_out() -> None:
 
 
 @given(instances(), st.integers(0, 10**6))
-def test_masses_agree_with_repeated_tokens(make: Make, engine: str, instance: tuple[Array, Array], seed: int) -> None:
+def test_masses_agree_with_repeated_tokens(make: Make, instance: tuple[Array, Array], seed: int) -> None:
     x, B = instance
     copies = np.random.default_rng(seed).integers(1, 5, len(x))
     law, tol = make(B), 1e-12 * np.abs(x).max()
     repeated = np.repeat(x, copies, axis=0)
-    by_mass = attend(law, x, engine, masses=copies.astype(float))
-    np.testing.assert_allclose(np.repeat(by_mass, copies, axis=0), attend(law, repeated, engine), rtol=0, atol=tol)
+    by_mass = attend(law, x, masses=copies.astype(float))
+    np.testing.assert_allclose(np.repeat(by_mass, copies, axis=0), attend(law, repeated), rtol=0, atol=tol)
 
 
 @given(instances(), st.floats(0.05, 0.95))
-def test_splitting_a_mass_changes_nothing(make: Make, engine: str, instance: tuple[Array, Array], share: float) -> None:
+def test_splitting_a_mass_changes_nothing(make: Make, instance: tuple[Array, Array], share: float) -> None:
     x, B = instance
     law, w = make(B), np.arange(1.0, len(x) + 1)
     split = np.concatenate([x, x[:1]]), np.concatenate([w, [w[0] * (1 - share)]])
     split[1][0] *= share
-    expected = attend(law, x, engine, masses=w)
-    got = attend(law, split[0], engine, masses=split[1])[: len(x)]
+    expected = attend(law, x, masses=w)
+    got = attend(law, split[0], masses=split[1])[: len(x)]
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * np.abs(x).max())
 
 
 @given(instances(lattice=False), st.integers(0, 10**6))
-def test_permuting_tokens_permutes_the_result(
-    make: Make, engine: str, instance: tuple[Array, Array], seed: int
-) -> None:
+def test_permuting_tokens_permutes_the_result(make: Make, instance: tuple[Array, Array], seed: int) -> None:
     x, B = instance
     order = np.random.default_rng(seed).permutation(len(x))
     law = make(B)
     tol = 1e-12 * np.abs(x).max()
-    np.testing.assert_allclose(attend(law, x[order], engine), attend(law, x, engine)[order], rtol=0, atol=tol)
+    np.testing.assert_allclose(attend(law, x[order]), attend(law, x)[order], rtol=0, atol=tol)
 
 
 @given(instances(lattice=False), st.integers(0, 10**6))
-def test_rotating_tokens_and_B_rotates_the_result(
-    make: Make, engine: str, instance: tuple[Array, Array], seed: int
-) -> None:
+def test_rotating_tokens_and_B_rotates_the_result(make: Make, instance: tuple[Array, Array], seed: int) -> None:
     x, B = instance
     R = np.linalg.qr(np.random.default_rng(seed).standard_normal((x.shape[1],) * 2))[0]
-    rotated = attend(make(R @ B @ R.T), x @ R.T, engine)
-    np.testing.assert_allclose(rotated, attend(make(B), x, engine) @ R.T, rtol=0, atol=1e-10 * np.abs(x).max())
+    rotated = attend(make(R @ B @ R.T), x @ R.T)
+    np.testing.assert_allclose(rotated, attend(make(B), x) @ R.T, rtol=0, atol=1e-10 * np.abs(x).max())
 
 
 @given(instances())
-def test_barycentres_stay_in_the_box_of_the_tokens(make: Make, engine: str, instance: tuple[Array, Array]) -> None:
+def test_barycentres_stay_in_the_box_of_the_tokens(make: Make, instance: tuple[Array, Array]) -> None:
     x, B = instance
-    m, slack = attend(make(B), x, engine), 1e-12 * np.abs(x).max()
+    m, slack = attend(make(B), x), 1e-12 * np.abs(x).max()
     assert (m >= x.min(axis=0) - slack).all()
     assert (m <= x.max(axis=0) + slack).all()
 
 
 @given(instances(lattice=False), st.floats(0.1, 50.0))
-def test_gain_is_a_scaling_of_the_tokens(make: Make, engine: str, instance: tuple[Array, Array], gain: float) -> None:
+def test_gain_is_a_scaling_of_the_tokens(make: Make, instance: tuple[Array, Array], gain: float) -> None:
     x, B = instance
     law, root = make(B), np.sqrt(gain)
-    expected = attend(law, root * x, engine) / root
-    np.testing.assert_allclose(
-        law.hear(x, gain=gain, engine=engine).mean, expected, rtol=0, atol=1e-9 * np.abs(x).max()
-    )
+    expected = attend(law, root * x) / root
+    np.testing.assert_allclose(law.hear(x, gain=gain).mean, expected, rtol=0, atol=1e-9 * np.abs(x).max())
 
 
 def test_score_is_B_on_the_left(make_with_form: Make) -> None:

@@ -7,8 +7,8 @@ An engine is a module with some of three functions; it knows no B, beta, V or mo
   seen from their centre, by the decorator `centring.about_centre`;
 - ``top(queries, keys, values, weights, slack, relative) -> (mean, best, leader)``: averages over the sources
   whose score is within ``slack_i + relative |M_i|`` of the top score M_i; sources of weight 0 are absent;
-  an engine that needs not look at all sources may say beforehand at which ones, by
-  ``candidates(queries, keys) -> indices``, None for all;
+  ``candidates(queries, keys) -> indices``, which an engine may have too, says beforehand at which sources it looks,
+  None for all;
 - ``ball(queries, keys, values, weights, radius) -> mean``: averages over the sources within a distance.
 
 Those in `REMEMBERS` take a last argument, ``memory``: see `Memory`.

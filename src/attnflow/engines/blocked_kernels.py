@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Compiled loops of the blocked engine: tiles of scores, their exponentials, and tiles applied to values.
 
-Keys come packed, (blocks, d, 16), so that a block of 16 is read in one stream; rows of values
-are padded to a whole number of blocks. Every sum has one fixed order whatever the number of threads, and no BLAS
+Keys come packed, (blocks, d, 16), so that a block of 16 keys is read in one stream; rows of values are padded to whole
+blocks. Every sum has one fixed order whatever the number of threads, and no BLAS
 threads compete with these.
 """
 

@@ -99,7 +99,7 @@ def size(points: Array) -> Any:
 
 
 def centre(points: Array, reach: Any = 0.0) -> Array:
-    """Return where points (..., n, d) are to be seen from, (..., 1, d): the middle of their box, or 0 if that will do.
+    """Return where points (..., n, d) are seen from, (..., 1, d): the middle of their box, or 0 if they are near.
 
     `reach` is the size of the queries times the gain, where the points are keys. Any library's arrays are taken.
 

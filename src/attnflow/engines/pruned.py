@@ -6,9 +6,9 @@ For a source v and queries q in a box (centre c, half-widths h), all sources y i
 
 so their weights are at most w_y e^{g (...)} / w_v times that of v. Sources and queries are ordered into nested blocks
 of 16, 128 and 1024 neighbours. For each block of queries, v is the source with the top score at its centre, found by
-branch and bound; a block of sources, or a single one, is left out if its bound is below e^{-D}, e^D = 2 n / tolerance,
-and blocks of 16 also if all of these together stay below the tolerance, measured by a lower bound of the total weight.
-What is left is summed directly. So the mean errs by at most the tolerance times the diameter of the values, the
+branch and bound; a block of sources, or a single one, is left out if its bound is below e^{-D}, e^D = 2 n / tolerance.
+Blocks of 16 are also left out if all of them together stay below the tolerance times a lower bound of the total weight.
+The other sources are summed directly. So the mean errs by at most the tolerance times the diameter of the values, the
 logarithm of the total by the tolerance, and both by rounding, on every input and in any dimension.
 
 The dual tree with a bound on the neglected weight is that of A. Gray and A. Moore, "N-body problems in statistical
@@ -56,7 +56,8 @@ def softmax(
 ) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, up to `TOLERANCE`."""
     memory = memory or Memory()
-    if not _applies(queries, keys, gain):
+    light = log_masses is not None and np.ptp(log_masses) > fused.LIGHTEST
+    if light or not _applies(queries, keys, gain):
         return fused.softmax(queries, keys, values, log_masses, gain)
     m, n = len(queries), len(keys)
     k, order = _tiled(keys, memory.keys)

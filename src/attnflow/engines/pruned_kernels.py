@@ -20,8 +20,8 @@ from attnflow.engines.vertices_kernels import _part
 LEAF = 16
 # Queries are worked on in blocks of this size.
 BLOCK = LEAF * WIDTH
-# Blocks are distributed over HANDS loops that may run in parallel, whatever the number of threads.
-HANDS = 256
+# Blocks are distributed over TASKS loops that may run in parallel, whatever the number of threads.
+TASKS = 256
 # If binary exponents are at most this, the maximum need not be subtracted.
 HIGHEST = 500.0
 
@@ -199,9 +199,10 @@ def _select(box, leaves, parents, sources, leader, gain, depth, slack, kept, upp
     """List the leaves that count for the queries in a box.
 
     In units of the weight of v, the sources left out weigh at most 2^{-depth} times the number of all of them, times
-    the total of those that stay, whatever the query: leaves fall, the faintest first, while their upper bounds add up
-    to less, and lower bounds of all leaves say how large the total is at least. Return the number of leaves kept, and
-    whether their exponents are calm: since v has the top score at the centre c, <q, y - v> is at most <q - c, y - v>.
+    the total of those that stay, whatever the query. Leaves are left out, the faintest first, while their upper bounds
+    sum to less than that; lower bounds of all leaves bound the total from below. Return the number of leaves kept, and
+    whether their exponents are calm, at most `HIGHEST`: as v has the top score at the centre c, <q, y - v> is at most
+    <q - c, y - v>.
     """
     keys, log2_masses, n = sources
     own = log2_masses[leader]
@@ -314,7 +315,7 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
     gain2 = min(gain * LOG2E, LARGEST_GAIN)
     unit = 1.0 / gain2
     pairs = 0
-    for hand in numba.prange(HANDS):
+    for task in numba.prange(TASKS):
         box, rooms = np.empty((2, d)), np.empty((2, WIDTH))
         reaches, weights = np.empty(groups.shape[1]), np.empty(WIDTH * LEAF)
         all_groups, near_groups = np.arange(groups.shape[1] // WIDTH), np.empty(groups.shape[1], dtype=np.int64)
@@ -322,7 +323,7 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
         uppers, lowers = np.empty(leaves.shape[1]), np.empty(leaves.shape[1])
         heard = np.empty(leaves.shape[1] * LEAF, dtype=np.int64)
         tallies = np.empty((2, int(depth) + 2))
-        for start in range(hand * BLOCK, m, HANDS * BLOCK):
+        for start in range(task * BLOCK, m, TASKS * BLOCK):
             _box(queries, start, min(m, start + BLOCK), box)
             slack = _rounding(box, sizes)
             head = _leader(box, leaves, blocks, groups, sources, unit, reaches, rooms)
@@ -351,9 +352,9 @@ def softmax_parallel(queries, m, sources, values, boxes, sizes, gain, depth, mea
 
 @in_parallel
 def count_near(queries, columns, gain, share, tolerance):
-    """Count, for each query, the sources that stay when the faintest fall whose weights add up to the tolerance.
+    """Count, for each query, the sources that stay when the faintest are left out, up to the tolerance in all.
 
-    Each of these sources stands for `share` others.
+    Each of these sources stands for `share` sources.
     """
     m, n = len(queries), columns.shape[1]
     deepest = int(np.log2(share * n / tolerance)) + 2

@@ -57,13 +57,13 @@ FEW_BOXES = 64
 LARGEST_EXPONENT = 3e4
 # Numbers in one field of the grid, or in one matrix.
 LARGEST_GRID = 1 << 25
-# Numbers of the targets' grid in work at once: fresh memory takes as long as many products.
+# At most SLAB numbers of the targets' grid are computed at once, in memory that is used again.
 SLAB = 1 << 22
 # Blocks are left out below this power of two of the largest, divided by n: terms in a box differ by up to e^{2 z} for
 # each axis and each of source and target, and n d such blocks change no sum by 1e-11.
 FAINT = -64.0
 EPSILON = 2.0**-52
-# In pairs of the fused engine: a call, and the way of a token to or from the grid.
+# The time, in pairs of the fused engine, of a call, and of moving a token to or from the grid.
 CALL, TOKEN, TOKEN_IN_SPACE = 2e6, 50.0, 450.0
 # If products cost less than this for each token, neither other axes nor a second sort are tried.
 CHEAP = 50.0

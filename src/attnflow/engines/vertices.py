@@ -25,11 +25,11 @@ Indices = NDArray[np.int64]
 
 # In more than three dimensions the fused engine does the work.
 MOST_DIMENSIONS = 3
-# What separates two points for certain, times the size R of the cloud. With u = 2^-53, computed scores can be out of
-# order by 2 d u |q| R <= 6 u |q| R. The depth inside a facet of condition k is known up to (20 + 21 k) u R. In a cell,
-# rounding moves queries by 8 u |q| and scores of its corners by 12 u R.
+# Points farther apart than MARGIN times the size R of the cloud are told apart whatever the rounding. With u = 2^-53,
+# computed scores can be out of order by 2 d u |q| R <= 6 u |q| R. The depth inside a facet of condition k is known up
+# to (20 + 21 k) u R. In a cell, rounding moves queries by 8 u |q| and scores of its corners by 12 u R.
 MARGIN = 64 * 2.0**-53
-# Sizes R, and products |q| R, for which all this holds: nothing underflows or overflows.
+# Sizes R, and products |q| R, for which this is so: nothing underflows or overflows.
 SIZES, PRODUCTS = (2.0**-510, 2.0**510), (2.0**-1000, 2.0**1020)
 # How finely the sphere of directions is cut, one round after the other, to find far points.
 ROUNDS: dict[int, tuple[int, ...]] = {1: (0,), 2: (8, 64, 512), 3: (1, 3, 4)}
@@ -105,7 +105,7 @@ def candidates(queries: Array, keys: Array) -> Indices | None:
 
 
 def _outermost(keys: Array, size: float) -> Indices | None:
-    """Do the work of `candidates`, for queries beyond doubt."""
+    """Do the work of `candidates`, where no query is doubtful."""
     kept: Indices | None = None
     for fineness in ROUNDS.get(keys.shape[1], ()):
         points = keys if kept is None else keys[kept]
@@ -183,7 +183,7 @@ def top(
 def _top_outermost(
     queries: Array, size: float, keys: Array, values: Array, weights: Array, index: Indices
 ) -> tuple[Array, Array, Indices]:
-    """Answer queries beyond doubt."""
+    """Answer queries that are not doubtful."""
     kept = _outermost(keys, size)
     if kept is not None:
         keys, values, weights, index = keys[kept], values[kept], weights[kept], index[kept]
