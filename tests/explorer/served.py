@@ -125,3 +125,8 @@ class Line:
         assert answer["kind"] == "refused"
         assert "\n" not in answer["sentence"]
         return answer
+
+
+def came_to_its_end(told: list[dict[str, Any]]) -> bool:
+    """Say whether a run ended by itself: on a busy machine its time may be over first."""
+    return any(about["kind"] == "end" and "wall clock" not in about["stopped"] for about in told)

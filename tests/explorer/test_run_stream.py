@@ -30,6 +30,12 @@ JUMPS = {
 ENDLESS = {**SOFT, "tokens": {**CLOUD, "n": 2000}, "until": 20000}
 
 
+@pytest.fixture(autouse=True)
+def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine kernels may take longer to compile than a run may last."""
+    monkeypatch.setattr("attnflow.explorer.run_stream.SECONDS", 3600.0)
+
+
 def asked(state: Any, session: Session | None = None, **message: Any) -> list[Any]:
     return list(run({"id": 7, "do": "run", "state": state, **message}, session or Session(), lambda: False))
 

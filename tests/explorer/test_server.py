@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from served import LONG, PATIENCE, SOFT, Line, Served, serving
+from served import LONG, PATIENCE, SOFT, Line, Served, came_to_its_end, serving
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -68,10 +68,9 @@ def test_looks_are_answered_while_a_run_goes_on_and_a_newer_run_takes_its_place(
     line.until("frames")
     line.say(2, "overlays", run=1, frame=0, want=[])
     told = line.until("overlays", id=2)
-    assert not any(about["kind"] == "end" for about, _ in told)
+    assert not came_to_its_end([about for about, _ in told])
     line.say(3, "run", state=SOFT)
-    told = line.until("end")
-    assert told[-1][0]["id"] == 3
+    told = line.until("end", id=3)
     started = next(k for k, (about, _) in enumerate(told) if about["id"] == 3)
     assert {about["id"] for about, _ in told[started:]} == {3}
 
@@ -84,11 +83,6 @@ def test_of_many_runs_the_newest_is_answered(line: Line) -> None:
 
 
 def test_claims_and_data_come_beside_a_run(line: Line) -> None:
-    # Workers that have answered once are quick: the run would end by itself after SECONDS of run_stream.
-    line.say(5, "claims", state=SOFT)
-    line.until("done")
-    line.say(6, "data", state=SOFT)
-    line.until("file")
     line.say(1, "run", state=LONG)
     line.until("frames")
     line.say(2, "claims", state=SOFT)
@@ -101,7 +95,8 @@ def test_claims_and_data_come_beside_a_run(line: Line) -> None:
         if about["kind"] in ("done", "file", "refused"):
             open_.discard(about["id"])
     of = {id: [about for about, _ in told if about["id"] == id] for id in (1, 2, 3, 4)}
-    assert not any(about["kind"] in ("end", "refused") for about in of[1])
+    assert not came_to_its_end(of[1])
+    assert not any(about["kind"] == "refused" for about in of[1])
     listed = [claim["claim"] for claim in of[2][0]["claims"]]
     assert sorted(about["claim"] for about in of[2][1:-1]) == sorted(listed)
     assert [about["kind"] for about in of[3]] == ["file"]
