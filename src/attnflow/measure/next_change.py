@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from attnflow.core.inputs import Array, InputError, each_mass, number
 from attnflow.geometry.linkage import single_linkage
 from attnflow.laws import Law, varies
 from attnflow.measure.clusters import CLOSE, clusters, extent
+from attnflow.measure.over_time import first_true
 from attnflow.motions import Motion, Stretch
 from attnflow.motions.solvers.clumps import added, centres
 from attnflow.runs.simulate import simulate
@@ -261,10 +262,11 @@ class _Leaving(Watcher):
         return bool((np.linalg.norm(x - self.start, axis=1) > self.radius).any())
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
-        times, before = stretch.times.tolist(), stretch.before[0]
+        times, before, between = stretch.times.tolist(), stretch.before[0], cast(Any, stretch.between)
         for k, t in enumerate(times):
             if self._left(stretch.tokens[k]):
-                self.time = self._first(stretch, before, t)
+                inside = between is not None
+                self.time = first_true(lambda s: self._left(between(s)), before, t, 1e-6) if inside else t
                 return k + 1, "a token has left"
             before = t
         self.states += len(times)
@@ -273,11 +275,3 @@ class _Leaving(Watcher):
             self.given_up = True
             return len(times), "too many states"
         return None
-
-    def _first(self, stretch: Stretch, low: float, high: float) -> float:
-        """Bisect between two states for the time at which the token leaves."""
-        whole = isinstance(low, int)
-        while stretch.between is not None and (high - low > 1 if whole else high - low > 1e-6 * high):
-            middle = (low + high) // 2 if whole else low + (high - low) / 2
-            low, high = (low, middle) if self._left(stretch.between(middle)) else (middle, high)
-        return high

@@ -147,6 +147,19 @@ def measured(
     return OverTime(found)
 
 
+def first_true(true: Callable[[Any], bool], low: Any, high: Any, part: float = 0.0) -> Any:
+    """Bisect for the first step after `low`, or the time to this part of it, at which a statement true at `high` is so.
+
+    >>> first_true(lambda t: t * t > 50, 0, 100), round(first_true(lambda t: t * t > 50, 0.0, 100.0, 1e-9), 6)
+    (8, 7.071068)
+    """
+    whole = isinstance(low, int)
+    while high - low > (1 if whole else part * high):
+        middle = (low + high) // 2 if whole else low + (high - low) / 2
+        low, high = (low, middle) if true(middle) else (middle, high)
+    return high
+
+
 def stacked(found: R | OverTime[R]) -> R | NDArray[Any]:
     """Return numbers or arrays over time as one array (T, ...), those of one configuration as they are."""
     return np.stack([np.asarray(value) for value in found]) if isinstance(found, OverTime) else found

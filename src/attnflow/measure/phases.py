@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from attnflow.core.inputs import Array, InputError, cloud, number, reals, whole
 from attnflow.laws import Hardmax, Softmax
 from attnflow.measure.diameter import diameter
 from attnflow.measure.exits import median_ranks, most_moves
+from attnflow.measure.over_time import first_true
 from attnflow.motions import Leaps, Stretch
 from attnflow.motions.jumps import Picks, Rule
 from attnflow.motions.motion import towards
@@ -327,18 +328,10 @@ class _Goal:
         last = min(end - 1, self.hardmax.over)
         # The distance to a point that moves on a line is convex: once above the radius it stays there.
         low = max(start, straight)
-        return _first(lambda t: self._strays(x, t), low, last) if last > low and self._strays(x, last) else None
+        return first_true(lambda t: self._strays(x, t), low, last) if last > low and self._strays(x, last) else None
 
     def _strays(self, x: Array, t: int) -> bool:
         return not self._near(x[None], self.hardmax.at(t)[None])[0]
-
-
-def _first(true: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first step after low at which a statement is true, given that it is at high and stays true."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if true(middle) else (middle, high)
-    return high
 
 
 def _course(betas: Array, samples: list[list[_Events]], rank: int) -> Course:
@@ -395,7 +388,7 @@ class _Looking(Watcher):
 
         start, end = int(stretch.before[0]), int(stretch.times[-1])
         changed = [k for k in range(len(signs)) if signs[k] != self.now[k]]
-        steps = {_first(lambda t, k=k: at(t)[k] == signs[k], start, end) for k in changed}  # type: ignore[misc]
+        steps = {first_true(lambda t, k=k: at(t)[k] == signs[k], start, end) for k in changed}  # type: ignore[misc]
         return [(t, at(t)) for t in sorted(steps) if t < end]
 
 
