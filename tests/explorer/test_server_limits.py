@@ -66,7 +66,7 @@ def test_a_worker_that_is_killed_is_replaced(line: Line) -> None:
 SLOW_CLAIM = "fw/voronoi"
 
 
-def dawdle(channel: socket.socket, role: str, folder: str) -> None:
+def dawdle(channel: socket.socket, role: str, folder: str, modules: list[str]) -> None:
     """Work, except that one claim is never decided, and runs never take a step."""
     from attnflow.explorer import applicable_claims, run_stream
     from attnflow.explorer.worker import work
@@ -81,7 +81,7 @@ def dawdle(channel: socket.socket, role: str, folder: str) -> None:
 
     vars(applicable_claims)["_verdict"] = slow
     vars(run_stream)["simulate"] = lambda *_, **__: time.sleep(3600)
-    work(channel, role, folder)
+    work(channel, role, folder, modules)
 
 
 def test_a_claim_that_takes_too_long_is_undecided_and_the_next_is_checked(
@@ -164,7 +164,7 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
     assert not any('"id":1' in body for body in told if isinstance(body, str))
 
 
-def refuse_to_start(channel: socket.socket, role: str, folder: str) -> None:
+def refuse_to_start(channel: socket.socket, role: str, folder: str, modules: list[str]) -> None:
     """End as a worker would that lacks memory."""
     os._exit(1)
 

@@ -22,7 +22,8 @@ from attnflow.core.inputs import Array
 from attnflow.explorer import state as module
 from attnflow.explorer.presets import PRESETS, Preset
 from attnflow.explorer.run_stream import no_frames_yet, simulate_into
-from attnflow.explorer.state import State, arguments, command, python, read
+from attnflow.explorer.state import State, arguments, read
+from attnflow.explorer.state_text import command, python
 
 BASE: dict[str, Any] = {
     "tokens": {"cloud": "gaussian", "n": 12, "d": 2, "seed": 3},

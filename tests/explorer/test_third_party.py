@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from refusals import refused
 
 import attnflow as af
 from attnflow import catalogue
+from attnflow.core.parameters import about
 from attnflow.explorer.server import models_and_colours
-from attnflow.explorer.state import arguments, command, python, read
+from attnflow.explorer.state import FIRST, arguments, read
+from attnflow.explorer.state_text import command, python
 
 MODULE = '''
 from dataclasses import dataclass, field
@@ -170,6 +174,77 @@ def test_menus_and_fields_move_tokens(script: Path) -> None:
         page.locator("#motion-gamma").fill("1.5")
         assert "from 0 to 1" in page.locator("#motion-gamma-error").inner_text()
         assert not wrong
+
+
+class Plain(af.Law):
+    """A law that is no dataclass: everyone is heard alike."""
+
+    name = "plain"
+
+    def log_weights(self, x: Any, t: Any = 0, *, sources: Any = None, masses: Any = None) -> Any:
+        return np.full((len(x), len(x if sources is None else sources)), -np.log(len(x)))
+
+
+@dataclass(frozen=True, eq=False)
+class Warm(Plain):
+    """A law that tends to softmax, as it says."""
+
+    name = "warm"
+    h: Any = field(default=1.0, metadata=about("function", "heat", limit="softmax"))
+    W: Any = field(default=None, metadata=about("matrix", "matrix of nothing"))
+
+
+@pytest.fixture
+def others() -> Iterator[None]:
+    for law in (Plain, Warm):
+        catalogue.register(law)
+    yield
+    for law in (Plain, Warm):
+        del catalogue.REGISTERED["law"][law.name]
+
+
+@pytest.mark.usefixtures("others")
+def test_laws_of_others_leave_the_first_screen_and_their_own_as_they_are() -> None:
+    assert read(FIRST).law.name == "softmax"  # though another law says that it tends to it
+    state = {**FIRST, "law": {"name": "plain"}}
+    assert "law = Plain()\n" in python(read(state))
+    warm = {**state, "law": {"name": "warm", "h": 2.0}}
+    assert read(warm).law.h == 2.0  # type: ignore[attr-defined]
+    for W in ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[1.0]]):
+        with pytest.raises(af.InputError, match=r"W has shape .* but the tokens have dimension 2"):
+            read({**warm, "law": {"name": "warm", "W": W}})
+
+
+SESSION = """
+import sys
+from pathlib import Path
+import attnflow as af
+from attnflow.catalogue import register
+from attnflow.explorer.state import shown
+from attnflow.figures import gallery_files
+from attnflow.figures.gallery import Drawing, entry
+from attnflow.figures.style import pyplot
+
+@register
+class Flat(af.Law):
+    "Everyone is heard alike."
+    name = "flat"
+
+for name in ("one", "two"):
+    @entry(f"next/{name}", "Nothing", "nowhere")
+    def nothing():
+        return Drawing(pyplot().figure(), "Nothing.")
+
+print("flat" in shown("law"), "flat" in af.catalogue.entries("law"))
+style = gallery_files.Style(formats=("png",))
+print(sorted(name for name, _ in gallery_files.write_all(["next/one", "next/two"], Path(sys.argv[1]), style)))
+"""
+
+
+def test_what_a_session_defines_is_drawn_in_it_and_not_offered_to_workers(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", SESSION, str(tmp_path)]
+    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert said == "False True\n['next/one', 'next/two']\n"
 
 
 def test_the_page_names_no_law_and_no_motion() -> None:

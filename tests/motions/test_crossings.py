@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from attnflow.motions.solvers.crossings import Race, Rounding, quadratic_times
-from attnflow.motions.solvers.leader_graph import SPAN, Following, Piece
+from attnflow.motions.solvers.leader_graph import SPAN, LeaderGraph, Piece
 
 Array = NDArray[np.float64]
 
@@ -20,26 +20,26 @@ SOON = np.linspace(0, SPAN, 1001)
 LATE = np.linspace(0, 12, 601)
 
 
-def race(x: Array, following: Following, B: Array) -> Race:
+def race(x: Array, following: LeaderGraph, B: Array) -> Race:
     return Race(Piece(0.0, x, following), lambda y: y @ B.T, Rounding(x, B))
 
 
-def followings(kind: str, rng: np.random.Generator, n: int) -> Following:
+def followings(kind: str, rng: np.random.Generator, n: int) -> LeaderGraph:
     """Tokens that follow resting ones; each other in a row; in a circle; or several at once."""
     if kind == "resting leaders":
         rests = rng.uniform(size=n) < 0.5
         rests[0] = True
-        return Following.of(np.where(rests, np.arange(n), rng.choice(np.flatnonzero(rests), n)))
+        return LeaderGraph.of(np.where(rests, np.arange(n), rng.choice(np.flatnonzero(rests), n)))
     if kind == "chains":
-        return Following.of(np.array([max(0, k - rng.integers(0, 3)) for k in range(n)]))
+        return LeaderGraph.of(np.array([max(0, k - rng.integers(0, 3)) for k in range(n)]))
     if kind == "cycles":
-        return Following.of(rng.permutation(n))
+        return LeaderGraph.of(rng.permutation(n))
     rows = {}
     for i in range(n):
         sources = np.sort(rng.choice(n, size=rng.integers(1, min(n, 4) + 1), replace=False))
         shares = rng.uniform(0.1, 1, len(sources))
         rows[i] = sources, shares / shares.sum()
-    return Following.of(np.arange(n)).replaced(rows)
+    return LeaderGraph.of(np.arange(n)).replaced(rows)
 
 
 def positions(rng: np.random.Generator, n: int, d: int) -> Array:
@@ -48,7 +48,7 @@ def positions(rng: np.random.Generator, n: int, d: int) -> Array:
     return np.asarray(x * 10.0 ** rng.integers(0, 3, size=(n, 1)))
 
 
-def generator(following: Following) -> Array:
+def generator(following: LeaderGraph) -> Array:
     """Return P - I."""
     P = -np.eye(len(following.starts))
     np.add.at(P, (following.owners, following.sources), following.shares)
@@ -105,7 +105,7 @@ def test_products_of_series_are_long_enough(u: float) -> None:
     No series decays more slowly: a product cut at order k is wrong by 2^k / k!.
     """
     x = np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, 1 + np.exp(-2 * u)]])
-    watched = race(x, Following.of(np.array([1, 0, 2])), np.diag([-1.0, 1.0]))
+    watched = race(x, LeaderGraph.of(np.array([1, 0, 2])), np.diag([-1.0, 1.0]))
     when, whom = watched.first(np.array([0]), np.arange(3))
     assert whom[0] == 2
     assert when[0] == pytest.approx(u * SPAN, rel=0, abs=1e-14)
@@ -114,7 +114,7 @@ def test_products_of_series_are_long_enough(u: float) -> None:
 def test_a_gap_that_is_negative_only_late() -> None:
     """x_i = 1 + u follows 2, x_j = 3u: the gap (1 + u)(2 - 3u) has no small Bernstein coefficient but the last."""
     x = np.array([[1.0], [2.0], [0.0], [3.0]])
-    watched = race(x, Following.of(np.array([1, 1, 3, 3])), np.eye(1))
+    watched = race(x, LeaderGraph.of(np.array([1, 1, 3, 3])), np.eye(1))
     when, whom = watched.first(np.array([0]), np.array([2]))
     assert whom.tolist() == [2]
     assert when[0] == pytest.approx(np.log(3), abs=1e-15)
@@ -128,7 +128,7 @@ def test_a_token_that_bends_between_two_far_ones(far: float) -> None:
     distance closes the gap, whose first two terms are large.
     """
     x = np.array([[0.01], [0.01], [-1.0], [-far]])
-    watched = race(x, Following.of(np.array([1, 2, 2, 3])), np.eye(1))
+    watched = race(x, LeaderGraph.of(np.array([1, 2, 2, 3])), np.eye(1))
     when, whom = watched.first(np.array([0]), np.array([3]))
     t = when[0]
     assert whom.tolist() == [3]

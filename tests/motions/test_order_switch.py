@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import attnflow as af
-from attnflow.motions.solvers.order_switch import CROWD, SOON, Pace
+from attnflow.motions.solvers.order_switch import CROWD, SOON, OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order5, Order8
 
 Array = NDArray[np.float64]
@@ -27,7 +27,9 @@ def integral_of_kinks(t: float) -> Array:
     return SPEED * (log_cosh[0] - log_cosh[1]) / SHARP
 
 
-def travel(velocity: Any, y: Array, until: float, pace: Pace, rtol: float = 1e-9) -> tuple[Array, list[Any], list[int]]:
+def travel(
+    velocity: Any, y: Array, until: float, pace: OrderSwitch, rtol: float = 1e-9
+) -> tuple[Array, list[Any], list[int]]:
     """Integrate from 0; return the end, the method of every step, and how often the velocity was asked for."""
     calls = [0]
 
@@ -50,7 +52,7 @@ def turning(t: float, y: Array) -> Array:
 
 
 def test_a_smooth_flow_keeps_the_high_order() -> None:
-    y, methods, _ = travel(turning, np.tile([0.0, 1.0], CROWD // 2), 60.0, Pace())
+    y, methods, _ = travel(turning, np.tile([0.0, 1.0], CROWD // 2), 60.0, OrderSwitch())
     np.testing.assert_allclose(y[:2], [np.sin(60.0), np.cos(60.0)], atol=3e-7)
     tried = [k for k, method in enumerate(methods) if method is Order5]
     # One step after 16 others, the next after 32 more.
@@ -60,14 +62,14 @@ def test_a_smooth_flow_keeps_the_high_order() -> None:
 
 
 def test_few_coordinates_never_leave_the_high_order() -> None:
-    _, methods, _ = travel(lambda t, y: kinks(t, y)[: CROWD - 1], np.ones(CROWD - 1), 0.1, Pace())
+    _, methods, _ = travel(lambda t, y: kinks(t, y)[: CROWD - 1], np.ones(CROWD - 1), 0.1, OrderSwitch())
     assert len(methods) > SOON
     assert set(methods) == {Order8}
 
 
 def test_a_trial_that_fails_gives_back() -> None:
     """At t = 3e13, where a step of order 5 would be below the spacing of numbers, order 8 goes on alone."""
-    pace, start = Pace(), 3e13
+    pace, start = OrderSwitch(), 3e13
     solver = pace.start(turning, start, np.tile([0.0, 1.0], CROWD // 2), start + 8.0, rtol=1e-12, atol=1e-15)
     steps, tried = 0, 0
     while solver.status == "running":
@@ -97,13 +99,13 @@ def test_tokens_between_two_leaders_stay_there(rtol: float, error: float) -> Non
 
 def test_where_something_turns_in_every_step_the_low_order_gets_as_far_for_half() -> None:
     start = np.ones(CROWD)
-    y, methods, calls = travel(kinks, start, 1.0, Pace())
+    y, methods, calls = travel(kinks, start, 1.0, OrderSwitch())
     # Every step may err by the tolerance.
     assert np.sqrt(np.mean((y - start - integral_of_kinks(1.0)) ** 2)) < 1e-9 * len(methods)
     late = methods[2 * SOON :]
     assert late.count(Order5) > 0.8 * len(late)
 
-    class Never(Pace):
+    class Never(OrderSwitch):
         def turn(self, solver: Any) -> Any:
             return solver
 
@@ -115,7 +117,7 @@ def test_it_comes_back_to_the_high_order_after_a_rough_stretch() -> None:
     def velocity(t: float, y: Array) -> Array:
         return kinks(t, y) if t < 1 else np.cos(50 * (t - 1)) + 0 * y
 
-    y, methods, _ = travel(velocity, np.ones(CROWD), 20.0, Pace())
+    y, methods, _ = travel(velocity, np.ones(CROWD), 20.0, OrderSwitch())
     np.testing.assert_allclose(y - 1, integral_of_kinks(1.0) + np.sin(50 * 19.0) / 50, atol=1e-6)
     assert Order5 in methods
     assert methods[-SOON:].count(Order8) >= SOON - 1
@@ -123,13 +125,13 @@ def test_it_comes_back_to_the_high_order_after_a_rough_stretch() -> None:
 
 @pytest.mark.parametrize("after", [3, SOON, SOON + 1, SOON + 2, 60])
 def test_its_state_is_all_that_the_next_steps_depend_on(after: int) -> None:
-    pace = Pace()
+    pace = OrderSwitch()
     options: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12, "first_step": 0.01}
     solver = pace.start(kinks, 0.0, np.ones(CROWD), 1.0, **options)
     for _ in range(after):
         solver.step()
         solver = pace.turn(solver)
-    again = Pace(pace.state())
+    again = OrderSwitch(pace.state())
     other = again.start(kinks, solver.t, solver.y, 1.0, **options)
     other.f, other.h_abs = solver.f, solver.h_abs
     for _ in range(40):

@@ -230,6 +230,12 @@ def test_bad_input_gets_a_sentence(change: dict[str, Any], sentence: str) -> Non
         af.ensemble(**{**given, **change})
 
 
+@pytest.mark.parametrize("record", [None, af.watch.Geometric(1.0, 2)])
+def test_more_steps_than_int64_counts_are_refused(record: Any) -> None:
+    with pytest.raises(af.InputError, match=r"until is 1e\+19, but these steps are counted in int64"):
+        af.ensemble(np.zeros((2, 3, 1)), af.Softmax(), af.Layers(gamma=0.5), 1e19, record=record)
+
+
 def test_arrays_are_for_ensembles_only() -> None:
     with refused("use ensemble"):
         af.simulate([[1.0], [0.0]], af.Softmax(beta=np.ones(2)), af.Layers(gamma=0.1), until=2)

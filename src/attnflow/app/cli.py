@@ -55,17 +55,7 @@ The address of the page holds all that is on the screen: send it to somebody, or
 every computation.
 """
 # Parameters of claims that are flags of their own; --set name=value gives any other.
-CLAIM_FLAGS = {
-    "tokens": "tokens, as a list or a .csv or .npy file with one token per row",
-    "B": "matrix of the scores <B x_i, x_j>, as in simulate",
-    "V": "value matrix",
-    "beta": "inverse temperature",
-    "gamma": "step size",
-    "alpha": "gamma = alpha / (1 + alpha)",
-    "delta": 'alignment slack: a number or a formula such as "0.1 * 0.5 ** t"',
-    "steps": "number of steps",
-    "until": "time",
-}
+CLAIM_FLAGS = ("tokens", "B", "V", "beta", "gamma", "alpha", "delta", "steps", "until")
 
 
 # The exit status of a program whose reader has gone: 128 and the number of the signal SIGPIPE.
@@ -91,7 +81,7 @@ def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_simulate(commands, "simulate" in words)
-    _add_others(commands)
+    _add_others(commands, "check" in words)
     return parser
 
 
@@ -124,15 +114,20 @@ def _add_simulate(commands: Any, given: bool) -> None:
         simulate.add_argument(f"--{name}", dest=f"--{name}", metavar="X", help=flag.help.replace("%", "%%"))
 
 
-def _add_others(commands: Any) -> None:
+def _add_others(commands: Any, checks: bool) -> None:
     check = _command(commands, "check", "check theorems on their own samples or on your tokens", CHECK)
     check.add_argument(
         "claim", metavar="CLAIM", help="'list', 'all', a paper such as fw, or a claim such as fw/voronoi"
     )
     check.add_argument("--json", type=Path, metavar="FILE", help="write a report that replays every verdict")
     check.add_argument("--seed", type=_whole, default=0, metavar="X", help="seed of the samples and of random claims")
-    for flag, text in CLAIM_FLAGS.items():
-        check.add_argument(f"--{flag}", metavar="X", help=text)
+    if checks:
+        from attnflow.app.flags import flags
+
+        known = flags()
+        for flag in CLAIM_FLAGS:
+            text = known[flag].help if flag in known else "number of steps"
+            check.add_argument(f"--{flag}", metavar="X", help=text.replace("%", "%%"))
     check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
     check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
 

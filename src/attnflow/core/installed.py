@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 _loaded: dict[str, list[Any]] = {}
@@ -44,6 +48,20 @@ def installed(group: str, read: Callable[[Any], Any] | None = None) -> list[Any]
     for sentence in failed:
         warnings.warn(sentence, stacklevel=2)
     return found
+
+
+def of_this_process(part: Any) -> bool:
+    """Say whether another process cannot import a class or function: one of a prompt, a notebook or `python -c`."""
+    main = sys.modules["__main__"]
+    found = getattr(main, "__spec__", None) is not None or Path(getattr(main, "__file__", "")).is_file()
+    return part.__module__ == "__main__" and not found
+
+
+def import_again(modules: Iterable[str]) -> None:
+    """Import modules that another process has imported, so that what they register is known here too."""
+    for name in modules:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def same_definition(one: Any, other: Any) -> bool:

@@ -45,8 +45,7 @@ class RunFrames(Recording):
             self.frames.extend(np.array(tokens[picked]))
             self.times.extend(times[picked].tolist())
         while self.most is not None and len(self.times) > self.most - 1:
-            del self.frames[1::2], self.times[1::2]
-            self.thinning.stride *= 2
+            self.thinning.halve(self.frames, self.times)
 
     def close(self) -> None:
         """End with the last state."""

@@ -13,7 +13,8 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
-from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, command, python, read
+from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
+from attnflow.explorer.state_text import command, python
 from attnflow.figures.dashboard import MEASURED
 from attnflow.figures.groups import close
 from attnflow.measure import clusters

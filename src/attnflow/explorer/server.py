@@ -17,7 +17,9 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from attnflow.catalogue import REGISTERED, as_data
 from attnflow.core.inputs import InputError, whole
+from attnflow.core.installed import of_this_process
 from attnflow.explorer.protocol import encoded, refused
 from attnflow.explorer.supervisor import Supervisor
 from attnflow.explorer.worker import ROLES
@@ -192,7 +194,6 @@ def _files() -> dict[str, Any]:
 
 def models_and_colours() -> bytes:
     """Return what the page is built from, as JSON: laws, motions and clouds, the first state, the colours."""
-    from attnflow.catalogue import as_data
     from attnflow.explorer.state import FIRST, shown
     from attnflow.figures.style import DARK, LIGHT, shades
 
@@ -298,6 +299,8 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
         server.config.load()
         here, there = address(host, port), address(host, port, socket.gethostname())
         print(f"The explorer is at {here} (Ctrl-C ends it).", flush=True)
+        for name in (name for known in REGISTERED.values() for name in known if of_this_process(known[name].make)):
+            print(f"It does not show {name}, which its processes cannot import: define it in a module.", flush=True)
         if not _local(host):
             print(f"Anybody who can reach this machine can use it, and its processors, at {there}.", flush=True)
         if browser:

@@ -1,4 +1,4 @@
-"""What is on the screen, as plain data: read and bounded, turned into the arguments of `simulate`, and into text.
+"""What is on the screen, as plain data: read and bounded, and turned into the arguments of `simulate`.
 
 What comes in is JSON from a page, so nothing in it is trusted: strings never become files, and everything has a bound.
 """
@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attnflow.catalogue import build, entries, entry
 from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
-from attnflow.core.parameters import KINDS, Parameter
+from attnflow.core.installed import of_this_process
+from attnflow.core.parameters import KINDS, Parameter, parameters_of
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
 from attnflow.runs.recording import Every, Geometric, Record
-from attnflow.serialise import SCHEDULE, describe, varying
+from attnflow.serialise import varying
 
 MOST_TOKENS = 5000
 # A chain keeps the probabilities of all pairs.
@@ -38,7 +37,6 @@ MOST_ENTRIES = 100  # of a law or a motion
 MOST_FRAMES = 600
 MOMENTS = 240  # frames of a flow
 SECONDS = 30.0  # of wall clock for one run
-LONGEST_WORD = 100_000  # systems refuse words of a command that are a little longer
 
 # The first screen.
 FIRST: dict[str, Any] = {
@@ -128,26 +126,24 @@ def read(data: Any) -> State:
 def shown(kind: str) -> tuple[str, ...]:
     """Return the names of the laws or motions that can be chosen.
 
-    A law that another one tends to is reached through that one: one slider leads from softmax to hardmax.
+    A law that says which one tends to it is reached through that one: one slider leads from softmax to hardmax. What is
+    known in this process alone is not shown, since workers compute.
 
     >>> "softmax" in shown("law"), "hardmax" in shown("law")
     (True, False)
     """
-    found = entries(kind)
-    limits = {one.limit for each in found.values() for one in each.parameters.values()}
     return tuple(
         name
-        for name, each in found.items()
-        if name not in limits and not any(one.required and not one.shown for one in each.parameters.values())
+        for name, each in entries(kind).items()
+        if not getattr(each.make, "limit_of", "")
+        and not of_this_process(each.make)
+        and not any(one.required and not one.shown for one in each.parameters.values())
     )
 
 
 def arguments(state: State) -> dict[str, Any]:
     """Return the arguments of `simulate`."""
     return {name: getattr(state, name) for name in ("tokens", "law", "motion", "until", "seed", "record")}
-
-
-# Reading
 
 
 def _said(data: Any) -> dict[str, Any]:
@@ -282,14 +278,14 @@ def _placed(start: dict[str, Any], seed: int) -> Array:
         x = cloud(start["file"])
     else:
         given = {"name": start["cloud"], **{key: one for key, one in start.items() if key != "cloud"}}
-        x = cloud(build("cloud", given | ({"seed": seed} if _drawn(start) else {})))
+        x = cloud(build("cloud", given | ({"seed": seed} if drawn(start) else {})))
     if float(np.abs(x).max()) > LARGEST_COORDINATE:
         i = int(np.abs(x).max(axis=1).argmax())
         raise InputError(f"token {i} is farther than {LARGEST_COORDINATE:g} from 0 in a coordinate: move it closer")
     return x
 
 
-def _drawn(start: dict[str, Any]) -> bool:
+def drawn(start: dict[str, Any]) -> bool:
     """Say whether the tokens are drawn from a seed."""
     return "cloud" in start and "seed" in entry("cloud", start["cloud"]).parameters
 
@@ -320,10 +316,13 @@ def _fit(state: State) -> None:
     n, d = state.tokens.shape
     if state.motion.stores_all_pairs and n > MOST_IN_CHAINS:
         raise InputError(f"there are {n} tokens, but chains are shown of at most {MOST_IN_CHAINS}: take some away")
-    for owner, name in ((state.law, "B"), (state.motion, "V")):
-        matrix_at(getattr(owner, name, None), 0, d, name)
+    owners: tuple[Any, ...] = (state.law, state.motion)
+    for owner in owners:
+        for name, one in parameters_of(owner.__class__).items():
+            if one.kind == "matrix":
+                matrix_at(getattr(owner, name), 0, d, name)
     state.motion.prepare(state.tokens, Hearing(state.law))
-    for owner in (state.law, state.motion):
+    for owner in owners:
         varying(owner, 0)
 
 
@@ -337,125 +336,3 @@ def _kind(value: Any) -> str:
     """Return what a value is, for a sentence that cannot quote it."""
     kinds = {dict: "a table", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return kinds.get(type(value), "a number")
-
-
-# Writing
-
-
-def python(state: State) -> str:
-    """Return a script that makes the same run.
-
-    >>> print(python(read({"tokens": {"cloud": "polygon", "k": 3}, "law": {"name": "softmax", "beta": 4},
-    ...                    "motion": {"name": "jumps", "gamma": 0.1}, "until": 1e20, "seed": 7})))
-    import attnflow as af
-    <BLANKLINE>
-    x0 = af.tokens.polygon(k=3)
-    law = af.Softmax(beta=4.0)
-    motion = af.Jumps(gamma=0.1)
-    run = af.simulate(x0, law, motion, until=1e+20, seed=7)
-    print(run.stopped)
-    run.plot()
-    <BLANKLINE>
-    """
-    end = _number(state.until)
-    foreign = [one for one in (state.law, state.motion) if not _public(one)]
-    options = [f"until={end}", *(f"{name}={text}" for name, text in _options(state))]
-    lines = [
-        "import attnflow as af",
-        *(f"from {type(one).__module__} import {type(one).__name__}" for one in foreign),
-        "",
-        f"x0 = {_tokens(state)}",
-        f"law = {_built(state.law)}",
-        f"motion = {_built(state.motion)}",
-        f"run = af.simulate(x0, law, motion, {', '.join(options)})",
-        "print(run.stopped)",
-        "run.plot()",
-    ]
-    if any("np." in line for line in lines):
-        lines.insert(0, "import numpy as np")
-    return "\n".join(lines) + "\n"
-
-
-def _tokens(state: State) -> str:
-    table = state.data["tokens"]
-    if isinstance(table, list):
-        rows = "".join(f"    {row},\n" for row in state.tokens.tolist())
-        return f"np.array([\n{rows}])"
-    given = state.settings["tokens"] | ({"seed": state.settings["seed"]} if _drawn(state.settings["tokens"]) else {})
-    return f"af.tokens.{table['cloud']}({', '.join(f'{key}={v!r}' for key, v in given.items() if key != 'cloud')})"
-
-
-def _built(thing: Any) -> str:
-    """Return the Python that makes a law or a motion, without its defaults."""
-    default = {field.name: field.default for field in fields(thing)}
-    given = {key: v for key, v in describe(thing).items() if key != "name" and v != default[key]}
-    of = "af." if _public(thing) else ""
-    return f"{of}{type(thing).__name__}({', '.join(f'{key}={_parameter(v)}' for key, v in given.items())})"
-
-
-def _public(thing: Any) -> bool:
-    """Say whether its class is one of ours; that of another package has to be imported."""
-    return type(thing).__module__.partition(".")[0] == "attnflow"
-
-
-def _parameter(value: Any) -> str:
-    return f"af.Schedule({value[SCHEDULE]!r})" if isinstance(value, dict) else repr(value)
-
-
-def _number(value: float) -> str:
-    """Return a number as short as it can be read back.
-
-    >>> _number(40), _number(2.5), _number(int(1e25)), _number(1 / 3)
-    ('40', '2.5', '1e+25', '0.3333333333333333')
-    """
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def _options(state: State) -> Iterator[tuple[str, str]]:
-    """Yield the keywords of `simulate` that are not left at their defaults."""
-    record = state.record
-    if state.motion.random:
-        yield "seed", str(state.seed)
-    if isinstance(record, Geometric):
-        yield "record", f"af.watch.{record!r}"
-    elif isinstance(record, Every) and record.k > 1:
-        yield "record", str(record.k)
-    elif isinstance(record, np.ndarray):
-        yield "record", f"np.linspace(0, {_number(state.until)}, {MOMENTS})"
-
-
-def command(state: State) -> str:
-    """Return a line for a shell that makes the same run, or a comment if the tokens do not fit in one.
-
-    >>> print(command(read({"tokens": {"cloud": "polygon", "k": 5}, "law": {"name": "softmax", "beta": "inf"},
-    ...                     "motion": {"name": "layers", "gamma": "2 / (t + 2)"}, "until": 40})))
-    attnflow simulate --cloud polygon --k 5 --law hardmax --motion layers --gamma '2 / (t + 2)' --until 40
-    """
-    from attnflow.app.flags import flags
-
-    settings = {**state.settings, **_recorded(state), "until": json.loads(_number(state.until))}
-    drawn = _drawn(state.settings["tokens"])
-    if state.motion.random and drawn and settings["seed"] != state.seed:
-        # The command line has one seed for the start and for the motion.
-        settings["tokens"] = {"file": state.tokens.tolist()}
-    if state.motion.random:
-        settings["seed"] = state.seed
-    elif not drawn:
-        del settings["seed"]
-    words = ["attnflow", "simulate"]
-    for flag, (table, key, _) in flags().items():
-        place = settings if table is None else settings.get(table, {})
-        if key in place:
-            value = place[key]
-            words += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
-    if max(map(len, words)) > LONGEST_WORD:
-        return f"# {len(state.tokens)} tokens placed by hand do not fit in one line of a shell: use the Python script"
-    return shlex.join(words)
-
-
-def _recorded(state: State) -> dict[str, Any]:
-    record = state.record
-    if isinstance(record, Geometric):
-        return {"record": {"first": record.first, "per_decade": record.per_decade}}
-    return {"record": record.k} if isinstance(record, Every) and record.k > 1 else {}

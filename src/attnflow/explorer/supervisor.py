@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from typing import Any
 
+from attnflow.catalogue import REGISTERED
 from attnflow.explorer import scratch
 from attnflow.explorer.protocol import encoded, refused
 from attnflow.explorer.worker import BEGAN, BINARY, ORDER, OVER, READY, REPORT, TEXT, work
@@ -230,7 +231,8 @@ class Supervisor:
 def _started(channel: socket.socket, role: str, folder: str) -> Any:
     """Start a worker, deaf to Ctrl-C from its first instruction on."""
     # Spawned, not forked: threads of compiled sums do not survive a fork.
-    process = get_context("spawn").Process(target=work, args=(channel, role, folder), daemon=True)
+    modules = {found.make.__module__ for known in REGISTERED.values() for found in known.values()} - {"__main__"}
+    process = get_context("spawn").Process(target=work, args=(channel, role, folder, sorted(modules)), daemon=True)
     # It is started with the first process, and unblocks what was blocked.
     resource_tracker.ensure_running()
     with _blocked():

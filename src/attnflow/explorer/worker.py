@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from attnflow.core import progress
 from attnflow.core.inputs import InputError
+from attnflow.core.installed import import_again
 from attnflow.explorer import scratch
 from attnflow.explorer.protocol import Answer, Session, encoded, refused
 
@@ -85,9 +86,10 @@ class Reports:
             _end(self.folder)
 
 
-def work(channel: socket.socket, role: str, folder: str) -> None:
+def work(channel: socket.socket, role: str, folder: str, modules: Sequence[str] = ()) -> None:
     """Serve orders until the other end closes: it does so when the tab or the server is gone, however they went.
 
+    What these modules register is known here too.
     The folder is for temporary files, perhaps of half a movie. This process removes it when it ends; a process
     that kills it must remove the folder itself.
     """
@@ -99,6 +101,7 @@ def work(channel: socket.socket, role: str, folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MPLBACKEND"] = "Agg"
     warnings.simplefilter("ignore")  # the log of a server is not where users look
+    import_again(modules)
     newest, reports, session = NewestOrders(), Reports(channel, folder), Session()
     threading.Thread(target=_begin, args=(role, newest, reports, session), daemon=True).start()
     orders = channel.makefile("rb")

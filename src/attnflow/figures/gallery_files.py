@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, one_of
+from attnflow.core.installed import import_again
 from attnflow.figures.gallery import Entry, named
 from attnflow.figures.saving import save
 from attnflow.figures.style import look, pyplot
@@ -95,10 +96,15 @@ def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tupl
             raise InputError(f"the figure {names[0]} does not move: ask for svg, png or pdf")
         yield names[0], written
         return
-    # Spawned, not forked: threads of compiled sums do not survive a fork.
     styles = {name: style if "seed" in named(name).parameters else replace(style, seed=None) for name in names}
-    with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        tasks = {pool.submit(_write_named, name, folder, styles[name]): name for name in names}
+    owners = {name: named(name).function.__module__ for name in names}
+    here = [name for name in names if owners[name] == "__main__"]  # which other processes may not import
+    there = [name for name in names if name not in here]
+    # Spawned, not forked: threads of compiled sums do not survive a fork.
+    cores, modules = max(1, min(len(there), os.cpu_count() or 1)), {owners[name] for name in there}
+    with ProcessPoolExecutor(cores, get_context("spawn"), import_again, (modules,)) as pool:
+        tasks = {pool.submit(_write_named, name, folder, styles[name]): name for name in there}
+        yield from ((name, write(named(name), folder, styles[name])) for name in here)
         waiting = set(tasks)
         try:
             while waiting:

@@ -177,6 +177,8 @@ class Law:
         if `pull` is accurate however small it is: then tokens that rest are followed until they move again;
     ``listen_many(x, t, sources)`` and ``each_system = ("beta",)``
         `listen` for many clouds (b, n, d) in an ensemble, and the parameters that may hold a number for each of them;
+    ``limit_of = "softmax"``
+        the law with a parameter that leads to this one at infinity, where menus have that one in its place;
     ``replays = "fractions"`` or ``"balls"``
         if claims may prove statements about its layers in this arithmetic, computed anew from its neighbourhood or its
         exponents. Each class says this for itself: a subclass may weigh otherwise, and a proof must not guess.
@@ -193,10 +195,11 @@ class Law:
     accurate_pull: ClassVar[bool] = False
     each_system: ClassVar[tuple[str, ...]] = ()
     replays: ClassVar[str] = ""
+    limit_of: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.replays = vars(cls).get("replays", "")
+        cls.replays, cls.limit_of = vars(cls).get("replays", ""), vars(cls).get("limit_of", "")
         if "log_weights" in vars(cls):
             for name in FOLLOWS_WEIGHTS - vars(cls).keys():
                 setattr(cls, name, vars(Law)[name])

@@ -201,6 +201,7 @@ class Hardmax(TopScores):
     title: ClassVar[str] = "Hardmax"
     formula: ClassVar[str] = "token i hears the j that maximise <B x_i, x_j>"
     kind: ClassVar[str] = "top"
+    limit_of: ClassVar[str] = "softmax"
     replays: ClassVar[str] = "fractions"
 
     B: Matrix = field(default=None, metadata=about("matrix", "matrix of the scores <B x_i, x_j>"))

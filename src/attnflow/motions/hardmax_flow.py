@@ -16,7 +16,7 @@ from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.top_scores import TieError
 from attnflow.motions.motion import Motion, Stepper, Stretch
 from attnflow.motions.solvers.crossings import Race, Rounding
-from attnflow.motions.solvers.leader_graph import SPAN, Flags, Following, Indices, Piece
+from attnflow.motions.solvers.leader_graph import SPAN, Flags, Indices, LeaderGraph, Piece
 from attnflow.motions.solvers.tie_breaking import Settlement, Slide, Source, points, row_of
 
 # Watchers look at least so often.
@@ -131,11 +131,11 @@ class _Leading:
         return leaders, tied
 
 
-def arrived(following: Following, x: Array, rounding: Rounding) -> Following:
+def arrived(following: LeaderGraph, x: Array, rounding: Rounding) -> LeaderGraph:
     """Return P with leaders that have arrived where they were going, up to rounding, replaced by whom they followed.
 
     >>> x = np.array([[1.0], [1 - 1e-15], [0.5]])
-    >>> arrived(Following.of(np.array([0, 0, 1])), x, Rounding(x, None)).sources
+    >>> arrived(LeaderGraph.of(np.array([0, 0, 1])), x, Rounding(x, None)).sources
     array([0, 0, 0])
     """
     leaders, single = following.leaders, following.single
@@ -187,7 +187,7 @@ class _Chase(Stepper):
         self.scale = float(np.linalg.norm(x, axis=1).max())
         self.rounding = Rounding(x, leading.B, 0.0 if state is None else self.scale)
         leaders, tied = leading.initial(x, self.rounding)
-        following = Following.of(leaders)
+        following = LeaderGraph.of(leaders)
         self.piece = Piece(t, x, following)
         self._follow(following, tied, np.arange(len(x)))
         self._turn(t)
@@ -232,10 +232,10 @@ class _Chase(Stepper):
                 "they seem to accumulate; move the tokens a little, or use Layers with a small gamma"
             )
 
-    def _follow(self, following: Following, tied: dict[int, list[Source]], changed: Indices) -> None:
+    def _follow(self, following: LeaderGraph, tied: dict[int, list[Source]], changed: Indices) -> None:
         """Break the ties and begin a new piece; the tokens in `changed` may follow others than before."""
         ties = self.leading.ties
-        settled: Following | Slide = following
+        settled: LeaderGraph | Slide = following
         if tied:
             search = Settlement(following, self.x, self.leading.B, tied, self.rounding)
             settled = search.settle(ties, under_way=self.events > 0)
@@ -250,7 +250,7 @@ class _Chase(Stepper):
         stale[changed] = True
         self._begin(settled, stale)
 
-    def _begin(self, following: Following, stale: Flags) -> None:
+    def _begin(self, following: LeaderGraph, stale: Flags) -> None:
         """Begin a new piece here; the motion of the stale tokens is another than before, or known for SPAN only."""
         rolls, old = self.deadline <= self.t, self.piece.straight
         if rolls:
@@ -275,7 +275,7 @@ class _Chase(Stepper):
         self.when[others[sooner]], self.whom[others[sooner]] = when[sooner], whom[sooner]
 
     def _restore(self, state: dict[str, Any]) -> None:
-        following = Following(state["owners"], state["sources"], state["shares"])
+        following = LeaderGraph(state["owners"], state["sources"], state["shares"])
         self.piece = Piece(float(state["piece_t"]), state["piece_x"], following)
         self.when, self.whom = state["when"].copy(), state["whom"].copy()
         self.scale, self.deadline, self.since = (float(state[name]) for name in ("scale", "deadline", "since"))

@@ -124,6 +124,8 @@ def moments(chosen: At | Geometric | None, until: float, discrete: bool) -> NDAr
     >>> moments(At((2.0,)), 5.0, discrete=True)
     array([0, 2, 5])
     """
+    if discrete and until >= 2**63:
+        raise InputError(f"until is {until:.3g}, but these steps are counted in int64: give less than 2**63")
     inside = np.empty(0) if chosen is None else chosen.chosen(until, discrete)
     times = np.unique(np.concatenate([[0.0], inside, [until]]))
     return times.astype(np.int64) if discrete else times
@@ -160,6 +162,18 @@ class Thinning:
             elif self.doubles:
                 self.room -= len(kept)
         return found
+
+    def halve(self, *kept: list[Any]) -> None:
+        """Keep every second of what was kept, and from now on every second of what comes.
+
+        >>> thinning, letters = Thinning(), list("abcde")
+        >>> thinning.halve(letters)
+        >>> letters, thinning.stride
+        (['a', 'c', 'e'], 2)
+        """
+        self.stride *= 2
+        for one in kept:
+            del one[1::2]
 
 
 class Recording:

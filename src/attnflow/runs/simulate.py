@@ -48,10 +48,9 @@ def simulate(
         Where the tokens start. Arrays of torch, JAX or CuPy move in `Layers`, `Residual` and `SphereLayers` as such: on
         their device, in their precision, open to derivatives; such runs take no watchers, store or engine.
     law
-        Who listens to whom: `Softmax`, `Hardmax`, `Localmax`, `HegselmannKrause`, `Heads`.
+        Who listens to whom, such as `Softmax`: ``attnflow.catalogue.entries("law")`` and the page of models have all.
     motion
-        How tokens move: `Layers`, `Residual`, `RescaledLayers`, `SphereLayers` in steps, `Leaps` over many of
-        them, `Jumps` in random steps; `Flow`, `RescaledFlow`, `SphereFlow`, `HardmaxFlow` in continuous time.
+        How tokens move, in steps such as `Layers` or in continuous time such as `Flow`: likewise "motion".
     until
         A whole number of steps, or a time.
     masses : (n,), optional

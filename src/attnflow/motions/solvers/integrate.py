@@ -15,7 +15,7 @@ from attnflow.engines import Memory
 from attnflow.laws import Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stepper, Stretch, moved
 from attnflow.motions.solvers.clumps import MEETING, Clumps
-from attnflow.motions.solvers.order_switch import Pace
+from attnflow.motions.solvers.order_switch import OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Integration(Stepper):
         known = None if labels is None else Clumps(labels, self.known.get("masses"))
         self._embody(known or Clumps.at_the_start(x, hearing))
         self.solver: Any = None
-        self.pace = Pace(self.known.get("pace"))
+        self.pace = OrderSwitch(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
         # Why steps are short, what the last looks have found, how many of them alike, and when the last one was.
         self.reason: str | None = None

@@ -23,10 +23,10 @@ DEGREE = 20
 
 
 @dataclass(frozen=True)
-class Following:
+class LeaderGraph:
     """A row-stochastic matrix P with few entries: row i holds the shares of the sources that token i follows.
 
-    >>> chain = Following.of(np.array([0, 0, 1]))
+    >>> chain = LeaderGraph.of(np.array([0, 0, 1]))
     >>> chain.mean(np.array([[1.0], [2.0], [4.0]])).ravel()
     array([1., 1., 2.])
     >>> chain.dependents(np.array([False, True, False]))
@@ -38,7 +38,7 @@ class Following:
     shares: Array
 
     @classmethod
-    def of(cls, leaders: Indices) -> Following:
+    def of(cls, leaders: Indices) -> LeaderGraph:
         """Return the matrix of tokens that follow one source each."""
         return cls(np.arange(len(leaders)), leaders, np.ones(len(leaders)))
 
@@ -63,14 +63,14 @@ class Following:
             return x[self.sources]
         return np.add.reduceat(self.shares[:, None] * x[self.sources], self.starts, axis=0)
 
-    def replaced(self, rows: Mapping[int, Row]) -> Following:
+    def replaced(self, rows: Mapping[int, Row]) -> LeaderGraph:
         """Return the matrix with some rows replaced."""
         kept = ~np.isin(self.owners, list(rows))
         owners = np.concatenate([self.owners[kept], *(np.full(len(s), i) for i, (s, _) in rows.items())])
         sources = np.concatenate([self.sources[kept], *(s for s, _ in rows.values())])
         shares = np.concatenate([self.shares[kept], *(w for _, w in rows.values())])
         order = np.argsort(owners, kind="stable")
-        return Following(owners[order], sources[order], shares[order])
+        return LeaderGraph(owners[order], sources[order], shares[order])
 
     def dependents(self, changed: Flags) -> Flags:
         """Return the changed tokens and all tokens that follow one of them, directly or through others."""
@@ -93,7 +93,7 @@ class Piece:
     A token whose sources rest moves on a straight line, x + (1 - e^{-tau}) (m - x), for ever. The others are given by
     their Taylor series, up to time t + SPAN.
 
-    >>> piece = Piece(0.0, np.array([[1.0], [2.0], [4.0]]), Following.of(np.array([0, 0, 1])))
+    >>> piece = Piece(0.0, np.array([[1.0], [2.0], [4.0]]), LeaderGraph.of(np.array([0, 0, 1])))
     >>> piece.straight
     array([ True,  True, False])
     >>> piece.at(0.5).ravel() - [1, 1 + np.exp(-0.5), 1 + 3.5 * np.exp(-0.5)]
@@ -102,7 +102,7 @@ class Piece:
 
     t: float
     x: Array
-    following: Following
+    following: LeaderGraph
 
     @cached_property
     def mean(self) -> Array:

@@ -22,7 +22,7 @@ CLEARLY, TIGHTER = 1.5, 3.0
 CROWD = 1 << 13
 
 
-class Pace:
+class OrderSwitch:
     """Takes the method that gets further with an evaluation of the velocity: Dormand and Prince's of order 8 or 5.
 
     Where everything is smooth, order 8 takes far longer steps. Where some of very many tokens turn from one leader to

@@ -10,7 +10,7 @@ import numpy as np
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import positive_semidefinite
 from attnflow.motions.solvers.crossings import GROWTH, Rounding, products
-from attnflow.motions.solvers.leader_graph import DEGREE, Following, Indices, Piece, Row
+from attnflow.motions.solvers.leader_graph import DEGREE, Indices, LeaderGraph, Piece, Row
 
 # Infinitesimal layers are expanded to order ORDER of their step size. At most LAYERS of them are taken, and at most
 # CHANGES changes of choice are waited for.
@@ -75,11 +75,11 @@ class Settlement:
     """
 
     def __init__(
-        self, following: Following, x: Array, B: Array | None, tied: Mapping[int, list[Source]], rounding: Rounding
+        self, following: LeaderGraph, x: Array, B: Array | None, tied: Mapping[int, list[Source]], rounding: Rounding
     ) -> None:
         self.following, self.x, self.B, self.tied, self.rounding = following, x, B, tied, rounding
 
-    def settle(self, ties: str, under_way: bool) -> Following | Slide:
+    def settle(self, ties: str, under_way: bool) -> LeaderGraph | Slide:
         """Return which sources tokens follow from now on; moving tokens have followed some tied sources until now."""
         chosen = {i: self._followed(i) if under_way else sources for i, sources in self.tied.items()}
         terms = np.concatenate([self.x[:, None], np.zeros((len(self.x), ORDER, self.x.shape[1]))], axis=1)
@@ -105,7 +105,7 @@ class Settlement:
         i = next((i for i in chosen if chosen[i] != before[i]), next(iter(chosen)))
         return Slide(i, _different(before[i], chosen[i]), for_good=returned)
 
-    def _stays_ahead(self, following: Following, chosen: Mapping[int, list[Source]]) -> bool:
+    def _stays_ahead(self, following: LeaderGraph, chosen: Mapping[int, list[Source]]) -> bool:
         """Say whether what is followed has the fastest growing scores."""
         series = Piece(0.0, self.x, following).series
         noise = self.rounding.slope * GROWTH[: DEGREE + 1]
