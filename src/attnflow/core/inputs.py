@@ -93,7 +93,7 @@ def _rows_of_numbers(given: Iterable[int], name: str) -> None:
 
 
 def any_cloud(tokens: Any, *users: Any) -> Any:
-    """Check tokens that may be of another library than NumPy, and then stay as they are, if their users have `arrays`.
+    """Check tokens that may be of another library than NumPy, and then stay as they are, if all users take them.
 
     >>> any_cloud([[1, 2]])
     array([[1., 2.]])

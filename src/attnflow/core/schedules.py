@@ -7,8 +7,9 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import zip_longest
 from typing import Any, NamedTuple
+
+from numpy.polynomial import polynomial
 
 from attnflow.core.inputs import InputError
 
@@ -25,9 +26,9 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     name: getattr(math, name) for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "floor")
 } | {"min": min, "max": max, "abs": abs}
 _CONSTANTS = {"pi": math.pi, "e": math.e}
-# `always_between` looks at no more steps than these.
+# `always_between` looks at no more steps than this.
 MOST_STEPS = 20_000
-# Of polynomials in t that are multiplied out.
+# Polynomials in t are multiplied out up to this degree.
 MOST_DEGREE = 64
 
 
@@ -166,7 +167,7 @@ class Schedule:
         if bound > MOST_STEPS:
             return None
         times = range(int(bound) + 2)
-        return all(_at(p, t) * _at(below, t) > 0 for t in times for p in room[:2])
+        return all(polynomial.polyval(t, p) * polynomial.polyval(t, below) > 0 for t in times for p in room[:2])
 
     def limit(self) -> Fraction | None:
         """Return the limit at infinity of a quotient of polynomials; None where it is infinite or the formula another.
@@ -269,25 +270,13 @@ def _power(base: tuple[_Polynomial, _Polynomial], by: tuple[_Polynomial, _Polyno
     return above, below
 
 
-def _at(p: _Polynomial, t: int) -> Fraction:
-    return sum((c * t**k for k, c in enumerate(p)), Fraction(0))
-
-
 def _times(p: _Polynomial, q: _Polynomial) -> _Polynomial:
     if len(p) + len(q) > MOST_DEGREE + 2:
         raise TypeError("a polynomial of too high a degree")
-    product = [Fraction(0)] * (len(p) + len(q) - 1)
-    for i, a in enumerate(p):
-        for j, b in enumerate(q):
-            product[i + j] += a * b
-    return _trimmed(product)
+    product: _Polynomial = polynomial.polymul(p, q).tolist()
+    return product
 
 
 def _plus(p: _Polynomial, q: _Polynomial) -> _Polynomial:
-    return _trimmed([a + b for a, b in zip_longest(p, q, fillvalue=Fraction(0))])
-
-
-def _trimmed(p: _Polynomial) -> _Polynomial:
-    while len(p) > 1 and p[-1] == 0:
-        p = p[:-1]
-    return p
+    total: _Polynomial = polynomial.polyadd(p, q).tolist()
+    return total

@@ -13,8 +13,8 @@ from attnflow.core.inputs import Array
 
 Labels = NDArray[np.int64]
 
-# Up to the first dimension the cells near a cell are listed; up to the second a k-d tree finds them; beyond it a tree
-# looks at nearly all, and matrix products are faster.
+# Up to LISTED_DIMENSION the cells near a cell are listed; up to TREE_DIMENSION a k-d tree finds them; beyond it a tree
+# looks at nearly all cells, and matrix products are faster.
 LISTED_DIMENSION, TREE_DIMENSION = 3, 8
 # BLOCK coordinates are compared at once. Two cells with more than MOST_PAIRS pairs of points are compared by a tree.
 BLOCK, MOST_PAIRS = 1 << 22, 1 << 14

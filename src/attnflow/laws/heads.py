@@ -114,7 +114,7 @@ class Heads(Law):
 
 
 def _listed(values: Any) -> tuple[Any, ...]:
-    """Return what can be listed; nothing, which is refused, of what cannot."""
+    """Return the items as a tuple; an empty one, which is refused, where there are none to list."""
     try:
         return tuple(values)
     except TypeError:
