@@ -69,7 +69,7 @@ class Clock:
         return np.unique(index)
 
     def says(self, t: float) -> str:
-        """Return how the run speaks of a time, at three digits.
+        """Return a time as text, at three digits.
 
         >>> Clock(0, 9, True).says(9), Clock(0, 9, False).says(0.123456), Clock(0, 1e25, True).says(1e25)
         ('step 9', 't = 0.123', 'step 1e+25')

@@ -152,7 +152,7 @@ def _of_many(x: Array, tol: float) -> Clusters | None:
 
 
 def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:
-    """Whom each token follows, or None where nobody can tell."""
+    """Return whom each token follows, or None where that is not known."""
     if run.law is None or run.law.heads or len(x) > LED:
         return None
     try:

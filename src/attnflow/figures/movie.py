@@ -155,7 +155,7 @@ def _ended(ax: Any, shown: Scene, met: NDArray[np.int64] | None, norm: Any) -> N
 def _settled(ax: Any, shown: Scene, met: NDArray[np.int64] | None) -> Any:
     """Draw the key, settle the places of everything by the last frame, and return the shades of a density, if any.
 
-    A layout made anew for each frame would make the picture tremble.
+    With a new layout for each frame the picture would move.
     """
     before, most = set(ax.get_children()), _densest(ax, shown)
     _ended(ax, shown, met, None)
@@ -204,7 +204,7 @@ def _ffmpeg(target: Path) -> dict[str, str]:
 
 
 def _writer(target: Path) -> tuple[Any, float]:
-    """Return who writes the frames, and how many dots an inch has."""
+    """Return what writes the frames, and how many dots an inch has."""
     from matplotlib.animation import FFMpegWriter
 
     if target.suffix.lower() == ".gif":

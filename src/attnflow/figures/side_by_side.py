@@ -74,7 +74,7 @@ def _caption(ax: Any, shown: Scene) -> None:
 
 
 def _named(runs: Mapping[str, Trajectory] | Sequence[Trajectory]) -> Mapping[str, Trajectory]:
-    """Return runs by name, after a look at whether they can be compared."""
+    """Return runs by name; those that cannot be compared are refused."""
     wanted = "give a list of runs, or a dictionary such as {'softmax': run}"
     if not isinstance(runs, Mapping | list | tuple):
         raise InputError(f"runs is of type {type(runs).__name__}, expected several: {wanted}")

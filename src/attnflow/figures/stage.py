@@ -33,16 +33,11 @@ def ground(ax: Any, shown: Scene) -> None:
             edge_on(ax, shown.normal)
     if shown.sphere:
         _sphere(ax, shown.dimension)
-    if shown.outline is not None:
-        _start(ax, shown.outline)
-
-
-def _start(ax: Any, outline: Array) -> None:
-    """Draw the hull of the start, dashed; in space its edges, which are many, more quietly."""
-    if outline.ndim == 2:
-        ax.plot(*outline.T, ls=DASHED, lw=0.8, color=tone().pencil, zorder=1, label=HULL)
-    else:
-        lines(ax, outline, colors=tone().pencil, linestyles=[DASHED], linewidths=0.5, zorder=1, label=HULL)
+    if shown.outline is not None and shown.outline.ndim == 2:
+        ax.plot(*shown.outline.T, ls=DASHED, lw=0.8, color=tone().pencil, zorder=1, label=HULL)
+    elif shown.outline is not None:
+        # In space the edges of the hull are many, and are drawn thinner.
+        lines(ax, shown.outline, colors=tone().pencil, linestyles=[DASHED], linewidths=0.5, zorder=1, label=HULL)
 
 
 def lines(ax: Any, segments: Array, **options: Any) -> Any:
@@ -58,28 +53,24 @@ def lines(ax: Any, segments: Array, **options: Any) -> Any:
 
 def frame(ax: Any, points: Array) -> None:
     """Set limits that hold the points, also when they coincide: of the vertical axis, or of all, with one scale."""
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
+
     low, high = points.min(axis=0), points.max(axis=0)
     spans = np.where(high > low, high - low, max(1.0, float(np.abs(points).max()) * 1e-3))
     # A cloud on a line, or nearly so, still gets a picture of some width; space is a cube.
     spans = np.maximum(spans, spans.max() * (1.0 if len(spans) == 3 else 0.5))
     middle, half = (low + high) / 2, 0.56 * spans
+    # Ticks at a round distance, the same on all axes: about six on the longest.
+    first, second, *_ = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(0.0, float(spans.max()))
     for k, axis in enumerate("y" if len(spans) == 1 else "xyz"[: len(spans)]):
         getattr(ax, f"set_{axis}lim")(middle[k] - half[k], middle[k] + half[k])
-        getattr(ax, f"{axis}axis").set_major_locator(_ticks(float(spans.max())))
+        getattr(ax, f"{axis}axis").set_major_locator(MultipleLocator(float(second - first)))
     if len(spans) == 2:
         ax.set_aspect("equal", adjustable="box")
 
 
-def _ticks(span: float) -> Any:
-    """Return ticks at a round distance, the same on all axes: about six on one of the given length."""
-    from matplotlib.ticker import MaxNLocator, MultipleLocator
-
-    round_values = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(0.0, span)
-    return MultipleLocator(float(round_values[1] - round_values[0]))
-
-
 def _room(ax: Any, *, empty: bool) -> None:
-    """Furnish space: bare walls, marks in front of lines; nothing at all when empty."""
+    """Draw space with bare walls and marks in front of lines; when `empty`, without walls."""
     ax.computed_zorder = False
     ax.set_box_aspect((1, 1, 1), zoom=1.35 if empty else 0.92)
     if empty:

@@ -38,7 +38,7 @@ PLANES, LINES, THROUGH = "limit hyperplanes", "limit lines", "through 0, repels"
 DUAL = r"$\varphi_{}^{{\,\ast}}$"
 # Values of phi_1* this close, in parts of their spread at the start, are one.
 CLOSE = 1e-3
-# The angle under which planes are looked at.
+# The angle between planes and the direction in which one looks at them.
 SLANT = np.radians(14.0)
 # How the hyperplane through 0 is drawn, which repels.
 UNSTABLE: dict[str, Any] = {"ls": (0, (1, 2)), "lw": 1.0}
@@ -70,7 +70,10 @@ def hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
     shown = seen(run, until, Groups(away.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run)).starred())
     figure, ax, beside = two_panels(shown, (3.6, 1.15) if d == 2 else (3.9, 1.35))
     if d == 3:
-        _from_the_side(ax, phi)
+        # Planes are looked at under a small angle, at the usual height.
+        up, along = np.radians(ax.elev), float(np.hypot(phi[0], phi[1]))
+        turn = np.arccos(np.clip((np.sin(SLANT) - np.sin(up) * phi[2]) / (np.cos(up) * along or 1.0), -1.0, 1.0))
+        ax.view_init(elev=ax.elev, azim=float(np.degrees(np.arctan2(phi[1], phi[0]) - turn)))
     for level in levels:
         (_line if d == 2 else _plane)(ax, phi, float(level))
     _over_time(figure.add_subplot(beside), run, phi, levels, shown.groups)
@@ -129,14 +132,6 @@ def _plane(ax: Any, phi: Array, level: float) -> None:
     faces(ax, [part], 0.05 if level == 0 else 0.16)
     style = {**UNSTABLE, "label": THROUGH} if level == 0 else {"lw": 0.9, "label": PLANES}
     ax.plot(*np.vstack([part, part[:1]]).T, color=tone().ink, zorder=1, gid="hyperplane", **style)
-
-
-def _from_the_side(ax: Any, phi: Array) -> None:
-    """Look at planes {<phi, z> = const} under a small angle, at the usual height."""
-    up = np.radians(ax.elev)
-    along = float(np.hypot(phi[0], phi[1]))
-    turn = np.arccos(np.clip((np.sin(SLANT) - np.sin(up) * phi[2]) / (np.cos(up) * along or 1.0), -1.0, 1.0))
-    ax.view_init(elev=ax.elev, azim=float(np.degrees(np.arctan2(phi[1], phi[0]) - turn)))
 
 
 def section(phi: Array, level: float, box: Array) -> Array:

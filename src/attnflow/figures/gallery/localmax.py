@@ -39,7 +39,7 @@ def quiescent_sets(
     seed: int = 0, n: int = 40, deltas: Sequence[float] = (0.05, 0.6, 1.0), alpha: float = 0.5, layer: int = 4,
     until: int = 60,
 ) -> Drawing:  # fmt: skip
-    """Tokens hear all j with <x_i, x_j> >= max - delta: the smallest groups that hear nobody else, and all ends."""
+    """Tokens hear all j with <x_i, x_j> >= max - delta: the smallest groups that hear no other token."""
     x0 = af.tokens.gaussian(n=n, d=2, seed=seed)
     figure = sheet(7.0, 5.2)
     panels = figure.subplots(2, len(deltas), squeeze=False)
