@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from modules import importing
+from modules import FOLDER, importing
 from scipy.spatial import ConvexHull, distance_matrix
 from scipy.spatial.transform import Rotation
 
@@ -452,3 +453,11 @@ def test_a_question_is_asked_again_when_something_changed_or_the_answer_was_lost
         ("due", "scsa"): settled, ("due", "ss"): asked,
     }  # fmt: skip
     assert page.evaluate(follow, [list(way) for way in found]) == list(found.values())
+
+
+def test_the_colours_of_the_style_sheet_are_those_of_the_figures() -> None:
+    sheet = (FOLDER / "style.css").read_text(encoding="utf-8")
+    pairs = dict(re.findall(r"--(\w+): light-dark\((#\w+, #\w+)\)", sheet))
+    for name in ("paper", "ink", "quiet", "pencil", "wire"):
+        assert pairs[name] == f"{getattr(LIGHT, name)}, {getattr(DARK, name)}".lower()
+    assert pairs["accent"] == f"{LIGHT.palette[0]}, {DARK.palette[0]}".lower()

@@ -8,10 +8,9 @@ import * as line from "./line.js";
 const [NEAR, NEAR_TOUCH] = [12, 24];
 
 /**
- * @param {import("./scene.js").Scene} scene @param {any} store @param {any} stage
+ * @param {import("./scene.js").Scene} scene
  * @param {ReturnType<typeof import("./held_token.js").createHeldToken>} heldToken
- * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture to bring the scene up to date, to
- *   say what is chosen, and to find anew the box that is shown
+ * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture
  */
 export function createActions(scene, store, stage, heldToken, picture) {
   const [{ player }, { update }] = [scene, picture];

@@ -1,6 +1,7 @@
 // The attention matrix: how much each token listens to each, dark where much; a pointer over it reads a weight.
 
 import { ramp } from "./colours.js";
+import { make } from "./elements.js";
 import { polygon, segments } from "./sheet.js";
 import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { written } from "./ticks.js";
@@ -17,14 +18,13 @@ export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @
   return [first, Math.max(first, Math.floor(((k + 1) * n) / rows) - 1)];
 }
 
-/** @param {HTMLCanvasElement} canvas @param {any} store */
+/** @param {HTMLCanvasElement} canvas */
 export function createAttention(canvas, store) {
-  const grid = document.createElement("canvas");
+  const grid = make("canvas");
   /** @type {{x: number, y: number} | null} */
   let over = null;
-  /** @type {any} */
   let drawn = null;
-  /** The last matrix stays until the next one comes. @type {any} */
+  /** The last matrix stays until the next one comes. */
   let matrix = null;
   let paper = "";
 
@@ -58,7 +58,7 @@ export function createAttention(canvas, store) {
     polygon(sheet, [EDGE, EDGE, far, EDGE, far, far, EDGE, far]);
     sheet.paint({ stroke: tone.wire });
     sheet.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
-    canvas.setAttribute("aria-label", `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`);
+    canvas.ariaLabel = `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`;
   });
 
   function name(/** @type {number} */ k) {
@@ -70,7 +70,7 @@ export function createAttention(canvas, store) {
   function fill(tone) {
     const { size, rows } = matrix;
     Object.assign(grid, { width: size, height: size });
-    const context = /** @type {CanvasRenderingContext2D} */ (grid.getContext("2d"));
+    const context = grid.getContext("2d");
     const image = context.createImageData(size, size);
     const scale = Array.from({ length: 256 }, (_, k) => ramp(k / 255, tone));
     for (let i = 0; i < size; i++)
@@ -84,8 +84,7 @@ export function createAttention(canvas, store) {
 
   canvas.setAttribute("role", "img");
   canvas.addEventListener("pointermove", (event) => {
-    const { left, top } = canvas.getBoundingClientRect();
-    over = { x: event.clientX - left, y: event.clientY - top };
+    over = { x: event.offsetX, y: event.offsetY };
     ask();
   });
   canvas.addEventListener("pointerleave", () => {

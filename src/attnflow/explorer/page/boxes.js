@@ -35,7 +35,7 @@ export function between(a, b, part) {
   return { low: mixed("low"), high: mixed("high") };
 }
 
-/** Return the box around two, or the first when the other has no end. @param {Box} a @param {Box} b @returns {Box} */
+/** Return the box around two, or the first when the other has no end. @param {Box} a @param {Box} b */
 export function joined(a, b) {
   if (!Number.isFinite(longestSide(b))) return a;
   const low = a.low.map((value, c) => Math.min(value, b.low[c]));
@@ -55,7 +55,7 @@ export function shownBox(start, other, sphere) {
 /**
  * Return a box that holds another with little room to spare, on a coarse grid: it stays the same while tokens move a
  * little.
- * @param {Box} box @returns {Box}
+ * @param {Box} box
  */
 export function roundedBox({ low, high }) {
   const d = low.length;

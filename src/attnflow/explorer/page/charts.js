@@ -7,7 +7,7 @@ import { cleared, onceAFrame, shownTone } from "./screen.js";
 import { decades, ticks, written } from "./ticks.js";
 
 /**
- * @typedef {{name: "clusters" | "rank" | "energy" | "diameter", title: string, whole: boolean}} Kind
+ * @typedef {{name: string, title: string, whole: boolean}} Kind
  * @typedef {{low: number, high: number, log: boolean}} Scale
  */
 
@@ -15,8 +15,7 @@ import { decades, ticks, written } from "./ticks.js";
 const KINDS = [
   { name: "clusters", title: "clusters", whole: true },
   { name: "rank", title: "rank of attention", whole: true },
-  { name: "energy", title: "energy", whole: false },
-  { name: "diameter", title: "diameter", whole: false },
+  ...["energy", "diameter"].map((name) => ({ name, title: name, whole: false })),
 ];
 const [HEIGHT, AXIS, LEFT, RIGHT, TOP] = [74, 20, 52, 10, 24];
 /** Positive values over more than this factor are shown on a logarithmic scale. */
@@ -24,7 +23,7 @@ const WIDE = 100;
 /** Below this part of the largest value a logarithmic scale ends: what is smaller is rounding. */
 const FLOOR = 1e-14;
 
-/** Return the scale on which values are shown. @param {number[]} values @param {boolean} whole @returns {Scale} */
+/** Return the scale on which values are shown. @param {number[]} values @param {boolean} whole */
 export function scaleOf(values, whole) {
   const [least, high] = [Math.min(...values), Math.max(...values)];
   const log = !whole && high > 0 && least >= 0 && high > WIDE * least;
@@ -44,9 +43,9 @@ export function heightOf({ low, high, log }, value) {
   return Math.min(Math.max(part, 0), 1);
 }
 
-/** @param {HTMLElement} element @param {any} store @param {any} player */
+/** @param {HTMLElement} element */
 export function createCharts(element, store, player) {
-  /** The last series, with its times: it stays until the next one comes. @type {any} */
+  /** The last series, with its times: it stays until the next one comes. */
   let series = null;
   const note = make("p", { class: "chart-note" });
   const charts = KINDS.map((kind) => ({ kind, canvas: chart() }));
@@ -54,25 +53,24 @@ export function createCharts(element, store, player) {
 
   function chart() {
     const canvas = make("canvas", { role: "img" });
-    const seek = (/** @type {PointerEvent} */ event) => {
+    const seek = (event) => {
       if (!series || player.count === 0) return;
-      const { left, width } = canvas.getBoundingClientRect();
-      const part = (event.clientX - left - LEFT) / (width - LEFT - RIGHT);
+      const part = (event.offsetX - LEFT) / (canvas.clientWidth - LEFT - RIGHT);
       player.pause();
       player.seekFraction(part);
       store.notify("player");
     };
-    canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+    canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       seek(event);
     });
-    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons & 1 && seek(event));
+    canvas.addEventListener("pointermove", (event) => event.buttons & 1 && seek(event));
     return canvas;
   }
 
   const ask = onceAFrame(() => {
     if (store.series && store.series.id !== series?.id && store.series.id === player.id)
-      series = { ...store.series, times: store.series.frames.map((/** @type {number} */ k) => player.times[k]) };
+      series = { ...store.series, times: store.series.frames.map((k) => player.times[k]) };
     const shown = charts.filter(({ kind }) => series?.[kind.name]?.some(Number.isFinite));
     for (const one of charts) {
       const there = shown.includes(one);
@@ -91,7 +89,7 @@ export function createCharts(element, store, player) {
 
     const { times } = series;
     /** @type {number[]} */
-    const values = series[kind.name].map((/** @type {number | null} */ value) => value ?? NaN);
+    const values = series[kind.name].map((value) => value ?? NaN);
     const scale = scaleOf(values.filter(Number.isFinite), kind.whole);
     const first = times[0];
     const length = onClock(times[times.length - 1], first, player.clock) || 1;
@@ -131,7 +129,7 @@ export function createCharts(element, store, player) {
       for (const t of moments) sheet.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
     }
     const [said, from, to] = [now, values[0], values[values.length - 1]].map((value) => written(value));
-    canvas.setAttribute("aria-label", `${kind.title} over time: ${said} now, from ${from} to ${to}`);
+    canvas.ariaLabel = `${kind.title} over time: ${said} now, from ${from} to ${to}`;
   }
 
   store.on(["series", "player", "view", "run", "state"], ask);
@@ -139,13 +137,11 @@ export function createCharts(element, store, player) {
   ask();
 }
 
-/** Return the value at a time: in proportion between two on a clock; without one, as of whole numbers, the last. */
-export function valueAt(
-  /** @type {number[]} */ times,
-  /** @type {number[]} */ values,
-  /** @type {number} */ t,
-  /** @type {string | null} */ clock,
-) {
+/**
+ * Return the value at a time: in proportion between two on a clock; without one, as of whole numbers, the last.
+ * @param {number[]} times @param {number[]} values @param {number} t @param {string | null} clock
+ */
+export function valueAt(times, values, t, clock) {
   const place = indexOf(times, t);
   const k = Math.floor(place + 1e-9);
   if (clock === null || place - k < 1e-9 || k + 1 >= values.length) return values[k];

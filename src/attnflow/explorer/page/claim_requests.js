@@ -4,25 +4,24 @@
 /** Claims are asked for when there was no edit for this time, in milliseconds. */
 const REST = 250;
 
-/** @param {any} store @param {{send: (message: any) => number, open: boolean}} socket */
+/** @param {{send: (message: any) => number, open: boolean}} socket */
 export function createClaimRequests(store, socket) {
   /** @type {{name: "stale"} | {name: "asked", id: number}} */
   let state = { name: "stale" };
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let resting;
+  let resting = 0;
 
   function ask() {
     if (socket.open) state = { name: "asked", id: socket.send({ do: "claims", state: store.state }) };
   }
   const answers = {
-    claims(/** @type {any} */ header) {
-      const list = header.claims.map((/** @type {any} */ one) => {
+    claims(header) {
+      const list = header.claims.map((one) => {
         const before = store.claims.get(one.claim);
         return [one.claim, { ...one, verdict: before?.verdict ?? null, stale: true }];
       });
       store.put("claims", Object.assign(new Map(list), { others: header.others, waiting: true }));
     },
-    verdict(/** @type {any} */ header) {
+    verdict(header) {
       const one = store.claims.get(header.claim);
       if (!one) return;
       store.claims.set(header.claim, { ...one, verdict: header, stale: false });
@@ -32,7 +31,7 @@ export function createClaimRequests(store, socket) {
       Object.assign(store.claims, { waiting: false });
       store.notify("claims");
     },
-    refused(/** @type {any} */ { sentence }) {
+    refused({ sentence }) {
       store.put("claims", Object.assign(new Map(), { others: 0, waiting: false, sentence }));
     },
   };
@@ -47,7 +46,7 @@ export function createClaimRequests(store, socket) {
       clearTimeout(resting);
       resting = setTimeout(ask, REST);
     },
-    /** Take an answer, if it is to the question asked last; return whether it is. @param {any} header */
+    /** Take an answer, if it is to the question asked last; return whether it is. */
     receive(header) {
       if (state.name !== "asked" || header.id !== state.id) return false;
       answers[/** @type {keyof typeof answers} */ (header.kind)](header);

@@ -7,11 +7,12 @@ import { typeset } from "./mathtext.js";
 const MARKED = 8000;
 /** At most SAID changes are said in words. */
 const SAID = 3;
+const CROSS = "M5.5 5.5 14.5 14.5M14.5 5.5 5.5 14.5";
 const ICONS = /** @type {Record<string, string>} */ ({
   holds: "M4.5 10.5 8.5 14.5 15.5 6",
-  violated: "M5.5 5.5 14.5 14.5M14.5 5.5 5.5 14.5",
+  violated: CROSS,
   "hypotheses not met": "M6 10H14",
-  fails: "M5.5 5.5 14.5 14.5M14.5 5.5 5.5 14.5",
+  fails: CROSS,
   undecided: "M7.3 7.6a2.7 2.7 0 1 1 4.1 2.3c-.9.6-1.4 1-1.4 2M10 14.5v.3",
   waiting: "M6 10h.1M10 10h.1M14 10h.1",
 });
@@ -21,13 +22,11 @@ function icon(/** @type {string} */ outcome) {
   return make("span", { class: "icon", html: `<svg viewBox="0 0 20 20" aria-hidden="true"><path d="${path}"/></svg>` });
 }
 
-/** Return the names of the hypotheses with an outcome. @param {any} verdict @param {string} outcome @returns {string[]} */
-const hypothesesThat = ({ given }, outcome) =>
-  given.filter((/** @type {any} */ one) => one.outcome === outcome).map((/** @type {any} */ one) => one.name);
+/** Return the names of the hypotheses with an outcome. @param {any} verdict @param {string} outcome */
+const hypothesesThat = ({ given }, outcome) => given.filter((one) => one.outcome === outcome).map(({ name }) => name);
 
-/** @typedef {{broke: Set<string>, was: string, timer: ReturnType<typeof setTimeout> | undefined}} Mark */
+/** @typedef {{broke: Set<string>, was: string, timer: number}} Mark */
 
-/** @param {any} store */
 export function createClaims(store) {
   const [list, count, news] = ["claims", "claims-count", "claims-news"].map(byId);
   const [tab, badge] = ["claims-tab", "claims-badge"].map(byId);
@@ -59,7 +58,7 @@ export function createClaims(store) {
     }
   }
 
-  function rowOf(/** @type {any} */ one, /** @type {boolean} */ open) {
+  function rowOf(one, /** @type {boolean} */ open) {
     const outcome = make("span", { class: "outcome" });
     const was = make("span", { class: "was" });
     const mark = make("span", { class: "mark" });
@@ -89,7 +88,7 @@ export function createClaims(store) {
       list.replaceChildren(make("p", { class: "empty" }, empty));
       order = "";
     }
-    list.setAttribute("aria-busy", String(waiting));
+    list.ariaBusy = String(waiting);
     count.textContent = counted();
     count.title = others ? `${others} others are about something else.` : "";
     reveal(waiting);
@@ -105,7 +104,7 @@ export function createClaims(store) {
     return `${holding} of ${fresh.length} hold${fresh.length < store.claims.size ? " …" : ""}`;
   }
 
-  function show(/** @type {any} */ row, /** @type {any} */ one) {
+  function show(row, one) {
     const { verdict, stale } = one;
     const { broke = new Set(), was = "" } = marks.get(one.claim) ?? {};
     const outcome = verdict?.outcome ?? "waiting";
@@ -125,10 +124,10 @@ export function createClaims(store) {
     const unknown = (/** @type {string} */ name) => ({ name, outcome: "waiting" });
     const given = verdict?.given ?? (one.given ?? []).map(unknown);
     row.given.hidden = given.length === 0;
-    row.given.replaceChildren(...given.map((/** @type {any} */ each) => hypothesis(each, broke.has(each.name))));
+    row.given.replaceChildren(...given.map((each) => hypothesis(each, broke.has(each.name))));
   }
 
-  function hypothesis(/** @type {any} */ { name, outcome }, /** @type {boolean} */ broke) {
+  function hypothesis({ name, outcome }, /** @type {boolean} */ broke) {
     const word = ["holds", "fails", "undecided"].includes(outcome) ? outcome : "…";
     const text = make("span", {}, ...typeset(name));
     const attributes = { "data-given": name, "data-outcome": outcome, class: broke ? "broke" : null };
@@ -136,7 +135,7 @@ export function createClaims(store) {
   }
 
   /** Keep what this verdict changed: hypothesis by hypothesis, as one may break where others failed before. */
-  function compare(/** @type {string} */ name, /** @type {any} */ { claim, verdict }) {
+  function compare(/** @type {string} */ name, { claim, verdict }) {
     const before = known.get(claim);
     known.set(claim, verdict);
     if (!before || before === verdict) return;
@@ -152,7 +151,7 @@ export function createClaims(store) {
       return;
     }
     clearTimeout(marks.get(claim)?.timer);
-    marks.set(claim, { broke: new Set(broke), was, timer: undefined });
+    marks.set(claim, { broke: new Set(broke), was, timer: 0 });
     const why = broke.length ? `, ${broke.join(" and ")} no longer ${broke.length > 1 ? "hold" : "holds"}` : "";
     changes.set(claim, `${name}: ${verdict.outcome}${was && `, was ${was}`}${why}`);
     if (broke.length && list.offsetParent === null) unseen.add(claim);
@@ -163,8 +162,8 @@ export function createClaims(store) {
     tell();
   }
 
-  /** Take the mark away once it was seen for long enough. */
-  function fade(/** @type {string} */ claim) {
+  /** Take the mark away once it was seen for long enough. @param {string} claim */
+  function fade(claim) {
     const mark = marks.get(claim);
     if (mark) mark.timer = setTimeout(() => forget(claim), MARKED);
   }
@@ -192,7 +191,7 @@ export function createClaims(store) {
     scrollTo(row);
   }
 
-  function scrollTo(/** @type {any} */ row) {
+  function scrollTo(row) {
     const place = row.details.open ? (row.given.querySelector(".broke") ?? row.item) : row.item;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     place.scrollIntoView({ block: "nearest", behavior: still ? "instant" : "smooth" });

@@ -10,7 +10,7 @@ import { dimension } from "./store.js";
 
 /** @typedef {"law" | "motion"} Part */
 
-/** @param {HTMLElement} element @param {any} store */
+/** @param {HTMLElement} element */
 export function createControls(element, store) {
   const fields = createFields(store);
   /** The laws, motions and cloud that were left, to come back to. @type {Map<string, any>} */
@@ -19,7 +19,8 @@ export function createControls(element, store) {
   const identity = (size = d()) => scaled(size);
 
   // Attention and motion
-  const menu = (/** @type {Part} */ kind, /** @type {string} */ label, /** @type {(name: string) => void} */ choose) => {
+  /** @param {Part} kind @param {string} label @param {(name: string) => void} choose */
+  const menu = (kind, label, choose) => {
     const select = choice({ id: kind, "aria-label": label, change: () => choose(select.value) }, models.menu(kind));
     const formula = make("p", { class: "formula" });
     const parameters = createParameters(kind, store, fields);
@@ -27,14 +28,12 @@ export function createControls(element, store) {
   };
   const law = menu("law", "Law of attention", (name) => store.setState({ law: next("law", name) }));
   const motion = menu("motion", "Motion", chooseMotion);
-  const until = fields.field({
-    id: "until", label: "until <i>t</i> =", wide: true, parse: asNumber("until", { least: 0 }),
-    get: () => store.state.until, set: (value, id) => store.setState({ until: value }, { label: id }),
-  });
-  const chance = fields.field({
-    id: "seed", label: "chance", title: "seed of what is drawn at random",
+  const ofRun = (/** @type {"until" | "seed"} */ id, how) =>
+    fields.field({ id, get: () => store.state[id], set: (x) => store.setState({ [id]: x }, { label: id }), ...how });
+  const until = ofRun("until", { label: "until <i>t</i> =", wide: true, parse: asNumber("until", { least: 0 }) });
+  const chance = ofRun("seed", {
+    label: "chance", title: "seed of what is drawn at random",
     parse: asNumber("the seed of what is drawn", { least: 0, whole: true }),
-    get: () => store.state.seed, set: (value, id) => store.setState({ seed: value }, { label: id }),
   });
 
   // Tokens
@@ -62,19 +61,8 @@ export function createControls(element, store) {
 
   element.append(
     section("Attention", law.select, law.formula, law.parameters.element),
-    section(
-      "Motion",
-      motion.select,
-      motion.formula,
-      motion.parameters.element,
-      line(until.element, chance.element),
-    ),
-    section(
-      "Tokens",
-      cloudChoice,
-      line(n.element, k.element, dimRow, seed.element),
-      make("div", { class: "row" }, again, clear),
-    ),
+    section("Motion", motion.select, motion.formula, motion.parameters.element, line(until.element, chance.element)),
+    section("Tokens", cloudChoice, line(n.element, k.element, dimRow, seed.element), row(again, clear)),
   );
 
   /** The law or motion that was chosen: as it was left, with the matrices of the one before. */
@@ -86,15 +74,12 @@ export function createControls(element, store) {
   }
 
   /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */
-  function matricesOf(/** @type {Part} */ kind, /** @type {any} */ of, /** @type {any} */ from, size = d()) {
+  function matricesOf(/** @type {Part} */ kind, of, from, size = d()) {
     const found = models.model(kind, of.name);
     const kept = models.matrices(found).filter(({ key }) => key in of && key in from);
-    return Object.fromEntries(
-      kept.map((one) => {
-        const fits = from[one.key]?.length === size;
-        return [one.key, fits ? from[one.key] : models.startOf(found, one, () => identity(size))];
-      }),
-    );
+    const fits = (/** @type {string} */ key) => (from[key]?.length === size ? from[key] : null);
+    const start = () => identity(size);
+    return Object.fromEntries(kept.map((one) => [one.key, fits(one.key) ?? models.startOf(found, one, start)]));
   }
 
   function chooseMotion(/** @type {string} */ name) {
@@ -117,8 +102,8 @@ export function createControls(element, store) {
     return { law: { ...law, [end.key]: left.get(`finite ${end.key}`) ?? end.start ?? end.default } };
   }
 
-  /** Tokens of a motion on a surface are there at the start. */
-  function cloudFor(/** @type {string} */ name) {
+  /** Tokens of a motion on a surface are there at the start. @param {string} name */
+  function cloudFor(name) {
     const { tokens } = store.state;
     const surface = models.surfaceOf(name);
     if (surface === "space") return {};
@@ -130,7 +115,7 @@ export function createControls(element, store) {
     return { tokens: { cloud: there, n: tokens.n ?? tokens.k ** tokens.d, d: d(), seed: tokens.seed ?? 0 } };
   }
 
-  function cloud(/** @type {any} */ patch, label = "") {
+  function cloud(patch, label = "") {
     const { tokens } = store.state;
     const now = Array.isArray(tokens) ? (left.get("cloud") ?? { ...models.FIRST_STATE.tokens, d: d() }) : tokens;
     store.setState({ tokens: { ...now, ...patch } }, { label });
@@ -141,7 +126,6 @@ export function createControls(element, store) {
     const size = Array.isArray(now) ? now.length : (left.get("n") ?? now.k);
     const keys = models.counts(name);
     const side = keys.includes("d") ? Math.max(2, Math.round(size ** (1 / d()))) : size;
-    /** @type {any} */
     const given = { n: models.atMostDimension(name) ? d() : size, k: side, d: d(), seed: now.seed ?? 0 };
     const tokens = Object.fromEntries(keys.map((key) => [key, given[key]]));
     store.setState({ tokens: { cloud: name, ...tokens }, ...(keys.includes("d") ? {} : reshaped(2)) });
@@ -155,8 +139,8 @@ export function createControls(element, store) {
     store.setState({ tokens: { ...base, ...few, d: size }, ...reshaped(size) });
   }
 
-  /** Matrices of another size are of no use. */
-  function reshaped(/** @type {number} */ size) {
+  /** Matrices of another size are of no use. @param {number} size */
+  function reshaped(size) {
     const { law, motion } = store.state;
     return {
       law: { ...law, ...matricesOf("law", law, law, size) },
@@ -204,10 +188,9 @@ export function createControls(element, store) {
   sync();
 }
 
-function section(/** @type {string} */ title, /** @type {any[]} */ ...children) {
+function section(/** @type {string} */ title, ...children) {
   return make("section", { "aria-label": title }, make("h2", {}, title), ...children);
 }
 
-function line(/** @type {any[]} */ ...children) {
-  return make("div", { class: "line" }, ...children);
-}
+const line = (...children) => make("div", { class: "line" }, ...children);
+const row = (...children) => make("div", { class: "row" }, ...children);

@@ -22,13 +22,13 @@ export const byId = (id) => document.getElementById(id);
 
 /**
  * A select with the given options, [value, text] or [group, options].
- * @param {Record<string, any>} attributes @param {any[]} options
+ * @param {Record<string, any>} attributes
  */
 export function choice(attributes, options) {
   return make("select", attributes, ...options.map(([value, text]) => option(value, text)));
 }
 
-function option(/** @type {string} */ value, /** @type {any} */ text) {
+function option(/** @type {string} */ value, text) {
   if (typeof text === "string") return make("option", { value }, text);
-  return make("optgroup", { label: value }, ...text.map((/** @type {any} */ [v, t]) => option(v, t)));
+  return make("optgroup", { label: value }, ...text.map(([v, t]) => option(v, t)));
 }

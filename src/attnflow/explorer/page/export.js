@@ -5,10 +5,7 @@ import { isDark } from "./screen.js";
 
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
-/**
- * @param {any} store @param {any} socket @param {any} stage
- * @param {{link: () => Promise<string>, say: (sentence: string) => void}} page
- */
+/** `link` gives the address of the screen. */
 export function createExport(store, socket, stage, { link, say }) {
   /** @type {Record<string, () => Promise<void>>} */
   const actions = {
@@ -27,8 +24,8 @@ export function createExport(store, socket, stage, { link, say }) {
 
   const text = () => socket.ask({ do: "text", state: store.state });
 
-  async function perform(/** @type {any} */ button, /** @type {() => Promise<void>} */ action) {
-    button.setAttribute("aria-busy", "true");
+  async function perform(button, /** @type {() => Promise<void>} */ action) {
+    button.ariaBusy = "true";
     button.disabled = true;
     try {
       await action();
@@ -39,7 +36,7 @@ export function createExport(store, socket, stage, { link, say }) {
     button.disabled = false;
   }
 
-  async function file(/** @type {any} */ message, /** @type {string} */ what) {
+  async function file(message, /** @type {string} */ what) {
     const told = setTimeout(() => say(`${what} is being made.`), SLOW);
     try {
       const { name, type, payload } = await socket.ask({ ...message, state: store.state });

@@ -27,17 +27,16 @@ export function asFormula(name, unbounded = false) {
   };
 }
 
-/** @param {any} value */
+/** @typedef {ReturnType<typeof createFields>} Fields */
+
 export const asText = (value) =>
   value === "inf" ? "∞" : value === undefined || value === null ? "" : String(value).replace("e+", "e");
 
 /**
  * Fields that change the state, each under its id as label: a refusal of the server is shown beside a field only where
  * all that was edited since the last accepted state is that field.
- * @param {any} store
  */
 export function createFields(store) {
-  /** @type {any[]} */
   const all = [];
   /** The edits since the last state that the server took. @type {{state: any, label: string}[]} */
   let edits = [];
@@ -60,7 +59,6 @@ export function createFields(store) {
     const caption = make("label", { for: id, html: label, title });
     const element = make("div", { class: "field" }, caption, input, error);
     // The value that the text stands for: the text is rewritten only when the value changes elsewhere.
-    /** @type {any} */
     let known = NaN;
     // Who found fault with the text: this page cannot read it, or the server refused its value.
     /** @type {"" | "unread" | "refused"} */
@@ -93,7 +91,7 @@ export function createFields(store) {
       accept() {
         if (fault === "refused") say("");
       },
-      /** Take a value as if it had been typed. @param {any} value */
+      /** Take a value as if it had been typed. */
       write(value) {
         input.value = text(value);
         read();
@@ -121,13 +119,13 @@ export function createFields(store) {
       if (store.state !== edits.at(-1)?.state) edits.push({ state: store.state, label: store.label });
       all.forEach((one) => one.sync());
     },
-    /** Show a refusal of a state beside the field that alone led to it. @param {any} state @param {string} sentence */
+    /** Show a refusal of a state beside the field that alone led to it. @param {string} sentence */
     refuse(state, sentence) {
       const to = edits.findIndex((edit) => edit.state === state);
       const labels = new Set(edits.slice(0, to + 1).map(({ label }) => label));
       if (labels.size === 1) all.find((one) => one.element.isConnected && labels.has(one.input.id))?.refuse(sentence);
     },
-    /** The server took a state: what it refused before is mended. @param {any} state */
+    /** The server took a state: what it refused before is mended. */
     accept(state) {
       const to = edits.findLastIndex((edit) => edit.state === state);
       if (to < 0) return;

@@ -21,8 +21,8 @@ function rows(d, entry) {
   return Array.from({ length: d }, (_, i) => Array.from({ length: d }, (_, j) => entry(i, j) + 0));
 }
 
-/** Numbers as people write them: rounding of the last digits is not shown. */
-const shown = (/** @type {number} */ x) => String(Number(x.toPrecision(6))).replace("-", "\u2212");
+/** Numbers as people write them: rounding of the last digits is not shown. @param {number} x */
+const shown = (x) => String(Number(x.toPrecision(6))).replace("-", "\u2212");
 
 /**
  * Split a matrix of the plane: eigenvalues and angle of its symmetric part, and the rest, `twist` times a quarter turn.
@@ -45,16 +45,17 @@ export function whole({ first, second, angle, twist }) {
   ];
 }
 
-/** Half the way out is 1, the rim is infinity. */
-const length = (/** @type {number} */ value) => (Math.abs(value) / (1 + Math.abs(value))) * 0.92;
+/** Half the way out is 1, the rim is infinity. @param {number} value */
+const length = (value) => (Math.abs(value) / (1 + Math.abs(value))) * 0.92;
 const unlength = (/** @type {number} */ part) => {
   const p = Math.min(part / 0.92, 0.98);
   return Number((p / (1 - p)).toFixed(2));
 };
 
 /**
- * @param {{id: string, name: string, fields: any, get: () => Matrix, set: (m: Matrix, label: string) => void,
- *   dimension: () => number, explicit: () => boolean}} how  `explicit` says that the identity has to be written out
+ * `explicit` says that the identity has to be written out.
+ * @param {{id: string, name: string, fields: import("./fields.js").Fields, get: () => Matrix,
+ *   set: (m: Matrix, label: string) => void, dimension: () => number, explicit: () => boolean}} how
  */
 export function createForm({ id, name, fields, get, set, dimension, explicit }) {
   const summary = make("span", { class: "form-value" });
@@ -67,7 +68,6 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
   const title = make("summary", {}, make("i", {}, name), summary);
   const element = make("details", { class: "form", toggle: () => draw() }, title, body);
   let size = 0;
-  /** @type {any[]} */
   let cells = [];
   /** What the handles show; kept while they are dragged, as equal eigenvalues have no angle. */
   let held = { first: 1, second: 1, angle: 0, twist: 0 };
@@ -90,23 +90,18 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     row.append(make("button", { type: "button", title: `${name}: ${title}`, click }, text));
   }
 
-  /** @type {[keyof typeof held, string, string][]} */
-  const names = [
-    ["first", "<i>λ</i><sub>1</sub>", `First eigenvalue of ${name}`],
-    ["second", "<i>λ</i><sub>2</sub>", `Second eigenvalue of ${name}`],
-    ["angle", "angle", `Angle of the first eigenvector of ${name}, in degrees`],
-    ["twist", "twist", `Antisymmetric part of ${name}`],
-  ];
-  for (const [key, label, title] of names) {
-    const unit = key === "angle" ? DEGREE : 1;
+  for (const [key, label, what, unit] of /** @type {[keyof typeof held, string, string, number][]} */ ([
+    ["first", "<i>λ</i><sub>1</sub>", "First eigenvalue", 1],
+    ["second", "<i>λ</i><sub>2</sub>", "Second eigenvalue", 1],
+    ["angle", "angle", "Angle in degrees of the first eigenvector", DEGREE],
+    ["twist", "twist", "Antisymmetric part", 1],
+  ])) {
+    const title = `${what} of ${name}`;
+    const parse = asNumber(title, { least: -1e6, most: 1e6 });
     const field = fields.field({
-      id: `${id}-${key}`,
-      label,
-      title,
-      parse: asNumber(title, { least: -1e6, most: 1e6 }),
-      text: shown,
+      id: `${id}-${key}`, label, title, parse, text: shown,
       get: () => held[key] / unit,
-      set: (/** @type {number} */ x, /** @type {string} */ id) => hold({ ...held, [key]: x * unit }, id),
+      set: (x, id) => hold({ ...held, [key]: x * unit }, id),
     });
     numbers.append(field.element);
   }
@@ -132,13 +127,10 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
         const cell = fields.field({
-          id: `${id}-${i + 1}-${j + 1}`,
-          label: `${name} ${i + 1} ${j + 1}`,
+          id: `${id}-${i + 1}-${j + 1}`, label: `${name} ${i + 1} ${j + 1}`, text: shown,
           parse: asNumber(`${name}, row ${i + 1}, column ${j + 1},`),
-          text: shown,
           get: () => matrix()[i]?.[j] ?? 0,
-          set: (/** @type {number} */ x, /** @type {string} */ id) =>
-            put(matrix().map((line, k) => line.map((y, l) => (k === i && l === j ? x : y))), id),
+          set: (x, id) => put(matrix().with(i, matrix()[i].with(j, x)), id),
         });
         cell.caption.classList.add("hidden");
         cells.push(cell);
@@ -174,20 +166,20 @@ export function createForm({ id, name, fields, get, set, dimension, explicit }) 
     }
   }
 
-  /** The pointer in pixels of the handles, however large they are shown. */
-  function at(/** @type {PointerEvent} */ event) {
+  /** The pointer in pixels of the handles, however large they are shown. @param {PointerEvent} event */
+  function at(event) {
     const box = canvas.getBoundingClientRect();
     return [(event.clientX - box.left) * (SIDE / box.width), (event.clientY - box.top) * (SIDE / box.height)];
   }
 
-  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+  canvas.addEventListener("pointerdown", (event) => {
     const [x, y] = at(event);
     dragged = nearest([...tip(0), ...tip(1)], 2, x, y, GRAB);
     if (dragged < 0) return;
     canvas.setPointerCapture(event.pointerId);
     event.preventDefault();
   });
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+  canvas.addEventListener("pointermove", (event) => {
     if (dragged < 0) return;
     const [x, y] = at(event).map((pixel) => pixel / (SIDE / 2) - 1);
     const size = unlength(Math.hypot(x, y));

@@ -1,4 +1,4 @@
-// A run that begins to come in is "held" until it has come to the shownTime on the screen, so that the picture does not
+// A run that begins to come in is "held" until it has come to the time on the screen, so that the picture does not
 // jump; then it takes the place of the one before and is "shown", and what still comes is appended to its frames.
 
 /** A run that comes slowly is shown after this time, in milliseconds. */
@@ -7,7 +7,7 @@ const PATIENCE = 250;
 /** @typedef {{name: "held", start: any, chunks: [any, Float64Array][], overlays: any, timer: any}} Held */
 
 /**
- * @param {any} store @param {any} player
+ *
  * @param {ReturnType<typeof import("./shown_time.js").createShownTime>} shownTime
  * @param {{overlays: (answer: any) => void, answered: () => void}} tell
  */
@@ -41,7 +41,7 @@ export function createIncoming(store, player, shownTime, tell) {
 
   return {
     drop,
-    /** The id of the run that is held, or else of the one shown. @returns {number | undefined} */
+    /** The id of the run that is held, or else of the one shown. */
     get id() {
       return state.name === "held" ? state.start.id : store.run?.id;
     },
@@ -55,7 +55,7 @@ export function createIncoming(store, player, shownTime, tell) {
       state = { name: "held", start: header, chunks: [], overlays: null, timer: setTimeout(release, PATIENCE) };
       if (!shownTime.chasing || player.count === 0) release();
     },
-    frames(/** @type {any} */ header, /** @type {Float64Array} */ numbers) {
+    frames(header, /** @type {Float64Array} */ numbers) {
       if (state.name === "held") {
         state.chunks.push([header, numbers]);
         if (shownTime.reachedBy(header.times[header.times.length - 1])) release();
@@ -65,13 +65,13 @@ export function createIncoming(store, player, shownTime, tell) {
         store.notify("player");
       }
     },
-    /** Keep overlays of the run that is held, to be shown with it; return whether they are. @param {any} header */
+    /** Keep overlays of the run that is held, to be shown with it; return whether they are. */
     keep(header) {
       if (state.name !== "held" || header.run !== state.start.id) return false;
       state.overlays = header;
       return true;
     },
-    end(/** @type {any} */ header) {
+    end(header) {
       release();
       Object.assign(player, { done: true, endsWith: header.ends_with });
       Object.assign(store.run, { stopped: header.stopped, engine: header.engine });

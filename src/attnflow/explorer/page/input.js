@@ -9,7 +9,7 @@ const [KEY_ZOOM, WHEEL_ZOOM] = [1.25, 0.0016];
 
 /** @typedef {ReturnType<typeof import("./actions.js").createActions>} Actions */
 
-/** @param {HTMLCanvasElement} canvas @param {Actions} actions @param {any} stage */
+/** @param {HTMLCanvasElement} canvas @param {Actions} actions */
 export function handlePointers(canvas, actions, stage) {
   /** Fingers on the stage, in pixels of it. @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
@@ -127,7 +127,7 @@ export function handlePointers(canvas, actions, stage) {
 }
 
 /**
- * @param {HTMLCanvasElement} canvas @param {Actions} actions @param {any} stage
+ * @param {HTMLCanvasElement} canvas @param {Actions} actions
  * @param {import("./scene.js").Scene} scene
  */
 export function handleKeys(canvas, actions, stage, scene) {

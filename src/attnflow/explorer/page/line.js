@@ -18,7 +18,7 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [58, 22, 20, 42];
 
 /**
  * @param {Box} box @param {number} width @param {number} height @param {{y: number, zoom: number} | null} camera
- * @param {{first: number, last: number, clock: string}} time @returns {Lens}
+ * @param {{first: number, last: number, clock: string}} time
  */
 export function lens(box, width, height, camera, time) {
   const frame = { left: LEFT, right: width - RIGHT, top: TOP, bottom: height - BOTTOM };

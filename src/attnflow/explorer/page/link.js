@@ -3,25 +3,21 @@
 import { FIRST_STATE, matrices, model } from "./models.js";
 import { dimension } from "./store.js";
 
-/** @typedef {import("./store.js").State} State */
-
 const LARGEST = 4_000_000; // characters of JSON; a short link could otherwise unfold to gigabytes
 const DAMAGED = "This link is damaged: here is the first screen instead. Ask for the link anew.";
 const THEMES = ["auto", "light", "dark"];
 
-/** Return what a link holds: the state, and the view without the tool. @param {any} store */
+/** Return what a link holds: the state, and the view without the tool. */
 export function screenOf({ state, view }) {
   const { tool, ...rest } = view;
   return { state, view: rest };
 }
 
-/** @param {any} screen @returns {Promise<string>} */
 export async function encode(screen) {
   const json = new Blob([JSON.stringify(screen)]);
   const packed = json.stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
-  let letters = "";
-  for (const byte of bytes) letters += String.fromCharCode(byte);
+  const letters = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
   return btoa(letters).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
@@ -51,28 +47,26 @@ async function unpacked(/** @type {Blob} */ blob) {
   }
 }
 
-const isTable = (/** @type {any} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
-const isRow = (/** @type {any} */ row, /** @type {number} */ d) =>
+const isTable = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
+const isRow = (row, /** @type {number} */ d) =>
   Array.isArray(row) && row.length === d && row.every(Number.isFinite);
-const isMatrix = (/** @type {any} */ m) =>
+const isMatrix = (m) =>
   Array.isArray(m) && [1, 2, 3].includes(m.length) && m.every((row) => isRow(row, m.length));
 
-/** Whether the page can show it; what it means is for the server to check. @returns {x is State} */
-function isState(/** @type {any} */ x) {
-  if (!isTable(x) || !isTable(x.law) || !isTable(x.motion)) return false;
-  if (typeof x.law.name !== "string" || typeof x.motion.name !== "string") return false;
-  for (const kind of /** @type {("law" | "motion")[]} */ (["law", "motion"]))
-    for (const { key } of matrices(model(kind, x[kind].name)))
-      if (!isMatrix(x[kind][key] ?? [[0]])) return false;
+/** Whether the page can show it; what it means is for the server to check. */
+function isState(x) {
+  const sound = (/** @type {"law" | "motion"} */ kind) =>
+    typeof x[kind]?.name === "string" &&
+    matrices(model(kind, x[kind].name)).every(({ key }) => isMatrix(x[kind][key] ?? [[0]]));
+  if (!isTable(x) || !sound("law") || !sound("motion")) return false;
   const cloud = isTable(x.tokens) && typeof x.tokens.cloud === "string";
   if (!cloud && !(Array.isArray(x.tokens) && x.tokens.length > 0)) return false;
   const d = dimension(x);
-  return [1, 2, 3].includes(d) && (cloud || x.tokens.every((/** @type {any} */ row) => isRow(row, d)));
+  return [1, 2, 3].includes(d) && (cloud || x.tokens.every((row) => isRow(row, d)));
 }
 
-/** Return what is sound in the view of a link. @param {any} given */
+/** Return what is sound in the view of a link. */
 function viewOf(given) {
-  /** @type {any} */
   const view = {};
   if (!isTable(given)) return view;
   if (Number.isFinite(given.t) && given.t >= 0) view.t = given.t;
@@ -86,12 +80,7 @@ function viewOf(given) {
 
 const PAUSE = 400; // milliseconds between changes of the address; browsers refuse more frequent ones
 
-/**
- * Keep the address and the screen in step.
- * @param {any} store
- * @param {{preset: (name: string) => Promise<any>, opened: (screen: any) => void, say: (sentence: string) => void}}
- *   page
- */
+/** Keep the address and the screen in step. @param {any} store @param {any} page */
 export function createLink(store, { preset, opened, say }) {
   /** The screen that the address stands for, as text. */
   let written = "";
@@ -100,29 +89,28 @@ export function createLink(store, { preset, opened, say }) {
   /** How many addresses were followed; only the last of them counts. */
   let followed = 0;
   let following = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
+  let timer = 0;
 
   const now = () => JSON.stringify(screenOf(store));
 
   async function write() {
-    timer = undefined;
+    timer = 0;
     const text = now();
     if (text === written || following) return;
     const link = await encode(screenOf(store));
     // Another screen or another hash may have come while this was being written.
-    if (following || timer !== undefined) return;
+    if (following || timer !== 0) return;
     if (now() === text) {
       history.replaceState(null, "", `#${link}`);
       written = text;
     } else later();
   }
 
-  const later = () => (timer ??= setTimeout(write, PAUSE));
+  const later = () => (timer ||= setTimeout(write, PAUSE));
 
   function settled(/** @type {string | null} */ name) {
     clearTimeout(timer);
-    timer = undefined;
+    timer = 0;
     written = now();
     untouched = { name: name ?? "", text: written };
   }
@@ -134,7 +122,6 @@ export function createLink(store, { preset, opened, say }) {
     const mine = ++followed;
     following = true;
     let name = hash.startsWith("preset=") ? hash.slice("preset=".length) : null;
-    /** @type {any} */
     let screen = { state: FIRST_STATE, view: {} };
     let wrong = "";
     try {

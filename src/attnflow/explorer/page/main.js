@@ -22,7 +22,7 @@ import { createTokenList } from "./words.js";
 const store = createStore();
 const player = createPlayer();
 const system = matchMedia("(prefers-color-scheme: dark)");
-dress();
+applyTheme();
 
 const status = byId("status");
 /** Say a sentence: a refusal stays until it is mended, others until the next edit. */
@@ -34,8 +34,7 @@ function say(/** @type {string} */ sentence, kind = "note") {
   status.dataset.kind = kind;
 }
 
-const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
-const socket = createSocket(address, {
+const socket = createSocket("/ws", {
   receive: (header, payload) => requests.receive(header, payload),
   line(open, pause) {
     if (open) return requests.refresh();
@@ -48,7 +47,8 @@ const attention = byId("attention-section");
 const requests = createRequests(store, player, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
   waiting(on) {
-    if (on && !status.textContent) say("Computing. The first run after an installation compiles for some seconds.", "wait");
+    const slow = "Computing. The first run after an installation compiles for some seconds.";
+    if (on && !status.textContent) say(slow, "wait");
     else if (!on && status.dataset.kind === "wait") say("");
   },
 });
@@ -76,7 +76,7 @@ const link = createLink(store, { preset: presets.find, opened, say: (sentence) =
 createExport(store, socket, stage, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
-function opened(/** @type {any} */ screen) {
+function opened(screen) {
   player.pause();
   store.open(screen);
   requests.showTime(store.view.t);
@@ -84,7 +84,7 @@ function opened(/** @type {any} */ screen) {
   byId("hint").hidden = true;
 }
 
-store.on(["view"], dress);
+store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {
   const { kind = "" } = status.dataset;
   // A server without room opens the line only to say so: the note about the line says it too, and stays.
@@ -102,7 +102,7 @@ store.on(["state"], () => {
 });
 
 /** Light or dark, as the view says or else the system. */
-function dress() {
+function applyTheme() {
   const { theme } = store.view;
   document.documentElement.dataset.theme = theme === "auto" ? (system.matches ? "dark" : "light") : theme;
 }
@@ -123,10 +123,11 @@ document.querySelector(".skip")?.addEventListener("click", (event) => {
 });
 byId("help-open").addEventListener("click", () => byId("help").showModal());
 
-const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".tabs button"));
+/** @type {NodeListOf<HTMLElement>} */
+const tabs = document.querySelectorAll(".tabs button");
 function turnTo(/** @type {string} */ panel) {
   document.body.dataset.panel = panel;
-  for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.panel === panel));
+  for (const tab of tabs) tab.ariaPressed = String(tab.dataset.panel === panel);
   requests.again();
 }
 for (const tab of tabs) tab.addEventListener("click", () => turnTo(tab.dataset.panel ?? "controls"));
@@ -141,8 +142,7 @@ addEventListener("keydown", (event) => {
     // Text that the page would not take has its own undo.
     if (target.getAttribute?.("aria-invalid") === "true") return;
     event.preventDefault();
-    if (event.shiftKey) store.redo();
-    else store.undo();
+    event.shiftKey ? store.redo() : store.undo();
   } else if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
   else if (event.key === " " && !target.matches?.("button, summary, [type=checkbox], [type=radio]")) {
     event.preventDefault();

@@ -16,8 +16,8 @@ const STAR = 6.4;
 /** More tokens than the first are a crowd; of more than the second, only vertices are numbered. */
 const [CROWD, FEW] = [400, 40];
 
-/** Return the radius of the disc of one token: n discs cover about the same part of the picture. */
-export const radius = (/** @type {number} */ n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
+/** Return the radius of the disc of one token: n discs cover about the same part of the picture. @param {number} n */
+export const radius = (n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
 
 /** Return the radius of the disc where `count` of n tokens met: its area grows with their part. */
 export function grown(/** @type {number} */ n, /** @type {number} */ count) {
@@ -65,16 +65,15 @@ export function overlay(sheet, { pale }) {
   };
 }
 
-/** Return the corners of the hull of now in pixels, x, y, x, y... @param {Scene} scene @returns {number[]} */
+/** Return the corners of the hull of now in pixels, x, y, x, y... @param {Scene} scene */
 export function hullOnScreen({ overlays, n, screen }) {
-  const corners = (overlays?.hull ?? []).filter((/** @type {number} */ i) => i < n);
-  return corners.flatMap((/** @type {number} */ i) => [screen[2 * i], screen[2 * i + 1]]);
+  const corners = (overlays?.hull ?? []).filter((i) => i < n);
+  return corners.flatMap((i) => [screen[2 * i], screen[2 * i + 1]]);
 }
 
-/**
- * Draw what lies over the trajectories, whatever the dimension.
- * @param {Sheet} sheet @param {Scene} scene @param {(point: number[]) => ArrayLike<number>} project
- */
+/** @typedef {(sheet: Sheet, scene: Scene, project: (point: number[]) => ArrayLike<number>) => void} DrawPoints */
+
+/** Draw what lies over the trajectories, whatever the dimension. @type {DrawPoints} */
 export function overTrails(sheet, scene, project) {
   const { show, sphere } = scene;
   const told = overlay(sheet, scene);
@@ -122,7 +121,7 @@ export function measure(scene) {
 /** Return who is starred; where all lead themselves, as on a sphere, a star would say nothing. @param {Scene} scene */
 function starred({ overlays, n, sphere, show }) {
   const leaders = (show.leaders && overlays?.leaders) || [];
-  return sphere && leaders.length > n / 2 ? [] : leaders.filter((/** @type {number} */ i) => i < n);
+  return sphere && leaders.length > n / 2 ? [] : leaders.filter((i) => i < n);
 }
 
 /** Star the leaders: white, on top of their discs. @type {Draw} */
@@ -149,10 +148,7 @@ function rings(sheet, { overlays, screen, d, n, sizes, tone }) {
     if (i < n) sheet.disc(screen[2 * i], screen[2 * i + 1], sizes[i] + 2.6, style);
 }
 
-/**
- * Draw the limit points: small diamonds, those that attract full and with rays around them.
- * @param {Sheet} sheet @param {Scene} scene @param {(point: number[]) => ArrayLike<number>} project
- */
+/** Draw the limit points: small diamonds, those that attract full and with rays around them. @type {DrawPoints} */
 function limits(sheet, { overlays, tone }, project) {
   sheet.group("limits");
   for (const [k, point] of (overlays?.limits?.points ?? []).entries()) {
@@ -174,9 +170,9 @@ function limits(sheet, { overlays, tone }, project) {
 function outlines(sheet, { overlays, screen, n, sizes, tone }) {
   sheet.group("quiescent");
   for (const { members } of overlays?.quiescent ?? []) {
-    const here = members.filter((/** @type {number} */ i) => i < n);
+    const here = members.filter((i) => i < n);
     if (!here.length) continue;
-    const room = Math.max(...here.map((/** @type {number} */ i) => sizes[i])) + 11;
+    const room = Math.max(...here.map((i) => sizes[i])) + 11;
     polygon(sheet, around(screen, here, room));
     sheet.paint({ stroke: tone.quiet, width: 1.4, dash: [1.5, 3.5], cap: "round" });
   }

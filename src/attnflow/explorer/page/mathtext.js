@@ -25,10 +25,10 @@ const WORDS = new RegExp(
   "g",
 );
 
-/** The same as HTML. @param {string} text @returns {string} */
+/** The same as HTML. @param {string} text */
 export const markup = (text) => make("span", {}, ...typeset(text)).innerHTML;
 
-/** @param {string} text @returns {(Node | string)[]} */
+/** @param {string} text */
 export function typeset(text) {
   /** @type {(Node | string)[]} */
   const parts = [];

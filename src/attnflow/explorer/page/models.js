@@ -56,7 +56,7 @@ function title(kind, of) {
   return end ? `${of.title} to ${model(kind, end.limit).title.toLowerCase()}` : of.title;
 }
 
-/** The parameter at infinity, where the law is another one. @param {any} law @returns {Parameter | undefined} */
+/** The parameter at infinity, where the law is another one. @returns {Parameter | undefined} */
 export const atLimit = (law) =>
   model("law", law.name).parameters.find((one) => one.limit && law[one.key] === "inf");
 
@@ -77,7 +77,7 @@ export const solvedExactly = (motion, law) =>
 export const cloudOn = (surface) =>
   catalogue.cloud.find((one) => one.surface === surface && counts(one.name).includes("seed"))?.name;
 
-/** The formula of what is given, as `Entry.formula_for` says it. @param {Kind} kind @param {any} given @returns {string} */
+/** The formula of what is given, as `Entry.formula_for` says it. @param {Kind} kind @returns {string} */
 export function formulaOf(kind, given) {
   const end = kind === "law" && atLimit(given);
   const { formula } = model(kind, end ? end.limit : given.name);
@@ -86,7 +86,7 @@ export function formulaOf(kind, given) {
   return Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0];
 }
 
-/** Which of its alternatives a law or motion is given by. @param {Model} of @param {any} given */
+/** Which of its alternatives a law or motion is given by. @param {Model} of */
 export const given = (of, given) =>
   of.alternatives.find((key) => given[key] !== null && given[key] !== undefined) ?? of.alternatives[0];
 
@@ -111,7 +111,7 @@ export function valueAt(s, middle) {
   return s >= 1 ? "inf" : Number(((middle * s) / (1 - s)).toPrecision(3));
 }
 
-/** @param {any} value @param {number} middle @returns {number | null} where a slider stands; null for a formula */
+/** @param {number} middle @returns {number | null} where a slider stands; null for a formula */
 export function placeOf(value, middle) {
   if (value === "inf") return 1;
   return typeof value === "number" && value >= 0 ? value / (middle + value) : null;

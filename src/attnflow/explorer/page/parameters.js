@@ -12,7 +12,7 @@ import { dimension } from "./store.js";
  * @typedef {{element: any, sync?: (value: any) => void, draw?: () => void}} Widget
  */
 
-/** @param {"law" | "motion"} kind @param {any} store @param {any} fields */
+/** @param {"law" | "motion"} kind @param {import("./fields.js").Fields} fields */
 export function createParameters(kind, store, fields) {
   const element = make("div", { class: "parameters" });
   /** By all that is known of a parameter: laws that share it share its field. @type {Map<string, Widget>} */
@@ -22,7 +22,7 @@ export function createParameters(kind, store, fields) {
 
   const identity = () => scaled(dimension(store.state));
   const value = (/** @type {Parameter} */ one) => store.state[kind][one.key] ?? one.default;
-  const put = (/** @type {any} */ patch, label = "") =>
+  const put = (patch, label = "") =>
     store.setState({ [kind]: { ...store.state[kind], ...patch } }, { label });
 
   /** @type {Record<string, (one: Parameter, id: string) => Widget>} */
@@ -40,7 +40,8 @@ export function createParameters(kind, store, fields) {
       if (one.choices.length === 0) return text(one, id, (word) => word.trim());
       const options = one.choices.map((word) => [word, word]);
       const select = choice({ id, change: () => put({ [one.key]: select.value }) }, options);
-      const element = make("label", { class: "field choice", title: one.help }, make("span", {}, words(one.key)), select);
+      const name = make("span", {}, words(one.key));
+      const element = make("label", { class: "field choice", title: one.help }, name, select);
       return { element, sync: (word) => (select.value = word) };
     },
     switch(one, id) {
@@ -58,14 +59,14 @@ export function createParameters(kind, store, fields) {
     const label = one.symbol === one.key && /_../.test(one.key) ? words(one.key) : markup(one.symbol);
     return fields.field({
       id, label, title: `${one.key}, ${one.help}: ${formula}`, parse, wide: kind === "motion",
-      get: () => value(one), set: (/** @type {any} */ x, /** @type {string} */ label) => put({ [one.key]: x }, label),
+      get: () => value(one), set: (x, label) => put({ [one.key]: x }, label),
     });
   }
 
-  /** A number from 0 to infinity, where the law turns into another one. */
-  function slider(/** @type {Parameter} */ one, /** @type {string} */ id) {
+  /** A number from 0 to infinity, where the law turns into another one. @param {Parameter} one @param {string} id */
+  function slider(one, id) {
     const field = text(one, id, asFormula(one.key, true));
-    field.input.setAttribute("aria-label", `${one.key}: a number, inf, or a formula in t`);
+    field.input.ariaLabel = `${one.key}: a number, inf, or a formula in t`;
     const middle = one.start ?? 1;
     const range = make("input", {
       type: "range", id: `${id}-slider`, min: 0, max: 1, step: 0.001, "aria-label": `${one.key}, from 0 to infinity`,
@@ -76,20 +77,20 @@ export function createParameters(kind, store, fields) {
     const ticks = make("div", { class: "ticks", "aria-hidden": "true" }, zero, regime, infinity);
     return {
       element: make("div", { class: "to-infinity" }, field.element, range, ticks),
-      sync(/** @type {any} */ x) {
+      sync(x) {
         const place = placeOf(x, middle);
         range.classList.toggle("unknown", place === null);
         if (place !== null && Math.abs(range.valueAsNumber - place) > 0.0006) range.value = String(place);
         const limit = model(kind, one.limit).title.toLowerCase();
         const zero = x === 0 && one.at_zero;
         regime.textContent = x === "inf" ? limit : zero || model(kind, store.state[kind].name).title.toLowerCase();
-        range.setAttribute("aria-valuetext", x === "inf" ? `infinity, ${limit}` : String(x));
+        range.ariaValueText = x === "inf" ? `infinity, ${limit}` : String(x);
       },
     };
   }
 
   /** A menu of the parameters of which one is to be given. */
-  function alternatives(/** @type {any} */ of) {
+  function alternatives(of) {
     const named = shownParameters(of).filter((one) => of.alternatives.includes(one.key));
     const options = named.map((one) => [one.key, `by ${make("span", {}, ...typeset(one.symbol)).textContent}`]);
     const label = `What sets the ${named[0].help}`;
@@ -99,7 +100,7 @@ export function createParameters(kind, store, fields) {
       const one = named.find((each) => each.key === key);
       store.setState({ [kind]: { ...Object.fromEntries(rest), [key]: one && startOf(of, one, identity) } });
     };
-    return { element: make("div", { class: "given-by" }, select), sync: (/** @type {string} */ key) => (select.value = key) };
+    return { element: make("div", { class: "given-by" }, select), sync: (key) => (select.value = key) };
   }
 
   function widget(/** @type {Parameter} */ one) {
@@ -109,7 +110,7 @@ export function createParameters(kind, store, fields) {
     return found;
   }
 
-  function build(/** @type {any} */ of) {
+  function build(of) {
     const shown = shownParameters(of);
     now = { of, widgets: shown.map((one) => [one, widget(one)]), by: of.alternatives.length ? alternatives(of) : null };
     const those = (/** @type {(one: Parameter) => any} */ wanted) =>

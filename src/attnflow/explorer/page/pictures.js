@@ -1,12 +1,13 @@
 // The stage as a file: PNG and SVG.
 
+import { make } from "./elements.js";
 import { canvasSheet, svgSheet } from "./sheet.js";
 import { describe } from "./words.js";
 
-/** @param {import("./scene.js").Scene} scene @param {any} store @param {() => void} update */
+/** @param {import("./scene.js").Scene} scene @param {() => void} update */
 export function createPictures(scene, store, update) {
   const { player } = scene;
-  /** Draw the scene without the choice of a token and overlays of another frame. @param {import("./sheet.js").Sheet} onto */
+  /** Draw the scene without chosen token and overlays of another frame. @param {import("./sheet.js").Sheet} onto */
   function print(onto) {
     atFrame(() => {
       scene.chosen = -1;
@@ -18,9 +19,9 @@ export function createPictures(scene, store, update) {
 
   /** Do something while the player is where there is something to show. @template T @param {() => T} what */
   function atFrame(what) {
-    const { position } = player;
+    const [{ position }, { run, frame }] = [player, store.overlays ?? {}];
     // While the run plays, the frame with the last overlays is taken.
-    if (player.playing && store.overlays?.run === player.id && store.overlays.frame < player.count) player.position = store.overlays.frame;
+    if (player.playing && run === player.id && frame < player.count) player.position = frame;
     else if (player.discrete) player.position = Math.round(position);
     update();
     const found = what();
@@ -29,12 +30,10 @@ export function createPictures(scene, store, update) {
   }
 
   return {
-    /** @returns {Promise<Blob>} */
     png() {
       const scale = Math.max(2, scene.ratio);
-      const size = { width: scene.width * scale, height: scene.height * scale };
-      const canvas = Object.assign(document.createElement("canvas"), size);
-      const onto = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+      const canvas = make("canvas", { width: scene.width * scale, height: scene.height * scale });
+      const onto = canvas.getContext("2d");
       onto.scale(scale, scale);
       onto.fillStyle = scene.tone.paper;
       onto.fillRect(0, 0, scene.width, scene.height);

@@ -28,7 +28,7 @@ export const heldScale = (/** @type {number} */ scale, ...middle) =>
 
 /**
  * Return the lens of a camera, or without one that which fits a box.
- * @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera @returns {Lens}
+ * @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera
  */
 export function lens(box, width, height, camera) {
   const half = Math.min(width, height) / 2;
@@ -54,20 +54,17 @@ export function point(eye, numbers, out = [0, 0], k = 0) {
   return out;
 }
 
-/** Return the point at a pixel; on the circle, the nearest one there. */
-export function lift(
-  /** @type {Lens} */ eye,
-  /** @type {number} */ x,
-  /** @type {number} */ y,
-  /** @type {ArrayLike<number> | null} */ _from = null,
-  sphere = false,
-) {
+/**
+ * Return the point at a pixel; on the circle, the nearest one there.
+ * @param {Lens} eye @param {number} x @param {number} y @param {ArrayLike<number> | null} _from
+ */
+export function lift(eye, x, y, _from = null, sphere = false) {
   const found = [eye.x + (x - eye.width / 2) / eye.scale, eye.y - (y - eye.height / 2) / eye.scale];
   const length = Math.hypot(...found);
   return sphere && length > 0 ? found.map((value) => value / length) : found;
 }
 
-/** @param {Lens} eye @returns {Camera} */
+/** @param {Lens} eye */
 export function camera(eye) {
   return { x: eye.x, y: eye.y, zoom: eye.scale / (Math.min(eye.width, eye.height) / 2) };
 }
@@ -125,7 +122,7 @@ function cells(sheet, scene) {
   sheet.group("cells");
   for (const [k, cell] of (overlays?.cells ?? []).entries()) {
     if (cell.polygon.length < 3) continue;
-    polygon(sheet, cell.polygon.flatMap((/** @type {number[]} */ corner) => point(eye, corner)));
+    polygon(sheet, cell.polygon.flatMap((corner) => point(eye, corner)));
     sheet.paint({ fill: tint(cellLabels[k], tone), stroke: faded(tone.quiet, 0.75), width: 0.8 });
   }
   veil(sheet, scene);

@@ -7,24 +7,21 @@ const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
 /** The way is measured of about PACERS tokens. */
 const PACERS = 200;
 
-/** Return where a time is on the scale shown; logarithmic time is log(1 + t), from the first time on. */
-export function onClock(/** @type {number} */ t, /** @type {number} */ first, /** @type {string} */ clock) {
-  return clock === "log" ? Math.log1p(t - first) : t - first;
-}
+/** @typedef {(x: number, first: number, clock: string) => number} OnScale */
 
-/** Return the time that is at a place on the scale shown, the inverse of `onClock`. */
-export function offClock(/** @type {number} */ u, /** @type {number} */ first, /** @type {string} */ clock) {
-  return first + (clock === "log" ? Math.expm1(u) : u);
-}
+/** Return where a time is on the scale shown: logarithmic time is log(1 + t), t from the first. @type {OnScale} */
+export const onClock = (t, first, clock) => (clock === "log" ? Math.log1p(t - first) : t - first);
+
+/** Return the time that is at a place on the scale shown, the inverse of `onClock`. @type {OnScale} */
+export const offClock = (u, first, clock) => first + (clock === "log" ? Math.expm1(u) : u);
 
 /**
  * Return the real index at which increasing numbers, taken linear in between, reach a value; ends are held.
  * @param {ArrayLike<number>} numbers @param {number} value
- * @param {number} [count] how many of the numbers are looked at
  */
-export function indexOf(numbers, value, count = numbers.length) {
-  if (count === 0 || !(value > numbers[0])) return 0;
-  let [low, high] = [0, count - 1];
+export function indexOf(numbers, value) {
+  if (!(value > numbers[0])) return 0;
+  let [low, high] = [0, numbers.length - 1];
   if (value >= numbers[high]) return high;
   while (high - low > 1) {
     const middle = (low + high) >> 1;
@@ -49,9 +46,7 @@ export function createPlayer() {
     times: [],
     /** How far tokens have come at each frame, in the mean. @type {number[]} */
     way: [],
-    /** The box around all frames. */
     box: boxOf([], 0),
-    /** Whether the run has ended. */
     done: false,
     /** For each token the first one that it ends with, -1 if it ends alone. @type {number[] | null} */
     endsWith: null,
@@ -67,29 +62,30 @@ export function createPlayer() {
       return frames.length;
     },
 
-    /** Begin anew, with a run of n tokens in dimension d. */
-    clear(/** @type {number} */ id, /** @type {number} */ n, /** @type {number} */ d) {
+    /** Begin anew, with a run of n tokens in dimension d. @param {number} id @param {number} n @param {number} d */
+    clear(id, n, d) {
       frames = [];
       Object.assign(player, { id, n, d, times: [], way: [], done: false, endsWith: null, position: 0 });
       player.box = boxOf([], d);
       if (blend.length !== n * d) blend = new Float64Array(n * d);
     },
 
-    /** Append frames as they came from the server. @param {any} header @param {Float64Array} numbers */
+    /** Append frames as they came from the server. @param {Float64Array} numbers */
     append(header, numbers) {
       const size = player.n * player.d;
       if (header.id !== player.id || header.first !== frames.length) return;
       for (let k = 0; k < header.count; k++) {
         const frame = numbers.subarray(k * size, (k + 1) * size);
-        player.way.push(frames.length === 0 ? 0 : player.way[frames.length - 1] + step(frames[frames.length - 1], frame));
+        const last = frames.at(-1);
+        player.way.push(last ? player.way[frames.length - 1] + step(last, frame) : 0);
         frames.push(frame);
         player.times.push(Number(header.times[k]));
         boxOf(frame, player.d, player.box);
       }
     },
 
-    /** Return the tokens of frame k, row by row. */
-    frame: (/** @type {number} */ k) => frames[k],
+    /** Return the tokens of frame k, row by row. @param {number} k */
+    frame: (k) => frames[k],
     /** Return the frame that is shown, or was last. */
     frameIndex: () => Math.min(Math.floor(player.position + 1e-9), Math.max(frames.length - 1, 0)),
 
@@ -120,8 +116,8 @@ export function createPlayer() {
       player.position = Math.min(Math.max(whole, 0), Math.max(frames.length - 1, 0));
     },
 
-    /** Return the position of a time. */
-    at: (/** @type {number} */ time) => indexOf(player.times, time),
+    /** Return the position of a time. @param {number} time */
+    at: (time) => indexOf(player.times, time),
     /** Return the time of what is shown: of a discrete run that of a frame. */
     time: () => (player.discrete && frames.length > 0 ? player.times[player.frameIndex()] : player.exactTime()),
     /** Return the time at the position, which between two frames is between theirs. */
@@ -135,16 +131,16 @@ export function createPlayer() {
       const length = span();
       return length > 0 ? onClock(player.exactTime(), player.times[0], player.clock) / length : 0;
     },
-    /** Go where a part of the clock, between 0 and 1, has passed. */
-    seekFraction(/** @type {number} */ part) {
+    /** Go where a part of the clock, between 0 and 1, has passed. @param {number} part */
+    seekFraction(part) {
       if (frames.length === 0) return;
       const held = Math.min(Math.max(part, 0), 1);
       if (held === 1) player.seek(frames.length - 1);
       else player.seek(player.at(offClock(held * span(), player.times[0], player.clock)));
     },
 
-    /** Let seconds pass: the position advances evenly on the clock. */
-    tick(/** @type {number} */ seconds) {
+    /** Let seconds pass: the position advances evenly on the clock. @param {number} seconds */
+    tick(seconds) {
       if (!player.playing || frames.length === 0) return;
       const last = frames.length - 1;
       if (player.position < last) {
@@ -166,8 +162,8 @@ export function createPlayer() {
 
   const span = () => (frames.length ? onClock(player.times[frames.length - 1], player.times[0], player.clock) : 0);
 
-  /** Return how far tokens go between two frames, in the mean. */
-  function step(/** @type {Float64Array} */ a, /** @type {Float64Array} */ b) {
+  /** Return how far tokens go between two frames, in the mean. @param {Float64Array} a @param {Float64Array} b */
+  function step(a, b) {
     const { n, d } = player;
     const stride = Math.max(1, Math.floor(n / PACERS));
     let sum = 0;

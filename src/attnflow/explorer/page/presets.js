@@ -3,7 +3,6 @@
 import { byId, make } from "./elements.js";
 import { typeset } from "./mathtext.js";
 
-/** @param {any} store @param {{chosen: (preset: any) => void}} page */
 export function createPresets(store, { chosen }) {
   const menu = byId("preset");
   const note = byId("note");
@@ -14,9 +13,9 @@ export function createPresets(store, { chosen }) {
   const first = make("option", { value: "" }, "Choose a figure …");
   menu.append(first);
   list.then((presets) => {
-    const groups = Map.groupBy(presets, (/** @type {any} */ { paper }) => paper);
-    for (const [label, some] of groups)
-      menu.append(make("optgroup", { label }, ...some.map(({ name, title }) => make("option", { value: name }, title))));
+    const groups = Map.groupBy(presets, ({ paper }) => paper);
+    const option = ({ name, title }) => make("option", { value: name }, title);
+    for (const [label, some] of groups) menu.append(make("optgroup", { label }, ...some.map(option)));
     mark();
   });
 
@@ -38,7 +37,7 @@ export function createPresets(store, { chosen }) {
 
   async function find(/** @type {string} */ wanted) {
     const presets = await list;
-    const found = presets.find((/** @type {any} */ one) => one.name === wanted);
+    const found = presets.find((one) => one.name === wanted);
     if (!found) throw new Error(`There is no figure “${wanted}”: choose one from the list. Here is the first screen.`);
     return found;
   }

@@ -1,5 +1,5 @@
-// The two questions of which at most one is under way: the run of the state, and the overlays of a frame. Each has a name
-// for its state and one table of what leads from which state to which; what is not in the table changes nothing.
+// The two questions of which at most one is under way: the run of the state, and the overlays of a frame. A table says
+// which event leads from which state to which; what is not in it changes nothing.
 
 /** A question that got no answer for this time, in milliseconds, is asked anew. */
 export const FORGOTTEN = 4000;

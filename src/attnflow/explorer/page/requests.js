@@ -13,20 +13,18 @@ const SLOW = 1200;
 const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent"];
 
 /**
- * @param {any} store @param {any} player @param {{send: (message: any) => number, open: boolean}} socket
+ * @param {{send: (message: any) => number, open: boolean}} socket
  * @param {{attention: () => boolean, waiting: (on: boolean) => void}} shown whether the attention matrix is on the
  *   screen; to be told when a run is waited for, and when no longer
  */
 export function createRequests(store, player, socket, shown) {
   const run = Object.assign(createQuestion("due"), { state: store.state });
-  /** The question for overlays has the key of what it asks for, and its run. A run that was lost with its worker is
-   * asked for once more: another retry is allowed after the next answer. */
+  /** A run that was lost with its worker is asked for once more: another retry is allowed after the next answer. */
   const overlays = Object.assign(createQuestion("settled"), { key: "", run: -1, retry: "allowed" });
   const claims = createClaimRequests(store, socket);
   const shownTime = createShownTime(store, player);
   const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let waiting;
+  let waiting = 0;
 
   function want() {
     const { show } = store.view;
@@ -35,8 +33,8 @@ export function createRequests(store, player, socket, shown) {
     return names;
   }
 
-  /** Which overlays of frame k of the run on the screen are wanted. */
-  const key = (/** @type {number} */ k) => `${store.run?.id} ${k} ${want()}`;
+  /** Which overlays of frame k of the run on the screen are wanted. @param {number} k */
+  const key = (k) => `${store.run?.id} ${k} ${want()}`;
 
   const soon = onceAFrame(() => {
     const now = performance.now();
@@ -77,7 +75,7 @@ export function createRequests(store, player, socket, shown) {
   }
 
   /** Take overlays for what they are: those of the first frame are of no use when another one is shown. */
-  function show(/** @type {any} */ answer) {
+  function show(answer) {
     if (answer.frame === 0 && answer.run === store.run.id) {
       store.first = { ...store.first, ...answer };
       store.notify("overlays");
@@ -147,7 +145,6 @@ export function createRequests(store, player, socket, shown) {
   store.on(["state", "player", "view", "run"], soon);
 
   return {
-    /** @param {any} header @param {any} [payload] */
     receive: (header, payload) => answers[header.kind]?.(header, payload),
     /** Ask for everything, as after a connection was made. */
     refresh() {
@@ -164,7 +161,7 @@ export function createRequests(store, player, socket, shown) {
       const whole = socket.open && !run.due && !run.underWay && !incoming.held && player.done;
       return whole && !overlays.underWay && overlays.key === key(player.frameIndex());
     },
-    /** Show the shownTime `t` of the screen that was opened as soon as its run is there. @param {number} t */
+    /** Show time t of the screen that was opened as soon as its run is there. @param {number} t */
     showTime(t) {
       shownTime.open(t);
       incoming.drop();

@@ -47,7 +47,6 @@ export function createScene(player) {
     mode: null,
     /** @type {any} the lens of that */
     eye: null,
-    /** @type {any} */
     camera: null,
     trails: createTrails(),
     box: { low: [-1, -1], high: [1, 1] },
@@ -64,7 +63,7 @@ export function createScene(player) {
   };
 }
 
-/** Return the rows that the run starts with; an edit is ahead of the run. @param {any} store @returns {number[][]} */
+/** Return the rows that the run starts with; an edit is ahead of the run. @returns {number[][]} */
 export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? state.tokens : (run?.tokens ?? []));
 
 /**
@@ -75,13 +74,12 @@ export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? stat
  */
 export function labelsOf(overlays, { player, n, sphere }) {
   if (!sphere && overlays?.cells?.length && overlays.labels) {
-    /** @type {number[]} */
-    const vertices = overlays.cells.map((/** @type {any} */ cell) => cell.vertex);
+    const vertices = overlays.cells.map((cell) => cell.vertex);
     const map = labelled(vertices);
     const cellLabels = vertices.map((vertex) => map.get(vertex) ?? -1);
     return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
-  if (!sphere && overlays?.follows?.some((/** @type {number} */ i) => i >= 0)) return byMember(overlays.follows, n);
+  if (!sphere && overlays?.follows?.some((i) => i >= 0)) return byMember(overlays.follows, n);
   if (player.endsWith?.length === n) return byMember(player.endsWith, n);
   return { labels: new Int32Array(n), cellLabels: [] };
 }

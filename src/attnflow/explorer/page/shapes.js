@@ -22,11 +22,10 @@ export function hull(xy, members) {
   }
   const corners = [...chains[0], ...chains[1]];
   // All points in one place: one corner.
-  return corners.length === 2 && same(xy, corners[0], corners[1]) ? [corners[0]] : corners;
+  const [i, j] = corners;
+  const same = xy[2 * i] === xy[2 * j] && xy[2 * i + 1] === xy[2 * j + 1];
+  return corners.length === 2 && same ? [i] : corners;
 }
-
-const same = (/** @type {ArrayLike<number>} */ xy, /** @type {number} */ i, /** @type {number} */ j) =>
-  xy[2 * i] === xy[2 * j] && xy[2 * i + 1] === xy[2 * j + 1];
 
 /**
  * Return the outline at distance r around the hull of some points, as a polygon x, y, x, y...

@@ -1,5 +1,7 @@
 // A sheet to draw on: a canvas of the screen or an SVG file, which show the same picture.
 
+import { make } from "./elements.js";
+
 /**
  * @typedef {{fill?: string, stroke?: string, width?: number, dash?: number[], alpha?: number,
  *   cap?: "round" | "butt"}} Style the width of the stroke is 1 if left out, `alpha` is of fill and stroke alike
@@ -40,8 +42,8 @@ function drawnDisc(style, r, ratio) {
   const key = Math.round(r * 4) + 1e4 * ratio;
   if (!sizes.has(key)) {
     const size = 2 * Math.ceil((r + 1.5) * ratio);
-    const canvas = Object.assign(document.createElement("canvas"), { width: size, height: size });
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const canvas = make("canvas", { width: size, height: size });
+    const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     canvasSheet(context, size, size).disc(size / 2 / ratio, size / 2 / ratio, Math.round(r * 4) / 4, style);
     sizes.set(key, canvas);

@@ -11,7 +11,7 @@ const [PALING, OUTDATED] = [80, 400];
 
 /** @typedef {{name: "current"} | {name: "late" | "pale" | "outdated", since: number}} Age */
 
-/** Return the age of overlays that were of some age before. @param {Age} age @param {boolean} other @param {number} now */
+/** Return the age of overlays after another age. @param {Age} age @param {boolean} other @param {number} now */
 function older(age, other, now) {
   if (!other) return /** @type {Age} */ ({ name: "current" });
   const since = age.name === "current" ? now : age.since;
@@ -19,7 +19,7 @@ function older(age, other, now) {
   return /** @type {Age} */ ({ name, since });
 }
 
-/** @param {import("./scene.js").Scene} scene @param {any} store @param {() => void} ask */
+/** @param {import("./scene.js").Scene} scene @param {() => void} ask */
 export function createShownOverlays(scene, store, ask) {
   const { player } = scene;
   /** @type {Age} */
@@ -29,7 +29,7 @@ export function createShownOverlays(scene, store, ask) {
   /** The edges of the hull at frame 0 of a run, kept while overlays of later frames come. */
   const edges = { run: -1, pairs: /** @type {number[][]} */ ([]) };
 
-  /** @param {any} overlays @param {boolean} held whether a token is held */
+  /** @param {boolean} held whether a token is held */
   function grow(overlays, held) {
     const other =
       Boolean(overlays) && !held && !player.playing && player.count > 0 && overlays.frame !== player.frameIndex();
@@ -43,12 +43,12 @@ export function createShownOverlays(scene, store, ask) {
   /** Keep the edges of the start of this run; those of another are of other tokens, unless one is being moved. */
   function keepEdges(/** @type {boolean} */ held) {
     const run = store.run?.id ?? -1;
-    const first = [store.first, store.overlays].find((overlays) => overlays?.frame === 0 && overlays.run === run && overlays.edges);
+    const first = [store.first, store.overlays].find((one) => one?.frame === 0 && one.run === run && one.edges);
     if (first) Object.assign(edges, { run, pairs: first.edges });
     else if (edges.run !== run && !held) Object.assign(edges, { run, pairs: [] });
   }
 
-  /** Find colours anew when the overlays, the number of tokens, or the end of the run is new. @param {any} overlays */
+  /** Find colours anew when the overlays, the number of tokens, or the end of the run is new. */
   function relabel(overlays) {
     const { n } = scene;
     if (overlays === seen.overlays && n === seen.n && player.done === seen.done && player.id === seen.run) return;
@@ -67,7 +67,7 @@ export function createShownOverlays(scene, store, ask) {
       const { overlays } = store;
       const { n, d } = scene;
       // The last overlays stay until the next ones come, so that cells do not flicker while a token is dragged.
-      const fits = overlays && (overlays.run === store.run?.id || rows.length === n) && (overlays.labels?.length ?? n) === n;
+      const fits = rows.length === n && (overlays?.labels?.length ?? n) === n;
       const told = fits || overlays?.run === store.run?.id ? overlays : null;
       grow(told, held);
       scene.overlays = age.name === "outdated" ? null : told;

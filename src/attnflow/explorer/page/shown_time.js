@@ -10,7 +10,6 @@
 /** @typedef {{name: "free"} | {name: "opening", t: number} | {name: "chasing", t: number, placed: number}} State
  *   `placed` is where the chase itself put the player: if it is elsewhere, the user moved it */
 
-/** @param {any} store @param {any} player */
 export function createShownTime(store, player) {
   /** @type {State} */
   let state = { name: "free" };

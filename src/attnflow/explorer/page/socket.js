@@ -6,7 +6,7 @@ const NO_ROOM = 1013; // the code with which a server closes that serves as many
 
 /**
  * Take a binary message apart: a length, a JSON header padded so that the payload is aligned to 8 bytes, the payload.
- * @param {ArrayBuffer} buffer @returns {{header: any, payload: Float64Array | Uint8Array}}
+ * @param {ArrayBuffer} buffer
  */
 export function decode(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
@@ -17,9 +17,8 @@ export function decode(buffer) {
 }
 
 /**
+ * `hear.line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  * @param {string} address
- * @param {{receive: (header: any, payload?: Float64Array | Uint8Array) => void, line: (open: boolean, pause: number)
- *   => void}} hear `line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  */
 export function createSocket(address, hear) {
   let last = 0;
@@ -34,8 +33,7 @@ export function createSocket(address, hear) {
     socket.binaryType = "arraybuffer";
     socket.onopen = () => hear.line(true, 0);
     socket.onmessage = ({ data }) => {
-      const { header, payload } =
-        typeof data === "string" ? { header: JSON.parse(data), payload: undefined } : decode(data);
+      const { header, payload } = typeof data === "string" ? { header: JSON.parse(data) } : decode(data);
       // Who is only told that there is no room has not been served.
       if (header.id !== null) pause = FIRST_PAUSE;
       if (!settle(header, payload)) hear.receive(header, payload);
@@ -51,7 +49,7 @@ export function createSocket(address, hear) {
   }
 
   /** Give an answer to whoever asked for it; false when nobody did. */
-  function settle(/** @type {any} */ header, /** @type {any} */ payload) {
+  function settle(header, payload) {
     const one = asked.get(header.id);
     if (!one) return false;
     asked.delete(header.id);
@@ -65,12 +63,12 @@ export function createSocket(address, hear) {
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },
-    /** Send a message over the open connection; returns its id. @param {any} message */
+    /** Send a message over the open connection; returns its id. */
     send(message) {
       socket?.send(JSON.stringify({ id: ++last, ...message }));
       return last;
     },
-    /** Send a message that has a single answer. @param {any} message @returns {Promise<any>} */
+    /** Send a message that has a single answer. */
     ask(message) {
       if (socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Error("There is no connection: try again."));
       return new Promise((resolve, reject) => asked.set(this.send(message), { resolve, reject }));

@@ -1,5 +1,6 @@
 // Tokens in space, seen from afar: an orbit around the cloud, a light room behind it, marks that pale with distance.
 
+import { longestSide } from "./boxes.js";
 import * as marks from "./marks.js";
 import { segments } from "./sheet.js";
 import { roundStep, ticks, written } from "./ticks.js";
@@ -19,7 +20,7 @@ const HOME = { yaw: -1.02, pitch: 0.42, zoom: 1 };
  * and a sphere. */
 const [STEEPEST, PER_PIXEL, FILLED, FILLED_ROUND] = [1.54, 0.008, 0.64, 0.88];
 
-/** Return a camera, held where there is something to see. @param {Camera} camera @returns {Camera} */
+/** Return a camera, held where there is something to see. @param {Camera} camera */
 function held({ yaw, pitch, zoom }) {
   const steep = Math.min(Math.max(pitch, -STEEPEST), STEEPEST);
   return { yaw, pitch: steep, zoom: Math.min(Math.max(zoom, 0.05), 1e4) };
@@ -28,16 +29,13 @@ function held({ yaw, pitch, zoom }) {
 /** @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 
-/**
- * @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera @param {boolean} sphere
- * @returns {Lens}
- */
+/** @param {Box} box @param {number} width @param {number} height @param {Camera | null} camera */
 export function lens(box, width, height, camera, sphere = false) {
   const given = camera && [camera.yaw, camera.pitch, camera.zoom].every(Number.isFinite);
   const turn = given ? held(camera) : HOME;
   const [cosYaw, sinYaw] = [Math.cos(turn.yaw), Math.sin(turn.yaw)];
   const [cosPitch, sinPitch] = [Math.cos(turn.pitch), Math.sin(turn.pitch)];
-  const half = Math.max(...box.low.map((low, c) => (box.high[c] - low) / 2));
+  const half = longestSide(box) / 2;
   return {
     middle: box.low.map((low, c) => (low + box.high[c]) / 2),
     right: [-sinYaw, cosYaw, 0],
@@ -83,17 +81,17 @@ export function lift(eye, x, y, from = null, sphere = false) {
   return [0, 1, 2].map((c) => u * eye.right[c] + v * eye.up[c] + w * eye.toward[c]);
 }
 
-/** @param {Lens} eye @returns {Camera} */
+/** @param {Lens} eye */
 export const camera = (eye) => ({ ...eye.turn });
 
-/** Return the camera after the room was turned by pulling it dx and dy pixels. @param {Lens} eye @returns {Camera} */
+/** Return the camera after the room was turned by pulling it dx and dy pixels. @param {Lens} eye */
 export function pulled(eye, /** @type {number} */ dx, /** @type {number} */ dy) {
   const { yaw, pitch, zoom } = eye.turn;
   return held({ yaw: yaw - PER_PIXEL * dx, pitch: pitch + PER_PIXEL * dy, zoom });
 }
 
-/** @param {Lens} eye @returns {Camera} */
-export function zoomed(eye, /** @type {number} */ _x, /** @type {number} */ _y, /** @type {number} */ factor) {
+/** @param {Lens} eye @param {number} _x @param {number} _y @param {number} factor */
+export function zoomed(eye, _x, _y, factor) {
   return held({ ...eye.turn, zoom: eye.turn.zoom * factor });
 }
 

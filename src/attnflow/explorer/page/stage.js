@@ -18,7 +18,7 @@ import * as space from "./space.js";
 const MODES = { 1: line, 2: plane, 3: space };
 
 /**
- * @param {HTMLCanvasElement} canvas @param {any} store @param {import("./player.js").Player} player
+ * @param {HTMLCanvasElement} canvas @param {import("./player.js").Player} player
  * @param {(motion: string) => string} surface on which a motion keeps tokens: "sphere" or "space"
  */
 export function createStage(canvas, store, player, surface) {
@@ -28,9 +28,9 @@ export function createStage(canvas, store, player, surface) {
   const framing = createFraming(scene);
   /** The time of the last picture. */
   let before = 0;
-  /** The rows that the start of the scene was made of. @type {any} */
+  /** The rows that the start of the scene was made of. */
   let seen = null;
-  /** The camera that an edit fixed. @type {any} */
+  /** The camera that an edit fixed. */
   let kept = null;
 
   const ask = onceAFrame((now) => {
@@ -138,8 +138,8 @@ export function createStage(canvas, store, player, surface) {
       announce();
       ask();
     },
-    /** Return the middle of token i in pixels of the window. */
-    place(/** @type {number} */ i) {
+    /** Return the middle of token i in pixels of the window. @param {number} i */
+    place(i) {
       update();
       const { left, top } = canvas.getBoundingClientRect();
       return { x: left + scene.screen[2 * i], y: top + scene.screen[2 * i + 1] };

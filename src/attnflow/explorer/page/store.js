@@ -11,7 +11,8 @@ import { counts, FIRST_STATE } from "./models.js";
  * @typedef {{name: string, note: string, state: State}} Figure a preset, and the state that it put on the screen
  * @typedef {{state: State, label: string, figure: Figure | null, show: View["show"], camera: any}} Step
  * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
- * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused" | "line"} Topic
+ * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused"} Topic
+ * @typedef {(topics: Topic[], listener: (what: Set<Topic>) => void) => void} Listen
  */
 
 /** @type {View} */
@@ -43,14 +44,11 @@ export function dimension(state) {
 }
 
 export function createStore() {
-  /** @type {{topics: Topic[], listener: (what: Set<Topic>) => void}[]} */
   const listeners = [];
   /** @type {Set<Topic>} */
   let news = new Set();
-  /** @type {Step[]} */
-  let past = [];
-  /** @type {Step[]} */
-  let future = [];
+  /** @type {[Step[], Step[]]} */
+  let [past, future] = [[], []];
   let gesture = { label: "", at: -Infinity };
   let screens = 0;
 
@@ -82,7 +80,7 @@ export function createStore() {
     return true;
   }
 
-  /** @param {string} label @returns {Step} */
+  /** @param {string} label */
   function present(label) {
     const { state, figure, view } = store;
     return { state, label, figure, show: view.show, camera: view.camera };
@@ -101,11 +99,9 @@ export function createStore() {
     view: structuredClone(FIRST_VIEW),
     /** @type {any} the start of the run that the player holds */
     run: null,
-    /** @type {any} */
     overlays: null,
     /** @type {any} what was seen of the first frame of the run */
     first: null,
-    /** @type {any} */
     series: null,
     /** @type {Map<string, any>} the claims that apply, each with its verdict once there is one */
     claims: new Map(),
@@ -116,8 +112,8 @@ export function createStore() {
     /** @type {Figure | null} the preset that all edits since began from */
     figure: null,
 
-    /** Call a listener with the set of what changed, soon after one of the topics did. */
-    on(/** @type {Topic[]} */ topics, /** @type {(what: Set<Topic>) => void} */ listener) {
+    /** Call a listener, with the set of what changed, soon after one of the topics did. @type {Listen} */
+    on(topics, listener) {
       listeners.push({ topics, listener });
     },
 
@@ -127,12 +123,9 @@ export function createStore() {
       for (const topic of topics) news.add(topic);
     },
 
-    /**
-     * Put a value that came from the server.
-     * @param {"run" | "overlays" | "series" | "claims" | "refused"} topic @param {any} value
-     */
+    /** Put a value that came from the server. @param {Topic} topic */
     put(topic, value) {
-      store[topic] = value;
+      Object.assign(store, { [topic]: value });
       store.notify(topic);
     },
 
@@ -159,7 +152,7 @@ export function createStore() {
       store.notify("view");
     },
 
-    /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. @param {any} screen */
+    /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. */
     open({ state, view, name = "", note = "" }) {
       store.setState(structuredClone({ ...FIRST_STATE, ...state }), { label: `open ${++screens}` });
       store.figure = name === "" ? null : { name, note, state: store.state };

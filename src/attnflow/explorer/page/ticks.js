@@ -11,7 +11,7 @@ export function roundStep(/** @type {number} */ length, /** @type {number} */ pa
   return 10 * power;
 }
 
-/** Return the round numbers from low to high, about `parts` of them. @returns {number[]} */
+/** Return the round numbers from low to high, about `parts` of them. */
 export function ticks(/** @type {number} */ low, /** @type {number} */ high, /** @type {number} */ parts) {
   if (!Number.isFinite(high - low)) return [];
   if (!(high > low)) return [low];

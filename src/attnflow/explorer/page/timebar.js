@@ -16,7 +16,7 @@ export function timeText(t, discrete) {
   return t.toFixed(t < 10 ? 2 : t < 1000 ? 1 : 0);
 }
 
-/** @param {any} store @param {import("./player.js").Player} player */
+/** @param {import("./player.js").Player} player */
 export function createTimebar(store, player) {
   const [play, back, forward, scrub] = ["play", "step-back", "step-forward", "scrub"].map(byId);
   const [time, clock, speed] = ["time", "clock", "speed"].map(byId);
@@ -31,7 +31,7 @@ export function createTimebar(store, player) {
     moved();
   });
   // The arrows of a slider without steps would move it by a hundredth: here they go from frame to frame.
-  scrub.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+  scrub.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
     if (by === undefined) return;
     event.preventDefault();
@@ -58,10 +58,10 @@ export function createTimebar(store, player) {
     if (document.activeElement !== scrub || Math.abs(scrub.valueAsNumber - player.fraction()) > 1e-3) {
       scrub.value = String(player.count > 0 ? player.fraction() : 0);
     }
-    scrub.setAttribute("aria-valuetext", `t = ${text} of ${timeText(Number(store.state.until), discrete)}`);
+    scrub.ariaValueText = `t = ${text} of ${timeText(Number(store.state.until), discrete)}`;
     scrub.parentElement.classList.toggle("playing", player.playing);
-    play.setAttribute("aria-label", player.playing ? "Pause" : "Play");
-    play.setAttribute("aria-pressed", String(player.playing));
+    play.ariaLabel = player.playing ? "Pause" : "Play";
+    play.ariaPressed = String(player.playing);
     scrub.style.setProperty("--part", scrub.value);
   }
 

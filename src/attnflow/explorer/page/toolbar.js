@@ -4,7 +4,7 @@ import { byId } from "./elements.js";
 import { surfaceOf } from "./models.js";
 import { dimension } from "./store.js";
 
-/** Why an overlay is not drawn here, whatever the frame. @param {any} store @returns {Record<string, string>} */
+/** Why an overlay is not drawn here, whatever the frame. */
 function undrawn({ state }) {
   if (surfaceOf(state.motion.name) === "sphere") {
     const all = "on the sphere every token is a vertex of the hull";
@@ -14,7 +14,7 @@ function undrawn({ state }) {
   return {};
 }
 
-/** @param {any} store @param {any} stage @param {(sentence: string) => void} say */
+/** @param {(sentence: string) => void} say */
 export function createToolbar(store, stage, say) {
   const tools = [...byId("tools").querySelectorAll("input")];
   const switches = [...byId("overlays").querySelectorAll("button")].map((button) => {
@@ -38,8 +38,8 @@ export function createToolbar(store, stage, say) {
     const why = { ...store.overlays?.why, ...undrawn(store) };
     for (const { name, button, title, about } of switches) {
       const on = Boolean(store.view.show[name]);
-      button.setAttribute("aria-pressed", String(on));
-      const missing = on && why[name] ? why[name] : "";
+      button.ariaPressed = String(on);
+      const missing = (on && why[name]) || "";
       button.classList.toggle("missing", missing !== "");
       button.title = about.textContent = missing ? `Not drawn: ${missing}.` : title;
       if (missing === "" || asked !== name) continue;

@@ -3,7 +3,7 @@
 import { colour } from "./colours.js";
 import { cleared } from "./screen.js";
 
-/** @import { Sheet, Style } from "./sheet.js" @import { Scene } from "./scene.js" */
+/** @import { Sheet, Style } from "./sheet.js" @import { Draw, Scene } from "./scene.js" */
 
 /** How many steps of tokens the layer holds, and are drawn anew in each frame. */
 const [LAYER, TAIL] = [320000, 6000];
@@ -106,7 +106,7 @@ export function createTrails() {
     return !whole || layer === back;
   }
 
-  /** Draw all trajectories: what is to come faint, what has been in colour. @param {Sheet} sheet @param {Scene} scene */
+  /** Draw all trajectories: what is to come faint, what has been in colour. @type {Draw} */
   function draw(sheet, scene) {
     sheet.group("trails");
     if (sheet.layer) {
@@ -115,17 +115,16 @@ export function createTrails() {
         sheet.layer(front.canvas, 0, now, 1);
         sheet.layer(front.canvas, now, sheet.width, scene.d === 1 ? 0.45 : 1);
       }
-    } else if (scene.player.n === scene.n) {
-      lines(sheet, scene, 0, scene.player.count - 1, faint(scene), null);
-    }
+    } else if (scene.player.n === scene.n) lines(sheet, scene, 0, scene.player.count - 1, faint(scene), null);
     if (scene.player.n === scene.n && scene.player.count > 0 && scene.player.position > 0) tail(sheet, scene);
   }
 
-  /** @param {Sheet} sheet @param {Scene} scene */
+  /** @type {Draw} */
   function tail(sheet, scene) {
     const { player, tone, groups } = scene;
     const last = player.frameIndex();
-    const steps = sheet.layer ? Math.max(2, Math.floor(TAIL / Math.ceil(player.n / strideOf(player.n, player.count)))) : last;
+    const drawn = Math.ceil(player.n / strideOf(player.n, player.count));
+    const steps = sheet.layer ? Math.max(2, Math.floor(TAIL / drawn)) : last;
     for (const { from, to, alpha } of stages(player.way, Math.max(0, last - steps), last))
       for (const [label, members] of groups)
         lines(sheet, scene, from, to, { stroke: colour(label, tone), width: 1.2, alpha }, members);

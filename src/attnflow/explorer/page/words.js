@@ -10,7 +10,7 @@ const [MOST, PAUSE] = [100, 150];
 
 /**
  * Say which token this is, where it is, and in which cell or whom it follows.
- * @param {any} overlays @param {number} i @param {ArrayLike<number>} point
+ * @param {number} i @param {ArrayLike<number>} point
  */
 function about(overlays, i, point) {
   const found = [`token ${i}`, place(point)];
@@ -21,7 +21,7 @@ function about(overlays, i, point) {
   return found;
 }
 
-/** Say all that is known of a token. @param {any} overlays @param {number} i @param {ArrayLike<number>} point */
+/** Say all that is known of a token. @param {number} i @param {ArrayLike<number>} point */
 function all(overlays, i, point) {
   const found = about(overlays, i, point);
   if (overlays?.hull?.includes(i)) found.push("a vertex of the hull");
@@ -56,7 +56,7 @@ export function createAnnouncer(say, after) {
   };
 }
 
-/** List the tokens in words, for readers who do not see the stage. @param {any} store @param {any} player */
+/** List the tokens in words, for readers who do not see the stage. */
 export function createTokenList(store, player) {
   const [list, rest] = [make("ul", { "aria-label": "Tokens" }), make("p")];
   byId("token-list").append(list, rest);
