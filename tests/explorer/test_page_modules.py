@@ -272,6 +272,23 @@ def test_numbers_are_written_short(page: Page) -> None:
 BOX = {"low": [-1.0, 2.0], "high": [3.0, 4.0]}
 
 
+@pytest.mark.parametrize(
+    ("bounds", "text", "said"),
+    [
+        ({"above": 0}, "0", "number above 0."),
+        ({"above": 0, "most": 1}, "0", "number above 0, up to 1."),
+        ({"above": 0, "most": 1}, "1.5", "number above 0, up to 1."),
+        ({"least": 0}, "-1", "number of at least 0."),
+        ({"least": 0, "most": 1, "whole": True}, "2", "whole number from 0 to 1."),
+        ({}, "x", "number."),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused(page: Page, bounds: Any, text: str, said: str) -> None:
+    call = "(() => { try { return m.asNumber('h', g[0])(g[1]); } catch (error) { return error.message; } })()"
+    assert ask(page, "fields", call, [bounds, text]) == f"h is \u201c{text}\u201d: give a {said}"
+    assert ask(page, "fields", call, [bounds, "1"]) == 1
+
+
 def test_the_plane_there_and_back(page: Page) -> None:
     eye = ask(page, "plane", "m.lens(g, 900, 600, null)", BOX)
     corners = [[-1, 2], [3, 4], [1, 3]]

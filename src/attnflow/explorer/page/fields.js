@@ -2,13 +2,14 @@
 
 import { make } from "./elements.js";
 
-/** @param {string} name @param {{least?: number, most?: number, whole?: boolean}} bounds */
-export function asNumber(name, { least = -Infinity, most = Infinity, whole = false } = {}) {
+/** @param {string} name @param {{least?: number, above?: number, most?: number, whole?: boolean}} bounds */
+export function asNumber(name, { least = -Infinity, above = -Infinity, most = Infinity, whole = false } = {}) {
   return (/** @type {string} */ text) => {
     const value = Number(text.replace("\u2212", "-"));
-    const fits = text.trim() !== "" && Number.isFinite(value) && value >= least && value <= most;
+    const fits = text.trim() !== "" && Number.isFinite(value) && value >= least && value > above && value <= most;
     if (fits && (!whole || Number.isInteger(value))) return value;
-    const from = least === -Infinity ? "" : most === Infinity ? ` of at least ${least}` : ` from ${least} to ${most}`;
+    let from = above > least ? ` above ${above}` : least > -Infinity ? ` of at least ${least}` : "";
+    if (from && most < Infinity) from = above > least ? `${from}, up to ${most}` : ` from ${least} to ${most}`;
     throw new Error(`${name} is “${text.trim()}”: give a ${whole ? "whole " : ""}number${from}.`);
   };
 }

@@ -14,7 +14,7 @@ const RAYS = 8;
 /** The least radius of a star. */
 const STAR = 6.4;
 /** More tokens than the first are a crowd; of more than the second, only vertices are numbered. */
-const [CROWD, FEW] = [400, 40];
+const [CROWD, ALL_NUMBERED] = [400, 40];
 
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. @param {number} n */
 export const radius = (n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
@@ -181,7 +181,7 @@ function outlines(sheet, { overlays, screen, n, sizes, tone }) {
 /** Number all tokens, of many the vertices; those in one place share a label. @type {Draw} */
 function numbers(sheet, { screen, n, sizes, tone, middle, overlays }) {
   /** @type {number[]} */
-  const list = n <= FEW ? [...Array(n).keys()] : (overlays?.hull ?? []);
+  const list = n <= ALL_NUMBERED ? [...Array(n).keys()] : (overlays?.hull ?? []);
   /** @type {{x: number, y: number, members: number[]}[]} */
   const labels = [];
   for (const i of list.filter((index) => index < n)) {

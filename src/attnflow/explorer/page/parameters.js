@@ -52,7 +52,7 @@ export function createParameters(kind, store, fields) {
   };
 
   const words = (/** @type {string} */ key) => key.replaceAll("_", " ");
-  const bounds = (/** @type {Parameter} */ one) => ({ least: one.least ?? one.above, most: one.most });
+  const bounds = (/** @type {Parameter} */ one) => ({ least: one.least, above: one.above, most: one.most });
 
   function text(/** @type {Parameter} */ one, /** @type {string} */ id, /** @type {(text: string) => any} */ parse) {
     const formula = one.kind === "function" ? "a number or a formula in t" : "a number";

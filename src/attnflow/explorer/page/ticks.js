@@ -1,7 +1,7 @@
 // Round numbers on axes, and how numbers are written.
 
-/** At most MANY ticks are drawn; ticks that are nearer than APART roundings of a number cannot be told apart. */
-const [MANY, APART] = [200, 8];
+/** At most MOST ticks are drawn; ticks that are nearer than APART roundings of a number cannot be told apart. */
+const [MOST, APART] = [200, 8];
 
 /** Return the round distance (1, 2 or 5 times a power of ten) that divides a length in about `parts` parts. */
 export function roundStep(/** @type {number} */ length, /** @type {number} */ parts) {
@@ -18,7 +18,7 @@ export function ticks(/** @type {number} */ low, /** @type {number} */ high, /**
   const step = roundStep(high - low, parts);
   if (!(step > APART * Number.EPSILON * Math.max(Math.abs(low), Math.abs(high)))) return [];
   const first = Math.ceil(low / step - 1e-9);
-  const count = Math.min(Math.floor(high / step + 1e-9) - first + 1, MANY);
+  const count = Math.min(Math.floor(high / step + 1e-9) - first + 1, MOST);
   return Array.from({ length: Math.max(count, 0) }, (_, k) => rounded((first + k) * step, step));
 }
 
