@@ -99,7 +99,7 @@ def _farthest_antipodes(v: Array) -> float:
 
     The farthest pair is antipodal: for some direction one of them is the extreme vertex, the other that of the opposite
     direction. Vertex v_{k+1} is extreme as directions turn from the angle of edge k to that of the next, so a new pair
-    begins only there, with whoever is extreme at that angle plus pi.
+    begins only there, with the vertex that is extreme at that angle plus pi.
     """
     edges = np.roll(v, -1, axis=0) - v
     # Angles of a convex polygon increase, up to rounding.

@@ -249,7 +249,7 @@ def most_moves(limit: int, runs: int, x: Array) -> int:
 
 
 class _Leaving:
-    """Say which chains have left; complain of chains that move too often."""
+    """Say which chains have left; refuse to follow chains that move too often."""
 
     def __init__(self, start: Array, radius: float, most: int, left: int, work: progress.Task, before: int) -> None:
         self.start, self.radius, self.most, self.moves = start, radius, most, 0

@@ -420,7 +420,7 @@ def _followed(
         for k, one, t, end in zip(going, picks.x, times, ends, strict=True):
             if every[k].parting is None and t < goal.hardmax.over:
                 every[k].parting = goal.strays_at_rest(one, t, end)
-        # Whoever waits longer than the horizon rests for ever.
+        # A chain that waits longer than the horizon rests for ever.
         moving = np.flatnonzero(stays < HORIZON)
         y, going, times = picks.move(moving, rng), [going[k] for k in moving], [ends[k] for k in moving]
         for k, t, signs in zip(going, times, goal.signs(times, y) if going else (), strict=True):

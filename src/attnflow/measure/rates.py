@@ -1,4 +1,4 @@
-"""How fast tokens contract: exponential rates, with errors that own up to noise and to drift."""
+"""How fast tokens contract: exponential rates, with errors that include noise and drift."""
 
 from __future__ import annotations
 

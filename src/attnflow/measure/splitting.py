@@ -304,7 +304,7 @@ def _least(P: Array, total: float) -> Flags:
 
 
 def _part(a: Array, b: Array, most: float = 1.0) -> Array:
-    """Return a/b, at most so much, and 0 where b is 0."""
+    """Return a/b, at most `most`, and 0 where b is 0."""
     return np.minimum(np.divide(a, b, out=np.zeros_like(b), where=b > 0), most)
 
 

@@ -19,7 +19,7 @@ from attnflow.motions.solvers.crossings import Race, Rounding
 from attnflow.motions.solvers.leader_graph import SPAN, Flags, Indices, LeaderGraph, Piece
 from attnflow.motions.solvers.tie_breaking import Settlement, Slide, Source, points, row_of
 
-# Watchers look at least so often.
+# Watchers look at a run at least once in this time.
 STRETCH = 0.1
 # Changes of leader closer than this many roundings of the time happen at once.
 AT_ONCE = 64 * float(np.finfo(np.float64).eps)
@@ -94,7 +94,7 @@ class HardmaxFlow(Motion):
 
 
 class _Leading:
-    """Who can lead whom: the law, looked at with the eyes of rounding."""
+    """Who can lead whom, where scores that differ by no more than rounding are equal."""
 
     def __init__(self, hearing: Hearing) -> None:
         assert isinstance(hearing.law, Hardmax)

@@ -256,8 +256,8 @@ def check_stepper(stepper: object, motion: Motion) -> None:
 class DiscreteMotion(Motion):
     """Motions in layers: subclasses write `step`, and `steps` if they know a compiled loop.
 
-    Those that set ``pointwise = True`` say that tokens at one place move alike, whoever they are: they may be handed
-    one token with the mass of all who are there.
+    Those that set ``pointwise = True`` say that tokens at one place move alike: they may be given one token with the
+    mass of all that are there.
     """
 
     discrete = True

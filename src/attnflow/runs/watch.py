@@ -31,7 +31,7 @@ class Start(NamedTuple):
 
 
 class Watcher:
-    """Someone who looks at a run.
+    """What looks at a run, stretch by stretch.
 
     For developers. A run comes in stretches of consecutive states. Write any of
 
