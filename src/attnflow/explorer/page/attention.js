@@ -9,9 +9,6 @@ import { written } from "./ticks.js";
 /** Pixels below the matrix for what is read, and at its edge. */
 const [BELOW, EDGE] = [26, 1];
 
-/** Return the shade of a weight: its root, as most weights of many tokens are small. @param {number} weight */
-export const shade = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1));
-
 /** Return the first and the last token of row k when n tokens are in this number of rows. */
 export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @type {number} */ rows) {
   const first = Math.floor((k * n) / rows);
@@ -75,7 +72,8 @@ export function createAttention(canvas, store) {
     const scale = Array.from({ length: 256 }, (_, k) => ramp(k / 255, tone));
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
-        const level = Math.round(255 * shade(rows[i][j]));
+        // Shades grow with the root, as most weights of many tokens are small.
+        const level = Math.round(255 * Math.sqrt(rows[i][j]));
         image.data.set([...scale[level], 255], 4 * (i * size + j));
       }
     context.putImageData(image, 0, 0);

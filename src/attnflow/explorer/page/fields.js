@@ -30,7 +30,7 @@ export function asFormula(name, unbounded = false) {
 
 /** @typedef {ReturnType<typeof createFields>} Fields */
 
-export const asText = (value) =>
+const asText = (value) =>
   value === "inf" ? "∞" : value === undefined || value === null ? "" : String(value).replace("e+", "e");
 
 /**

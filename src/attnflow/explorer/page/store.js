@@ -16,7 +16,7 @@ import { counts, FIRST_STATE } from "./models.js";
  */
 
 /** @type {View} */
-export const FIRST_VIEW = {
+const FIRST_VIEW = {
   t: 0,
   show: {
     cells: true,

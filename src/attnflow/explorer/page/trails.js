@@ -47,10 +47,10 @@ export function bent(scene, from, to, i, go) {
 }
 
 /** How strong a step is drawn: by the part of the way that tokens had come. @param {number} part */
-export const strength = (part) => FAINT + (STRONG - FAINT) * Math.min(Math.max(part, 0), 1);
+const strength = (part) => FAINT + (STRONG - FAINT) * Math.min(Math.max(part, 0), 1);
 
 /** Return the distance between tokens whose lines are drawn, so that the layer holds them all. */
-export const strideOf = (/** @type {number} */ n, /** @type {number} */ count) =>
+const strideOf = (/** @type {number} */ n, /** @type {number} */ count) =>
   Math.max(1, Math.ceil((n * Math.max(count, 240)) / LAYER));
 
 /**
