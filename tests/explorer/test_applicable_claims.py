@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.claims.claim import PROVED, REGISTER, Setting
+from attnflow.claims.claim import PROVED, REGISTER, Paper, Setting
 from attnflow.claims.hardmax import HARDMAX
 from attnflow.claims.margins import once
 from attnflow.explorer.applicable_claims import applicable, check_applicable
@@ -317,3 +317,17 @@ def test_a_new_claim_is_found_by_its_model(monkeypatch: pytest.MonkeyPatch) -> N
         assert verdict_on("hardmax/brand-new", STATES["hardmax"])["outcome"] == "holds"
     finally:
         REGISTER.pop("hardmax/brand-new", None)
+
+
+@pytest.mark.parametrize("model", [lambda given: af.Softmax(), lambda given: 1 / 0])
+def test_a_broken_claim_of_others_does_not_silence_the_rest(model: Any) -> None:
+    state = STATES["softmax"]
+    before = [claim.id for claim, _ in applicable(state)]
+    setting = Setting({"tokens": ..., "steps": 3}, model, lambda rng, k: {})
+    Paper("broken", "A. Reader", "Broken claims", "0000.00000").claim("one", "p. 1", "open", setting, "X.")(
+        lambda e: []
+    )
+    try:
+        assert [claim.id for claim, _ in applicable(state)] == before
+    finally:
+        del REGISTER["broken/one"]

@@ -144,10 +144,10 @@ def _instance(claim: Claim, state: State) -> dict[str, Any] | None:
     for offer in _offers(claim, state):
         try:
             instance = read(claim, offer, state.seed)
-            model = claim.setting.model(instance)
-            if _same_law(model[0], state) and (_indifferent(claim, model[1]) or _same_motion(model[1], state)):
+            law, motion = claim.setting.model(instance)
+            if _same_law(law, state) and (_indifferent(claim, motion) or _same_motion(motion, state)):
                 return instance
-        except InputError:  # another model: its parameters refuse what is on the screen
+        except Exception:  # another model, whose parameters refuse what is on the screen; or a claim of others fails
             continue
     return None
 
