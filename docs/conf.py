@@ -32,6 +32,8 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False
 napoleon_use_rtype = False
 # Types of NumPy, Matplotlib and Python have pages elsewhere, which this site does without.
+# The default of a parameter that has none is nothing to read about.
+nitpick_ignore = [("py:class", "attnflow.core.parameters.REQUIRED")]
 nitpick_ignore_regex = [(r"py:.*", r"(?!attnflow\.).*")]
 
 pygments_dark_style = "github-dark"

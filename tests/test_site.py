@@ -40,6 +40,7 @@ class Page(HTMLParser):
     links: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     words: str = ""
+    code: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -48,6 +49,7 @@ class Page(HTMLParser):
         """Note the addresses of a tag."""
         given = {name: value or "" for name, value in attrs}
         self.ids.add(given.get("id", ""))
+        self.code |= tag == "pre"
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
         elif tag == "link" and given.get("rel") not in ("author", "license"):
@@ -56,9 +58,13 @@ class Page(HTMLParser):
         self.loaded += [part.split()[0] for part in given.get("srcset", "").split(",") if part.strip()]
         self.loaded += re.findall(r"url\(([^)]*)\)", given.get("style", ""))
 
+    def handle_endtag(self, tag: str) -> None:
+        """Note where code ends."""
+        self.code &= tag != "pre"
+
     def handle_data(self, data: str) -> None:
-        """Note what can be read."""
-        self.words = f"{self.words}{data}"
+        """Note what can be read beside code, where nothing is a link."""
+        self.words += "" if self.code else data
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,8 @@ def register(part: Registered) -> Registered:
     ...     '''Attention to everyone alike: P_ij = 1 / n.'''
     ...     name = "everyone"
     ...     def log_weights(self, x, t=0, *, sources=None, masses=None):
-    ...         return np.full((len(x), len(x if sources is None else sources)), -np.log(len(x)))
+    ...         n = len(x if sources is None else sources)
+    ...         return np.full((len(x), n), -np.log(n))
     >>> build("law", {"name": "everyone"})
     Everyone()
     >>> del REGISTERED["law"]["everyone"]
