@@ -9,7 +9,7 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 # The files of tests are given out in order, the many short ones of src last, so that both cores are done at once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all lint kernels browser bench claims models docs clean
+.PHONY: help demo test test-all lint kernels browser typescript bench claims models docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -56,6 +56,14 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
 
+# The types of the explorer's page are checked where node is there. The version is a comment of constraints.txt.
+TYPESCRIPT := $(shell sed -n 's/^\# npm: typescript==//p' constraints.txt)
+typescript: .venv/library
+	@if ! command -v npm >/dev/null; then echo "NO NPM: the types of the explorer's page are not checked"; \
+	elif [ ! -e .venv/node/$(TYPESCRIPT) ]; then \
+	  npm install --silent --no-fund --no-audit --no-save --prefix .venv/node typescript@$(TYPESCRIPT) && touch .venv/node/$(TYPESCRIPT) \
+	  || echo "NO TYPESCRIPT: npm could not install it, the types of the explorer's page are not checked"; fi
+
 # Two tests that need the same kernel would both compile it. Where Python is told to write no bytecode, each of the many
 # processes that tests start would compile the library anew. The library is read from src: pip may be replacing it.
 kernels: .venv/library
@@ -64,11 +72,11 @@ kernels: .venv/library
 
 # Beside the kernels, the other core installs what tests need and checks style and types.
 test: .venv/library
-	@$(MAKE) --no-print-directory -j 2 lint kernels browser
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	$(PYTEST)
 
 test-all: .venv/library
-	@$(MAKE) --no-print-directory -j 2 lint kernels browser
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	ATTNFLOW_EXAMPLES=400 $(PYTEST)
 
 bench: .venv/ready
