@@ -296,15 +296,46 @@ def _broken(change: dict[str, Any], conclusion: Any = None, hypothesis: Any = No
     paper.claim("one", "page 1", "open", setting, "Something.", given=given)(conclusion or fine)
 
 
+def _nan_at(e: Experiment, step: int) -> Margins:
+    return Margins("m", np.where(np.arange(len(e.times)) == step, np.nan, 1.0), e.times, tol=0.0)
+
+
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no return": ({"conclusion": lambda e: None}, "returned None, expected Margins"),
+    "no return": (
+        {"conclusion": lambda e: None},
+        "^broken/one cannot be checked: its conclusion, the function <lambda>, returned None, expected Margins or a "
+        "list of them: return Margins",
+    ),
+    "nan": (
+        {"conclusion": lambda e: _nan_at(e, 2)},
+        "^broken/one cannot be checked: in its conclusion, the function <lambda>, the margin of 'm' is NaN at step 2,",
+    ),
+    "nan of a token": (
+        {"conclusion": lambda e: Margins("m", np.where(np.eye(4, 3) > 0, np.nan, 1.0), e.times)},
+        "the margin of 'm' is NaN at step 0, token 0, expected a number: leave out",
+    ),
+    "nan beside a failure": (
+        {"conclusion": lambda e: [once("x", -1.0), _nan_at(e, 2)]},
+        "the margin of 'm' is NaN at step 2",
+    ),
+    "nan of a hypothesis": (
+        {"hypothesis": lambda e: _nan_at(e, 1)},
+        "^broken/one cannot be checked: in its hypothesis 'first', the function <lambda>, the margin of 'm' is NaN at "
+        "step 1, expected a number",
+    ),
     "division": ({"conclusion": lambda e: 1 / 0}, r"raised ZeroDivisionError .* in line \d+ of .*test_search"),
-    "lengths": ({"conclusion": lambda e: Margins("x", np.zeros(3), e.times)}, "expected one row for each time"),
-    "bool": ({"hypothesis": lambda e: True}, "returned True, expected Margins"),
+    "lengths": (
+        {"conclusion": lambda e: Margins("x", np.zeros(3), e.times)},
+        "^broken/one cannot be checked: in its conclusion, the function <lambda>, .* expected one row for each time",
+    ),
+    "bool": ({"hypothesis": lambda e: True}, "its hypothesis 'first', .* returned True, expected Margins"),
     "negative tol": ({"conclusion": lambda e: once("x", 1.0, -1.0)}, "tol is -1.0, expected the rounding bound"),
     "name": ({"conclusion": lambda e: e.gama}, "no parameter 'gama', expected one of tokens, beta, steps"),
-    "sample": ({"change": {"sample": lambda rng, k: np.zeros((2, 1))}}, "sample returned .*, expected a dictionary"),
-    "model": ({"change": {"model": lambda given: af.Softmax()}}, "model returned .*, expected a law and a motion"),
+    "sample": (
+        {"change": {"sample": lambda rng, k: np.zeros((2, 1))}},
+        "^broken/one .* sample returned .*, expected a dict",
+    ),
+    "model": ({"change": {"model": lambda given: af.Softmax()}}, "^broken/one .* model returned .*, expected a law"),
     "model that divides": ({"change": {"model": lambda given: 1 / 0}}, "broken/one cannot be checked: .* raised Zero"),
 }
 
@@ -317,5 +348,18 @@ def test_a_broken_claim_is_refused_by_check_and_by_search(name: str) -> None:
         for ask in (af.check, partial(af.search, evaluations=2)):
             with pytest.raises(af.InputError, match=words):
                 ask("broken/one")
+    finally:
+        del REGISTER["broken/one"]
+
+
+def test_nan_after_a_hypothesis_has_failed_is_not_looked_at() -> None:
+    """What a claim says of a step counts only while its hypotheses hold."""
+
+    def short(e: Experiment) -> Margins:
+        return Margins("k < 2", 1.5 - np.arange(len(e.times)), e.times)
+
+    _broken({}, conclusion=lambda e: _nan_at(e, 3), hypothesis=short)
+    try:
+        assert af.check("broken/one", tokens=[[1.0], [2.0]]).outcome == "hypotheses not met"
     finally:
         del REGISTER["broken/one"]

@@ -154,3 +154,18 @@ def test_two_figures_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     # The same definition, run again, takes its own place.
     gallery.entry("test/small", "again", "nobody")(small)
     assert gallery._known["test/small"].title == "again"
+
+
+def test_a_parameter_that_the_function_lacks_is_refused_when_the_figure_is_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gallery, "_known", {})
+    with refused("the figure test/small is given 'h', but its function takes only seed, n: leave 'h' out, or add it"):
+        gallery.entry("test/small", "T", "s", h=3)(small)
+    assert gallery._known == {}
+
+    def anything(**given: int) -> Drawing:
+        return small(**given)
+
+    gallery.entry("test/any", "T", "s", h=3)(anything)
+    assert gallery._known["test/any"].parameters == {"h": 3}

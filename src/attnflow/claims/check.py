@@ -19,7 +19,7 @@ from attnflow.claims.margins import BrokenClaim, Margins, Undecided, unknown
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
 from attnflow.core.calls import raised
-from attnflow.core.inputs import InputError, whole
+from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.laws import Law, check_law
 from attnflow.motions import Motion, check_motion
 
@@ -171,6 +171,8 @@ def _in_range(claim: Claim) -> Iterator[None]:
     except (OverflowError, FloatingPointError, np.linalg.LinAlgError) as error:
         because = f"{claim.id} leaves the range of float64 on this instance ({error})"
         raise InputError(f"{because}: rescale the tokens or the parameters") from error
+    except BrokenClaim as error:
+        raise BrokenClaim(f"{claim.id} cannot be checked: {error}") from None
     except (InputError, MemoryError):
         raise
     except Exception as error:
@@ -298,9 +300,9 @@ def judge(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> Verdict:
 
 
 def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
-    end, broken, doubtful, trouble = inf, None, None, None
+    end, broken, doubtful, trouble, source = inf, None, None, None, None
     for name, hypothesis in claim.given.items():
-        for margins in _margins(hypothesis, e):
+        for margins in _margins(claim, e, name):
             for mask, sure in ((margins.failed, True), (~margins.failed & ~margins.held, False)):
                 if not mask.any():
                     continue
@@ -310,11 +312,16 @@ def _judged(claim: Claim, e: Experiment, most: float) -> Verdict:
                     detail = "" if margins.what == name else f" ({margins.what})"
                     broken = (name + detail, time, token, margins.at(mask), margins.undecided)
                     trouble = trouble_of_form(hypothesis, e, time, margins.at(mask))
+                    source = margins, name
+    if doubtful and source is not None:
+        _refuse_nan(claim, e, *source)
     doubt = e.doubt()
     if doubt is not None and doubt[0] < end:
         end, doubtful, broken = doubt[0], True, ("the choice of leaders is beyond rounding", *doubt, 0.0, None)
     # Where a hypothesis fails at the start the conclusion may have no meaning.
-    conclusions = [margins.before(end) for margins in _margins(claim.conclusion, e)] if end > 0 else []
+    conclusions = [margins.before(end) for margins in _margins(claim, e)] if end > 0 else []
+    for m in conclusions:
+        _refuse_nan(claim, e, m)
     fail = [m for m in conclusions if m.failed.any()]
     if fail:
         first = min(fail, key=lambda m: m.first(m.failed)[0])
@@ -375,13 +382,13 @@ def hypotheses(claim: Claim, e: Experiment) -> dict[str, str]:
     >>> hypotheses(claim, Experiment(instance, *claim.setting.model(instance)))
     {'A > 0': 'holds', 'tokens distinct and not 0': 'fails'}
     """
-    return {name: _standing(claim, hypothesis, e) for name, hypothesis in claim.given.items()}
+    return {name: _standing(claim, e, name) for name in claim.given}
 
 
-def _standing(claim: Claim, hypothesis: Statement, e: Experiment) -> str:
+def _standing(claim: Claim, e: Experiment, name: str) -> str:
     try:
         with _in_range(claim):
-            found = _margins(hypothesis, e)
+            found = _margins(claim, e, name)
     except InputError:  # a hypothesis that cannot be looked at decides nothing
         return UNDECIDED
     if any(margins.failed.any() for margins in found):
@@ -389,23 +396,50 @@ def _standing(claim: Claim, hypothesis: Statement, e: Experiment) -> str:
     return HOLDS if all(margins.held.all() for margins in found) else UNDECIDED
 
 
-def _margins(statement: Statement, e: Experiment) -> list[Margins]:
-    """Return the margins of a statement; those of a flow with the error from a rerun at a tighter tolerance."""
-    found = _listed(statement(e))
+def _margins(claim: Claim, e: Experiment, name: str | None = None) -> list[Margins]:
+    """Return the margins of the conclusion, or of the hypothesis of this name.
+
+    Those of a flow have the error from a rerun at a tighter tolerance.
+    """
+    found = _listed(claim, e, name)
     if e.motion.discrete or e.arithmetic != "float":
         return found
-    again = _listed(statement(vars(e).setdefault("_again", e.tighter())))
+    again = _listed(claim, vars(e).setdefault("_again", e.tighter()), name)
     if [m.values.shape for m in found] != [m.values.shape for m in again]:  # nothing to take an error from
         return [unknown(m.what, reasons.DIFFERENT_RUNS, m.times[-1] if len(m.times) else 0) for m in found]
     return [one.blurred(other) for one, other in zip(found, again, strict=True)]
 
 
-def _listed(found: Any) -> list[Margins]:
-    margins = list(found) if isinstance(found, Iterable) else [found]
+def _listed(claim: Claim, e: Experiment, name: str | None) -> list[Margins]:
+    statement, words = _part(claim, name)
+    try:
+        found: Any = statement(e)
+        margins = list(found) if isinstance(found, Iterable) else [found]
+    except BrokenClaim as error:
+        raise BrokenClaim(f"in {words} {error}") from None
     for item in margins:
         if not isinstance(item, Margins):
-            raise BrokenClaim(f"a hypothesis or a conclusion returned {item!r}, expected Margins or a list of them")
+            expected = "expected Margins or a list of them: return Margins(what, values, times, tol)"
+            raise BrokenClaim(f"{words} returned {quoted(item)}, {expected}")
     return margins
+
+
+def _part(claim: Claim, name: str | None) -> tuple[Statement, str]:
+    """Return the conclusion, or the hypothesis of this name, and what an error calls it."""
+    statement = claim.conclusion if name is None else claim.given[name]
+    part = "conclusion" if name is None else f"hypothesis {name!r}"
+    return statement, f"its {part}, the function {getattr(statement, '__name__', statement)},"
+
+
+def _refuse_nan(claim: Claim, e: Experiment, m: Margins, name: str | None = None) -> None:
+    """Refuse margins that are NaN in a claim from outside this package.
+
+    In its own claims NaN comes from numbers that leave their range: such a margin decides nothing.
+    """
+    statement, words = _part(claim, name)
+    if str(statement.__module__).partition(".")[0] != "attnflow" and m.nan.any():
+        found = f"the margin of {quoted(m.what)} is NaN at {_moment(e, *m.first(m.nan))}, expected a number"
+        raise BrokenClaim(f"in {words} {found}: leave out the times that it says nothing of, or use margins.unknown")
 
 
 def _verdict(
@@ -439,10 +473,10 @@ def _what_broke(claim: Claim, e: Experiment) -> str:
     if any(value is ... and name not in e.instance for name, value in defaults.items()):
         return ""
     e = e.given(**{**defaults, **e.instance})
-    for name, hypothesis in repaired.given.items():
+    for name in repaired.given:
         if name in claim.given:
             continue
-        for margins in _margins(hypothesis, e):
+        for margins in _margins(repaired, e, name):
             if margins.failed.any():
                 moment = _moment(e, *margins.first(margins.failed))
                 return f"; {name}, a hypothesis of {repaired.id}, fails first at {moment}"

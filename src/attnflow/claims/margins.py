@@ -89,6 +89,11 @@ class Margins:
         known = _truth(np.asarray(self.tol) <= LOOSEST)
         return (_truth(self.values >= -self.tol) & known) | _truth(self.values >= self.tol)
 
+    @property
+    def nan(self) -> NDArray[np.bool_]:
+        """Where the margin is NaN; balls that are not bounded are no such margins."""
+        return _truth(np.frompyfunc(lambda value: isinstance(value, float) and np.isnan(value), 1, 1)(self.values))
+
     def before(self, time: float) -> Margins:
         """Return the margins at earlier times."""
         kept = np.asarray(self.times) < time

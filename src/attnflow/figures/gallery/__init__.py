@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.core.calls import raised
+from attnflow.core.calls import BY_NAME, raised
 from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.core.installed import installed, same_definition
 from attnflow.figures.style import look
@@ -116,7 +116,13 @@ def entry(name: str, title: str, source: str, **parameters: Any) -> Callable[...
     """Return a decorator that puts a function into the gallery; `parameters` replace its defaults."""
 
     def known(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
-        own = {k: each.default for k, each in signature(function).parameters.items() if each.default is not each.empty}
+        takes = signature(function).parameters
+        names = [k for k, each in takes.items() if each.kind in BY_NAME]
+        extra = ", ".join(repr(k) for k in parameters if k not in names)
+        if extra and not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+            because = f"the figure {name} is given {extra}, but its function takes only {', '.join(names) or 'nothing'}"
+            raise InputError(f"{because}: leave {extra} out, or add it to the function")
+        own = {k: each.default for k, each in takes.items() if each.default is not each.empty}
         if name in _known and not same_definition(_known[name].function, function):
             raise InputError(f"there is a figure {name} already: choose another name")
         _known[name] = Entry(name, title, source, {**own, **parameters}, function)
