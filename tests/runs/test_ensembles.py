@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import pytest
 from refusals import refused
 
 import attnflow as af
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, number_at
+from attnflow.core.parameters import about
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs import ensembles
 
@@ -293,3 +294,21 @@ def test_an_error_in_one_block_ends_the_others() -> None:
     with refused("the first block failed"):
         ensembles._on_all_cores(moved, blocks, af.Layers(gamma=0.5))
     assert not ended
+
+
+def test_a_law_of_ones_own_may_have_one_parameter_for_each_system() -> None:
+    @dataclass(frozen=True, eq=False)
+    class Near(af.Law):
+        """Attention in proportion to e^{-beta |x_i - x_j|^2}."""
+
+        beta: Any = field(default=1.0, metadata=about("function", "sharpness", least=0.0))
+
+        def log_weights(self, x: Any, t: float = 0, *, sources: Any = None, masses: Any = None) -> Any:
+            y = x if sources is None else sources
+            s = -number_at(self.beta, t, "beta") * ((x[:, None] - y) ** 2).sum(axis=2)
+            return s - np.logaddexp.reduce(s, axis=1, keepdims=True)
+
+    x, betas = np.random.default_rng(0).standard_normal((3, 5, 2)), np.array([2.0, 1.0, 2.0])
+    found = af.ensemble(x, Near(betas), af.Layers(gamma=0.5), until=4)
+    for system, beta, final in zip(x, betas.tolist(), found.final, strict=True):
+        np.testing.assert_allclose(final, af.simulate(system, Near(beta), af.Layers(gamma=0.5), until=4).final)

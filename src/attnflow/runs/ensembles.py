@@ -74,8 +74,8 @@ def ensemble(
     x = _systems(tokens)
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))
-    _part(law, np.zeros(1, dtype=np.int64)).check_order(x[0], masses=weights)
     blocks = list(_blocks(law, motion, x, len(times)))
+    _part(blocks[0].law, np.zeros(1, dtype=np.int64)).check_order(blocks[0].start[0], masses=weights)
 
     def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
