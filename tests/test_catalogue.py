@@ -231,7 +231,7 @@ def test_laws_and_parts_inside_parts() -> None:
     assert (type(again), again.law.beta, again.outer.inner.size) == (kind, 2.0, 3.0)
     for bad, words in (
         ({"law": {"name": "layers"}}, "the name of the law is 'layers', expected one of softmax"),
-        ({"law": {"name": "softmax", "betta": 1}}, "law softmax has an unknown key 'betta'"),
+        ({"law": {"name": "softmax", "betta": 1}}, "law softmax has no parameter 'betta': it takes beta, B"),
         ({"outer": {"inner": {"size": -1}}}, "size is -1, expected a finite number above 0"),
         ({"outer": 3}, "outer is 3, expected a table with some of inner"),
     ):
@@ -283,7 +283,7 @@ def test_entries_of_classes_that_say_little() -> None:
 def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
     with refused("softmax"):
         build("law", {"name": "softmaxx"})
-    with refused("unknown key 'betta'"):
+    with refused("law softmax has no parameter 'betta': it takes beta, B"):
         build("law", {"name": "softmax", "betta": 1})
     with refused("does not say gamma"):
         build("motion", {"name": "jumps"})
@@ -295,11 +295,17 @@ def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
         class Another(af.Law):
             name = "everyone"
 
-    with refused("with a name of its own, a text"):
+    with refused("the name of class Three is 3, expected a text"):
         register(type("Three", (af.Law,), {"name": 3}))
+    with refused('class Kern has no name: write name = "my-law" in it'):
+        register(type("Kern", (af.Softmax,), {}))
+    with refused('class Kern has no name: write name = "my-motion" in it'):
+        register(type("Kern", (af.Layers,), {"name": ""}))
+    with refused("law everyone has no parameter 'h': it takes self_weight"):
+        build("law", {"name": "everyone", "h": 1})
     with refused("name of Uniform is not a parameter: write name ="):
         register(uniform("typed", __annotations__={"name": str}))
-    with refused("alternatives of two has an unknown key 'beta'"):
+    with refused("alternatives of two has 'beta', which is not one of its parameters"):
         register(uniform("two", alternatives=("beta",)))
     limit = field(default=1.0, metadata=about("function", "size", limit="hardmaxx"))
     with refused("the law that far tends to with h is 'hardmaxx', expected one of softmax"):
@@ -308,6 +314,101 @@ def test_bad_names_keys_and_classes_are_refused(everyone: type[af.Law]) -> None:
         build("law", 3)  # type: ignore[arg-type]
     with refused("kind is 'claim'"):
         entries("claim")
+
+
+@pytest.mark.usefixtures("clean")
+def test_fields_of_a_class_that_is_no_dataclass_are_refused() -> None:
+    """Without the decorator they would vanish without a word."""
+
+    class Kern(af.Law):
+        name = "kern"
+        continuous: bool = True  # type: ignore[misc]
+        h: float = field(default=1.0, metadata=about("number", "width", above=0.0))
+
+    words = "h of class Kern is not a parameter yet: write @dataclass(frozen=True, eq=False) above the class"
+    with refused(re.escape(words)):
+        register(Kern)
+    with refused(re.escape(words)):
+        register(uniform("derived", Kern))
+    with refused("beta of class Sharp is not a parameter yet"):
+        register(type("Sharp", (af.Softmax,), {"name": "sharp", "beta": 9.0, "__annotations__": {"beta": float}}))
+    plain = {"name": "plain", "continuous": True, "__annotations__": {"continuous": bool, "most": "ClassVar[int]"}}
+    register(type("Plain", (af.Softmax,), plain))
+    assert list(entry("law", "plain").parameters) == list(entry("law", "softmax").parameters)
+    register(uniform("bare"))
+    with refused("law bare has no parameter 'h': it takes none$"):
+        build("law", {"name": "bare", "h": 1})
+
+
+def test_an_unknown_fact_about_a_parameter_is_refused_where_it_is_written() -> None:
+    with refused("a fact about a parameter is 'leest', expected one of symbol, least, above, most, choices"):
+        about("number", "width", leest=0.0)
+    with refused("the kind of a parameter is 'numbr', expected one of function, number"):
+        about("numbr", "width")
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize(
+    ("default", "facts", "words"),
+    [
+        ("left", {"kind": "choice"}, "a choice needs choices"),
+        ("l", {"kind": "choice", "choices": "left"}, "a choice needs choices"),
+        ("up", {"kind": "choice", "choices": ("left", "right")}, "its default is 'up', expected one of left, right"),
+        (-1.0, {"kind": "number", "above": 0.0}, "its default is -1, expected a finite number above 0"),
+        ([1.0, 3.0], {"kind": "function", "most": 2.0}, "its default of layer 1 is 3, expected a finite number"),
+        (2, {"kind": "number", "least": 3, "most": 1}, "no number satisfies least=3 and most=1, correct its bounds"),
+        (2, {"kind": "count", "above": 2, "most": 2}, "no number satisfies above=2 and most=2, correct its bounds"),
+        (2, {"kind": "number", "least": "0"}, "its least is '0', expected a number"),
+    ],
+)
+def test_mistakes_in_what_a_parameter_says_of_itself(default: Any, facts: dict[str, Any], words: str) -> None:
+    """They are those of the author of a class, who is told at once, also of a part of it."""
+    held = field(default_factory=lambda: default, metadata=about(help="width", **facts))
+    sentence = "class {} has a mistake in its parameter h: " + words
+    with refused("^" + re.escape(sentence.format("Uniform"))):
+        register(uniform("mistaken", __annotations__={"h": Any}, h=held))
+    part: type = dataclass(type("Inner", (), {"__annotations__": {"h": Any}, "h": held}))
+    outer = field(default=None, metadata=about("part", "what is inside", part=part))
+    with refused("^" + re.escape(sentence.format("Inner"))):
+        register(uniform("wrapping", __annotations__={"inner": Any}, inner=outer))
+    assert not {"mistaken", "wrapping"} & {*entries("law")}
+
+
+FILES = {
+    "one name": ("laws", "A", "same", "laws", "B", "same", "laws.first.A and .*laws.second.B are both named 'same'"),
+    "a name of ours": ("motions", "A", "layers", "laws", "B", "b", "motions.layers.Layers and .*first.A are both"),
+    "one class": ("laws", "A", "a", "laws", "A", "b", "laws.first.A and .*laws.second.A have the same class name"),
+    "a law and a motion": ("laws", "A", "a", "motions", "A", "a", "laws.first.A and .*motions.second.A have the same"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_take_each_others_names_are_refused(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the catalogue is first read, since otherwise one of them would be lost without a word."""
+    *files, words = FILES[case]
+    for module, (room, kind, name) in (("first", files[:3]), ("second", files[3:])):
+        base = {"laws": "Law", "motions": "DiscreteMotion"}[room]
+        (tmp_path / room).mkdir(exist_ok=True)
+        (tmp_path / room / f"{module}.py").write_text(
+            f"from attnflow.{room} import {base}\n\nclass {kind}({base}):\n    name = {name!r}\n"
+        )
+    for room, package in (("laws", af.laws), ("motions", af.motions)):
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path / room)])
+        for module in ("first", "second"):
+            # Whatever the import puts there is taken away after the test.
+            monkeypatch.setitem(sys.modules, f"{package.__name__}.{module}", None)
+            monkeypatch.setattr(package, module, None, raising=False)
+            del sys.modules[f"{package.__name__}.{module}"]
+    catalogue._own.cache_clear()
+    try:
+        with refused(words):
+            entries(files[0][:-1])
+    finally:
+        monkeypatch.undo()
+        catalogue._own.cache_clear()
+    assert "softmax" in entries("law")
 
 
 NEIGHBOUR = {

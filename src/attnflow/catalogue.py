@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
-from itertools import islice
+from itertools import combinations, islice
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from attnflow import laws, motions, tokens
 from attnflow.core.inputs import InputError, one_of, quoted
 from attnflow.core.installed import installed, same_definition
-from attnflow.core.parameters import Parameter, parameters_of
+from attnflow.core.parameters import Parameter, check_facts, parameters_of
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
@@ -179,7 +179,7 @@ def _made(
 ) -> Any:
     """Return what a class or a function makes of a table with its parameters."""
     written = {one.key: one for one in parameters.values() if not one.beside}
-    check_keys(data, written, where)
+    check_parameters(data, written, where)
     lacking = [key for key, one in written.items() if one.required and key not in data]
     if lacking:
         raise InputError(f"{where} does not say {', '.join(lacking)}: add it")
@@ -237,6 +237,14 @@ def check_keys(table: Iterable[str], expected: Iterable[str], where: str) -> Non
     for key in table:
         if key not in known:
             raise InputError(f"{where} has an unknown key '{key}', expected some of {', '.join(known)}")
+
+
+def check_parameters(given: Iterable[str], expected: Iterable[str], where: str) -> None:
+    """Refuse names that are not those of parameters."""
+    known = tuple(expected)
+    for key in given:
+        if key not in known:
+            raise InputError(f"{where} has no parameter '{key}': it takes {', '.join(known) or 'none'}")
 
 
 def has_parameters(value: Any) -> bool:
@@ -307,13 +315,29 @@ def _own(kind: str) -> dict[str, Entry]:
             name: Entry(kind, name, one.title, one.make, one.parameters, surface=one.surface)
             for name, one in tokens.CLOUDS.items()
         }
+    found = _defined(kind)
+    for one, other in combinations(found, 2):
+        if one.name == other.name and not same_definition(one, other):
+            raise InputError(f"{_two(one, other)} are both named {one.name!r}: give one of them another name")
+    for one, other in combinations([each for place in PLACES for each in _defined(place)], 2):
+        if one.__name__ == other.__name__ and not same_definition(one, other):
+            raise InputError(f"{_two(one, other)} have the same class name: call one of them by another name")
+    return {made.name: made for made in map(_entry, found)}
+
+
+def _two(one: type, other: type) -> str:
+    return " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (one, other))
+
+
+def _defined(kind: str) -> list[Any]:
+    """Return all classes of a kind with a name in the folder of this package."""
     package, base, _ = PLACES[kind]
     modules = [import_module(f"{package.__name__}.{one.name}") for one in iter_modules(package.__path__)]
     # The order is that of the package; a file that it does not mention comes last.
     listed = [getattr(package, name) for name in package.__all__]
     held = [*listed, *(one for module in modules for one in vars(module).values())]
     found = [one for one in held if isinstance(one, type) and issubclass(one, base) and vars(one).get("name")]
-    return {made.name: made for made in map(_entry, dict.fromkeys(found))}
+    return list(dict.fromkeys(found))
 
 
 def _installed(kind: str) -> dict[str, Entry]:
@@ -341,15 +365,36 @@ def _entry(part: Any) -> Entry:
     kind = next(
         (kind for kind, (_, base, _) in PLACES.items() if isinstance(part, type) and issubclass(part, base)), None
     )
-    name = vars(part).get("name") if kind else None
-    if kind is None or not isinstance(name, str) or not name:
-        raise InputError(
-            f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion with a name of its own, a text"
-        )
+    if kind is None:
+        raise InputError(f"{part!r} cannot be in the catalogue: give a subclass of Law or Motion")
+    name = vars(part).get("name")
+    if not name:
+        raise InputError(f'class {part.__name__} has no name: write name = "my-{kind}" in it')
+    if not isinstance(name, str):
+        raise InputError(f"the name of class {part.__name__} is {name!r}, expected a text")
     parameters = parameters_of(part)
+    for one in part.__mro__[: part.__mro__.index(PLACES[kind][1])]:
+        _check_decorated(one, parameters)
+    for one in (part, *_parts(part)):
+        check_facts(one)
     for taken in (one for one in WORDS if one in parameters):
         raise InputError(f"{taken} of {part.__name__} is not a parameter: write {taken} = ... without a type")
-    check_keys(part.alternatives, [one.key for one in parameters.values()], f"alternatives of {name}")
+    for key in set(part.alternatives) - {one.key for one in parameters.values()}:
+        raise InputError(f"alternatives of {name} has {key!r}, which is not one of its parameters")
     title = part.title or part.name.replace("-", " ").capitalize()
     surface = getattr(part, "surface", "space")
     return Entry(kind, part.name, title, part, parameters, part.formula, part.alternatives, surface)
+
+
+def _check_decorated(part: type, parameters: Mapping[str, Parameter]) -> None:
+    """Refuse a class whose fields are no parameters, since it is not a dataclass."""
+    if "__dataclass_fields__" in vars(part):
+        return
+    for name, kind in inspect.get_annotations(part).items():
+        # Attributes of laws and motions, such as `continuous`, may have a type too, and fields of subclasses.
+        known = name in parameters or any(hasattr(base, name) for base in part.__bases__)
+        if (name in parameters_of(part) or not known) and "ClassVar" not in str(kind):
+            raise InputError(
+                f"{name} of class {part.__name__} is not a parameter yet: write @dataclass(frozen=True, eq=False) "
+                "above the class"
+            )

@@ -181,8 +181,8 @@ BAD: dict[str, tuple[list[str], str]] = {
     "unknown motion alone": (["--motion", "walk"], "no motion 'walk', expected one of layers, residual"),
     "unknown cloud alone": (["--cloud", "ring"], "no cloud 'ring', expected one of gaussian, uniform"),
     "law without a name": ([*BASE, "--beta", "3", "--motion", "layers"], "give --law, or name in [law], one of soft"),
-    "key of another law": ([*SOFT, "--delta", "1"], "unknown key 'delta', expected some of beta, B"),
-    "key of another cloud": ([*SOFT, "--k", "3"], "unknown key 'k'"),
+    "key of another law": ([*SOFT, "--delta", "1"], "has no parameter 'delta': it takes beta, B"),
+    "key of another cloud": ([*SOFT, "--k", "3"], "has no parameter 'k'"),
     "missing keys of a cloud": (["--cloud", "gaussian", "--until", "3", *SOFT[10:]], "gaussian does not say n, d"),
     "missing keys of a motion": ([*BASE, "--law", "softmax", "--motion", "jumps"], "jumps does not say gamma"),
     "gamma too large": ([*SOFT, "--gamma", "2"], "gamma is 2"),
@@ -327,7 +327,7 @@ def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TOML.replace("beta", "betta"), "[law] softmax has an unknown key 'betta', expected some of beta, B"),
+        (TOML.replace("beta", "betta"), "[law] softmax has no parameter 'betta': it takes beta, B"),
         (TOML.replace("until", "untill"), "unknown key 'untill'"),
         (TOML + "[colour]\nred = 1\n", "unknown key 'colour'"),
         (TOML + "[output]\nfolder = 'x'\n", "[output] has an unknown key 'folder'"),
@@ -341,7 +341,7 @@ def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.Capture
         ),
         (
             TOML.replace("gamma = 0.1", "feed_forward = {sigma = 'tanh'}").replace("layers", "flow"),
-            "feed_forward has an unknown key 'sigma', expected some of W, activation",
+            "feed_forward has no parameter 'sigma': it takes W, activation",
         ),
         (TOML.replace('"softmax"\nbeta = 4', '"heads"'), "[law] heads does not say heads: add it"),
         (
@@ -354,7 +354,7 @@ def test_a_lone_double_dash_is_no_value(given: list[str], capsys: pytest.Capture
         ),
         (
             TOML.replace('"softmax"\nbeta = 4', '"heads"\nheads = [{name = "softmax", betta = 1}]'),
-            "[law] softmax has an unknown key 'betta'",
+            "[law] softmax has no parameter 'betta'",
         ),
     ],
 )

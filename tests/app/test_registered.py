@@ -178,7 +178,7 @@ def test_it_is_described_and_made_again(module: ModuleType) -> None:
     ("flags", "words"),
     [
         (["--motion", "turn"], "[motion] turn does not say h: add it"),
-        (["--motion", "turn", "--motion-h", "1", "--gamma", "1"], "[motion] turn has an unknown key 'gamma', expected"),
+        (["--motion", "turn", "--motion-h", "1", "--gamma", "1"], "[motion] turn has no parameter 'gamma': it takes"),
         (["--motion", "turn", "--motion-h", "1", "--h", "hot"], "h is 'hot', where 'hot' is not arithmetic in t"),
     ],
 )

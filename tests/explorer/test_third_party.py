@@ -128,7 +128,7 @@ def test_states_are_read_and_written(script: Path) -> None:
     assert "--law kernel" in command(state)
     with refused("M is a text"):
         read({**STATE, "law": {"name": "kernel", "M": "file.csv"}})
-    with refused("unknown key 'beta'"):
+    with refused("has no parameter 'beta'"):
         read({**STATE, "law": {"name": "kernel", "beta": 1}})
     text = python(state)
     assert "from neighbours import Kernel\nfrom neighbours import Lazy\n" in text

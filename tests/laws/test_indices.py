@@ -12,7 +12,7 @@ from refusals import refused
 from scipy.integrate import solve_ivp
 
 import attnflow as af
-from attnflow.core.indices import takes_indices
+from attnflow.core.indices import not_numbers, takes_indices
 from attnflow.core.inputs import Array
 from attnflow.laws import Law
 
@@ -355,6 +355,23 @@ def test_a_law_that_returns_nan_is_named_and_tokens_are_not_blamed(name: str) ->
         NAN_FROM_A_LAW[name](af.tokens.gaussian(n=5, d=2, seed=0))
     assert "\n" not in str(refusal.value)
     assert "divide the tokens" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("law", [Faulty(), af.Heads([Faulty()], V=[np.eye(2)])])
+def test_a_law_of_ours_that_returns_nan_is_named_unless_scores_can_overflow(
+    law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Faulty.log_weights, "__module__", "attnflow.laws.faulty")
+    with refused("log_weights of Faulty returned NaN, expected .*: correct its formula"):
+        law.attend([[1.0, 2.0], [3.0, 4.0]])
+    for since in (1e200, lambda t: 1e200):
+        with refused("the scores of tokens as large as 4 leave the range of float64"):
+            raise not_numbers(Faulty(since), np.array([[1.0, 2.0], [3.0, 4.0]]))  # type: ignore[arg-type]
+
+
+def test_large_parameters_of_our_laws_are_no_mistake_in_a_formula() -> None:
+    with refused("the scores of tokens as large as 1e[+]20 leave the range of float64"):
+        af.Softmax(B=[[1e300]]).attend([[1e20], [1.0]])
 
 
 def test_scores_of_a_law_that_overflow_are_the_fault_of_large_tokens() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
-from attnflow.catalogue import check_keys
+from attnflow.catalogue import check_keys, check_parameters
 from attnflow.core.inputs import InputError, number, quoted, whole
 from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
@@ -106,7 +106,8 @@ class Config:
             return self.numbers(table["file"], "tokens")
         drawn = catalogue.entry("cloud", _chosen(table, "tokens")).parameters
         # One seed is that of everything random.
-        check_keys(table, ["cloud", *(key for key in drawn if key != "seed")], f"[tokens] {table['cloud']}")
+        given = [key for key in table if key != "cloud"]
+        check_parameters(given, [key for key in drawn if key != "seed"], f"[tokens] {table['cloud']}")
         tokens: ArrayLike = self._built(
             table | ({"seed": self.data.get("seed", 0)} if "seed" in drawn else {}), "tokens"
         )

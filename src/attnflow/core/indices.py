@@ -20,7 +20,7 @@ import numpy as np
 from attnflow.core.arrays import foreign, holds, namespace, place, precision
 from attnflow.core.blocks import row_blocks
 from attnflow.core.calls import check_method
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError, OverLayers
 
 NAMES = ("rows", "columns")
 # The order of tokens is reversed for at most LOOKED_AT queries and HEARD sources. Means are different if they are
@@ -28,8 +28,8 @@ NAMES = ("rows", "columns")
 LOOKED_AT, HEARD, DIFFERENT = 16, 1 << 17, 1e-6
 # Rows of weights sum to one up to this, also where a law computes them in single precision.
 ROW_SUM = 1e-5
-# Products of coordinates below this are far from overflow.
-MODERATE = 1e100
+# Tokens and parameters below this power of the largest number have products that are far from overflow.
+MODERATE = 0.25
 
 
 def takes_indices(law: Any) -> bool:
@@ -133,7 +133,7 @@ def not_numbers(law: object, *tokens: Any) -> InputError:
     """Return the refusal of weights that are NaN: a law of one's own returned them, or scores overflow."""
     if (name := _at_fault(law, *tokens)) is not None:
         return InputError(
-            f"log_weights of {name} returned NaN, expected log P_ij, which is -inf where P_ij = 0: mend its formula"
+            f"log_weights of {name} returned NaN, expected log P_ij, which is -inf where P_ij = 0: correct its formula"
         )
     return InputError(
         f"the scores of tokens as large as {_largest(*tokens):.3g} leave the range of {precision(tokens[0])}: "
@@ -142,10 +142,31 @@ def not_numbers(law: object, *tokens: Any) -> InputError:
 
 
 def _at_fault(law: Any, *tokens: Any) -> str | None:
-    """Return the name of the law of one's own that NaN comes from; other laws return NaN only where scores overflow."""
-    kinds = [type(one) for one in getattr(law, "heads", ()) or (law,)]
-    own = [kind.__name__ for kind in kinds if kind.log_weights.__module__.partition(".")[0] != "attnflow"]
-    return own[0] if own and _largest(*tokens) < MODERATE else None
+    """Return the name of the law whose formula NaN comes from; None where scores may overflow.
+
+    Of a law of another package only the tokens are looked at: what its parameters do is not known.
+    """
+    most = float(namespace(tokens[0]).finfo(tokens[0].dtype).max) ** MODERATE
+    if not _largest(*tokens) < most:
+        return None
+    laws = [*(getattr(law, "heads", ()) or (law,))]
+    others = [one for one in laws if type(one).log_weights.__module__.partition(".")[0] != "attnflow"]
+    if not others and not all(_moderate(value, most) for one in (law, *laws) for value in vars(one).values()):
+        return None
+    return type((others or laws)[0]).__name__
+
+
+def _moderate(value: Any, most: float) -> bool:
+    """Say whether a parameter of a law is known to be below a bound: a function of time is not."""
+    if value is None or isinstance(value, str) or hasattr(value, "log_weights"):
+        return True
+    if isinstance(value, OverLayers):
+        value = value.values
+    if isinstance(value, list | tuple):
+        return all(_moderate(one, most) for one in value)
+    if hasattr(value, "shape"):
+        return _largest(value) < most
+    return isinstance(value, int | float) and abs(value) < most
 
 
 def _largest(*tokens: Any) -> float:

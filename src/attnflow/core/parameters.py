@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from numbers import Real
 from typing import Any, NamedTuple
 
 from attnflow.core import inputs
@@ -135,6 +136,10 @@ KINDS = {
 }
 
 
+# What `about` takes beside the kind and the help.
+FACTS = tuple(one.name for one in fields(Parameter) if one.name not in ("name", "kind", "help", "default"))
+
+
 def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:
     """Return what a field of a dataclass says of itself as a parameter, its metadata; `facts` are those of `Parameter`.
 
@@ -145,8 +150,9 @@ def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:
     >>> parameters_of(Kernel)["width"].bounds
     {'above': 0.0}
     """
-    if kind not in KINDS:
-        raise ValueError(f"the kind of a parameter is {kind!r}, expected one of {', '.join(KINDS)}")
+    inputs.one_of(kind, KINDS, "the kind of a parameter")
+    for fact in facts:
+        inputs.one_of(fact, FACTS, "a fact about a parameter")
     return {"parameter": {"kind": kind, "help": help, **facts}}
 
 
@@ -163,6 +169,34 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
         # Variables of the class are among them too, and only this tells them apart from `InitVar`.
         if one.init and one._field_type.name != "_FIELD_CLASSVAR"
     }
+
+
+def check_facts(kind: type) -> None:
+    """Refuse a class whose fields say of themselves what cannot be: a mistake of its author, not of its user."""
+    for name, one in getattr(kind, "__dataclass_fields__", {}).items():
+        if "parameter" in one.metadata and name in parameters_of(kind):
+            try:
+                _check_facts(parameters_of(kind)[name])
+            except inputs.InputError as error:
+                raise inputs.InputError(
+                    f"class {kind.__name__} has a mistake in its parameter {name}: {error}"
+                ) from None
+
+
+def _check_facts(one: Parameter) -> None:
+    choices: Any = one.choices
+    if one.kind == "choice" and (not choices or isinstance(choices, str)):
+        raise inputs.InputError('a choice needs choices, such as choices=("left", "right") in about(...)')
+    bounds: dict[str, Any] = {**one.bounds}
+    for name, bound in bounds.items():
+        if not isinstance(bound, Real):
+            raise inputs.InputError(f"its {name} is {bound!r}, expected a number")
+    low = [bound for bound in (one.least, one.above) if bound is not None]
+    if one.most is not None and low and (one.most < max(low) or one.most == one.above):
+        said = " and ".join(f"{name}={bound:g}" for name, bound in bounds.items())
+        raise inputs.InputError(f"no number satisfies {said}, correct its bounds")
+    if not one.required:
+        one.check(one.default, "its default")
 
 
 def check_fields(held: Any) -> None:

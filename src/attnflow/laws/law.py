@@ -268,7 +268,7 @@ class Law:
         if self.batched:
             scale = np.sqrt(gain)
             log_p = log_weights(self, scale * x, t, sources=scale * y, masses=masses)
-            return Heard(rows_of(self, log_p, x, y) @ values, None)
+            return Heard(rows_of(self, log_p, x, scale * y) @ values, None)
         each = [
             self.hear(one, t, sources=z, values=w, masses=masses, gain=gain)
             for one, z, w in zip(x, y, values, strict=True)
