@@ -459,3 +459,21 @@ def test_claims_are_listed_by_paper(command: str, capsys: pytest.CaptureFixture[
         assert af.claims.get(id).statement.startswith(said)
     heads = [line for line in printed.splitlines() if line and not line.startswith(" ")]
     assert len(heads) == len({claim.paper for claim in af.claims.all()})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--store", "/nonexistent/my Flow run/x.zarr"], "the folder /nonexistent/my Flow run does not exist"),
+        (["--store=/nonexistent/a beta=4 b/x.zarr"], "the folder /nonexistent/a beta=4 b does not exist"),
+        (["--gamma", "t + until=3"], "'t + until=3'"),
+        (["--record", "x beta=3"], "'x beta=3'"),
+    ],
+)
+def test_what_the_user_gave_is_repeated_as_it_was(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--cloud", "polygon", "--k", "3", "--law", "softmax", "--motion", "layers", "--until", "3"]
+    step = [] if "--gamma" in given else ["--gamma", "0.5"]
+    assert main(["simulate", *words, *step, *given]) == 2
+    assert said in capsys.readouterr().err

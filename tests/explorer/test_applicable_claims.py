@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -331,3 +332,25 @@ def test_a_broken_claim_of_others_does_not_silence_the_rest(model: Any) -> None:
         assert [claim.id for claim, _ in applicable(state)] == before
     finally:
         del REGISTER["broken/one"]
+
+
+def test_claims_about_one_class_are_not_about_others_of_its_name_or_kind() -> None:
+    class Damped(af.RescaledFlow):
+        def velocity(self, hearing: Any, x: Any, t: float) -> Any:
+            return -x
+
+    @dataclass(frozen=True, eq=False)
+    class Hardmax(af.Law):
+        """Uniform weights, under a name that is taken."""
+
+        B: Any = None
+
+        def log_weights(self, x: Any, t: float = 0, *, sources: Any = None, masses: Any = None) -> Any:
+            n = len(x if sources is None else sources)
+            return np.full((len(x), n), -np.log(n))
+
+    rescaled, hard = STATES["rescaled"], STATES["hardmax"]
+    assert applicable(rescaled)
+    assert not applicable(replace(rescaled, motion=Damped()))
+    assert applicable(hard)
+    assert not applicable(replace(hard, law=Hardmax()))

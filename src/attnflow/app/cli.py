@@ -220,7 +220,7 @@ def _answer(arguments: Sequence[str] | None) -> int:
         if given.command == "simulate":
             from attnflow.app.flags import in_flags
 
-            sentence = in_flags(sentence)
+            sentence = in_flags(sentence, words)
     except MemoryError:
         sentence = "there is not enough memory for these tokens and records: ask for fewer"
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -109,16 +110,30 @@ def chains() -> str:
     return listed(name for name, found in entries("motion").items() if getattr(found.make, "chain", False))
 
 
-def in_flags(sentence: str) -> str:
+def in_flags(sentence: str, arguments: Iterable[str] = ()) -> str:
     """Return a sentence of the library as the command line says it: classes and keywords by the names of their flags.
+
+    What it quotes stays as it is, and so do the user's arguments and the folders of those that are paths.
 
     >>> in_flags("Layers move in steps: use Flow, or Layers(gamma=0.1, V=None) and until=20")
     'layers move in steps: use flow, or --motion layers --gamma 0.1 and --until 20'
     >>> in_flags("there is no folder '/data/Flow/beta=4'")
     "there is no folder '/data/Flow/beta=4'"
+    >>> in_flags("the folder my Flow does not exist: use Flow", ["my Flow/a.zarr"])
+    'the folder my Flow does not exist: use flow'
     """
+    values = [text.partition("=")[2] if text.startswith("-") else text for text in arguments]
+    paths = [str(path) for text in values for path in (text, *Path(text).parents)]
+    # Only these can be taken for a class or a keyword. The longest come first: a part of them may be another one.
+    values = [path for path in paths if re.search(r"[\s=]", path)]
+    kept = "|".join(["'[^']*'", '"[^"]*"', *map(re.escape, sorted(values, key=len, reverse=True))])
+    parts = re.split(f"({kept})", sentence)
+    return "".join(part if k % 2 else _in_flags(part) for k, part in enumerate(parts))
+
+
+def _in_flags(sentence: str) -> str:
     known = {getattr(found.make, "__name__", ""): found for kind in NAMES for found in entries(kind).values()}
-    # Not within a path or a text that was given.
+    # Not within a path.
     alone = r"(?<![\w/.'-])"
     keyword = rf"{alone}({'|'.join(flags())})=([^\s,():;]+)"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.catalogue import class_name
 from attnflow.claims.check import EXACT_AT_ONCE, examine
 from attnflow.claims.claim import Claim
 from attnflow.claims.claim import all as all_claims
@@ -381,7 +382,7 @@ def _motion(motion: Motion, t: Any, state: State) -> Offer:
 def _parts(thing: Any, t: Any, state: State) -> Offer:
     """Return the name and the parameters at step t, with the identity where a matrix was left out."""
     d = state.tokens.shape[1]
-    found: Offer = {"name": getattr(thing, "same_system", "") or type(thing).__name__}
+    found: Offer = {"name": getattr(thing, "same_system", "") or class_name(type(thing))}
     for name, value in _of_model(thing).items():
         if name in ("B", "V"):
             matrix = matrix_at(value, t, d, name)

@@ -129,7 +129,8 @@ class Motion:
     ``moving_frame = True``
         if tokens are z = e^{-tV} x or (I + dt V)^{-k} x, with V an attribute, while the law sees x;
     ``same_system = "Flow"``
-        the class of the motion that moves the same tokens in another frame: claims about one are about the other;
+        the class of the motion that moves the same tokens in another frame: claims about one are about the other
+        (subclasses say it anew);
     ``grows = True``
         if tokens usually grow without end;
     ``averages = True``
@@ -167,6 +168,11 @@ class Motion:
     skips_steps: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
     rtol: float | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A subclass may move tokens in another way.
+        cls.same_system = vars(cls).get("same_system", "")
 
     def __post_init__(self, *given: Any) -> None:
         """Check the parameters by what they say of themselves."""

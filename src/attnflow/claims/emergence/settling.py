@@ -64,6 +64,8 @@ class Discounted(StepLimited):
 class Rescaled(StepLimited, RescaledFlow):
     """The rescaled flow, ended where scores tie up to rounding."""
 
+    same_system = "Flow"
+
 
 @dataclass(frozen=True)
 class Frame:
