@@ -375,3 +375,55 @@ def test_margins_of_odd_shapes_are_told() -> None:
 def test_a_bias_is_refused_in_heads_too(law: af.Law) -> None:
     with refused("but the law has a bias b: leave b out"):
         af.check("hardmax/hull", tokens=[[1.0], [-1.0]], law=law)
+
+
+class Called(af.Layers):
+    """Layers that can be called, as layers of a network are."""
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+class CalledLaw(af.Softmax):
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def test_laws_and_motions_that_can_be_called_are_judged_themselves() -> None:
+    def margin(**model: Any) -> float:
+        return af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=20, **model).margin
+
+    assert margin(motion=Called(gamma=0.9)) == pytest.approx(margin(motion=af.Layers(gamma=0.9)), rel=1e-12)
+    assert margin(law=CalledLaw(beta=0.1)) == pytest.approx(margin(law=af.Softmax(beta=0.1)), rel=1e-12)
+    assert margin(motion=lambda own: af.Layers(gamma=0.9)) == margin(motion=af.Layers(gamma=0.9))
+    # A class is a function that returns one.
+    with refused("gamma"):
+        margin(motion=Called)
+
+
+class Unreadable(af.laws.Law):
+    def log_weights(self, x: Any, t: Any = 0, *, sources: Any = None, masses: Any = None) -> Any:
+        return np.array([self.read() for _ in x])
+
+    def read(self) -> Any:
+        raise self.error  # type: ignore[attr-defined]
+
+
+class Stuck(af.motions.DiscreteMotion):
+    def step(self, hearing: Any, x: Any, t: Any) -> Any:
+        raise ValueError("no step")
+
+
+@pytest.mark.parametrize("error", [OSError("no file"), ValueError("no weights")])
+def test_an_error_of_a_law_or_a_motion_is_not_that_of_the_claim(error: Exception) -> None:
+    law = Unreadable()
+    law.error = error  # type: ignore[attr-defined]
+    given: dict[str, Any] = {"tokens": FAR, "steps": 6}
+    with refused(
+        f"^the law Unreadable raised an error while {MODEL.id} was checked: .*read raised {type(error).__name__}"
+    ):
+        af.check(MODEL.id, law=law, **given)
+    with pytest.raises(
+        af.InputError, match=rf"^the motion Stuck raised an error while {MODEL.id} .* Stuck.step raised"
+    ):
+        af.check(MODEL.id, motion=Stuck(), **given)

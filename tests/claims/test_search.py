@@ -363,3 +363,43 @@ def test_nan_after_a_hypothesis_has_failed_is_not_looked_at() -> None:
         assert af.check("broken/one", tokens=[[1.0], [2.0]]).outcome == "hypotheses not met"
     finally:
         del REGISTER["broken/one"]
+
+
+@pytest.mark.parametrize(("evaluations", "refused"), [(1, True), (40, False)])
+def test_a_search_passes_over_a_sample_that_divides_by_zero(evaluations: int, refused: bool) -> None:
+    """Only where all samples do is the claim refused; a check of such tokens names the error and its line."""
+
+    def sample(rng: np.random.Generator, k: int) -> Any:
+        return {"tokens": np.full((2, 1), 1.0) if k == 0 else rng.standard_normal((2, 1))}
+
+    def apart(e: Experiment) -> Margins:
+        return once("1/|x - y| > 0", 1 / abs(float(e.tokens[0, 0]) - float(e.tokens[1, 0])))
+
+    _broken({"sample": sample}, conclusion=apart)
+    words = r"^broken/one cannot be checked: .*apart raised ZeroDivisionError .* in line \d+ of .*test_search"
+    try:
+        with pytest.raises(af.InputError, match=words):
+            af.check("broken/one", tokens=[[1.0], [1.0]])
+        if refused:
+            with pytest.raises(af.InputError, match=words):
+                af.search("broken/one", evaluations=evaluations)
+        else:
+            assert af.search("broken/one", evaluations=evaluations) is None
+    finally:
+        del REGISTER["broken/one"]
+
+
+def test_a_violation_beside_a_sample_that_divides_by_zero_is_found() -> None:
+    def sample(rng: np.random.Generator, k: int) -> Any:
+        return {"tokens": np.array([[1.0], [1.0 + k]])}
+
+    def near(e: Experiment) -> Margins:
+        return once("1/|x - y| >= 1/2", 1 / abs(float(e.tokens[0, 0]) - float(e.tokens[1, 0])) - 0.5)
+
+    _broken({"sample": sample}, conclusion=near)
+    try:
+        witness = af.search("broken/one", evaluations=10)
+        assert witness is not None
+        assert witness.verdict.outcome == "violated"
+    finally:
+        del REGISTER["broken/one"]

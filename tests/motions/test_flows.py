@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -310,3 +311,49 @@ def test_a_flow_that_rests_for_long_does_not_warn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(integrate, "PACE", 60)
     x = af.tokens.sphere(n=4, d=2, seed=1)
     assert len(af.simulate(x, af.Softmax(beta=8.0), af.SphereFlow(), until=1e9)) > 120
+
+
+@dataclass(frozen=True)
+class Checked(af.Flow):
+    """A flow that works something out of its tolerance."""
+
+    tight: bool = field(default=False, init=False)
+
+    def __post_init__(self, *given: Any) -> None:
+        super().__post_init__(*given)
+        object.__setattr__(self, "tight", self.rtol < 1e-8)
+
+
+@dataclass(frozen=True)
+class Scaled(af.Flow):
+    """A flow that is given a value which it does not hold."""
+
+    scale: InitVar[float] = 1.0
+
+    def __post_init__(self, scale: float) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "factor", 2 * scale)
+
+
+class Plain(af.motions.ContinuousMotion):
+    def velocity(self, hearing: Any, x: Array, t: float) -> Array:
+        return -x
+
+
+class Fixed(Plain):
+    @property
+    def rtol(self) -> float:  # type: ignore[override]
+        return 1e-6
+
+
+def test_another_tolerance_makes_another_motion() -> None:
+    assert not Checked(rtol=1e-4).tight
+    assert Checked(rtol=1e-4).with_rtol(1e-9).tight
+    with refused("rtol is 1"):
+        af.Flow().with_rtol(1.0)
+    other = Scaled(scale=3.0).with_rtol(1e-5)
+    assert (other.rtol, other.factor) == (1e-5, 6.0)  # type: ignore[attr-defined]
+    assert (Plain().with_rtol(1e-5).rtol, Plain().rtol) == (1e-5, 1e-9)
+    assert af.Layers(gamma=0.5).with_rtol(1e-5).rtol is None
+    with refused("^rtol of Fixed cannot be set, expected a field.*: write rtol: float"):
+        Fixed().with_rtol(1e-5)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from attnflow.claims import balls, exact, reasons
 from attnflow.claims.claim import Claim, Statement, get
+from attnflow.claims.errors import in_range
 from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, trouble_of_form
 from attnflow.claims.instances import read
 from attnflow.claims.margins import BrokenClaim, Margins, Undecided, unknown
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
-from attnflow.core.calls import raised
 from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.laws import Law, check_law
 from attnflow.motions import Motion, check_motion
@@ -103,7 +101,7 @@ def on_samples(
 
 def sampled(claim: Claim, seed: int, k: int) -> dict[str, Any]:
     """Return the k-th sample of a seed, read."""
-    with _in_range(claim):
+    with in_range(claim):
         return read(claim, claim.setting.drawn(seed, k), seed)
 
 
@@ -133,7 +131,7 @@ def decide(
     most: float = EXACT_AT_MOST,
 ) -> Verdict:
     """Return the verdict on an instance that has been read: in fractions or balls where floats leave doubt."""
-    with _in_range(claim):
+    with in_range(claim):
         own_law, own_motion = claim.setting.modelled(instance)
         used = _used(own_law, law, check_law)
         if law is not None and any(getattr(one, "b", None) is not None for one in (used, *used.heads)):
@@ -155,28 +153,11 @@ def examine(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[V
     ('hypotheses not met', {'A > 0': 'holds', 'tokens distinct and not 0': 'fails'})
     """
     try:
-        with _in_range(claim):
+        with in_range(claim):
             verdict, e = _decided(claim, e, most)
     except InputError as error:
         verdict = Verdict(UNDECIDED, 0.0, None, "float", str(error), claim.id, e.instance)
     return verdict, hypotheses(claim, e)
-
-
-@contextmanager
-def _in_range(claim: Claim) -> Iterator[None]:
-    """Refuse a check whose numbers leave the range of float64, or whose claim raises an error, in one sentence."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield
-    except (OverflowError, FloatingPointError, np.linalg.LinAlgError) as error:
-        because = f"{claim.id} leaves the range of float64 on this instance ({error})"
-        raise InputError(f"{because}: rescale the tokens or the parameters") from error
-    except BrokenClaim as error:
-        raise BrokenClaim(f"{claim.id} cannot be checked: {error}") from None
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        raise BrokenClaim(f"{claim.id} cannot be checked: {raised(error)}: correct that line") from error
 
 
 def _decided(claim: Claim, e: Experiment, most: float = EXACT_AT_MOST) -> tuple[Verdict, Experiment]:
@@ -282,7 +263,9 @@ def _known_to(verdict: Verdict, e: Experiment, horizon: float, why: Undecided) -
 
 def _used(own: Any, given: Any, check: Callable[[Any], object]) -> Any:
     """Return the claim's own law or motion, or what was put in its place."""
-    chosen = own if given is None else given(own) if callable(given) else given
+    # Laws and motions have a short name; one that can be called is still no function that returns another.
+    function = callable(given) and not hasattr(type(given), "short_name")
+    chosen = own if given is None else given(own) if function else given
     try:
         check(chosen)
     except InputError as error:
@@ -387,7 +370,7 @@ def hypotheses(claim: Claim, e: Experiment) -> dict[str, str]:
 
 def _standing(claim: Claim, e: Experiment, name: str) -> str:
     try:
-        with _in_range(claim):
+        with in_range(claim):
             found = _margins(claim, e, name)
     except InputError:  # a hypothesis that cannot be looked at decides nothing
         return UNDECIDED

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnflow.claims.check import decide, sampled
 from attnflow.claims.claim import Claim, Instance, get
+from attnflow.claims.errors import BrokenInstance
 from attnflow.claims.experiment import RTOL, products
 from attnflow.claims.instances import read
 from attnflow.claims.margins import BrokenClaim
@@ -73,6 +74,9 @@ class Attack:
     def __init__(self, claim: Claim, limit: int, until: float | None, seed: int, work: progress.Task) -> None:
         self.claim, self.limit, self.until, self.seed, self.work = claim, limit, until, seed, work
         self.used = 0
+        # Whether the claim could be looked at on some instance, and the first error that an instance raised.
+        self.looked = False
+        self.broken: BrokenInstance | None = None
 
     def run(self) -> Witness | None:
         try:
@@ -81,6 +85,8 @@ class Attack:
                     return witness
         except _Spent:
             pass
+        if self.broken is not None and not self.looked:
+            raise self.broken
         return None
 
     def _round(self, start: int) -> Witness | None:
@@ -111,12 +117,18 @@ class Attack:
 
     def _decided(self, instance: Instance, rtol: float = RTOL) -> Verdict | None:
         """Return the verdict; None where a model refuses: tokens that meet their antipodes, too long a run."""
+        verdict = None
         try:
-            return decide(self.claim, instance, rtol=rtol)
+            verdict = decide(self.claim, instance, rtol=rtol)
+        except BrokenInstance as error:
+            self.broken = self.broken or error
+            return None
         except BrokenClaim:
             raise
         except InputError:
-            return None
+            pass
+        self.looked = True
+        return verdict
 
     def _violated(self, instance: Instance, rtol: float = RTOL) -> bool:
         verdict = self._decided(instance, rtol)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 from attnflow.core.inputs import InputError
@@ -65,11 +65,24 @@ def raised(error: BaseException) -> str:
     ...     print(raised(error))  # doctest: +ELLIPSIS
     <module> raised ZeroDivisionError (division by zero) in line 2 of ...
     """
-    places = list(traceback.walk_tb(error.__traceback__))
-    own = [place for place in places if place[0].f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES]
-    frame, line = (own or places)[-1]
+    frame, line = (_of_users(error) or list(traceback.walk_tb(error.__traceback__)))[-1]
     what = f"{type(error).__name__} ({error})" if str(error) else type(error).__name__
     return f"{frame.f_code.co_qualname} raised {what} in line {line} of {frame.f_code.co_filename}"
+
+
+def callers(error: BaseException) -> list[Any]:
+    """Return the first argument of each function that raised an error, innermost last: of a method, its object.
+
+    Only functions that belong to the user or to another package count.
+    """
+    frames = [frame for frame, _ in _of_users(error) if frame.f_code.co_argcount]
+    return [frame.f_locals.get(frame.f_code.co_varnames[0]) for frame in frames]
+
+
+def _of_users(error: BaseException) -> list[tuple[FrameType, int]]:
+    """Return the functions, with their lines, that an error went through and that are in none of the libraries."""
+    places = traceback.walk_tb(error.__traceback__)
+    return [place for place in places if place[0].f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES]
 
 
 def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], keywords: set[str], method: bool) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, fields, is_dataclass, replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,10 +198,21 @@ class Motion:
 
     def with_rtol(self, rtol: float) -> Self:
         """Return this motion at another relative tolerance, or as it is if it has none."""
-        other = copy.copy(self)
-        if self.rtol is not None:
+        if self.rtol is None:
+            return self
+        other: Any = copy.copy(self)
+        # A value that is given but not held cannot be given again: such a motion is copied as it is.
+        given, held = signature(type(self)).parameters, fields(other) if is_dataclass(other) else ()
+        if "rtol" in given and {one.name for one in held}.issuperset(given):
+            return cast(Self, replace(other, rtol=rtol))
+        try:
             object.__setattr__(other, "rtol", rtol)
-        return other
+        except AttributeError:
+            raise InputError(
+                f"rtol of {type(self).__name__} cannot be set, expected a field, for runs at other tolerances: write "
+                "rtol: float = 1e-9 in the class"
+            ) from None
+        return cast(Self, other)
 
     @property
     def as_layers(self) -> Layers | None:
