@@ -23,7 +23,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow import catalogue
-from attnflow.catalogue import Entry, build, class_name, class_named, entries, entry, register
+from attnflow.catalogue import Entry, build, class_name, class_named, entries, entry, register, same_class
 from attnflow.core import installed as installed_packages
 from attnflow.core.installed import installed
 from attnflow.core.parameters import KINDS, about, parameters_of
@@ -155,6 +155,8 @@ def test_a_law_of_ones_own(everyone: type[af.Law]) -> None:
     assert isinstance(law, everyone)
     np.testing.assert_allclose(law.weights([[1.0], [2.0]]), [[0.75, 0.25], [0.25, 0.75]])
     assert class_named("Everyone") is everyone
+    assert same_class("Everyone", f"{__name__}:everyone")
+    assert not same_class("Nobody", f"{__name__}:everyone")
     assert af.Everyone is everyone
     assert entries("law")["everyone"].title == "Everyone"
     assert entries("law")["everyone"].parameters["self_weight"].symbol == "s"
@@ -191,7 +193,7 @@ def test_a_function_may_make_several_laws() -> None:
 
 
 @pytest.mark.usefixtures("clean")
-def test_classes_of_one_name_are_told_apart_by_their_modules() -> None:
+def test_classes_of_one_name_are_told_apart_by_their_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class of one's own that is called like one of ours, or like a part of one, does not take its place."""
     own = type("Softmax", (af.Law,), {"name": "mine"})
     assert rebuild(describe(own())) is None
@@ -203,12 +205,37 @@ def test_classes_of_one_name_are_told_apart_by_their_modules() -> None:
     register(uniform("with-part", __annotations__={"then": Any}, then=then))
     flow = af.Flow(feed_forward=af.FeedForward(W=[[1.0]]))
     assert type(rebuild(describe(flow)).feed_forward) is af.FeedForward
-    # A script that is imported is the same module under another name; earlier stores have no modules.
-    assert class_named(class_name(own).replace(own.__module__, "__main__")) is own
+    # Earlier stores have no modules.
     assert class_named("Uniform").__name__ == "Uniform"
+    # A script that is imported is the same module under another name; an unrelated module is not.
+    in_script = class_name(own).replace(own.__module__, "__main__")
+    assert rebuild({"name": in_script}) is None
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__spec__", None)
+    monkeypatch.setattr(main, "__file__", f"folder/{own.__module__}.py", raising=False)
+    assert type(rebuild({"name": in_script})) is own
     for unknown in (class_name(own).replace(own.__module__, "elsewhere"), "__main__:Softmax"):
         with pytest.raises(KeyError):
             class_named(unknown)
+
+
+def test_fields_that_are_no_parameters_are_not_checked() -> None:
+    @dataclass(frozen=True, eq=False)
+    class Counted(af.Softmax):
+        calls: int = field(default=-1, init=False, metadata=about("count", "number of calls", least=0))
+
+    assert (Counted(beta=2.0).beta, Counted().calls) == (2.0, -1)
+
+
+def test_a_class_asked_before_it_is_a_dataclass_has_its_own_parameters_after() -> None:
+    class Late(af.Softmax):
+        width: float = field(default=1.0, metadata=about("number", "width", above=0.0))
+
+    assert "width" not in parameters_of(Late)
+    late: Any = dataclass(frozen=True, eq=False)(Late)
+    assert "width" in parameters_of(late)
+    with refused("width is -1, expected a finite number above 0"):
+        late(width=-1)
 
 
 @pytest.mark.usefixtures("clean")

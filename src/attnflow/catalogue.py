@@ -8,11 +8,13 @@ one of the groups "attnflow.laws" and "attnflow.motions".
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from itertools import combinations, islice
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
@@ -281,19 +283,53 @@ def class_named(stored: str) -> type[Any]:
         module, _, name = stored.rpartition(":")
         named = [(one, one.__module__) for one in _classes() if class_name(one) == f"{one.__module__}:{name}"]
         # A script is a module of another name when it is imported.
-        found = {one for one, its in named if its == module or "__main__" in (its, module)}
+        found = {one for one, its in named if its == module or {its, module} == {"__main__", _script()}}
     if len(found) != 1:
         raise KeyError(stored)
     return found.pop()
 
 
+def same_class(one: str, other: str) -> bool:
+    """Say whether two names that `class_name` wrote, perhaps in an earlier version or in a script, are of one class.
+
+    >>> same_class("Mine", "script:Mine"), same_class("__main__:Mine", "script:Mine"), same_class("a:Mine", "b:Mine")
+    (True, True, False)
+    >>> same_class("Softmax", "script:Softmax")  # the first is the law of this package
+    False
+    """
+    if one == other:
+        return True
+    (module, _, name), (second, _, its) = sorted(each.rpartition(":") for each in (one, other))
+    if module or not second:
+        return "__main__" in (module, second) and name == its
+    if name == its.rpartition(".")[2]:
+        return all(each.__name__ != name for kind in PLACES for each in _classes_in(_own(kind)))
+    try:
+        # The name of a law in the catalogue need not be that of its class.
+        return class_name(class_named(name)) == f"{second}:{its}"
+    except KeyError:
+        return False
+
+
+def _script() -> str:
+    """Return the name that the script which is running has as a module, if it has one."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec else Path(file).stem if file else ""
+
+
 def _classes() -> Iterator[type[Any]]:
     """Yield the classes of all laws and motions and of their parts; those of packages not loaded yet last."""
     for held in (_own, REGISTERED.__getitem__, _installed):
-        for made in (found.make for kind in PLACES for found in held(kind).values()):
-            if isinstance(made, type):
-                yield made
-                yield from _parts(made)
+        for kind in PLACES:
+            yield from _classes_in(held(kind))
+
+
+def _classes_in(held: Mapping[str, Entry]) -> Iterator[type[Any]]:
+    for made in (found.make for found in held.values()):
+        if isinstance(made, type):
+            yield made
+            yield from _parts(made)
 
 
 def _parts(known: type) -> Iterator[type]:

@@ -208,7 +208,11 @@ BAD: dict[str, tuple[list[str], str]] = {
     "tokens without rows": (["--tokens", "[1, 2]", "--until", "3", *SOFT[10:]], "as in [[1], [2]]"),
     "layers without a step": ([*SOFT[:-2]], "for example --motion layers --gamma 0.1"),
     "two steps": ([*SOFT, "--alpha", "2"], "layers need exactly one of gamma, alpha and V"),
-    "two clouds": ([*SOFT, "--tokens", "[[1]]"], "[tokens] has an unknown key 'cloud', expected some of file"),
+    "two clouds": ([*SOFT, "--tokens", "[[1]]"], "--cloud and --tokens both say what the tokens are: give one of them"),
+    "rows of two lengths": (
+        ["--tokens", "[[1, 2], [3]]", *SOFT[6:]],
+        "tokens are not an array of numbers: give n rows of d numbers",
+    ),
     "a law that jumps": ([*BASE, "--law", "hardmax", "--motion", "flow"], "flow integrates continuous laws, but hardm"),
     "a cloud off the sphere": ([*SPHERE, "--cloud", "gaussian", "--n", "3", "--d", "2"], "use --cloud sphere"),
     "too few entries": ([*SOFT, "--beta", "[1, 2]"], "give at least 40 entries, or --until 2 at most"),

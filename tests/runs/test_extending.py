@@ -239,6 +239,38 @@ def test_stores_of_earlier_versions_are_read_resumed_and_extended(
         af.simulate(CLOUD, af.Softmax(beta=2.0, B=SOFT.B, b=[1.0, 0.0]), motion, 400, store=path)
 
 
+class Mine(af.Softmax):
+    """A law of one's own."""
+
+
+@pytest.mark.parametrize("written", ["Mine", "__main__:Mine"])
+@pytest.mark.parametrize("law", [Mine(beta=2.0), af.Heads([af.Softmax(), Mine()], V=[None, np.eye(2)])])
+def test_runs_with_a_law_of_ones_own_go_on_in_other_versions_and_from_other_modules(
+    tmp_path: Path, law: af.Law, written: str, dies: Callable[[int], Watcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions wrote the name of the class alone; a script is `__main__` until it is imported."""
+    monkeypatch.setattr("attnflow.motions.motion.STRETCH_STEPS", 100)
+    path, motion, often = tmp_path / "run.zarr", af.Residual(dt=0.01), af.watch.Checkpoint(seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        af.simulate(CLOUD, law, motion, 300, store=path, watch=[often, dies(1)])
+    rename(path, written)
+    run = af.simulate(CLOUD, law, motion, 300, store=path)
+    assert run.tokens.tobytes() == af.simulate(CLOUD, law, motion, 300).tokens.tobytes()
+    for other in ("Softmax", "elsewhere:Mine", "__main__:Other"):
+        rename(path, other)
+        with refused("holds another run .compare law."):
+            af.simulate(CLOUD, law, motion, 300, store=path)
+
+
+def rename(path: Path, name: str) -> None:
+    """Let a store have another name for the class of its law, or of its last head."""
+    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    about = group.attrs["attnflow"]
+    law = about["run"]["law"]
+    law.get("laws", [law])[-1]["name"] = name
+    group.attrs["attnflow"] = about
+
+
 def test_two_versions_do_not_write_to_one_store(tmp_path: Path) -> None:
     path = tmp_path / "run.zarr"
     af.simulate(CLOUD, SOFT, af.Layers(gamma=0.2), 5, store=path)

@@ -167,3 +167,13 @@ def test_pandas_has_a_row_for_each_token_at_each_time() -> None:
     assert len(table) == 8 * 5
     np.testing.assert_array_equal(table[table.token == 2][["x0", "x1", "x2"]].to_numpy(), layers().tokens[:, 2])
     assert long_chain().to_pandas().time.iloc[-1] == 10**25
+
+
+@pytest.mark.parametrize("ending", [".zarr", ".npz"])
+@pytest.mark.parametrize("length", [245, 300])
+def test_a_name_that_is_too_long_for_the_disk_is_refused(tmp_path: Path, ending: str, length: int) -> None:
+    with refused("cannot be .* .File name too long.: choose another place"):
+        layers().save(tmp_path / ("x" * length + ending))
+    with refused("cannot be made .File name too long.: choose another place"):
+        af.simulate(X, af.Softmax(), af.Layers(gamma=0.2), 3, store=tmp_path / ("x" * length + ".zarr"))
+    assert not list(tmp_path.iterdir())

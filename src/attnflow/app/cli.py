@@ -264,6 +264,8 @@ def _simulate(given: dict[str, Any]) -> int:
     for name, (table, key, _) in flags().items():
         if given[f"--{name}"] is not None:
             said.setdefault(table, {})[key] = _value(given[f"--{name}"])
+    if {"cloud", "file"} <= said.get("tokens", {}).keys():
+        raise InputError("--cloud and --tokens both say what the tokens are: give one of them")
     for table, values in said.items():
         settings.put(table, values)
     arguments, asked, output = settings.arguments(), settings.asked, settings.output

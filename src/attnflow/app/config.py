@@ -131,7 +131,7 @@ class Config:
         """Return an array from numbers written in place, or from a .csv or .npy file; `vector` if one row is one."""
         if not isinstance(value, str):
             numbers: ArrayLike = value
-            if what == "tokens" and np.ndim(numbers) == 1:
+            if what == "tokens" and isinstance(value, list) and not any(isinstance(row, list) for row in value):
                 raise InputError(f"tokens are {quoted(value)}, expected a list of rows: on the line, as in [[1], [2]]")
             return numbers
         path = self.folder / value

@@ -156,13 +156,19 @@ def about(kind: str, help: str, **facts: Any) -> dict[str, Any]:
     return {"parameter": {"kind": kind, "help": help, **facts}}
 
 
-@cache
 def parameters_of(kind: type) -> dict[str, Parameter]:
     """Return the parameters of a dataclass by name, in the order in which they are written.
 
     A field that says nothing of itself is taken for what its default is.
     """
-    known = getattr(kind, "__dataclass_fields__", {})
+    # A class may be asked before it becomes a dataclass: until then it has the parameters of its base.
+    owner = next((one for one in kind.__mro__ if "__dataclass_fields__" in vars(one)), None)
+    return {} if owner is None else _parameters(owner)
+
+
+@cache
+def _parameters(kind: Any) -> dict[str, Parameter]:
+    known = kind.__dataclass_fields__
     return {
         name: _parameter(name, one)
         for name, one in known.items()
@@ -203,7 +209,8 @@ def check_fields(held: Any) -> None:
     """Check the fields of a frozen dataclass that say what they are, and put what formulas use in their place."""
     known: dict[str, Parameter] = parameters_of(held.__class__)
     for one in fields(held):
-        if "parameter" in one.metadata and not (parameter := known[one.name]).beside:
+        parameter = known.get(one.name)
+        if parameter is not None and "parameter" in one.metadata and not parameter.beside:
             object.__setattr__(held, one.name, parameter.check(getattr(held, one.name)))
 
 

@@ -7,7 +7,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +65,19 @@ def write(path: Path, variables: Variables, about: dict[str, Any]) -> None:
 @contextmanager
 def appears_whole(path: Path, verb: str) -> Iterator[Path]:
     """Yield where to build a new file or folder, which gets its own name only when it is whole."""
-    building = new_place(path).with_name(f".{path.name}-{secrets.token_hex(4)}")
+    building = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
+        new_place(path)
         yield building
         building.rename(path)
     except OSError as error:
         raise InputError(f"{path} cannot be {verb} ({error.strerror}): choose another place") from None
     finally:
-        if building.is_dir():
-            shutil.rmtree(building, ignore_errors=True)
-        else:
-            building.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that is too long for the disk
+            if building.is_dir():
+                shutil.rmtree(building, ignore_errors=True)
+            else:
+                building.unlink(missing_ok=True)
 
 
 def arrays_of(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.catalogue import same_class
 from attnflow.core.inputs import Array, InputError
 from attnflow.runs.files import FILES, appears_whole
 from attnflow.runs.lock import LOCK, Lock
@@ -86,11 +87,11 @@ class Store(Recording):
         if path.suffix in FILES:
             raise InputError(f"store is {path}, but a store is a folder: give a name such as run.zarr, and save after")
         try:
-            if not path.exists():
+            if not os.path.exists(path):  # false for a name that is too long for the disk, which is refused then
                 cls.create(path, about, x, masses)
         except InputError:
             # Another run may have made the store at the same moment: the lock decides which of the two writes.
-            if not path.exists():
+            if not os.path.exists(path):
                 raise
         store = cls._of(path, about)
         if store.finished is not None and store.about["run"]["until"] == about["until"]:
@@ -112,7 +113,7 @@ class Store(Recording):
         """Open the store of this very run, which may end earlier."""
         store = cls(path, opened(path, "r+"))
         theirs, ours = _given(store.about["run"]), _given(json.loads(json.dumps(about)))
-        different = [name for name in about if name != "until" and theirs.get(name) != ours.get(name)]
+        different = [name for name in about if name != "until" and not _same(theirs.get(name), ours.get(name))]
         if different:
             raise InputError(f"{path} holds another run (compare {different[0]}): choose another store")
         if theirs["until"] > ours["until"]:
@@ -277,6 +278,19 @@ def _given(description: Any) -> Any:
     if isinstance(description, dict):
         return {name: _given(part) for name, part in description.items() if part is not None}
     return description
+
+
+def _same(theirs: Any, ours: Any) -> bool:
+    """Say whether two descriptions are equal, up to how the classes in them are named."""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        return len(theirs) == len(ours) and all(map(_same, theirs, ours))
+    if not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return bool(theirs == ours)
+    one, other = theirs.get("name"), ours.get("name")
+    named = isinstance(one, str) and isinstance(other, str) and same_class(one, other)
+    return theirs.keys() == ours.keys() and all(
+        (key == "name" and named) or _same(theirs[key], ours[key]) for key in theirs
+    )
 
 
 def _locked(path: Path) -> Lock:
