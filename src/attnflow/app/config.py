@@ -159,7 +159,6 @@ class Remembered(watch.Watcher):
     text: str
 
     def begin(self, start: watch.Start) -> None:
-        """Write it."""
         from attnflow.runs.store import Store, opened
 
         Store(self.store, opened(self.store, "r+")).annotate(config=self.text)

@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from attnflow.claims.claim import Claim
-from attnflow.core.inputs import (
-    InputError,
-    OverLayers,
-    cloud,
-    constant_matrix,
-    constant_number,
-    matrix_at,
-    number,
-    varies_in_time,
-    whole,
-)
+from attnflow.core import inputs
+from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
 
 
@@ -39,15 +30,17 @@ def read(claim: Claim, instance: Mapping[str, Any], seed: int = 0) -> dict[str, 
         if value is ... or (value is None and parameters[name] is ...):
             raise InputError(f"{claim.id} needs {name}: give {name}, or no parameter at all to check its samples")
         values[name] = READERS[name](value, name) if name in READERS else _like(parameters[name], value, name)
-        if name in ("B", "V") and varies_in_time(values[name]) and name not in claim.setting.varying:
-            varies = "is given layer by layer" if isinstance(values[name], OverLayers) else "is a function of time"
+        if name in ("B", "V") and inputs.varies_in_time(values[name]) and name not in claim.setting.varying:
+            varies = (
+                "is given layer by layer" if isinstance(values[name], inputs.OverLayers) else "is a function of time"
+            )
             raise InputError(f"{name} {varies}, but {claim.id} is about a constant {name}: give a matrix")
-        if isinstance(values[name], OverLayers) and "steps" in parameters:
+        if isinstance(values[name], inputs.OverLayers) and "steps" in parameters:
             values[name].check_length(instance.get("steps", parameters["steps"]), "steps")
     # Forms of another dimension than the tokens' are refused.
     for name in ("B", "V"):
-        if values.get("tokens") is not None and not varies_in_time(values.get(name)):
-            matrix_at(values.get(name), 0, values["tokens"].shape[1], name)
+        if values.get("tokens") is not None and not inputs.varies_in_time(values.get(name)):
+            inputs.matrix_at(values.get(name), 0, values["tokens"].shape[1], name)
     return values
 
 
@@ -59,12 +52,12 @@ def _renamed(instance: Mapping[str, Any], parameters: Mapping[str, Any]) -> Mapp
     ):
         if given in instance and given not in parameters and parameters.get(wanted) is not None:
             value = instance[given]
-            if wanted in instance or varies_in_time(value):
+            if wanted in instance or inputs.varies_in_time(value):
                 raise InputError(f"{given} was given, but this claim is about {wanted}: give {wanted} alone")
             if isinstance(value, str):
                 Schedule(value, given)
             else:
-                number(value, given, above=0.0, most=inf if given == "alpha" else nextafter(1, 0))
+                inputs.number(value, given, above=0.0, most=inf if given == "alpha" else nextafter(1, 0))
             step = Schedule(formula.format(value))
             rest = {name: other for name, other in instance.items() if name != given}
             return {**rest, wanted: step.text if isinstance(value, str) else step(0)}
@@ -78,12 +71,12 @@ def _like(default: Any, value: Any, name: str) -> Any:
             raise InputError(f"{name} is {value!r}, expected True or False")
         return value
     if isinstance(default, int):
-        return whole(value, name, least=0)
-    return number(value, name) if isinstance(default, float) else value
+        return inputs.whole(value, name, least=0)
+    return inputs.number(value, name) if isinstance(default, float) else value
 
 
 def _cloud(value: Any, name: str) -> Any:
-    return None if value is None else cloud(value, name)
+    return None if value is None else inputs.cloud(value, name)
 
 
 def _scalar(value: Any, name: str) -> Any:
@@ -95,13 +88,13 @@ def _scalar(value: Any, name: str) -> Any:
             f"{name} is an array, one number for each system, but a claim is about one system: give a number, a list "
             "with one for each step, a function of time, or a formula in t"
         )
-    return None if value is None else constant_number(value, name)
+    return None if value is None else inputs.constant_number(value, name)
 
 
 READERS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("tokens", "vertices"), _cloud),
-    **dict.fromkeys(("B", "V"), constant_matrix),
+    **dict.fromkeys(("B", "V"), inputs.constant_matrix),
     **dict.fromkeys(("beta", "gamma", "alpha", "delta", "dt"), _scalar),
-    "steps": partial(whole, least=1),
-    **dict.fromkeys(("until", "eps", "c", "C"), partial(number, above=0.0)),
+    "steps": partial(inputs.whole, least=1),
+    **dict.fromkeys(("until", "eps", "c", "C"), partial(inputs.number, above=0.0)),
 }

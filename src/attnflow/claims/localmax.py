@@ -14,19 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.claims import exact
+from attnflow.claims import exact, hypotheses
 from attnflow.claims.claim import DERIVED, FALSE, OPEN, Paper, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hardmax import ends_in_S, gains, largest_norm, rounding, scores
-from attnflow.claims.hypotheses import (
-    constant,
-    hull_rounding,
-    inclusion,
-    positive_definite,
-    quadratic,
-    shrinking_hull,
-    step_in_unit_interval,
-)
 from attnflow.claims.margins import Margins, Numbers, Undecided, largest, once, stacked, unknown
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form
 from attnflow.claims.settled import closed_groups, geometric, heard, orbit, settled, unsettled
@@ -106,14 +97,14 @@ def neighbours(e: Experiment, x: Numbers, t: int) -> NDArray[np.bool_]:
 hull = LOCALMAX.claim(
     "hull", RULE, DERIVED, LAYERS,
     "The convex hull of the tokens shrinks under localmax layers, K^{t+1} inside K^t, for any delta(t) >= 0.",
-)(shrinking_hull)  # fmt: skip
+)(hypotheses.shrinking_hull)  # fmt: skip
 
 
 @LOCALMAX.claim(
     "norms", RULE, DERIVED, LAYERS,
     """A token loses little norm: |z_i^+|_A^2 >= |z_i|_A^2 + |Delta_i|_A^2 - 2 gamma delta(t) for the step Delta_i of
     every token (threshold "relative": delta M_i, "normalized": delta |A z_i| in the place of delta).""",
-    given={POSITIVE: positive_definite},
+    given={POSITIVE: hypotheses.positive_definite},
 )  # fmt: skip
 def norms(e: Experiment) -> Margins:
     """The change of the norm of every token in every layer against its step and what delta allows."""
@@ -163,14 +154,14 @@ def _summable(e: Experiment) -> Margins:
 
 
 # Where the step is a number below 1, what remains of the run is known.
-CONSTANT_STEP = {"gamma constant": constant("gamma", "gamma < 1 is constant", lambda gamma: 1 - gamma)}
+CONSTANT_STEP = {"gamma constant": hypotheses.constant("gamma", "gamma < 1 is constant", lambda gamma: 1 - gamma)}
 
 vanishing = LOCALMAX.claim(
     "vanishing", RULE, DERIVED, VANISHING,
     """If the sum of delta(t) is finite, every token converges to a point of S(K) = {x in K : max_{y in K} <x, y>_A =
     |x|_A^2}, K the limit of the hulls; delta = 0 is hardmax. (That a sum is finite is known of formulas c r^t, such
     as '0.1 * 0.25 ** t', not of functions.)""",
-    given={POSITIVE: positive_definite, "sum delta(t) finite": _summable, **CONSTANT_STEP},
+    given={POSITIVE: hypotheses.positive_definite, "sum delta(t) finite": _summable, **CONSTANT_STEP},
 )(ends_in_S)  # fmt: skip
 
 
@@ -184,7 +175,7 @@ def neighbours_converge(e: Experiment) -> Margins:
     """For all u at once: with c = gamma / |N_i|, it says that (z_i^+ - c z_j)/(1 - c) lies in K^t."""
     found = np.array([_pulled(e, t) for t in range(len(e.states) - 1)])
     what = "h(u) - <u, z_j> <= (|N_i|/gamma) (h(u) - <u, z_i^+>)"
-    return Margins(what, found, np.arange(len(found)), 4 * hull_rounding(e)[:-1])
+    return Margins(what, found, np.arange(len(found)), 4 * hypotheses.hull_rounding(e)[:-1])
 
 
 def _pulled(e: Experiment, t: int) -> Numbers:
@@ -194,7 +185,9 @@ def _pulled(e: Experiment, t: int) -> Numbers:
     c = (e.gammas[t] / e.array(near.sum(axis=1)))[i]
     # One neighbour and gamma = 1 leave no rest, c = 1: z_i^+ is z_j then.
     rest = np.where(c == 1, 1, 1 - c)
-    depth = inclusion(e, x, (y[i] - c[:, None] * x[j]) / rest[:, None] + np.where(c == 1, 1, 0)[:, None] * x[j])
+    depth = hypotheses.inclusion(
+        e, x, (y[i] - c[:, None] * x[j]) / rest[:, None] + np.where(c == 1, 1, 0)[:, None] * x[j]
+    )
     return stacked([(depth * rest)[i == token].min() for token in range(len(x))])
 
 
@@ -202,7 +195,7 @@ def _pulled(e: Experiment, t: int) -> Numbers:
     "no-finite-time", RULE, DERIVED, LAYERS,
     """In every layer with N_i = N_j, z_i - z_j shrinks by exactly 1 - gamma = 1/(1 + alpha), so tokens with the same
     neighbours never meet in finite time.""",
-    given={"0 < gamma < 1": step_in_unit_interval},
+    given={"0 < gamma < 1": hypotheses.step_in_unit_interval},
 )  # fmt: skip
 def no_finite_time(e: Experiment) -> list[Margins]:
     """All pairs of tokens with the same neighbours in a layer: their difference before and after, in fractions."""
@@ -243,7 +236,7 @@ APART = replace(LAYERS, sample=_apart_sample)
     """Two groups of tokens that hear nobody outside themselves keep a distance: for their members p and q of largest
     A-norm (for two clusters that are points: the points), |p - q|_A^2 > 2 delta (threshold "relative": delta (|p|_A^2 +
     |q|_A^2); "normalized": delta (|A p| + |A q|)). Other members can be closer.""",
-    given={POSITIVE: positive_definite},
+    given={POSITIVE: hypotheses.positive_definite},
 )  # fmt: skip
 def cluster_gap(e: Experiment) -> Margins:
     """In every layer, all pairs of smallest closed groups of the influence graph of the run."""
@@ -261,11 +254,11 @@ def cluster_gap(e: Experiment) -> Margins:
 
 def _group_gaps(e: Experiment, x: Numbers, t: int) -> list[Any]:
     """Return |p - q|_A^2 minus what it must exceed, for every pair of closed groups."""
-    A, norms = e.form(), quadratic(e.form(), x)
+    A, norms = e.form(), hypotheses.quadratic(e.form(), x)
     best = [max(group, key=lambda i: norms[i]) for group in closed_groups(heard(e, x, t))]
     # At p the top score is |p|_A^2, so that its allowance is the one of the rule at that score.
     room = _at(e, "delta", t) * norms if e.threshold == "relative" else allowances(e, x, t)
-    return [quadratic(A, x[p] - x[q]) - room[p] - room[q] for k, p in enumerate(best) for q in best[:k]]
+    return [hypotheses.quadratic(A, x[p] - x[q]) - room[p] - room[q] for k, p in enumerate(best) for q in best[:k]]
 
 
 @dataclass(frozen=True)
@@ -345,7 +338,7 @@ def _shown(e: Experiment) -> Margins:
     if found is None:
         none = Undecided(f"no periodic orbit is found from {last} steps", "give more steps")
         return unknown(e.shows, none if e.exact else unsettled(e))
-    return once(e.shows, quadratic(e.form(), found - found[0]).max() / largest_norm(e), strict=True)
+    return once(e.shows, hypotheses.quadratic(e.form(), found - found[0]).max() / largest_norm(e), strict=True)
 
 
 def _leader_moves(e: Experiment) -> Margins:
@@ -353,7 +346,7 @@ def _leader_moves(e: Experiment) -> Margins:
     moved = [largest_norm(e) * 0]
     for t, x in enumerate(e.states[:-1]):
         alone = [i for i, row in enumerate(heard(e, x, t)) if row == [i]]
-        moved += quadratic(e.form(), e.states[t + 1 :, alone] - x[alone]).ravel().tolist()
+        moved += hypotheses.quadratic(e.form(), e.states[t + 1 :, alone] - x[alone]).ravel().tolist()
     return once(LEADER, max(moved) / largest_norm(e), rounding(e) ** 2, strict=True)
 
 
@@ -367,7 +360,7 @@ def _shown_by_the_rule(e: Experiment) -> Margins:
     """Unlike under hardmax: for a constant delta > 0 leaders (N_i = {i}) need not be frozen, and limits outside S(K)
     exist; for a delta that varies in time single tokens need not converge. `deltas` are the values of delta over one
     period, and `shows` says which of the three an instance is a witness of.""",
-    given={POSITIVE: positive_definite, "the instance is a witness": _shown_by_the_rule},
+    given={POSITIVE: hypotheses.positive_definite, "the instance is a witness": _shown_by_the_rule},
 )  # fmt: skip
 def leaders_move(e: Experiment) -> Margins:
     """By exhibits in fractions: a leader's steps, a proved limit, a periodic orbit solved over the rationals.
@@ -391,7 +384,8 @@ CONVERGING = replace(LAYERS, parameters={**PARAMETERS, "steps": 60}, sample=_con
     "constant-converges", RULE, OPEN, CONVERGING,
     "For constant delta and gamma every token converges.",
     given={
-        POSITIVE: positive_definite, "delta constant": constant("delta", "delta is a number"), **CONSTANT_STEP,
+        POSITIVE: hypotheses.positive_definite,
+        "delta constant": hypotheses.constant("delta", "delta is a number"), **CONSTANT_STEP,
     },
 )  # fmt: skip
 def constant_converges(e: Experiment) -> Margins:
@@ -400,7 +394,7 @@ def constant_converges(e: Experiment) -> Margins:
     back = (e.states[:-1] == e.states[-1]).all(axis=(1, 2))
     if e.exact and back.any():
         since = e.states[int(back.argmax()) :]
-        return once(what, -quadratic(e.form(), since - since[0]).max() / largest_norm(e), time=last)
+        return once(what, -hypotheses.quadratic(e.form(), since - since[0]).max() / largest_norm(e), time=last)
     return unknown(what, unsettled(e), last) if settled(e) is None else once(what, 1.0, time=last)
 
 
@@ -419,7 +413,7 @@ CONFIDENCE = Setting(
 
 def energy_drops(A: Numbers, states: Numbers, cuts: list[Any]) -> Numbers:
     """Return the drops of sum_ij min(|x_i - x_j|_A^2, cut) over ordered pairs from each state to the next."""
-    apart = quadratic(A, states[:, :, None] - states[:, None])
+    apart = hypotheses.quadratic(A, states[:, :, None] - states[:, None])
     return stacked([(np.minimum(apart[t], cut) - np.minimum(apart[t + 1], cut)).sum() for t, cut in enumerate(cuts)])
 
 
@@ -433,7 +427,7 @@ def lyapunov(e: Experiment) -> Margins:
     """The drop of the energy in every step against the steps of all tokens, in fractions."""
     one, times = e.array(np.eye(e.shape[1])), range(len(e.states) - 1)
     drops = energy_drops(one, e.states, [_at(e, "eps", t) ** 2 for t in times])
-    steps = quadratic(one, e.states[1:] - e.states[:-1]).sum(axis=1)
+    steps = hypotheses.quadratic(one, e.states[1:] - e.states[:-1]).sum(axis=1)
     slack = (drops - 4 * (2 / e.gammas - 1) * steps) / (len(e.tokens) ** 2 * e.scale**2)
     what = "drop >= 4 (2/gamma - 1) sum |Delta_i|^2"
     return Margins(what, slack, np.arange(len(drops)), 256 * e.shape[1] * e.rounding)
@@ -457,7 +451,7 @@ DIRECTED = replace(
     "lyapunov/directed", RULE, FALSE, DIRECTED,
     """The energy of Hegselmann-Krause with the A-norm and eps^2 = 2 delta, sum_ij min(|z_i - z_j|_A^2, 2 delta),
     never rises along localmax either. (Its graph is directed.)""",
-    given={POSITIVE: positive_definite},
+    given={POSITIVE: hypotheses.positive_definite},
     repair="lyapunov",
 )  # fmt: skip
 def lyapunov_directed(e: Experiment) -> Margins:

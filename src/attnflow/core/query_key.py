@@ -6,20 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnflow.core import inputs
 from attnflow.core.arrays import foreign, is_real
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Matrix,
-    OverLayers,
-    called,
-    constant,
-    constant_matrix,
-    known_to_be_finite,
-    matrix_at,
-    rectangular,
-    varies_in_time,
-)
+from attnflow.core.inputs import Array, InputError, Matrix
 
 
 class QueryKey(NamedTuple):
@@ -39,18 +28,18 @@ def set_form(law: Any, Q: Matrix, K: Matrix) -> None:
 def form_at(law: Any, t: float, d: int, like: Any = None) -> Array | None:
     """Value at time t of the matrix B of a law, for tokens (like these) in dimension d; None for the identity."""
     if law.query_key is None:
-        return matrix_at(law.B, t, d, "B", like)
-    form = matrix_at(law.B, t, None, "B = K.T @ Q", like)
+        return inputs.matrix_at(law.B, t, d, "B", like)
+    form = inputs.matrix_at(law.B, t, None, "B = K.T @ Q", like)
     assert form is not None
     if form.shape[0] != d:
-        Q, K = (tuple(np.shape(part(t) if varies_in_time(part) else part)) for part in law.query_key)
+        Q, K = (tuple(np.shape(part(t) if inputs.varies_in_time(part) else part)) for part in law.query_key)
         raise InputError(f"Q has shape {Q} and K {K}, but the tokens have dimension {d}: give both {d} columns")
     return form
 
 
 def forms_at(law: Any, times: range, d: int) -> Array:
     """Values at several times, stacked: one matrix per time, one for all if it is constant, none for the identity."""
-    values = [form_at(law, t, d) for t in (times if varies_in_time(law.B) else times[:1])]
+    values = [form_at(law, t, d) for t in (times if inputs.varies_in_time(law.B) else times[:1])]
     return np.array([value for value in values if value is not None]).reshape(-1, d, d)
 
 
@@ -64,14 +53,14 @@ def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None
            [0., 0.]])
     """
     if Q is None and K is None:
-        return constant_matrix(B, "B"), None
+        return inputs.constant_matrix(B, "B"), None
     if B is not None:
         raise InputError("B came with Q or K, which stand for B = K.T @ Q: give B, or Q and K")
     if Q is None or K is None:
         given, lacking = ("Q", "K") if K is None else ("K", "Q")
         raise InputError(f"{given} came without {lacking}: give both, for B = K.T @ Q, or B")
-    parts: Any = [constant(part, name, 2, _any_rectangle) for part, name in ((Q, "Q"), (K, "K"))]
-    lengths = {len(part) for part in parts if isinstance(part, OverLayers)}
+    parts: Any = [inputs.constant(part, name, 2, _any_rectangle) for part, name in ((Q, "Q"), (K, "K"))]
+    lengths = {len(part) for part in parts if isinstance(part, inputs.OverLayers)}
     if len(lengths) > 1:
         raise InputError(
             f"Q has {len(parts[0])} entries, one for each layer, and K {len(parts[1])}: give both the same number"
@@ -79,14 +68,14 @@ def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None
 
     def form(t: float) -> Any:
         at = [
-            _any_rectangle(called(part, t, name), f"{name}({t:g})") if varies_in_time(part) else part
+            _any_rectangle(inputs.called(part, t, name), f"{name}({t:g})") if inputs.varies_in_time(part) else part
             for part, name in zip(parts, "QK", strict=True)
         ]
         return _form(*at)
 
     if lengths:
-        return OverLayers([form(t) for t in range(lengths.pop())], "B = K.T @ Q"), QueryKey(*parts)
-    return (form if any(map(varies_in_time, parts)) else _form(*parts)), QueryKey(*parts)
+        return inputs.OverLayers([form(t) for t in range(lengths.pop())], "B = K.T @ Q"), QueryKey(*parts)
+    return (form if any(map(inputs.varies_in_time, parts)) else _form(*parts)), QueryKey(*parts)
 
 
 def _form(Q: Any, K: Any) -> Any:
@@ -100,5 +89,5 @@ def _form(Q: Any, K: Any) -> Any:
 def _any_rectangle(matrix: Any, name: str) -> Any:
     """Check a matrix; one of another library stays as it is, so that it can be differentiated."""
     if not (foreign(matrix) and is_real(matrix) and len(matrix.shape) == 2):
-        return rectangular(matrix, name)
-    return known_to_be_finite(matrix, name)
+        return inputs.rectangular(matrix, name)
+    return inputs.known_to_be_finite(matrix, name)

@@ -44,7 +44,6 @@ class Until(watch.Watcher):
     unwanted: Callable[[], bool]
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
-        """Stop after this stretch."""
         return (len(stretch.times), "a newer run took its place") if self.unwanted() else None
 
 

@@ -62,7 +62,6 @@ class Heads(Law):
 
     @property
     def heads(self) -> tuple[Law, ...]:
-        """The law of each head."""
         return tuple(self.laws)
 
     @property

@@ -50,7 +50,6 @@ class HegselmannKrause(Law):
         return Neighbourhood(self.eps, "distance")
 
     def uses(self, engine: str, n: int, d: int) -> str:
-        """Return the name of the engine that n tokens in dimension d would be served by."""
         return engines.choose(engine, "ball", n, n, d)
 
     def log_weights(

@@ -10,21 +10,10 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.core import inputs
 from attnflow.core.arrays import foreign, holds, namespace
 from attnflow.core.indices import log_weights, not_numbers, refuse_hidden_order, rows_of, takes_indices, weight_rows
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Matrix,
-    Scalar,
-    Vector,
-    any_cloud,
-    mass_vector,
-    number,
-    number_at,
-    quoted,
-    varies_in_time,
-)
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import check_fields, parameters_of
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
@@ -122,7 +111,7 @@ class Neighbourhood(NamedTuple):
 
     def slack(self, t: float) -> Slack:
         """Return the size at time t in the place that the threshold gives it."""
-        return Slack(**{self.threshold: number_at(self.size, t, "delta", least=0.0)})
+        return Slack(**{self.threshold: inputs.number_at(self.size, t, "delta", least=0.0)})
 
 
 class Law:
@@ -294,8 +283,8 @@ class Law:
 
         NumPy in, NumPy out, in float64; an array of torch, JAX or CuPy comes back as one, as in `attend`.
         """
-        tokens = any_cloud(x, self)
-        w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
+        tokens = inputs.any_cloud(x, self)
+        w, t = inputs.mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
 
@@ -310,8 +299,8 @@ class Law:
         precision, and can be differentiated where its library can, in the tokens, the masses and the parameters of the
         law; that takes the dense formula, in blocks of rows.
         """
-        tokens = any_cloud(x, self)
-        w, t = mass_vector(masses, len(tokens), like=tokens), moment(t)
+        tokens = inputs.any_cloud(x, self)
+        w, t = inputs.mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._finite(self.hear(tokens, t, masses=w).mean, tokens)
 
@@ -349,13 +338,13 @@ class Law:
 def check_law(law: object) -> Law:
     """Return a law as it is, and refuse what is none."""
     if not isinstance(law, Law):
-        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=1.0)")
+        raise InputError(f"law is {inputs.quoted(law)}, expected a law such as Softmax(beta=1.0)")
     return law
 
 
 def moment(t: Any) -> Any:
     """Check a time; whole numbers stay whole."""
-    return t if type(t) is int or foreign(t) else number(t, "t")
+    return t if type(t) is int or foreign(t) else inputs.number(t, "t")
 
 
 def weighs_like(law: object, kind: type[Kind]) -> TypeGuard[Kind]:
@@ -379,7 +368,7 @@ def varies(part: object) -> bool:
     layers = [name for name, parameter in parameters_of(kind).items() if parameter.kind == "part"]
     held = [(n, value) for n, one in vars(part).items() for value in (one if isinstance(one, tuple) else (one,))]
     return any(
-        varies(value) if isinstance(value, Law) or (n in layers and value is not None) else varies_in_time(value)
+        varies(value) if isinstance(value, Law) or (n in layers and value is not None) else inputs.varies_in_time(value)
         for n, value in held
     )
 

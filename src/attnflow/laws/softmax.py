@@ -9,19 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow import engines
+from attnflow.core import inputs
 from attnflow.core.arrays import foreign, identity, namespace, sign
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import (
-    Array,
-    Matrix,
-    Scalar,
-    Vector,
-    number_at,
-    numbers_at,
-    varies_in_time,
-    vector_at,
-    vectors_at,
-)
+from attnflow.core.inputs import Array, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
@@ -107,7 +98,7 @@ class Softmax(Law):
         The size of beta goes into the gain, which multiplies only after the row maximum has been subtracted.
         """
         d = x.shape[-1]
-        beta = number_at(self.beta, t, "beta", like=x)
+        beta = inputs.number_at(self.beta, t, "beta", like=x)
         matrix = form_at(self, t, d, like=x)
         if not foreign(beta) and beta >= 0:
             return matrix, beta
@@ -120,14 +111,13 @@ class Softmax(Law):
         Tokens that are to be multiplied by the root of an outer gain are given without it.
         """
         matrix, gain = self.form(t, x)
-        b = vector_at(self.b, t, x.shape[-1], "b", like=x)
+        b = inputs.vector_at(self.b, t, x.shape[-1], "b", like=x)
         if b is None:
             return x if matrix is None else x @ matrix.T, gain
-        towards = sign(number_at(self.beta, t, "beta", like=x)) / math.sqrt(outer_gain)
+        towards = sign(inputs.number_at(self.beta, t, "beta", like=x)) / math.sqrt(outer_gain)
         return (x if matrix is None else x @ matrix.T) + towards * b, gain
 
     def uses(self, engine: str, n: int, d: int) -> str:
-        """Return the name of the engine that n tokens in dimension d would be served by."""
         return engines.choose(engine, "softmax", n, n, d)
 
     def served_by(self, x: Array, t: float, engine: str) -> str:
@@ -173,8 +163,8 @@ class Softmax(Law):
 
         beta: Any = self.beta
         places, values, masses, gain = sources[:4]
-        B, b = form_at(self, t, x.shape[2]), vector_at(self.b, t, x.shape[2], "b")
-        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), number_at(beta, t, "beta"))
+        B, b = form_at(self, t, x.shape[2]), inputs.vector_at(self.b, t, x.shape[2], "b")
+        betas = beta if isinstance(beta, np.ndarray) else np.full(len(x), inputs.number_at(beta, t, "beta"))
         queries = x if B is None else x @ B.T
         if b is not None:
             queries = queries + b / np.sqrt(gain)
@@ -211,10 +201,10 @@ class Softmax(Law):
             return None
         from attnflow.engines import fused
 
-        betas, forms = numbers_at(self.beta, times, "beta"), forms_at(self, times, d)
-        biases = vectors_at(self.b, times, d, "b")
+        betas, forms = inputs.numbers_at(self.beta, times, "beta"), forms_at(self, times, d)
+        biases = inputs.vectors_at(self.b, times, d, "b")
         if (betas < 0).any():
-            signs = np.sign(betas) if varies_in_time(self.beta) else np.sign(betas[:1])
+            signs = np.sign(betas) if inputs.varies_in_time(self.beta) else np.sign(betas[:1])
             forms, biases = signs[:, None, None] * (forms if len(forms) else np.eye(d)), signs[:, None] * biases
         return fused.softmax_layers(x, forms, biases, np.abs(betas), gammas, _log(masses))
 

@@ -12,16 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow import engines
+from attnflow.core import inputs
 from attnflow.core.arrays import foreign, namespace, place
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Matrix,
-    Scalar,
-    Vector,
-    each_mass,
-    vector_at,
-)
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
@@ -84,7 +77,7 @@ class TopScores(Law):
     def queries(self, x: Array, t: float, gain: float = 1.0) -> Array:
         """Return B(t) x_i + b(t), for tokens still to be multiplied by the root of a gain."""
         d = x.shape[-1]
-        matrix, b = form_at(self, t, d, like=x), vector_at(self.b, t, d, "b", like=x)
+        matrix, b = form_at(self, t, d, like=x), inputs.vector_at(self.b, t, d, "b", like=x)
         turned = x if matrix is None else dense.scores(x, matrix)
         return turned if b is None else turned + b / math.sqrt(gain)
 
@@ -92,10 +85,9 @@ class TopScores(Law):
         """How much each source counts: its mass, or one per distinct point."""
         if self.counting in ("points", "error"):
             return distinct(sources)
-        return each_mass(masses, sources.shape[-2], like=sources)
+        return inputs.each_mass(masses, sources.shape[-2], like=sources)
 
     def uses(self, engine: str, n: int, d: int) -> str:
-        """Return the name of the engine that n tokens in dimension d would be served by."""
         return engines.choose(engine, self.kind, n, n, d)
 
     def log_weights(
@@ -218,7 +210,6 @@ class Hardmax(TopScores):
 
     @property
     def counting(self) -> str:
-        """How tied sources count."""
         return self.ties
 
     @property

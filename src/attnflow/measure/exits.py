@@ -10,22 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.core import progress
+from attnflow.core import inputs, progress
 from attnflow.core.blocks import BLOCK, row_blocks
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Matrix,
-    below,
-    cloud,
-    matrix_at,
-    number,
-    number_at,
-    reals,
-    varies_in_time,
-    vector_at,
-    whole,
-)
+from attnflow.core.inputs import Array, InputError, Matrix
 from attnflow.laws import Law, Softmax
 from attnflow.measure.confidence import LEVEL
 from attnflow.measure.diameter import diameter
@@ -73,7 +60,7 @@ class GeometricLaw:
 
     def quantile(self, q: float) -> int:
         """Return the first t with P(T <= t) >= q, for q in (0, 1)."""
-        part = number(q, "q", above=0.0, most=1.0)
+        part = inputs.number(q, "q", above=0.0, most=1.0)
         if part == 1:
             raise InputError("q is 1, but a geometric time has no largest value: give a number below 1")
         t = max(1, math.ceil(math.log1p(-part) / self.log_stay))
@@ -82,7 +69,7 @@ class GeometricLaw:
 
     def chance(self, t: float) -> float:
         """Return P(T <= t)."""
-        steps = math.floor(number(t, "t"))
+        steps = math.floor(inputs.number(t, "t"))
         return -math.expm1(steps * self.log_stay) if steps > 0 else 0.0
 
 
@@ -174,7 +161,7 @@ def exit_times(
     Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628).
     """
     start, rule, far = exit_problem(x, law, gamma, radius, token)
-    count, rng = whole(runs, "runs", least=1), np.random.default_rng(whole(seed, "seed", least=0))
+    count, rng = inputs.whole(runs, "runs", least=1), np.random.default_rng(inputs.whole(seed, "seed", least=0))
     return _exit_times(start, rule, far, count, rng)
 
 
@@ -182,12 +169,12 @@ def exit_problem(
     x: ArrayLike, law: Law, gamma: float, radius: float, token: int | None = None
 ) -> tuple[Array, Rule, float]:
     """Check the question when a chain first moves a token by more than the radius; return it as start, rule, radius."""
-    start = cloud(x, "x")
+    start = inputs.cloud(x, "x")
     constant_law(law)
-    step, far = number(gamma, "gamma", above=0.0, most=1.0), number(radius, "radius", above=0.0)
+    step, far = inputs.number(gamma, "gamma", above=0.0, most=1.0), inputs.number(radius, "radius", above=0.0)
     free, widest = None, diameter(start)
     if token is not None:
-        i = below(token, len(start), "token")
+        i = inputs.below(token, len(start), "token")
         free, widest = np.arange(len(start)) == i, float(displacements(start, start[i]).max())
     if far >= widest:
         raise InputError(
@@ -295,10 +282,10 @@ def _scores(x: Array, rule: Rule) -> Array:
     assert rule.law.exponents is not None
     beta, B, b = rule.law.exponents
     d = x.shape[1]
-    matrix, bias = matrix_at(B, 0, d, "B"), vector_at(b, 0, d, "b")
+    matrix, bias = inputs.matrix_at(B, 0, d, "B"), inputs.vector_at(b, 0, d, "b")
     turned = x if matrix is None else x @ matrix.T
     queries = turned if bias is None else turned + bias
-    return (queries if number_at(beta, 0, "beta") >= 0 else -queries) @ x.T
+    return (queries if inputs.number_at(beta, 0, "beta") >= 0 else -queries) @ x.T
 
 
 def _tied(x: Array, rule: Rule) -> float:
@@ -389,12 +376,15 @@ def exit_rate(
     ----------
     Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628).
     """
-    values = reals(betas, "betas are", "at least three increasing positive numbers")
+    values = inputs.reals(betas, "betas are", "at least three increasing positive numbers")
     if values.ndim != 1 or len(values) < 3 or not (np.diff(values, prepend=0.0) > 0).all() or values[-1] == math.inf:
         raise InputError("betas are not three or more positive numbers in increasing order: give some, as [10, 20, 40]")
-    if varies_in_time(B):
+    if inputs.varies_in_time(B):
         raise InputError("B is a function of time, but chains jump over steps: give a matrix")
-    count, seeds = whole(runs, "runs", least=6), np.random.default_rng(whole(seed, "seed", least=0)).spawn(len(values))
+    count, seeds = (
+        inputs.whole(runs, "runs", least=6),
+        np.random.default_rng(inputs.whole(seed, "seed", least=0)).spawn(len(values)),
+    )
     exits: list[ExitTimes] = []
     with progress.task("exit_rate", len(values)) as work:
         for beta, rng in zip(values.tolist(), seeds, strict=True):

@@ -45,7 +45,6 @@ class ContinuousMotion(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         from attnflow.motions.solvers.integrate import Integration
 
         number(self.rtol, "rtol", least=TIGHTEST, most=LOOSEST)

@@ -89,7 +89,6 @@ class HardmaxFlow(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Chase(_Leading(hearing), x, float(t), state)
 
 

@@ -14,20 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core import inputs
 from attnflow.core.blocks import row_blocks
 from attnflow.core.indices import log_weights, not_numbers, rows_of
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Scalar,
-    cloud,
-    mass_vector,
-    number,
-    number_at,
-    quoted,
-    varies_in_time,
-    whole,
-)
+from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.core.progress import tick
 from attnflow.laws import Heads, Hearing, Law, varies
@@ -102,8 +92,7 @@ class Jumps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
-        kind = _Literal if self.literal or varies_in_time(self.gamma) or varies(hearing.law) else _Leaping
+        kind = _Literal if self.literal or inputs.varies_in_time(self.gamma) or varies(hearing.law) else _Leaping
         return kind(self.gamma, hearing, x, int(t), state)
 
 
@@ -129,11 +118,11 @@ def chains(
     >>> bool(abs(np.median(times) - median) < 10), final.shape
     (True, (500, 3, 2))
     """
-    x = cloud(x0, "x0")
-    step = number(gamma, "gamma", above=0.0, most=1.0)
-    end, count = whole(until, "until", least=0), whole(runs, "runs", least=1)
+    x = inputs.cloud(x0, "x0")
+    step = inputs.number(gamma, "gamma", above=0.0, most=1.0)
+    end, count = inputs.whole(until, "until", least=0), inputs.whole(runs, "runs", least=1)
     constant_law(law)
-    rule, draw = Rule(law, step, mass_vector(masses, len(x))), np.random.default_rng(rng)
+    rule, draw = Rule(law, step, inputs.mass_vector(masses, len(x))), np.random.default_rng(rng)
 
     def ended(x: Array, t: NDArray[Any]) -> Flags:
         if stop is None:
@@ -284,7 +273,7 @@ def _one_matrix(law: Law) -> None:
 def constant_law(law: Law) -> None:
     """Refuse laws whose effective picks change while nothing moves."""
     if not isinstance(law, Law):
-        raise InputError(f"law is {quoted(law)}, expected a law such as Softmax(beta=4.0)")
+        raise InputError(f"law is {inputs.quoted(law)}, expected a law such as Softmax(beta=4.0)")
     _one_matrix(law)
     if varies(law):
         raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
@@ -317,7 +306,7 @@ class _Leaping(_Chain):
 
     def __init__(self, gamma: Scalar, hearing: Hearing, x: Array, t: int, state: dict[str, Any] | None) -> None:
         super().__init__(gamma, hearing, x, t, state)
-        self.rule = Rule(hearing.law, number_at(gamma, t, "gamma"), hearing.masses)
+        self.rule = Rule(hearing.law, inputs.number_at(gamma, t, "gamma"), hearing.masses)
         self.picks = Picks(x[None], self.rule)
 
     def advance(self, until: float) -> Stretch:
@@ -359,7 +348,7 @@ class _Literal(_Chain):
                 sums = rows_of(law, log_weights(law, self.x, self.t, masses=masses), self.x, self.x).cumsum(axis=1)
                 if math.isnan(sums[:, -1].max()):
                     raise not_numbers(law, self.x)
-            gamma = number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)
+            gamma = inputs.number_at(self.gamma, self.t, "gamma", above=0.0, most=1.0)
             state[:] = towards(self.x, self.x[each_picked(sums, self.rng)], gamma)
             if (state != self.x).any():
                 self.moves, self.x, sums = self.moves + 1, state, None

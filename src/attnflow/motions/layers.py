@@ -9,20 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnflow.core import inputs
 from attnflow.core.arrays import holds, identity, namespace
-from attnflow.core.inputs import (
-    Array,
-    InputError,
-    Matrix,
-    Scalar,
-    Vector,
-    constant_number,
-    matrix_at,
-    number_at,
-    numbers_at,
-    varies_in_time,
-    vector_at,
-)
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
 from attnflow.motions.feed_forward import LAYER, FeedForward
@@ -91,7 +80,7 @@ class Layers(DiscreteMotion):
         if sum(given is not None for given in (self.gamma, self.alpha, self.V)) != 1:
             raise InputError("Layers need exactly one of gamma, alpha and V: for example Layers(gamma=0.1)")
         super().__post_init__()
-        if self.V is not None and not varies_in_time(self.V):
+        if self.V is not None and not inputs.varies_in_time(self.V):
             _renormalised(self.V)
 
     @property
@@ -112,35 +101,35 @@ class Layers(DiscreteMotion):
     @property
     def constant_step(self) -> float | None:
         """The step size gamma, where it is one number."""
-        if self.V is not None or varies_in_time(self.gamma) or varies_in_time(self.alpha):
+        if self.V is not None or inputs.varies_in_time(self.gamma) or inputs.varies_in_time(self.alpha):
             return None
         return float(self.step_sizes(range(1))[0])
 
     def step_sizes(self, times: range) -> Array:
         """Return gamma at each of the times, for scalar steps."""
         if self.gamma is not None:
-            return numbers_at(self.gamma, times, "gamma", above=0.0, most=1.0)
+            return inputs.numbers_at(self.gamma, times, "gamma", above=0.0, most=1.0)
         assert self.alpha is not None
-        alpha = numbers_at(self.alpha, times, "alpha", above=0.0)
+        alpha = inputs.numbers_at(self.alpha, times, "alpha", above=0.0)
         return alpha / (1 + alpha)
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + gamma (m - x), and m itself when gamma = 1."""
         m = hearing(x, t).mean
         if self.V is not None:
-            return x + (m - x) @ _renormalised(matrix_at(self.V, t, x.shape[-1], "V", like=x)).T
+            return x + (m - x) @ _renormalised(inputs.matrix_at(self.V, t, x.shape[-1], "V", like=x)).T
         return towards(x, m, self._step_size(t, x))
 
     def _step_size(self, t: int, x: Array) -> float:
         if self.gamma is not None:
-            return number_at(self.gamma, t, "gamma", like=x, above=0.0, most=1.0)
+            return inputs.number_at(self.gamma, t, "gamma", like=x, above=0.0, most=1.0)
         assert self.alpha is not None
-        alpha = number_at(self.alpha, t, "alpha", like=x, above=0.0)
+        alpha = inputs.number_at(self.alpha, t, "alpha", like=x, above=0.0)
         return alpha / (1 + alpha)
 
     def step_matrix(self, t: int, d: int) -> Array:
         """Return the matrix P of a step, gamma I for scalar ones."""
-        V = matrix_at(self.V, t, d, "V")
+        V = inputs.matrix_at(self.V, t, d, "V")
         return self.step_sizes(range(t, t + 1))[0] * np.eye(d) if V is None else _renormalised(V)
 
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
@@ -221,7 +210,7 @@ class Leaps(Motion):
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
 
     def __post_init__(self) -> None:
-        if varies_in_time(self.gamma):
+        if inputs.varies_in_time(self.gamma):
             raise InputError("gamma is a function of time, but Leaps need a constant: use Layers")
         super().__post_init__()
 
@@ -244,7 +233,6 @@ class Leaps(Motion):
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         from attnflow.motions.solvers.leaps import Drifting
 
         return Drifting(self, hearing, x, int(t), state or {})
@@ -289,13 +277,13 @@ class Residual(DiscreteMotion):
         move = _values(self, hearing, x, t)
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
-        return x + number_at(self.dt, t, "dt", like=x, above=0.0) * move
+        return x + inputs.number_at(self.dt, t, "dt", like=x, above=0.0) * move
 
 
 def _values(motion: Residual | SphereLayers, hearing: Hearing, x: Array, t: int) -> Array:
     """Return V m + b."""
-    move = apply(matrix_at(motion.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
-    b = vector_at(motion.b, t, x.shape[-1], "b", like=x)
+    move = apply(inputs.matrix_at(motion.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
+    b = inputs.vector_at(motion.b, t, x.shape[-1], "b", like=x)
     return move if b is None else move + b
 
 
@@ -333,7 +321,7 @@ class RescaledLayers(DiscreteMotion):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "V", constant(self.V, "RescaledLayers"))
-        if varies_in_time(constant_number(self.dt, "dt", above=0.0)):
+        if inputs.varies_in_time(inputs.constant_number(self.dt, "dt", above=0.0)):
             raise InputError("RescaledLayers take a constant dt: their frame R^k needs one R")
         super().__post_init__()
         V = np.eye(1) if self.V is None else np.asarray(self.V)
@@ -361,7 +349,7 @@ class RescaledLayers(DiscreteMotion):
         gain = gain_of(2 * t * math.log(rho))
         if self.V is None:
             return x, gain
-        matrix_at(self.V, t, x.shape[-1], "V")
+        inputs.matrix_at(self.V, t, x.shape[-1], "V")
         return x @ np.linalg.matrix_power(direction, t).T, gain
 
     def seen(self, x: Array, t: float) -> Array:
@@ -405,7 +393,7 @@ class SphereLayers(DiscreteMotion):
 
     def long_run(self, rtol: float) -> tuple[Motion, float]:
         """Return the flow on the sphere, which is as slow; themselves if a parameter varies or b is given."""
-        if varies_in_time(self.dt) or varies_in_time(self.V) or self.b is not None:
+        if inputs.varies_in_time(self.dt) or inputs.varies_in_time(self.V) or self.b is not None:
             return self, 1.0
         # A token that hears its own cluster is divided by the norm 1 + dt.
         dt = float(self.dt)  # type: ignore[arg-type]
@@ -413,7 +401,7 @@ class SphereLayers(DiscreteMotion):
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return y / |y| for y = x + dt (V m + b)."""
-        y = x + number_at(self.dt, t, "dt", like=x, above=0.0) * _values(self, hearing, x, t)
+        y = x + inputs.number_at(self.dt, t, "dt", like=x, above=0.0) * _values(self, hearing, x, t)
         norms = lengths(y)
         if not holds(norms != 0):
             raise InputError(

@@ -293,7 +293,6 @@ class DiscreteMotion(Motion):
         return states
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Layerwise(self, hearing, x, int(t))
 
 

@@ -223,7 +223,6 @@ class MemoryRecording(Recording):
         self.room = max(self.room, count)
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
-        """Add records."""
         end = self.count + len(times)
         if self.times is None or self.tokens is None or end > len(self.times):
             self._grow(max(end, self.room), times, tokens)

@@ -151,7 +151,6 @@ class Store(Recording):
             array.resize((self.written, *array.shape[1:]))
 
     def close(self) -> None:
-        """Let others write."""
         if self.lock is not None:
             self.lock.release()
 
@@ -200,7 +199,6 @@ class Store(Recording):
             self._replace()
 
     def checkpoint(self) -> None:
-        """Write what was last kept in mind."""
         if self.before_last is not None and self.extending is None:
             self.before_last()
 

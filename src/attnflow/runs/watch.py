@@ -156,7 +156,6 @@ class WallClock(Watcher):
         number(self.seconds, "seconds", above=0.0)
 
     def begin(self, start: Start) -> None:
-        """Look at the clock."""
         self.deadline = time.monotonic() + self.seconds
         self.when = when(start.discrete)
 
@@ -195,7 +194,6 @@ class Checkpoint(Watcher):
         number(self.seconds, "seconds", least=0.0)
 
     def begin(self, start: Start) -> None:
-        """Look at the clock."""
         self.last = time.monotonic()
 
     def due(self) -> bool:

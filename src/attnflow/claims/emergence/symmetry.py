@@ -107,7 +107,6 @@ class StepLimited(ContinuousMotion):
     most_steps: ClassVar[int] = 800
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
-        """Return the motion under way from (t, x)."""
         return _Counted(super().start(hearing, x, t, state), (t, x), self.most_steps)
 
 
@@ -167,7 +166,6 @@ class Symmetric(StepLimited):
         return self.group(x).average(self.motion.retract(x))
 
     def seen(self, x: Array, t: float) -> Array:
-        """Return the tokens as the law sees them."""
         return self.motion.seen(x, t)
 
 

@@ -8,23 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims import exact
+from attnflow.claims import exact, hypotheses
 from attnflow.claims.claim import DERIVED, FALSE, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
-from attnflow.claims.hypotheses import (
-    of_symmetric_forms,
-    origin_always,
-    origin_at_start,
-    positive_semidefinite,
-    quadratic,
-    score_unit,
-    semidefinite_margin,
-    shrinking_hull,
-    squared_diameter,
-    step_in_unit_interval,
-    step_up_to_one,
-)
 from attnflow.claims.margins import Margins, Numbers, once, stacked
 from attnflow.claims.samplers import Rng, any_form, around_origin, cloud, pick, positive_form, step_sizes
 from attnflow.core.inputs import number_at, varies_in_time
@@ -60,13 +47,13 @@ FRANK_WOLFE = Setting(
 WITH_ORIGIN = replace(FRANK_WOLFE, sample=_half_symmetric)
 
 
-@of_symmetric_forms
+@hypotheses.of_symmetric_forms
 def _descending_forms(e: Experiment) -> list[Margins]:
     """B_*^t >= 0 and B_*^t >= B_*^{t+1} at every step; a constant form is looked at once."""
     last = int(e.horizon) if varies_in_time(e.B) else 1
     energies = [_energy_form(e, t) for t in range(last)]
-    found = [semidefinite_margin(e, B) for B in energies]
-    drops = [semidefinite_margin(e, B - C) for B, C in pairwise(energies)]
+    found = [hypotheses.semidefinite_margin(e, B) for B in energies]
+    drops = [hypotheses.semidefinite_margin(e, B - C) for B, C in pairwise(energies)]
     return [
         Margins(what, stacked([v for v, _ in margins]), np.arange(len(margins)), np.array([tol for _, tol in margins]))
         for what, margins in ((_negative(e), found), ("B_*^t >= B_*^{t+1}", drops))
@@ -91,8 +78,8 @@ def _energy_against(e: Experiment, bound: Any) -> Margins:
     steps = np.arange(len(e.states) - 1)
     B = _energy_form(e)
     largest = exact.largest_eigenvalue(B) if e.exact else float(np.linalg.eigvalsh(B).max())
-    unit = largest * squared_diameter(e.tokens) or 1
-    J = np.array([quadratic(_energy_form(e, t), e.states[t + 1]) / 2 for t in steps.tolist()])
+    unit = largest * hypotheses.squared_diameter(e.tokens) or 1
+    J = np.array([hypotheses.quadratic(_energy_form(e, t), e.states[t + 1]) / 2 for t in steps.tolist()])
     allowed = np.array([bound(t) for t in e.array(steps)])
     return Margins("J^t(x_i^{t+1}) <= bound", allowed[:, None] - J / unit, steps, 64 * e.shape[1] * e.rounding)
 
@@ -104,7 +91,7 @@ DESCENDING = "B_*^t = -B^t >= 0, not increasing"
     "cluster-rate", "Theorem 3.1", FALSE, FRANK_WOLFE,
     """If B_*^t = -B^t >= 0 does not increase in t (B = -I if none is given), gamma^t = 2/(t+2) and 0 lies in K^0, then
     J^t(x_i^{t+1}) <= 2/(t+1) lambda_max(B_*^0) diam(K^0)^2 for every token and step, J^t(x) = 1/2 <B_*^t x, x>.""",
-    given={DESCENDING: _descending_forms, "0 in K^0": origin_at_start},
+    given={DESCENDING: _descending_forms, "0 in K^0": hypotheses.origin_at_start},
     repair="cluster-rate/repaired",
 )  # fmt: skip
 def cluster_rate(e: Experiment) -> Margins:
@@ -116,7 +103,7 @@ def cluster_rate(e: Experiment) -> Margins:
     "cluster-rate/repaired", "after Theorem 3.1", DERIVED, WITH_ORIGIN,
     """If B_*^t = -B^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^s for every s <= t, then
     J^t(x_i^{t+1}) <= lambda_max(B_*^0) diam(K^0)^2 (2t+3) / (3(t+1)(t+2)), with equality possible at t = 0.""",
-    given={DESCENDING: _descending_forms, "0 in K^s": origin_always},
+    given={DESCENDING: _descending_forms, "0 in K^s": hypotheses.origin_always},
 )  # fmt: skip
 def cluster_rate_repaired(e: Experiment) -> Margins:
     """The energy of every token after every step against the bound, as long as 0 stays in the hull, in fractions."""
@@ -157,12 +144,12 @@ hull_shrinks = FW.claim(
     diagonal V of positive entries and any B.""",
     given={"V diagonal with positive entries": _positive_diagonal},
     repair="hull-shrinks/repaired",
-)(shrinking_hull)  # fmt: skip
+)(hypotheses.shrinking_hull)  # fmt: skip
 hull_shrinks_repaired = FW.claim(
     "hull-shrinks/repaired", "Section 3", PROVED, LAYERS,
     "With scalar steps gamma^t in (0, 1] the hull shrinks, K^{t+1} inside K^t, whatever B.",
-    given={"0 < gamma^t <= 1": step_up_to_one},
-)(shrinking_hull)  # fmt: skip
+    given={"0 < gamma^t <= 1": hypotheses.step_up_to_one},
+)(hypotheses.shrinking_hull)  # fmt: skip
 
 
 def _betas(e: Experiment) -> Numbers:
@@ -204,17 +191,19 @@ def _balanced(e: Experiment) -> list[Margins]:
     (1/t) [max_j 1/2 <B^t x_j^t, x_j^t> / gamma^t - 1/2 <B^1 x_i^1, x_i^1> / gamma^1], and <B x_i, x_i> never
     decreases.""",
     given={
-        "B >= 0": positive_semidefinite, "0 < gamma^t < 1": step_in_unit_interval,
+        "B >= 0": hypotheses.positive_semidefinite, "0 < gamma^t < 1": hypotheses.step_in_unit_interval,
         "beta^t proportional to gamma^t": _balanced,
     },
 )  # fmt: skip
 def duality_gap(e: Experiment) -> list[Margins]:
     """The smallest gap so far against the bound, and the energy of each token against the step before."""
     B, x, steps = e.form(), e.states[:-1], len(e.states) - 1
-    energy = quadratic(B, x) / 2
-    unit = score_unit(e)
+    energy = hypotheses.quadratic(B, x) / 2
+    unit = hypotheses.score_unit(e)
     tol = 64 * e.shape[1] * e.rounding
-    rise = Margins("<B x_i, x_i> never decreases", np.diff(quadratic(B, e.states), axis=0) / unit, e.times[:-1], tol)
+    rise = Margins(
+        "<B x_i, x_i> never decreases", np.diff(hypotheses.quadratic(B, e.states), axis=0) / unit, e.times[:-1], tol
+    )
     if steps < 2:
         return [rise]
     beta, gamma = _betas(e), e.gammas
