@@ -20,7 +20,7 @@ R = TypeVar("R")
 # Names less alike than this are not suggested: 'store' is not meant by 'steps'.
 CLOSE = 0.7
 
-# An error that shows in one of these was made by whoever called it.
+# An error that is raised inside one of these packages is the mistake of the code that called it.
 LIBRARIES = {"attnflow", "numpy", "scipy", "numba", "flint", "matplotlib", "mpl_toolkits", *sys.stdlib_module_names}
 
 BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
