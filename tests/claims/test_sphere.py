@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import Any
@@ -105,7 +106,7 @@ def test_hemisphere_notices_slower_tokens(motion: af.motions.Motion) -> None:
     assert verdict.outcome == "violated"
 
 
-@pytest.mark.parametrize(("normalized", "rate"), [(True, 2.0), (False, 2 * np.e)])
+@pytest.mark.parametrize(("normalized", "rate"), [(True, 2.0), (False, 2 * math.e)])
 def test_local_rate(normalized: bool, rate: float) -> None:
     """1 - <x_i, x_j> of two close tokens against e^{-2t} (SA) and e^{-2 e^beta t} (USA)."""
     run = af.simulate(on_circle(0.0, 1e-3), af.Softmax(), af.SphereFlow(normalized=normalized, rtol=1e-11), until=1.0)
