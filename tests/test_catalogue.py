@@ -55,7 +55,9 @@ def everyone() -> Iterator[type[af.Law]]:
 @pytest.mark.parametrize("found", ALL, ids=lambda found: f"{found.kind}-{found.name}")
 def test_entries_say_what_their_signatures_take(found: Entry) -> None:
     """The catalogue and Python agree on names, order and defaults, so that neither is written twice wrongly."""
-    signature = inspect.signature(found.make).parameters
+    signature = dict(inspect.signature(found.make).parameters)
+    # Clouds in chunks are for Python: files, flags and pages start from arrays of NumPy.
+    signature.pop("chunks", None)
     assert list(found.parameters) == list(signature)
     for name, one in signature.items():
         said = found.parameters[name]

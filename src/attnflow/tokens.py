@@ -1,12 +1,17 @@
-"""Initial clouds of tokens: plain (n, d) arrays in float64, each random one from its seed."""
+"""Initial clouds of tokens: plain (n, d) arrays in float64, each random one from its seed.
+
+With `chunks` a random cloud is a Dask array, drawn chunk by chunk when it is computed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
+from attnflow.core.dask_arrays import dask_array, row_counts
 from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.core.parameters import Parameter
 
@@ -14,6 +19,8 @@ from attnflow.core.parameters import Parameter
 MOST_AXES = 63
 # No memory holds more numbers than this, and NumPy cannot count them.
 MOST_NUMBERS = 2**60
+# Rows that one generator draws, where tokens come in chunks.
+BLOCK = 1 << 16
 
 _Maker = TypeVar("_Maker", bound=Callable[..., Array])
 
@@ -46,8 +53,30 @@ def _cloud(title: str, *parameters: Parameter, surface: str = "space") -> Callab
     return add
 
 
-def _draw(n: int, d: int, seed: int) -> tuple[np.random.Generator, tuple[int, int]]:
-    return np.random.default_rng(whole(seed, "seed", least=0)), _fits(whole(n, "n", least=1), whole(d, "d", least=1))
+# A number of rows, or the rows of each chunk.
+Chunks = int | tuple[int, ...]
+# A function of a generator and the shape (n, d) that draws rows one after the other.
+Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
+
+
+def _drawn(draw: Draw, n: int, d: int, seed: int, chunks: Any) -> Any:
+    """Return n rows that are drawn from a seed, in chunks if there are any."""
+    seed, (n, d) = whole(seed, "seed", least=0), _fits(whole(n, "n", least=1), whole(d, "d", least=1))
+    if chunks is None:
+        return draw(np.random.default_rng(seed), (n, d))
+    lazy = dask_array()
+    return lazy.map_blocks(partial(_chunk, draw, d, seed), dtype=np.float64, chunks=(row_counts(chunks, n), (d,)))
+
+
+def _chunk(draw: Draw, d: int, seed: int, block_info: Any = None) -> Array:
+    """Return the rows of one chunk: parts of blocks with a generator each, so that no bit depends on the chunks."""
+    first, last = block_info[None]["array-location"][0]
+    parts = []
+    for block in range(first // BLOCK, -(-last // BLOCK)):
+        begin, end = max(first - block * BLOCK, 0), min(last - block * BLOCK, BLOCK)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
+        parts.append(draw(rng, (end, d))[begin:])
+    return np.concatenate(parts)
 
 
 def _fits(n: int, d: int) -> tuple[int, int]:
@@ -56,24 +85,36 @@ def _fits(n: int, d: int) -> tuple[int, int]:
     return n, d
 
 
+@overload
+def gaussian(n: int, d: int, seed: int = 0, chunks: None = None) -> Array: ...
+@overload
+def gaussian(n: int, d: int, seed: int = 0, *, chunks: Chunks) -> Any: ...
 @_cloud("Gaussian", _N, _D, _SEED)
-def gaussian(n: int, d: int, seed: int = 0) -> Array:
+def gaussian(n: int, d: int, seed: int = 0, chunks: Chunks | None = None) -> Any:
     """Return n independent standard normal tokens in dimension d: x_i ~ N(0, I).
+
+    With `chunks`, a number of rows or the rows of each chunk, they are a Dask array, for clouds that one process cannot
+    hold. Its bits are the same for all chunks, but other than those without.
 
     >>> gaussian(n=3, d=2, seed=0).shape
     (3, 2)
+    >>> gaussian(n=10**8, d=2, seed=0, chunks=10**6).numblocks
+    (100, 1)
 
     References
     ----------
     Alcalde, Geshkovski, Ruiz-Balet, *Attention's forward pass and Frank-Wolfe* (arXiv 2508.09628).
     """
-    rng, shape = _draw(n, d, seed)
-    return rng.standard_normal(shape)
+    return _drawn(np.random.Generator.standard_normal, n, d, seed, chunks)
 
 
+@overload
+def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0, chunks: None = None) -> Array: ...
+@overload
+def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0, *, chunks: Chunks) -> Any: ...
 @_cloud("Uniform in the cube", _N, _D, _SEED, _LOW, _HIGH)
-def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> Array:
-    """Return n independent tokens, uniform in the cube [low, high]^d.
+def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0, chunks: Chunks | None = None) -> Any:
+    """Return n independent tokens, uniform in the cube [low, high]^d; with `chunks` a Dask array, as `gaussian`.
 
     >>> bool(abs(uniform(n=50, d=3, seed=1, low=-5, high=5)).max() <= 5)
     True
@@ -83,15 +124,24 @@ def uniform(n: int, d: int, seed: int = 0, low: float = -1.0, high: float = 1.0)
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465).
     """
-    rng, shape = _draw(n, d, seed)
     if not number(low, "low") < number(high, "high"):
         raise InputError(f"low is {low:g} and high is {high:g}, expected low < high")
+    return _drawn(partial(_in_cube, low, high), n, d, seed, chunks)
+
+
+def _in_cube(low: float, high: float, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     return rng.uniform(low, high, shape)
 
 
+@overload
+def sphere(n: int, d: int, seed: int = 0, chunks: None = None) -> Array: ...
+@overload
+def sphere(n: int, d: int, seed: int = 0, *, chunks: Chunks) -> Any: ...
 @_cloud("On the sphere", _N, _D, _SEED, surface="sphere")
-def sphere(n: int, d: int, seed: int = 0) -> Array:
+def sphere(n: int, d: int, seed: int = 0, chunks: Chunks | None = None) -> Any:
     """Return n independent tokens, uniform on the unit sphere of R^d: x_i = g_i / |g_i|, g_i standard normal.
+
+    With `chunks` they are a Dask array, as those of `gaussian`.
 
     >>> import numpy as np
     >>> bool(np.allclose(np.linalg.norm(sphere(n=9, d=3, seed=0), axis=1), 1))
@@ -101,7 +151,11 @@ def sphere(n: int, d: int, seed: int = 0) -> Array:
     ----------
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
     """
-    x = gaussian(n, d, seed)
+    return _drawn(_directions, n, d, seed, chunks)
+
+
+def _directions(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    x = rng.standard_normal(shape)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 

@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "not-a-number time": (lambda: af.simulate(X, af.Softmax(), LAYERS, 5).at(np.nan), "finite times"),
     "normalized a word": (lambda: af.SphereFlow(normalized="no"), "normalized is 'no'"),  # type: ignore[arg-type]
     "seed of a cloud": (lambda: af.tokens.gaussian(3, 2, seed=-1), "seed is -1"),
-    "fraction of a token": (lambda: af.tokens.gaussian(2.5, 2), "expected a whole number"),  # type: ignore[arg-type]
+    "fraction of a token": (lambda: af.tokens.gaussian(2.5, 2), "expected a whole number"),  # type: ignore[call-overload]
     "empty cube": (lambda: af.tokens.uniform(2, 2, low=1.0, high=1.0), "expected low < high"),
     "too many orthogonal": (lambda: af.tokens.orthogonal(3, 2), "do not fit"),
     "schedule is not arithmetic": (lambda: af.Schedule("__import__('os')"), "not arithmetic in t"),

@@ -28,6 +28,8 @@ MASS_RATIO = 1e140
 SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
 # What to do with an array of another library where it cannot be used.
 CONVERT = "convert them with numpy.asarray"
+# What to do with a Dask array where it cannot be used.
+SAMPLE = "take a sample, such as run.tokens[-1][::1000].compute()"
 
 
 class InputError(ValueError):
@@ -56,6 +58,9 @@ def quoted(value: Any) -> str:
 
 def reals(value: Any, what: str, wanted: str) -> Array:
     """Return a float64 array of real numbers; `what` begins the sentence of a refusal, as in "masses are"."""
+    if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
+        # Converting it would compute all of it, perhaps many gigabytes, in this process.
+        raise InputError(f"{what} in Dask, which is not taken here as a whole: {SAMPLE}")
     try:
         given = np.asarray(plain(value))
         if given.dtype == object and all(isinstance(item, int) for item in given.flat):  # steps beyond int64
