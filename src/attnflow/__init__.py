@@ -38,6 +38,7 @@ from attnflow.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from attnflow import claims
+    from attnflow.app.sweep import sweep
     from attnflow.claims.check import check
     from attnflow.claims.search import search
 
@@ -48,7 +49,7 @@ __all__ = [
     "Law", "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
     "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
-    "simulate", "tokens", "watch",
+    "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]):
@@ -60,6 +61,8 @@ def __getattr__(name: str) -> Any:
     if name in ("claims", "check", "search"):
         module = import_module("attnflow.claims")
         return module if name == "claims" else getattr(module, name)
+    if name == "sweep":
+        return import_module("attnflow.app.sweep").sweep
     try:
         if name[:1].isupper():
             return catalogue.class_named(name)

@@ -42,7 +42,8 @@ OLD_CHECKPOINT = "checkpoint.npz"
 State = dict[str, Any]
 
 
-def _zarr() -> Any:
+def zarr_library() -> Any:
+    """Return Zarr, or say how to install it."""
     try:
         import zarr
     except ImportError:
@@ -68,7 +69,7 @@ class Store(Recording):
     @classmethod
     def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
         """Make an empty store; it appears under its name only when it is whole."""
-        zarr = _zarr()
+        zarr = zarr_library()
         records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
         times = np.empty(0, np.int64 if isinstance(about["until"], int) else np.float64)
         with appears_whole(path, "made") as building:
@@ -240,7 +241,7 @@ class Store(Recording):
         self.annotate(results=results)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zarr warns that this convenience for xarray is not in its standard yet
-            _zarr().consolidate_metadata(self.path)
+            zarr_library().consolidate_metadata(self.path)
 
     def annotate(self, **entries: Any) -> None:
         """Change what the store says of itself, in one atomic replacement; None takes an entry away."""
@@ -262,7 +263,7 @@ class Store(Recording):
 
 def _array(group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str]) -> None:
     """Make an array of the shape and type of another; what is missing in it is NaN, or -1 among whole numbers."""
-    codecs, fill = _zarr().codecs, -1 if like.dtype == np.int64 else np.nan
+    codecs, fill = zarr_library().codecs, -1 if like.dtype == np.int64 else np.nan
     group.create_array(
         name, shape=like.shape, chunks=chunks, dtype=like.dtype, fill_value=fill, dimension_names=names,
         compressors=[codecs.ZstdCodec(level=1), codecs.Crc32cCodec()],
@@ -322,12 +323,12 @@ def _checkpoint(path: Path) -> dict[str, NDArray[Any]] | None:
 
 def _opened(path: Path, mode: str) -> Any:
     """Open a group as its parts say it is: what is consolidated at the end of a run is old when the run goes on."""
-    return _zarr().open_group(path, mode=mode, use_consolidated=False)
+    return zarr_library().open_group(path, mode=mode, use_consolidated=False)
 
 
 def opened(path: Path, mode: str) -> Any:
     """Open one of our stores, or say what it is instead."""
-    _zarr()
+    zarr_library()
     if not path.exists():
         raise InputError(f"{path} does not exist: give the path of a saved run")
     try:

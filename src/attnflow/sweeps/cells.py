@@ -1,0 +1,109 @@
+"""The cells of a sweep: a function called with the parameters of each place of the grid."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnflow.core.calls import BY_NAME, raised
+from attnflow.core.inputs import InputError
+from attnflow.runs.trajectory import Trajectory
+from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.outcome import Outcome, listening, values_of
+
+Measure = Callable[[Trajectory], Any]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A function, the grid of its parameters, what is measured of a run that it returns, and the seed of all cells.
+
+    Called with numbers of cells it returns their outcomes, each of which depends on nothing but its place in the grid.
+    """
+
+    function: Callable[..., Any]
+    grid: Grid
+    measures: dict[str, Measure]
+    seed: int
+    level: int = logging.WARNING
+
+    def __call__(self, cells: Iterable[int]) -> list[Outcome]:
+        return [self.outcome(cell) for cell in cells]
+
+    @property
+    def name(self) -> str:
+        """The name of the function, "value" if it has none."""
+        name: str = getattr(inspect.unwrap(_whole(self.function)), "__name__", "value")
+        return name if name.isidentifier() else "value"
+
+    def outcome(self, cell: int) -> Outcome:
+        """Return what the function gives for one cell."""
+        with listening(self.level) as heard:
+            try:
+                values = values_of(self._called(cell), self.name)
+            except InputError as error:
+                return Outcome(failed=str(error), heard=heard)
+            except (Exception, SystemExit) as error:
+                return Outcome(failed=raised(error), heard=heard)
+        return Outcome(values, "", heard)
+
+    def _called(self, cell: int) -> Any:
+        sequence = np.random.SeedSequence(self.seed, spawn_key=self.grid.place(cell))
+        # Whoever draws from the generators of the process gets the numbers of the cell too.
+        state = sequence.spawn(1)[0].generate_state(8)
+        np.random.seed(state)  # noqa: NPY002
+        random.seed(state.tobytes())
+        own = {"rng": np.random.default_rng(sequence)} if wants_rng(self.function, self.grid) else {}
+        found = self.function(**self.grid.parameters(cell), **own)
+        if not isinstance(found, Trajectory):
+            return found
+        if not self.measures:
+            raise InputError("it returned a run: say what is measured of it, such as measure=['clusters']")
+        return {name: measure(found) for name, measure in self.measures.items()}
+
+
+def check_function(function: Any, grid: Grid) -> None:
+    """Refuse a function that does not take the parameters of the grid."""
+    if not callable(function):
+        raise InputError(f"the cell is {function!r}, expected a function of the parameters of the grid")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    known = [name for name, parameter in signature.parameters.items() if parameter.kind in BY_NAME]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        unknown = next((name for name in grid.names if name not in known), None)
+        if unknown is not None:
+            takes = ", ".join(known) or "nothing"
+            raise InputError(
+                f"the axis {unknown!r} is no parameter of the cell, which takes {takes}: rename one of them"
+            )
+    for name, parameter in signature.parameters.items():
+        optional = parameter.default is not parameter.empty or parameter.kind not in (
+            *BY_NAME,
+            parameter.POSITIONAL_ONLY,
+        )
+        if not optional and name not in grid.names and not (name == "rng" and name in known):
+            raise InputError(f"the cell needs {name!r}, which is no axis: add it to over, or give it a default")
+
+
+def wants_rng(function: Any, grid: Grid) -> bool:
+    """Say whether the function has a parameter `rng` that is no axis: it gets a generator of the cell's own."""
+    try:
+        return "rng" in inspect.signature(function).parameters and "rng" not in grid.names
+    except (TypeError, ValueError):
+        return False
+
+
+def _whole(function: Any) -> Any:
+    """Return the function of which some parameters may have been fixed."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

@@ -1,0 +1,173 @@
+"""The grid of a sweep: its axes, and the parameters of each cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.catalogue import check_keys
+from attnflow.core.inputs import InputError, number, one_of, quoted, whole
+
+SCALES = ("linear", "log")
+DESIGNS = ("latin_hypercube", "random")
+# Values that a coordinate of a Dataset can hold; others are named by their text.
+PLAIN = (bool, int, float, str, np.bool_, np.integer, np.floating, np.str_)
+LONGEST_LABEL = 60
+
+WANTED = (
+    'a list of values, {"from": 1, "to": 9, "count": 5}, {"count": 20} for 0 to 19, or a design such as '
+    '{"design": "latin_hypercube", "count": 64, "beta": [0.1, 9.0]}'
+)
+
+
+class Grid:
+    """All combinations of the values of some axes; cells are counted in C order, the last axis first.
+
+    An entry of `over` is a list of values; ``{"from": a, "to": b, "count": k, "scale": "log"}``, k values between two
+    ends; ``{"count": k}``, the numbers 0 to k - 1, such as seeds; or a design, k points that vary several parameters
+    at once: ``{"design": "latin_hypercube", "count": k, "seed": 0, "beta": [0.1, 9.0], "gamma": [0.0, 1.0]}``.
+
+    >>> grid = Grid({"beta": [1.0, 4.0], "seed": {"count": 3}})
+    >>> grid.shape, len(grid), grid.parameters(4)
+    ((2, 3), 6, {'beta': 4.0, 'seed': 1})
+    >>> Grid({"beta": {"from": 1, "to": 100, "count": 3, "scale": "log"}}).coordinates["beta"][1].tolist()
+    [1.0, 10.0, 100.0]
+    """
+
+    def __init__(self, over: Any) -> None:
+        if not isinstance(over, Mapping) or not over:
+            raise InputError(f"over is {quoted(over)}, expected the axes of the sweep, such as {{'beta': [1.0, 4.0]}}")
+        self.axes: dict[str, dict[str, list[Any]]] = {}
+        for name, given in over.items():
+            if not isinstance(name, str) or not name:
+                raise InputError(f"an axis is named {name!r}, expected the name of a parameter")
+            self.axes[name] = _axis(name, given)
+        names = [parameter for axis in self.axes.values() for parameter in axis]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"the parameter {twice!r} varies along two axes: name it once")
+        self.names = tuple(names)
+        self.dimensions = tuple(self.axes)
+        self.shape = tuple(len(next(iter(axis.values()))) for axis in self.axes.values())
+
+    def __len__(self) -> int:
+        return math.prod(self.shape)
+
+    def place(self, cell: int) -> tuple[int, ...]:
+        """Return where a cell is on each axis."""
+        return tuple(int(k) for k in np.unravel_index(cell, self.shape))
+
+    def parameters(self, cell: int) -> dict[str, Any]:
+        """Return the values of a cell by name."""
+        columns = zip(self.axes.values(), self.place(cell), strict=True)
+        return {name: values[k] for axis, k in columns for name, values in axis.items()}
+
+    def label(self, cell: int) -> str:
+        """Return the values of a cell as text, for those who read.
+
+        >>> Grid({"beta": [1.0, 4.0], "seed": {"count": 3}}).label(4)
+        'beta=4.0, seed=1'
+        """
+        return ", ".join(f"{name}={value}" for name, value in self.parameters(cell).items())
+
+    @property
+    def coordinates(self) -> dict[str, tuple[str, NDArray[Any]]]:
+        """The dimension of each parameter, and its values along it, as numbers or text."""
+        return {
+            name: (dimension, _labels(name, values))
+            for dimension, axis in self.axes.items()
+            for name, values in axis.items()
+        }
+
+    def boxes(self, size: int) -> tuple[int, ...]:
+        """Return the shape of boxes of at most about `size` neighbouring cells: last axes whole, a part of the next.
+
+        >>> Grid({"beta": range(200), "seed": range(20)}).boxes(50), Grid({"seed": range(20)}).boxes(15)
+        ((2, 20), (10,))
+        """
+        shape = [1] * len(self.shape)
+        for axis in reversed(range(len(shape))):
+            length = self.shape[axis]
+            pieces = -(-length // min(length, max(1, size)))
+            shape[axis] = -(-length // pieces)
+            if shape[axis] < length:
+                break
+            size //= length
+        return tuple(shape)
+
+
+def _axis(name: str, given: Any) -> dict[str, list[Any]]:
+    """Return the values along an axis of each parameter that varies along it."""
+    if isinstance(given, Mapping):
+        if "design" in given:
+            return _design(name, given)
+        check_keys(given, ("from", "to", "count", "scale"), f"the axis {name!r}")
+        return {name: _spaced(name, given)}
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise InputError(f"the axis {name!r} is {quoted(given)}, expected {WANTED}")
+    values = given.tolist() if isinstance(given, np.ndarray) and given.ndim == 1 else list(given)
+    if not values:
+        raise InputError(f"the axis {name!r} has no values: give at least one")
+    bad = next((v for v in values if isinstance(v, float | np.floating) and not np.isfinite(v)), None)
+    if bad is not None:
+        raise InputError(f"the axis {name!r} has the value {bad}, expected finite numbers")
+    return {name: [value.item() if isinstance(value, np.generic) else value for value in values]}
+
+
+def _spaced(name: str, given: Mapping[str, Any]) -> list[Any]:
+    if "count" not in given:
+        raise InputError(f"the axis {name!r} does not say how many values it has: add count")
+    count = whole(given["count"], f"count of the axis {name!r}", least=1)
+    if set(given) == {"count"}:
+        return list(range(count))
+    if "from" not in given or "to" not in given:
+        raise InputError(f"the axis {name!r} is {dict(given)!r}, expected {WANTED}")
+    first, last = (number(given[end], f"{end} of the axis {name!r}") for end in ("from", "to"))
+    scale = one_of(given.get("scale", "linear"), SCALES, f"scale of the axis {name!r}")
+    if scale == "log" and not (first > 0 and last > 0):
+        raise InputError(f"the axis {name!r} goes from {first:g} to {last:g}: a log scale needs ends above 0")
+    spaced: list[float] = (np.geomspace if scale == "log" else np.linspace)(first, last, count).tolist()
+    if len(set(spaced)) < count:
+        raise InputError(f"the axis {name!r} has {count} values from {first:g} to {last:g}: move the ends apart")
+    return spaced
+
+
+def _design(name: str, given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return points that vary several parameters at once, each uniform between its ends."""
+    from scipy.stats import qmc
+
+    kind = one_of(given["design"], DESIGNS, f"design of the axis {name!r}")
+    count = whole(given.get("count"), f"count of the axis {name!r}", least=1)
+    seed = whole(given.get("seed", 0), f"seed of the axis {name!r}", least=0)
+    ranges = {key: ends for key, ends in given.items() if key not in ("design", "count", "seed")}
+    if not ranges:
+        raise InputError(f"the design of the axis {name!r} varies nothing: add parameters, such as beta = [0.1, 9.0]")
+    lows, highs = [], []
+    for key, ends in ranges.items():
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise InputError(f"{key} of the axis {name!r} is {quoted(ends)}, expected two ends, such as [0.1, 9.0]")
+        low, high = (number(end, f"an end of {key}") for end in ends)
+        if not low < high:
+            raise InputError(f"{key} of the axis {name!r} goes from {low:g} to {high:g}: the first end must be smaller")
+        lows.append(low)
+        highs.append(high)
+    if kind == "random":
+        unit = np.random.default_rng(seed).random((count, len(ranges)))
+    else:
+        unit = qmc.LatinHypercube(len(ranges), rng=np.random.default_rng(seed)).random(count)
+    points = qmc.scale(unit, lows, highs)
+    return {key: points[:, k].tolist() for k, key in enumerate(ranges)}
+
+
+def _labels(name: str, values: list[Any]) -> NDArray[Any]:
+    """Return values as a coordinate: numbers or text as they are, others by their text, or their number."""
+    kinds = {type(value) for value in values}
+    if all(isinstance(value, PLAIN) for value in values) and (str not in kinds or kinds == {str}):
+        return np.array(values)
+    labels = [" ".join(str(value).split()) for value in values]
+    short = max(map(len, labels)) <= LONGEST_LABEL and len(set(labels)) == len(labels)
+    return np.array(labels if short else [f"{name} {k}" for k in range(len(labels))])

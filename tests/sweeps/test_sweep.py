@@ -1,0 +1,108 @@
+"""Sweeps against a plain loop over the grid; cells that fail; stores that go on."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from numpy.typing import NDArray
+from refusals import refused
+
+import attnflow as af
+
+OVER = {"a": [0, 1, 2], "b": {"from": 1.0, "to": 2.0, "count": 5}}
+
+
+def cell(a: int, b: float, rng: np.random.Generator) -> dict[str, Any]:
+    if a == 1 and b == 1.5:
+        raise ValueError("the cell is poisoned")
+    return {"product": a * b, "drawn": rng.random(3)}
+
+
+def by_hand(a: int, b: float, place: tuple[int, ...], seed: int = 0) -> tuple[float, NDArray[np.float64]]:
+    return a * b, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place)).random(3)
+
+
+def test_it_is_a_loop_over_the_grid(tmp_path: Path) -> None:
+    found = af.sweep(cell, OVER, on="here", store=tmp_path / "s.zarr")
+    assert found.product.dims == ("a", "b")
+    assert found.drawn.dims == ("a", "b", "drawn_0")
+    assert found.b.values.tolist() == [1.0, 1.25, 1.5, 1.75, 2.0]
+    for place in itertools.product(range(3), range(5)):
+        a, b = [0, 1, 2][place[0]], 1.0 + place[1] / 4
+        if place == (1, 2):
+            assert "the cell is poisoned" in str(found.failed.values[place])
+            assert np.isnan(found.product.values[place])
+            assert np.isnan(found.drawn.values[place]).all()
+        else:
+            product, drawn = by_hand(a, b, place)
+            assert found.failed.values[place] == ""
+            assert found.product.values[place] == product
+            assert (found.drawn.values[place] == drawn).all()
+    with xarray.open_zarr(tmp_path / "s.zarr", consolidated=False) as stored:
+        assert (stored.product == found.product).sum() == 14
+        assert stored.finished.values.all()
+
+
+def test_a_store_is_never_computed_again_and_refuses_another_sweep(tmp_path: Path) -> None:
+    log = tmp_path / "ran"
+
+    def ran() -> list[str]:
+        return log.read_text().split()
+
+    def noted(a: float) -> float:
+        with log.open("a") as file:
+            file.write(f"{a}\n")
+        if log.read_text().split() == ["1", "2"]:
+            raise RuntimeError("not now")
+        return 2 * a
+
+    def same(a: float) -> float:
+        return 3 * a
+
+    first = af.sweep(noted, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr")
+    assert np.isnan(first.noted.values[1])
+    assert af.sweep(noted, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr").identical(first)
+    assert ran() == ["1", "2", "3"]
+    again = af.sweep(noted, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr", retry_failed=True)
+    assert again.noted.values.tolist() == [2, 4, 6]
+    assert again.failed.values.tolist() == ["", "", ""]
+    assert ran() == ["1", "2", "3", "2"]
+    with refused("another cell"):
+        af.sweep(same, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr")
+    with refused("another grid"):
+        af.sweep(noted, {"a": [1, 2, 4]}, on="here", store=tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({}, "axes of the sweep"),
+        ({"a": [], "b": [1]}, "no values"),
+        ({"a": 3}, "expected a list of values"),
+        ({"a": [1], "b": [1], "c": [1]}, "no parameter of the cell"),
+        ({"a": [1]}, "needs 'b'"),
+        ({"a": [np.nan], "b": [1]}, "finite"),
+        ({"a": {"from": 0, "to": 1, "count": 3, "scale": "log"}, "b": [1]}, "above 0"),
+        ({"a": {"from": 0, "too": 1}, "b": [1]}, "too"),
+        ({"point": {"design": "sobol", "count": 3, "a": [0, 1]}, "b": [1]}, "latin_hypercube"),
+        ({"point": {"design": "random", "count": 3, "a": [1, 0]}, "b": [1]}, "smaller"),
+        ({"point": {"design": "random", "count": 3, "a": [0, 1]}, "a": [1]}, "two axes"),
+    ],
+)
+def test_axes_that_are_none(over: Any, words: str) -> None:
+    with refused(words):
+        af.sweep(cell, over, on="here")
+
+
+def test_a_latin_hypercube_has_one_point_in_each_row_and_column() -> None:
+    over = {"point": {"design": "latin_hypercube", "count": 16, "a": [-1.0, 1.0], "b": [0.0, 8.0]}}
+    found = af.sweep(lambda a, b: a + b, over, on="here")
+    assert found.value.dims == ("point",)
+    assert sorted(np.floor((found.a.values + 1) * 8).tolist()) == list(range(16))
+    assert sorted(np.floor(found.b.values * 2).tolist()) == list(range(16))
+    assert (found.value.values == found.a.values + found.b.values).all()
