@@ -1,5 +1,5 @@
 """Pictures of runs: `plot`, `compare`, `animate`, `dashboard`; of long times: `staircase`, `exits`, `phases`; of many
-systems: `phase_diagram`; of many tokens: `mean_field`. `save` writes them to files.
+systems: `phase_diagram`, `sweep`; of many tokens: `mean_field`. `save` writes them to files.
 
 Matplotlib is loaded when a picture is drawn, not before.
 """
@@ -13,8 +13,9 @@ from attnflow.figures.plot import plot
 from attnflow.figures.saving import destination, save
 from attnflow.figures.side_by_side import compare
 from attnflow.figures.style import look
+from attnflow.figures.sweep import sweep
 
 __all__ = [
     "animate", "compare", "dashboard", "destination", "exits", "look", "mean_field", "phase_diagram", "phases", "plot",
-    "save", "staircase",
+    "save", "staircase", "sweep",
 ]  # fmt: skip

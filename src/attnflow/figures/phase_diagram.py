@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnflow.core.inputs import Array
+from attnflow.figures.axes import edges, logarithmic
 from attnflow.figures.style import found_by, log_axis, look, sheet, tone
 from attnflow.measure.phase_diagram import PhaseDiagram, passing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Values over two decades whose steps grow by this factor are spread evenly in their logarithm.
-DECADES, GROWTH = 100, 10
+# Values that span two decades or more may have a logarithmic axis.
+DECADES = 100
 
 
 def phase_diagram(found: PhaseDiagram) -> Figure:
@@ -32,9 +33,9 @@ def phase_diagram(found: PhaseDiagram) -> Figure:
     with look():
         figure = sheet(6.0, 4.0)
         ax = figure.add_subplot()
-        long, wide = _spread(found.times), _spread(found.betas)
+        long, wide = logarithmic(found.times[found.times > 0], DECADES), logarithmic(found.betas, DECADES)
         seen = found.times > 0 if long else np.full(len(found.times), True)
-        times, betas = _edges(found.times[seen], long), _edges(found.betas, wide)
+        times, betas = edges(found.times[seen], long), edges(found.betas, wide)
         # Grey to the eye of a colour-blind reader or a printer, it still goes from dark to light.
         image = ax.pcolormesh(
             times, betas, found.fraction[seen].T, vmin=0, vmax=1, cmap="cividis", rasterized=True, gid="fraction"
@@ -68,30 +69,3 @@ def _curve(ax: Any, found: PhaseDiagram, edges: Array, wide: bool) -> None:
         outline = [Stroke(linewidth=3.2, foreground=dark), Normal()]
         style: dict[str, Any] = {"color": bright, "lw": 1.6, "path_effects": outline, "zorder": 3, "gid": "theory"}
         ax.plot(curve[seen], fine[seen], label=label, **style)
-
-
-def _spread(centres: Array) -> bool:
-    """Say whether values belong on a logarithmic axis: they span decades, in steps that grow.
-
-    >>> _spread(np.geomspace(0.1, 100.0, 20)), _spread(np.linspace(0.1, 100.0, 20))
-    (True, False)
-    """
-    positive = centres[centres > 0]
-    if len(positive) < 3 or centres[0] < 0:
-        return False
-    steps = np.diff(positive)
-    return bool(positive[-1] >= DECADES * positive[0] and steps.max() >= GROWTH * steps.min())
-
-
-def _edges(centres: Array, logarithmic: bool = False) -> Array:
-    """Return the edges of the cells around increasing centres, half way between them on the scale of their axis.
-
-    >>> _edges(np.array([1.0, 2.0, 4.0])), _edges(np.array([1.0, 10.0, 100.0]), logarithmic=True).round(2)
-    (array([0.5, 1.5, 3. , 5. ]), array([  0.32,   3.16,  31.62, 316.23]))
-    """
-    if logarithmic:
-        return np.exp(_edges(np.log(centres)))
-    if len(centres) == 1:
-        return centres[0] + np.array([-0.5, 0.5])
-    middle = (centres[1:] + centres[:-1]) / 2
-    return np.concatenate([[2 * centres[0] - middle[0]], middle, [2 * centres[-1] - middle[-1]]])

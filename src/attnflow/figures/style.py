@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -213,6 +214,8 @@ def figure_of(value: float, _: Any = None) -> str:
     >>> figure_of(0.5), figure_of(1000), figure_of(2e6), figure_of(1e-9), figure_of(-1e4)
     ('0.5', '1000', '$2\\\\times 10^{6}$', '$10^{-9}$', '$-10^{4}$')
     """
+    if math.isinf(value):
+        return rf"${'-' if value < 0 else ''}\infty$"
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:g}".replace("-", "\N{MINUS SIGN}")
     digits, power = f"{abs(value):.2e}".split("e")
@@ -228,11 +231,15 @@ def typeset(part: Law | Motion) -> str:
     ('Softmax, $\\\\beta = 1$, $B$', "Hardmax, ties = 'first'", 'Layers, $\\\\gamma$')
     """
     name, given = name_and_parameters(part, numbers=True)
-    return ", ".join([name, *(_formula(each, value) for each, value in given.items())])
+    return ", ".join([name, *(formula(each, value) for each, value in given.items())])
 
 
-def _formula(name: str, value: str | None) -> str:
-    """Return a parameter and its value, as a formula if its name is a letter."""
+def formula(name: str, value: str | None = None) -> str:
+    """Return a parameter and its value, if given, as a formula if its name is a letter.
+
+    >>> formula("beta"), formula("n", "8"), formula("law", "softmax")
+    ('$\\\\beta$', '$n = 8$', 'law = softmax')
+    """
     letter = rf"\{GREEK[name]}" if name in GREEK else name if len(name) == 1 else None
     if value is None:
         return name if letter is None else f"${letter}$"
