@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -11,6 +12,7 @@ import pytest
 import xarray
 from refusals import refused
 
+import attnflow as af
 from attnflow import figures
 from attnflow.figures.sweep_values import study
 
@@ -235,6 +237,29 @@ def test_axes_of_ones_own_get_the_picture_and_its_caption() -> None:
         figures.sweep(data, ax=3)  # type: ignore[arg-type]
 
 
+def test_a_store_is_drawn_as_it_grows(tmp_path: Path) -> None:
+    """What a sweep returned, and its store: cells that have not run yet are hatched too."""
+
+    def cell(beta: float, n: int) -> dict[str, float]:
+        if n == 16 and beta < 1:
+            raise ValueError("the tokens are too warm")
+        return {"clusters": n // 8 + round(beta), "diameter": 1 / beta}
+
+    kept = tmp_path / "s.zarr"
+    data = af.sweep(cell, over={"beta": BETA, "n": N}, store=kept, on="here")
+    figure = figures.sweep(data, "clusters")
+    assert figure.get_supxlabel() == "1 of 32 cells failed (hatched)"
+    with xarray.open_zarr(kept, consolidated=False) as stored:
+        half = stored.load()
+    assert figures.sweep(half, "clusters").get_supxlabel() == figure.get_supxlabel()
+    for name, value in (("clusters", np.nan), ("diameter", np.nan), ("finished", False)):
+        half[name][4:] = value
+    assert len(panels(figures.sweep(half))) == 2  # whether a cell has run is no value
+    again = figures.sweep(half, "clusters")
+    assert again.get_supxlabel() == "1 of 32 cells failed, 16 have not run yet (hatched)"
+    np.testing.assert_array_equal(cells(panels(again)[0])[:4].filled(-1), cells(panels(figure)[0])[:4].filled(-1))
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_hatches_and_hollow_marks_have_the_colour_of_the_paper(dark: bool) -> None:
     from matplotlib.colors import to_hex
@@ -257,6 +282,7 @@ FOUR = grid({"a": [1, 2], "b": [1, 2], "c": [1, 2], "d": [1, 2]}, {"x": 1.0})
         (3, {}, r"of type int, expected what af.sweep\(cell, over\) returned"),
         (GOOD["x"], {}, "dataset is a DataArray, expected a Dataset: give what af.sweep returned, and show='x'"),
         (GOOD[["failed"]], {}, "no numbers to draw"),
+        (grid({"n": N}, {}, [slice(None)]), {}, "all 4 cells have failed, the first with 'beta is too large'"),
         (GOOD.isel(n=slice(0, 0)), {}, "its axis 'n' is empty"),
         (GOOD.isel(n=0, beta=0), {}, "no axis with two values or more"),
         (GOOD, {"show": "y"}, "show is 'y', expected one of x"),

@@ -16,12 +16,11 @@ from attnflow.figures.axes import Axis, axis, scattered
 from attnflow.figures.groups import counted
 from attnflow.figures.style import formula, found_by
 from attnflow.measure.confidence import mean_interval
+from attnflow.sweeps.results import FAILED, FINISHED
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
-# The variable of a sweep that says why a cell failed; it is empty where the cell did not.
-FAILED = "failed"
 # How many panels a page has room for, and how many lines a panel.
 MOST_PANELS, MOST_LINES = 24, 8
 # Positive values of which the largest is this many times the smallest are drawn on a logarithmic scale.
@@ -112,9 +111,12 @@ def study(
         return found
 
     arrays = {name: laid_out(data[name]).astype(np.float64) for name in names}
-    failed = laid_out(data[FAILED]) != "" if FAILED in data else np.full((1, 1, 1, 1, 1), False)
     for name, array in arrays.items():
-        _some(name, array, data)
+        if not np.isfinite(array).any():
+            raise InputError(
+                f"no value of {name!r} is a finite number: correct the function, or choose another by show"
+            )
+    marks = {name: laid_out(data[name]) for name in (FAILED, FINISHED) if name in data}
     return Study(
         [_values(_label(data[name]), array, bool(over)) for name, array in arrays.items()],
         None if panels is None else _axis(data, panels),
@@ -123,7 +125,7 @@ def study(
         along[1] if len(along) > 1 else None,
         design is not None,
         " and ".join(_counted(name, data.sizes[name]) for name in over),
-        _lost(arrays.values(), failed),
+        _lost(list(arrays.values()), marks.get(FAILED), marks.get(FINISHED)),
         [_fixed(data[name]) for name in data.coords if not data[name].dims] + notes,
     )
 
@@ -145,7 +147,12 @@ def _axes(data: Dataset) -> list[str]:
 
 def _shown(data: Dataset, axes: list[str], show: str | Iterable[str] | None) -> tuple[list[str], list[str]]:
     """Return the names of the variables to be drawn, and notes on those that are not."""
-    known = [str(name) for name in data.data_vars if name != FAILED and data[name].dtype.kind in "biufc"]
+    known = [str(name) for name in data.data_vars if name != FINISHED and data[name].dtype.kind in "biufc"]
+    if FAILED in data and all(said := data[FAILED].to_numpy().ravel().tolist()):
+        raise InputError(
+            f"all {len(said)} cells have failed, the first with {quoted(said[0])}: correct the function that was "
+            "swept, and sweep again with retry_failed=True"
+        )
     if not known:
         raise InputError("dataset has no numbers to draw: give what af.sweep returned for a function of numbers")
     arrays = {name: [str(dim) for dim in data[name].dims if dim not in axes] for name in known}
@@ -262,25 +269,15 @@ def _values(label: str, array: Array, averaged: bool) -> Values:
     return Values(label, mean, ends[0], ends[1], error, (count > 0) & (count < array.shape[-1]), whole)
 
 
-def _some(name: str, array: Array, data: Dataset) -> None:
-    """Refuse a variable without a single finite value."""
-    if np.isfinite(array).any():
-        return
-    said = [text for text in data[FAILED].to_numpy().ravel().tolist() if text] if FAILED in data else []
-    because = f"all {array.size} cells have failed, the first with {quoted(said[0])}" if len(said) == array.size else ""
-    because = because or f"no value of {name!r} is a finite number"
-    raise InputError(f"{because}: correct the function that was swept, and sweep again with retry_failed=True")
-
-
-def _lost(arrays: Iterable[Array], failed: NDArray[np.bool_]) -> str:
-    """Return how many cells have failed, and how many others have a value that is not finite."""
-    arrays = list(arrays)
-    cells, broken = arrays[0].size, int(failed.sum())
-    other = int((~np.all([np.isfinite(array) for array in arrays], axis=0) & ~failed).sum())
-    total = f"of {counted(cells, 'cell')} "
-    parts = [f"{broken:,} {total}failed"] if broken else []
-    parts += [f"{other:,} {'' if broken else total}gave no finite number"] if other else []
-    return ", ".join(parts)
+def _lost(arrays: list[Array], sentences: NDArray[Any] | None, finished: NDArray[Any] | None) -> str:
+    """Return how many cells have failed, how many have not run yet, and how many others have a value not finite."""
+    none = np.full(arrays[0].shape, False)
+    failed = none if sentences is None else sentences != ""
+    waiting = none if finished is None else ~finished.astype(bool)
+    other = ~np.all([np.isfinite(array) for array in arrays], axis=0) & ~failed & ~waiting
+    said = {"failed": failed, "have not run yet": waiting, "gave no finite number": other}
+    parts = [f"{int(which.sum()):,} {what}" for what, which in said.items() if which.any()]
+    return ", ".join(parts).replace(" ", f" of {counted(none.size, 'cell')} ", 1)
 
 
 def _counted(name: str, size: int) -> str:
