@@ -11,9 +11,10 @@ import pytest
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from attnflow.engines import fused, separable
+from attnflow.engines import fused, separable, separable_grid
 from attnflow.engines import separable_blocks as blocks
 from attnflow.engines.separable import TOLERANCE, softmax
+from attnflow.engines.separable_grid import PANEL, SOURCE_PANEL
 from attnflow.engines.separable_products import exponentials
 
 Array = NDArray[np.float64]
@@ -132,7 +133,7 @@ def test_queries_under_any_form_with_masses(cloud: str, form: str, d: int) -> No
 def test_the_worst_place_in_a_panel(d: int) -> None:
     """Panels as wide as allowed; targets at their ends, which hear sources on the far side because these weigh more."""
     rng = np.random.default_rng(0)
-    for panels, z in itertools.product((1, 2, 3), (separable.PANEL, separable.SOURCE_PANEL)):
+    for panels, z in itertools.product((1, 2, 3), (PANEL, SOURCE_PANEL)):
         side = np.linspace(-1, 1, 2 * panels + 1)
         x = np.stack(np.meshgrid(*[side] * d), axis=-1).reshape(-1, d)
         gain = panels * z * (1 - 1e-9)
@@ -140,7 +141,7 @@ def test_the_worst_place_in_a_panel(d: int) -> None:
             log_masses = -2 * gain * x @ rng.uniform(-1, 1, d) + rng.uniform(-3, 3, len(x))
             assert errors(x, x, x, log_masses, gain)[0] < 0.8 * TOLERANCE
             # Without a gradient only sources in wide panels err.
-            assert errors(x, x, x**3, log_masses, gain)[0] < (0.2 if z == separable.PANEL else 0.6) * TOLERANCE
+            assert errors(x, x, x**3, log_masses, gain)[0] < (0.2 if z == PANEL else 0.6) * TOLERANCE
 
 
 @pytest.mark.parametrize(("d", "gain"), [(1, 30.0), (2, 0.01), (2, 4.0), (3, 1.0)])
@@ -217,8 +218,8 @@ def test_both_kinds_of_panels() -> None:
     cheap, dear = separable.plan(x, x, 1.0), separable.plan(x, x, 30.0)
     assert cheap is not None
     assert dear is not None
-    assert cheap.sources is cheap.targets
-    assert (dear.sources.panels < dear.targets.panels).all()
+    assert cheap.grid.sources is cheap.grid.targets
+    assert (dear.grid.sources.panels < dear.grid.targets.panels).all()
     at = np.random.default_rng(1).integers(0, len(x), 50)
     assert max(errors(x, x, x, None, 1.0, at)) < TOLERANCE
     assert max(errors(x, x, x, None, 30.0, at)) < TOLERANCE
@@ -243,9 +244,9 @@ def test_slabs_of_any_size_give_the_same_sums(d: int, separate: bool, monkeypatc
     whole = softmax(q, k, v, None, gain)
     made = separable.plan(q, k, gain)
     assert made is not None
-    assert made.targets.counts[0] > 2
-    panel = blocks.P**d * int(np.prod(np.maximum(made.sources.counts, made.targets.counts)[1:]))
+    assert made.grid.targets.counts[0] > 2
+    panel = blocks.P**d * int(np.prod(np.maximum(made.grid.sources.counts, made.grid.targets.counts)[1:]))
     for size in (1, 2 * panel):
-        monkeypatch.setattr(separable, "SLAB", size)
+        monkeypatch.setattr(separable_grid, "SLAB", size)
         for got, expected in zip(softmax(q, k, v, None, gain), whole, strict=True):
             np.testing.assert_array_equal(got, expected)

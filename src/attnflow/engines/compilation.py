@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 from numba.core import event
 
 from attnflow.core.progress import note
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 PACKAGE = __name__.partition(".")[0] + "."
 # Where the kernels are.
@@ -68,3 +71,18 @@ def announce() -> None:
     if not _registered:
         event.register("numba:compile", _announcement)  # type: ignore[no-untyped-call]
         _registered = True
+
+
+def on_one_thread(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function run its kernels on one thread: for one of many tasks, of which each has a core of its own."""
+
+    @wraps(function)
+    def alone(*given: Given.args, **named: Given.kwargs) -> Result:
+        threads = numba.get_num_threads()
+        numba.set_num_threads(1)
+        try:
+            return function(*given, **named)
+        finally:
+            numba.set_num_threads(threads)
+
+    return alone

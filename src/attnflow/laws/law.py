@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, holds, namespace
+from attnflow.core.dask_arrays import chunked, chunked_cloud
 from attnflow.core.indices import log_weights, not_numbers, refuse_hidden_order, rows_of, takes_indices, weight_rows
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import check_fields, parameters_of
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
+from attnflow.laws.chunks import SAMPLE
 
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")
@@ -30,7 +32,7 @@ Kind = TypeVar("Kind", bound="Law")
 # What a subclass inherits from another law only if it also inherits its weights.
 FOLLOWS_WEIGHTS = frozenset((
     "listen", "listen_many", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api",
-    "exponents", "neighbourhood", "accurate_pull", "each_system",
+    "exponents", "neighbourhood", "accurate_pull", "each_system", "attend_chunks",
 ))  # fmt: skip
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
@@ -144,6 +146,8 @@ class Law:
 
     ``served_by(x, t, engine) -> str``
         the same, where it depends on where the tokens are;
+    ``attend_chunks(x, t) -> Dask array``
+        barycentres of tokens (n, d) in a Dask array, of which no process holds all;
     ``separates(x, groups, t) -> bool``
         whether tokens of different groups never hear each other, now or later.
 
@@ -298,11 +302,22 @@ class Law:
         NumPy in, NumPy out, in float64. An array of torch, JAX or CuPy comes back as one, on its device and in its
         precision, and can be differentiated where its library can, in the tokens, the masses and the parameters of the
         law; that takes the dense formula, in blocks of rows.
+
+        A Dask array chunked by rows comes back as one with the same chunks, for softmax in up to three dimensions and
+        moderate beta R^2, and for hardmax: see `attend_chunks` of the law.
         """
+        if chunked(x):
+            if masses is not None:
+                raise InputError("masses came with tokens in a Dask array, which all have mass one: leave them out")
+            return self.attend_chunks(chunked_cloud(x), moment(t))
         tokens = inputs.any_cloud(x, self)
         w, t = inputs.mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._finite(self.hear(tokens, t, masses=w).mean, tokens)
+
+    def attend_chunks(self, x: Any, t: float) -> Any:
+        """Do the work of `attend` for a Dask array (n, d), chunked by rows; here, refuse it."""
+        raise InputError(f"{type(self).__name__} takes no tokens in a Dask array, as Softmax and Hardmax do: {SAMPLE}")
 
     def _finite(self, result: Array, tokens: Array) -> Array:
         if holds(namespace(tokens).isfinite(result)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +12,13 @@ from attnflow import engines
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, identity, namespace, sign
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
-from attnflow.engines.centring import centre, from_centre
+from attnflow.engines.centring import centre, ends, from_centre
 from attnflow.geometry.copies import Copies, copies
+from attnflow.laws import chunks
 from attnflow.laws.law import COMPILED_TOKENS, Exponents, Heard, Law, Sources
 
 # Up to ALL_DIFFERENCES tokens, all differences of two tokens fit in the cache and are formed. Up to FAINT_DIFFERENCES
@@ -192,6 +193,42 @@ class Softmax(Law):
         blocks = [dense.pull(queries[rows], x[rows], sources, log_masses, gain) for rows in row_blocks(len(x), n * d)]
         return Heard(*blocks[0]) if len(blocks) == 1 else Heard(*map(np.concatenate, zip(*blocks, strict=True)))
 
+    def attend_chunks(self, x: Any, t: float) -> Any:
+        """Return the barycentres of tokens in a Dask array: sums over chunks meet on one grid.
+
+        Each chunk is read three times: for the box around all tokens, for its moments on the grid of that box, and for
+        its own means, which are computed when the result is. The grid has 16 ceil(kappa / 2) numbers on each axis,
+        kappa = beta H^2 for half-widths H of the box (H_x H_Bx with a matrix B). A worker needs up to 100 d bytes for
+        each token of a chunk, and memory for four grids. Beyond 2^25 numbers, where kappa is about 700 in the plane and
+        40 in space, tokens are refused.
+        """
+        from attnflow.engines import chunks_softmax as sums
+
+        n, d = x.shape
+        if d > sums.MOST_DIMENSIONS:
+            raise InputError(
+                f"tokens in a Dask array have dimension {d}, expected at most {sums.MOST_DIMENSIONS} for softmax: "
+                f"{chunks.SAMPLE}"
+            )
+        beta, form = inputs.number_at(self.beta, t, "beta"), form_at(self, t, d)
+        law = replace(self, beta=beta, B=form, b=inputs.vector_at(self.b, t, d, "b"))
+        tokens, shared = chunks.Chunks(x), chunks.shared(law)
+        found = chunks.computed(tokens.each(_corners, shared))
+        keys = _around([one for one, _ in found])
+        queries = keys if found[0][1] is None else _around([one for _, one in found])
+        chunks.check_size(float(np.abs(keys).max()))
+        grid = sums.common_grid(queries, keys, n, abs(beta))
+        if grid is None:
+            sizes = [float(np.abs(corners[1] - corners[0]).max()) / 2 for corners in (keys, queries)]
+            raise InputError(
+                f"|beta| = {abs(beta):g} is too large for tokens in a Dask array of half-width {sizes[0]:.3g}, whose "
+                f"queries have half-width {sizes[1]:.3g}: take a smaller beta, or {chunks.SAMPLE}"
+            )
+        plan = chunks.shared(grid)
+        total = chunks.added(tokens.each(_moments, plan), sums.added, plan)
+        field = chunks.kept(sums.propagated, plan, total)
+        return chunks.mapped(x, _means, field, shared)
+
     def layers(
         self, x: Array, times: range, gammas: Array, *, masses: Array | None = None, engine: str = "auto"
     ) -> Array | None:
@@ -218,3 +255,32 @@ def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
 
 def _log(masses: Array | None) -> Array | None:
     return None if masses is None else namespace(masses).log(masses)
+
+
+# Tasks on the chunks of a Dask array, whose first rows have the number `start`
+
+
+def _corners(x: Array, start: int, law: Softmax) -> tuple[Array, Array | None]:
+    """Return the corners of the boxes around the tokens of a chunk and around their queries, if these are others."""
+    corners = np.stack(ends(x))
+    if not np.isfinite(corners).all():
+        chunks.refuse_row(x, start)
+    queries = law.queries(x, 0)[0]
+    return corners, None if queries is x else np.stack(ends(queries))
+
+
+def _around(corners: list[Any]) -> Array:
+    """Return the corners of the box around several boxes."""
+    return np.stack([np.min([low for low, _ in corners], axis=0), np.max([high for _, high in corners], axis=0)])
+
+
+def _moments(x: Array, start: int, grid: Any) -> Any:
+    from attnflow.engines import chunks_softmax as sums
+
+    return sums.moments(grid, x)
+
+
+def _means(x: Array, field: Any, law: Softmax) -> Array:
+    from attnflow.engines import chunks_softmax as sums
+
+    return sums.means(field, law.queries(x, 0)[0])

@@ -1,0 +1,101 @@
+"""Tokens in Dask arrays: what laws say of them, against the same tokens in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from refusals import refused
+
+import attnflow as af
+
+dask = pytest.importorskip("dask")
+da, cloudpickle = pytest.importorskip("dask.array"), pytest.importorskip("cloudpickle")
+
+Array = NDArray[np.float64]
+FORM = np.array([[0.9, -0.7, 0.2], [0.3, 0.5, -0.4], [0.1, 0.6, 0.8]])
+
+
+@pytest.fixture(autouse=True)
+def _in_this_thread() -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def chunked(x: Array, sizes: Any = (1, 500, 0, 700, 299)) -> Any:
+    return da.from_array(x, chunks=(sizes, 1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_softmax_of_chunks(d: int) -> None:
+    x = np.random.default_rng(d).standard_normal((1500, d))
+    for law in (
+        af.Softmax(beta=0.5),
+        af.Softmax(beta=-0.3, B=FORM[:d, :d], b=np.arange(d)),
+        af.Softmax(beta=lambda t: t / 10, Q=FORM[:1, :d], K=FORM[1:2, :d]),
+    ):
+        heard = law.attend(chunked(x), 3)
+        assert isinstance(heard, da.Array)
+        assert heard.chunks == ((1, 500, 700, 299), (d,))
+        assert np.abs(heard.compute() - law.attend(x, 3)).max() < 1e-10 * np.ptp(x)
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    x = chunked(np.random.default_rng(0).standard_normal((1500, 2)))
+    alone = af.Softmax().attend(x).compute()
+    with dask.config.set(scheduler="threads", num_workers=3):
+        np.testing.assert_array_equal(af.Softmax().attend(x).compute(), alone)
+
+
+def test_chunks_are_read_three_times_and_sums_are_sent_once() -> None:
+    """For the box, for the moments and for the means; only the last is left to the result."""
+    read = []
+
+    def chunk(block_info: Any = None) -> Array:
+        read.append(block_info[None]["chunk-location"][0])
+        return np.random.default_rng(read[-1]).standard_normal((100, 2))
+
+    x = da.map_blocks(chunk, chunks=((100,) * 5, (2,)), dtype=float, meta=np.empty((0, 0)))
+    heard = af.Softmax().attend(x)
+    assert sorted(read) == sorted(2 * list(range(5)))
+    with_sums = [task for task in dict(heard.dask).values() if len(cloudpickle.dumps(task)) > 10_000]
+    assert len(with_sums) == 1
+    heard.compute()
+    assert sorted(read) == sorted(3 * list(range(5)))
+
+
+def test_what_is_refused() -> None:
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    tokens = da.from_array(x, chunks=(10, 2))
+    softmax = af.Softmax()
+    for law in (af.Localmax(delta=0.1), af.HegselmannKrause(eps=1.0), af.Heads([af.Softmax()])):
+        with refused(r"takes no tokens in a Dask array.*take a sample"):
+            law.attend(tokens)
+    with refused("masses came with tokens in a Dask array"):
+        softmax.attend(tokens, masses=np.ones(40))
+    with refused("|beta| = 300 is too large for tokens in a Dask array"):
+        af.Softmax(beta=300.0).attend(tokens)
+    with refused("dimension 4, expected at most 3"):
+        softmax.attend(da.ones((10, 4)))
+    with refused("x.compute_chunk_sizes()"):
+        softmax.attend(tokens[tokens[:, 0] > 0])
+    with refused("expected (n, d)"):
+        softmax.attend(tokens[:, 0])
+    with refused("not finite in row 23"):
+        softmax.attend(da.from_array(np.where(np.arange(40)[:, None] == 23, np.nan, x), chunks=(10, 2)))
+    with refused("multiply them by a constant"):
+        softmax.attend(1e200 * tokens)
+    with refused("tokens are in Dask, which is not taken here as a whole"):
+        softmax.weights(tokens)
+
+
+def test_a_law_with_weights_of_its_own_takes_no_chunks() -> None:
+    class Other(af.Softmax):
+        def log_weights(self, x: Array, t: float = 0, *, sources: Any = None, masses: Any = None) -> Array:
+            return np.zeros((len(x), len(x)))
+
+    with refused("Other takes no tokens in a Dask array"):
+        Other().attend(da.ones((10, 2)))
