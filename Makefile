@@ -6,8 +6,9 @@ BIN := .venv/bin
 # What the figures of the gallery are drawn by.
 SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 
-# The files of tests are given out in order, the many short ones of src last, so that both cores are done at once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The files of tests are given out in order, the many short ones of src last, so that both cores are done at once. A second
+# thread of BLAS beside these two processes would take a sixth of their time, most of it waiting for work.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-all lint kernels browser typescript bench claims models docs clean
 
