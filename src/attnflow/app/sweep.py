@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import attnflow
-from attnflow import measure as measurements
 from attnflow.core.inputs import InputError, location, quoted, whole
+from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest, language
@@ -28,8 +28,10 @@ def sweep(
 ) -> Any:
     """Call a function at every point of a grid, and return an `xarray.Dataset` with the axes as dimensions.
 
-    `cell(**parameters)` returns a number, an array, a dictionary of them, or a run of which `measure` is taken: names
-    of `attnflow.measure`, or functions of the run. `over` names the axes: lists of values, ``{"from": 1, "to": 9,
+    `cell(**parameters)` returns a number, an array, a dictionary of them, or a run of which `measure` is taken: a list
+    of measurements, each a name such as "clusters", a table with options, ``{"name": "clusters", "tol": 0.1}``, or a
+    function of the run; or a dictionary that names them. The page "From a laptop to a cluster" lists which number each
+    one gives. `over` names the axes: lists of values, ``{"from": 1, "to": 9,
     "count": 5, "scale": "log"}``, ``{"count": 20}`` for 0 to 19, or designs, points that vary several parameters at
     once, ``"point": {"design": "latin_hypercube", "count": 64, "seed": 0, "beta": [0.1, 9.0], "gamma": [0.0, 1.0]}``
     (or "random").
@@ -84,24 +86,33 @@ def sweep(
 
 
 def measures_of(measure: Any) -> dict[str, Measure]:
-    """Return functions of a run by name, from names of `attnflow.measure`, functions, or a dictionary of functions."""
+    """Return functions of a run by name, from a list or a dictionary of measurements.
+
+    >>> list(measures_of(["diameter", {"name": "clusters", "tol": 0.1}]))
+    ['diameter', 'clusters']
+    """
     if measure is None:
         return {}
-    if isinstance(measure, Mapping):
-        named = {str(name): function for name, function in measure.items()}
-    else:
-        if isinstance(measure, str) or callable(measure):
-            measure = [measure]
-        named = {part if isinstance(part, str) else getattr(part, "__name__", "value"): part for part in measure}
-    return {name: _measure(part) for name, part in named.items()}
+    if isinstance(measure, Mapping) and not isinstance(measure.get("name"), str):
+        return {str(name): _measurement(part) for name, part in measure.items()}
+    parts = measure if isinstance(measure, list | tuple) else [measure]
+    named: dict[str, Measure] = {}
+    for part in map(_measurement, parts):
+        name = part.name if isinstance(part, Measurement) else getattr(part, "__name__", "value")
+        name = name if name.isidentifier() else "value"
+        if name in named:
+            raise InputError(
+                f"two measurements are named {name!r}: name them yourself, as in measure = {{fine = ..., coarse = ...}}"
+            )
+        named[name] = part
+    return named
 
 
-def _measure(part: Any) -> Measure:
+def _measurement(part: Any) -> Measure:
     if isinstance(part, str):
-        function: Any = getattr(measurements, part, None)
-        if function is None:
-            raise InputError(f"there is no measurement {part!r}, expected one of {', '.join(measurements.__all__)}")
-        return function
+        return Measurement(part)
+    if isinstance(part, Mapping):
+        return Measurement(part.get("name", ""), {key: value for key, value in part.items() if key != "name"})
     if not callable(part):
-        raise InputError(f"measure has {quoted(part)}, expected a name of attnflow.measure, or a function of a run")
-    return part
+        raise InputError(f"measure has {quoted(part)}, expected the name of a measurement, or a function of a run")
+    return cast(Measure, part)

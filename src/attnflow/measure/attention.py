@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.core.indices import not_numbers, rows_of, weight_rows
 from attnflow.core.inputs import Array, InputError, number, rectangular, shares
 from attnflow.laws import Law, check_law
+from attnflow.measure.by_name import number_of
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
@@ -53,6 +54,12 @@ def leaders(
     """
     known = _one_law(law, "leaders")
     return measured(lambda state: _leaders(known, state), x, t, masses, seen=True)
+
+
+@number_of(leaders, ends=True)
+def _number_of_leaders(run: Trajectory) -> int:
+    """Return how many tokens lead at the end; those that have merged count each by itself."""
+    return len(_leaders(_one_law(run.law, "leaders"), _last(run)).distinct)
 
 
 def _leaders(law: Law, state: State) -> Leaders:
@@ -97,6 +104,13 @@ def influence(
     return measured(lambda state: _influence(known, state, least), x, t, masses, seen=True)
 
 
+@number_of(influence, ends=True)
+def _number_of_edges(run: Trajectory, threshold: float = 1e-4) -> int:
+    """Return how many edges the influence graph of the last state has."""
+    state = _last(run)
+    return len(influence(_one_law(run.law, "influence graphs"), state.x, state.t, threshold, state.masses))
+
+
 def _influence(law: Law, state: State, threshold: float) -> NDArray[np.int64]:
     found = []
     for rows, log_p in _rows(law, state):
@@ -127,6 +141,12 @@ def entropy(
     """
     known = _one_law(law, "entropies")
     return stacked(measured(lambda state: _entropy(known, state), x, t, masses, seen=True))
+
+
+@number_of(entropy, ends=True)
+def _mean_entropy(run: Trajectory) -> float:
+    """Return the mean over the tokens of the entropy of attention at the end."""
+    return float(_entropy(_one_law(run.law, "entropies"), _last(run)).mean())
 
 
 def _entropy(law: Law, state: State) -> Array:
@@ -180,9 +200,20 @@ def rank(P: ArrayLike | Trajectory | Ensemble, tol: float = 1e-8) -> Rank | Over
     return measured(lambda state: _rank(law.weights(*state), cut), P, seen=True)
 
 
+@number_of(rank, ends=True)
+def _rank_at_the_end(run: Trajectory, tol: float = 1e-8) -> int:
+    """Return the rank of the attention matrix of the last state."""
+    return rank(_one_law(run.law, "ranks").weights(*_last(run)), tol).value
+
+
 def _rank(matrix: Array, tol: float) -> Rank:
     values: Array = np.linalg.svd(matrix, compute_uv=False).astype(np.float64)
     return Rank(int((values > tol * float(values[0])).sum()), values, tol)
+
+
+def _last(run: Trajectory) -> State:
+    """Return the last state of a run as its law sees it."""
+    return State(run.seen(), run.times.item(-1), run.masses)
 
 
 def _one_law(law: Any, what: str) -> Law:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import float_info
 from typing import Any, overload
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.inputs import Array, InputError, cloud, number
 from attnflow.geometry.linkage import single_linkage
+from attnflow.measure.by_name import number_of
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.motions.solvers.clumps import centres
 from attnflow.runs.ensemble_results import Ensemble
@@ -62,6 +64,17 @@ def clusters(x: ArrayLike | Trajectory | Ensemble, tol: float) -> Clusters | Ove
     return measured(found, x)
 
 
+@number_of(clusters, ends=True)
+def _number(run: Trajectory, tol: float | None = None) -> int:
+    """Return the number of clusters at the end; without `tol` at a hundredth of the extent, as `summary` has it."""
+    return clusters(run.final, part_of_extent(run, CLOSE) if tol is None else tol).count
+
+
+def part_of_extent(run: Trajectory, part: float) -> float:
+    """Return this part of the extent of the first and the last state of a run taken together."""
+    return min(part * extent(run.tokens[0], run.final), float_info.max)
+
+
 def extent(start: Array, x: Array) -> float:
     """Return the extent of two clouds taken together: the diagonal of the smallest box that holds both.
 
@@ -95,6 +108,12 @@ def distance_to_limits(x: ArrayLike | Trajectory | Ensemble, limits: Any) -> Arr
         return nearest
 
     return stacked(measured(distance, x))
+
+
+@number_of(distance_to_limits, ends=True)
+def _farthest(run: Trajectory, limits: Any) -> float:
+    """Return how far from the limits the farthest token is at the end."""
+    return float(distance_to_limits(run.final, limits).max())
 
 
 def limit_points(limits: Any, name: str) -> Array:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array
+from attnflow.measure.by_name import number_of
 from attnflow.measure.over_time import each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
@@ -40,6 +41,12 @@ def diameter(x: ArrayLike | Trajectory | Ensemble) -> float | Array:
     consensus, where it tends to 0.
     """
     return stacked(measured(lambda state: _diameter(state.x), x))
+
+
+@number_of(diameter, ends=True)
+def _at_the_end(run: Trajectory) -> float:
+    """Return the diameter of the last state."""
+    return diameter(run.final)
 
 
 def _diameter(x: Array) -> float:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError, Matrix, each_mass, number, shares
+from attnflow.core.inputs import Array, InputError, Matrix, each_mass, number, number_at, shares
 from attnflow.engines.dense import squared_distances
 from attnflow.laws import Law, Softmax
+from attnflow.measure.by_name import number_of
 from attnflow.measure.over_time import State, each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
@@ -41,6 +42,23 @@ def energy(
     if beta == 0:
         raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
     return stacked(measured(lambda state: energy_of(state, law, float(beta), x), x, masses=masses, seen=True))
+
+
+@number_of(energy, ends=True)
+def _of_own_law(run: Trajectory) -> float:
+    """Return the energy of the last state for the beta and B of the run's own law, at the time of that state."""
+    known = None if run.law is None else run.law.exponents
+    if known is None or known.b is not None:
+        raise InputError(
+            f"the law of the run is {run.law!r}, and the energy of a run is that of its own Softmax without a bias: "
+            "measure by a function that says beta, such as lambda run: energy(run.final, beta=4.0)"
+        )
+    assert run.law is not None
+    state = State(run.seen(), run.times.item(-1), run.masses)
+    beta = number_at(known.beta, state.t, "beta")
+    if beta == 0:
+        raise InputError("beta is 0, where the energy has no finite value: give beta different from 0")
+    return energy_of(state, run.law, beta, run)
 
 
 def energy_of(state: State, law: Law, beta: float, of: ArrayLike | Trajectory) -> float:
@@ -90,6 +108,12 @@ def pair_energy(x: ArrayLike | Trajectory | Ensemble, eps: float, masses: ArrayL
     """
     cut = number(eps, "eps", least=0.0)
     return stacked(measured(lambda state: _pair_energy(state, cut), x, masses=masses, seen=True))
+
+
+@number_of(pair_energy, ends=True)
+def _pairs_at_the_end(run: Trajectory, eps: float) -> float:
+    """Return the energy of bounded confidence of the last state."""
+    return pair_energy(run.seen(), eps, run.masses)
 
 
 def _pair_energy(state: State, eps: float) -> float:

@@ -14,9 +14,11 @@ from attnflow.core import inputs, progress
 from attnflow.core.blocks import BLOCK, row_blocks
 from attnflow.core.inputs import Array, InputError, Matrix
 from attnflow.laws import Law, Softmax
+from attnflow.measure.by_name import number_of
 from attnflow.measure.confidence import LEVEL
 from attnflow.measure.diameter import diameter
 from attnflow.motions.jumps import Flags, Picks, Rule, constant_law, race
+from attnflow.runs.trajectory import Trajectory
 
 # A chain that has moved more often than this is not followed any further.
 MOST_MOVES = 20_000
@@ -163,6 +165,21 @@ def exit_times(
     start, rule, far = exit_problem(x, law, gamma, radius, token)
     count, rng = inputs.whole(runs, "runs", least=1), np.random.default_rng(inputs.whole(seed, "seed", least=0))
     return _exit_times(start, rule, far, count, rng)
+
+
+@number_of(exit_times)
+def _of_chains(run: Trajectory, radius: float, runs: int = 1000) -> dict[str, float]:
+    """Return the median of chains that start where the run did, its interval, and the exact median, NaN if unknown."""
+    motion: Any = run.motion
+    if motion is None or not motion.chain or run.masses is not None:
+        raise InputError(
+            f"exits are those of a chain of tokens of mass one, but the motion is {motion!r}: use Jumps, without masses"
+        )
+    assert run.law is not None
+    found = exit_times(run.tokens[0], run.law, motion.gamma, radius, runs, run.seed or 0)
+    low, high = found.interval
+    exact = math.nan if found.exact is None else found.exact.median
+    return {"median": found.median, "low": low, "high": high, "exact": exact}
 
 
 def exit_problem(

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from attnflow.core import progress
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares, varies_in_time
+from attnflow.core.inputs import Array, InputError, each_mass, number, number_at, shares, varies_in_time, whole
 from attnflow.engines.dense import squared_distances
 from attnflow.geometry.linkage import Labels, single_linkage
 from attnflow.laws import Law
+from attnflow.measure.by_name import number_of
 from attnflow.measure.clusters import CLOSE, extent
 from attnflow.measure.over_time import OverTime
 from attnflow.motions import Motion, Stretch
@@ -122,6 +123,15 @@ def merge_times(run: Trajectory, threshold: float | None = None) -> Merges:
     """
     _repeatable(run)
     return _with_errors(run, [changes for (changes,) in _repeated(run, [_clusters(run, threshold)])])
+
+
+@number_of(merge_times)
+def _time_of(run: Trajectory, threshold: float | None = None, left: int = 1) -> float:
+    """Return when the number of clusters first is at most `left`, NaN if that does not happen in the run."""
+    most = whole(left, "left", least=1)
+    _repeatable(run)
+    (changes,) = _repeated(run, [_clusters(run, threshold)], most=1)[0]
+    return next((float(time) for time, labels in changes if max(cast("tuple[int, ...]", labels)) < most), math.nan)
 
 
 def _clusters(run: Trajectory, threshold: float | None) -> Reading:

@@ -11,6 +11,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError, each_mass, number
 from attnflow.geometry.linkage import single_linkage
 from attnflow.laws import Law, varies
+from attnflow.measure.by_name import number_of
 from attnflow.measure.clusters import CLOSE, clusters, extent
 from attnflow.measure.over_time import first_true
 from attnflow.motions import Motion, Stretch
@@ -111,6 +112,13 @@ def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
             f"what to predict is {type(run).__name__!r}, expected a run: give what simulate or load returned"
         )
     return _next_change(run, number(tol, "tol", above=0.0, most=1.0), MOST)
+
+
+@number_of(next_change)
+def _time(run: Trajectory, tol: float = CLOSE) -> float:
+    """Return the predicted time, infinity for never, NaN where nothing is predicted."""
+    time = next_change(run, tol).time
+    return math.nan if time is None else time
 
 
 def at_a_glance(run: Trajectory) -> NextChange:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.core.inputs import Array, InputError, number, reals
+from attnflow.measure.by_name import number_of
 from attnflow.measure.clusters import limit_points, same_dimension
 from attnflow.measure.confidence import student
 from attnflow.measure.diameter import diameter
@@ -100,6 +101,13 @@ def contraction_rate(
         # Say of the best one why it has no rate.
         _rate(when, max(apart.T, key=lambda column: _usable(column, size)), size)
     return rates
+
+
+@number_of(contraction_rate)
+def _of_diameter(run: Trajectory, window: tuple[float, float] | None = None) -> dict[str, float]:
+    """Return the rate at which the diameter of the run decays, and its error."""
+    found = contraction_rate(run, window=window)
+    return {"value": found.value, "error": found.error}
 
 
 def _history(run: Trajectory, to: Any) -> tuple[Array, Array, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from attnflow.core.cards import card
 from attnflow.core.inputs import InputError, number
 from attnflow.measure.attention import leaders, rank
-from attnflow.measure.clusters import CLOSE, clusters, extent
+from attnflow.measure.by_name import number_of
+from attnflow.measure.clusters import CLOSE, clusters, part_of_extent
 from attnflow.runs.trajectory import Trajectory
 
 # Leaders need every weight once, the rank needs the whole matrix.
@@ -52,7 +53,7 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
             f"what to sum up is {type(run).__name__!r}, expected a run: give what simulate or load returned"
         )
     part = number(tol, "tol", least=0.0)
-    found = clusters(run.final, min(part * extent(run.tokens[0], run.final), sys.float_info.max))
+    found = clusters(run.final, part_of_extent(run, part))
     known = run.law is not None and run.motion is not None and not run.law.heads
     if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped, part)
@@ -61,3 +62,11 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
     leading = np.unique(found.labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
     return Summary(found.count, len(leading), full, run.stopped, part)
+
+
+@number_of(summary, ends=True)
+def _numbers(run: Trajectory, tol: float = CLOSE) -> dict[str, float]:
+    """Return the numbers of the summary, NaN where they make no sense."""
+    found = summary(run, tol)
+    counts = {"clusters": found.clusters, "leaders": found.leaders, "rank": found.rank}
+    return {name: math.nan if count is None else count for name, count in counts.items()}

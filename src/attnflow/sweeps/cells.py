@@ -54,6 +54,14 @@ class Cells:
                 return Outcome(failed=raised(error), heard=heard)
         return Outcome(values, "", heard)
 
+    def measured(self, run: Trajectory) -> dict[str, Any]:
+        """Return what is measured of a run; where that is several values by name, NAME_KEY has each of them."""
+        found: dict[str, Any] = {}
+        for name, measure in self.measures.items():
+            one = measure(run)
+            found |= {f"{name}_{key}": value for key, value in one.items()} if isinstance(one, dict) else {name: one}
+        return found
+
     def _called(self, cell: int) -> Any:
         sequence = np.random.SeedSequence(self.seed, spawn_key=self.grid.place(cell))
         # Whoever draws from the generators of the process gets the numbers of the cell too.
@@ -66,7 +74,7 @@ class Cells:
             return found
         if not self.measures:
             raise InputError("it returned a run: say what is measured of it, such as measure=['clusters']")
-        return {name: measure(found) for name, measure in self.measures.items()}
+        return self.measured(found)
 
 
 def check_function(function: Any, grid: Grid) -> None:
