@@ -279,7 +279,7 @@ def test_vertices_are_counted_as_scipy_counts_them() -> None:
         shows = vertices(seed=1, sizes=sizes, dimensions=(2, 3), starts=starts).shows
     for d in (2, 3):
         for k, n in enumerate(sizes):
-            clouds = np.random.default_rng([1, n, d]).uniform(-5, 5, (starts, n, d))
+            clouds = [np.random.default_rng(seed).uniform(-5, 5, (n, d)) for seed in range(1, 1 + starts)]
             first = [len(ConvexHull(x).vertices) for x in clouds]
             ends = [distinct(flowed(x, np.eye(d), 9.0)) for x in clouds]
             # Up to d + 1 points, all of them are vertices.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import attnflow as af
+from attnflow import figures
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.groups import Groups, counted, groups
@@ -267,39 +268,31 @@ def vertices(
     starts: int = 20,
 ) -> Drawing:  # fmt: skip
     """The mean number of vertices of the limit polytope for V = I over random starts, against n, for several d."""
-    figure = sheet(3.4, 3.2)
-    ax = figure.add_subplot()
-    means: dict[int, list[float]] = {}
-    begun: dict[int, list[float]] = {}
-    for k, d in enumerate(dimensions):
-        found = [_vertex_counts(seed, n, d, starts) for n in sizes]
-        means[d] = [float(ends.mean()) for _, ends in found]
-        begun[d] = [float(first.mean()) for first, _ in found]
-        errors = [float(ends.std(ddof=1)) / starts**0.5 for _, ends in found]
-        colour, marker = tone().palette[k], "osD^v"[k]
-        ax.errorbar(sizes, means[d], errors, color=colour, marker=marker, ms=4.5, capsize=2, gid=f"limit d={d}")
+    over = {"n": sizes, "d": dimensions, "seed": range(seed, seed + starts)}
+    found = af.sweep(limit_vertices, over=over, on="here")
+    found.n.attrs["long_name"] = "number of tokens $n$"
+    figure = figures.sweep(found, "vertices", lines="d")
+    ax: Any = figure.axes[0]
+    means, begun = ({d: found[name].mean("seed").sel(d=d).values for d in dimensions} for name in ("vertices", "start"))
+    for d, colour in zip(dimensions, colours(range(len(dimensions))), strict=True):
         ax.plot(sizes, begun[d], color=colour, lw=0.9, ls=DASHED, gid=f"start d={d}")
-        beside(ax, f"$d = {d}$", (sizes[-1], means[d][-1]), (7, 0), va="center", color=colour)
-    ax.set(xscale="log", xlabel="number of tokens $n$", ylabel="vertices", xlim=(sizes[0] / 1.15, sizes[-1] * 2.0))
-    log_axis(ax, "y")
-    ax.set_xticks(sizes, [str(n) for n in sizes])
-    ax.minorticks_off()
-    ax.plot([], [], color=tone().ink, marker="o", ms=4.5, label="limit polytope")
     ax.plot([], [], color=tone().ink, lw=0.9, ls=DASHED, label=HULL)
-    ax.legend(loc="upper left")
+    ax.legend(handles=ax.lines[-1:], loc="upper left")
+    log_axis(ax, "y")
+    grown = "; ".join(f"from {means[d][-2]:.3g} to {means[d][-1]:.3g} for d = {d}" for d in dimensions)
     caption = (
-        f"The number of vertices of the limit polytope of {counted(starts, 'start')} for each n and d, tokens uniform "
-        "in [-5, 5]^d, Q = K = V = I: means with their standard errors, and for comparison the mean number of "
-        "vertices of the hull of the start (dashed). No law is known: this is evidence."
+        "The number of vertices of the limit polytope against n, tokens uniform in [-5, 5]^d, Q = K = V = I: means of "
+        f"{counted(starts, 'start')}, seeds {seed} to {seed + starts - 1}, with 95 per cent intervals, and for "
+        "comparison the mean number of vertices of the hull of the start (dashed). They are counted at t = "
+        f"{LATE:g}, tokens within 1e-3 of the diameter as one. From n = {sizes[-2]} to {sizes[-1]} the mean goes "
+        f"{grown}. No law is known: this is evidence for these n and d alone."
     )
     shows = {f"mean vertices, d = {d}": means[d] for d in dimensions}
     shows |= {f"mean vertices of the start, d = {d}": begun[d] for d in dimensions}
     return Drawing(figure, caption, shows)
 
 
-def _vertex_counts(seed: int, n: int, d: int, starts: int) -> tuple[Array, Array]:
-    """Return how many vertices the hulls of some starts have, and the limit polytopes they lead to."""
-    draws = np.random.default_rng([seed, n, d]).uniform(-5, 5, (starts, n, d))
-    found = af.ensemble(draws, af.Softmax(), af.RescaledFlow(), until=LATE)
-    first = [len(af.geometry.hull(x).vertices) for x in draws]
-    return np.array(first, dtype=np.float64), np.array([len(limit(z).vertices) for z in found.final], dtype=np.float64)
+def limit_vertices(n: int, d: int, seed: int) -> dict[str, int]:
+    """Return how many vertices the limit polytope of a start has, and the hull of the start."""
+    run = rescaled(seed, n, d, LATE)
+    return {"vertices": len(limit(run.final).vertices), "start": len(af.geometry.hull(run.tokens[0]).vertices)}

@@ -1,0 +1,67 @@
+"""Parameter studies of the gallery, smaller than there: what they show is what a plain loop finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnflow.core.inputs import Array
+from attnflow.figures.gallery import Drawing, named
+
+pytestmark = pytest.mark.usefixtures("figures_closed")
+
+
+def drawn(name: str, **smaller: Any) -> Drawing:
+    """A figure of the gallery, smaller than there."""
+    entry = named(name)
+    assert set(smaller) <= set(entry.parameters)
+    return replace(entry, parameters={**entry.parameters, **smaller}).draw()
+
+
+def found(ax: Any, gid: str) -> list[Any]:
+    return [child for child in ax.get_children() if child.get_gid() == gid]
+
+
+def exact_median(k: int, beta: float) -> float:
+    """The median of the first exit from the regular k-gon, from its definition: no token picks another."""
+    x = np.array([[math.cos(2 * math.pi * i / k), math.sin(2 * math.pi * i / k)] for i in range(k)])
+    P = np.exp(beta * (x @ x.T))
+    others = P * (1 - np.eye(k))
+    return math.ceil(math.log(2) / -float(np.log1p(-others.sum(axis=1) / P.sum(axis=1)).sum()))
+
+
+def test_exits_of_polygons_are_near_their_exact_medians() -> None:
+    betas, sides = (10.0, 14.0, 18.0, 22.0), (3, 4, 5)
+    drawing = drawn("long-times/exits-of-polygons", betas=betas, sides=sides, runs=400)
+    (image,) = found(drawing.figure.axes[0], "cells")
+    medians = np.asarray(image.get_array()).reshape(len(sides), len(betas))
+    exact = np.array([[exact_median(k, beta) for beta in betas] for k in sides])
+    # The median of 400 geometric times has a relative standard error of 1 / (log 2 sqrt(400)), or 7 per cent.
+    assert abs(medians / exact - 1).max() < 0.3
+    np.testing.assert_allclose(drawing.shows["slopes"], drawing.shows["theory"], atol=0.06)
+    held = int(drawing.shows["intervals that hold the exact median"].split()[0])
+    assert held >= 9
+
+
+def localmax_clusters(x: Array, delta: float, alpha: float) -> int:
+    """The number of distinct places after many layers, from the definition of localmax."""
+    for _ in range(300):
+        scores = x @ x.T
+        hears = scores >= scores.max(axis=1, keepdims=True) - delta
+        x = (x + alpha * (hears @ x) / hears.sum(axis=1, keepdims=True)) / (1 + alpha)
+    return len(np.unique(x.round(4), axis=0))
+
+
+def test_localmax_clusters_are_those_of_a_plain_loop() -> None:
+    drawing = drawn("localmax/clusters", seed=3, starts=3, sizes=(8, 20), deltas=3, low=0.05, high=20.0)
+    lines = found(drawing.figure.axes[0], "values")
+    for line, n in zip(lines, (8, 20), strict=True):
+        clouds = [np.random.default_rng(seed).standard_normal((n, 2)) for seed in (3, 4, 5)]
+        for delta, mean in line.get_xydata():
+            assert mean == pytest.approx(np.mean([localmax_clusters(x, delta, 0.5) for x in clouds]))
+        assert line.get_ydata()[-1] == 1.0
+    assert "seeds 3 to 5" in drawing.caption
