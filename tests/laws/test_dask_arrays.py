@@ -78,16 +78,18 @@ def test_what_is_refused() -> None:
         softmax.attend(tokens, masses=np.ones(40))
     with refused("|beta| = 300 is too large for tokens in a Dask array"):
         af.Softmax(beta=300.0).attend(tokens)
-    with refused("dimension 4, expected at most 3"):
-        softmax.attend(da.ones((10, 4)))
     with refused("x.compute_chunk_sizes()"):
         softmax.attend(tokens[tokens[:, 0] > 0])
     with refused("expected (n, d)"):
         softmax.attend(tokens[:, 0])
-    with refused("not finite in row 23"):
-        softmax.attend(da.from_array(np.where(np.arange(40)[:, None] == 23, np.nan, x), chunks=(10, 2)))
-    with refused("multiply them by a constant"):
-        softmax.attend(1e200 * tokens)
+    for either in (softmax, af.Hardmax()):
+        for bad in (np.nan, np.inf):
+            with refused("not finite in row 23"):
+                either.attend(da.from_array(np.where(np.arange(40)[:, None] == 23, bad, x), chunks=(10, 2)))
+        with refused("multiply them by a constant"):
+            either.attend(1e200 * tokens)
+        with refused("dimension 4, expected at most 3"):
+            either.attend(da.ones((10, 4)))
     with refused("tokens are in Dask, which is not taken here as a whole"):
         softmax.weights(tokens)
 
@@ -99,3 +101,66 @@ def test_a_law_with_weights_of_its_own_takes_no_chunks() -> None:
 
     with refused("Other takes no tokens in a Dask array"):
         Other().attend(da.ones((10, 2)))
+
+
+def lattice(d: int, n: int = 900) -> Array:
+    """Tokens on a few points, so that ties and copies abound, and some at 0."""
+    return np.random.default_rng(d).integers(-2, 3, (n, d)).astype(float)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("ties", ["tokens", "points", "first"])
+@pytest.mark.parametrize("B", [None, FORM, np.diag([1.0, 0.0, 0.0]), -np.eye(3)])
+def test_hardmax_of_chunks(d: int, ties: str, B: Array | None) -> None:
+    law = af.Hardmax(B=None if B is None else B[:d, :d], ties=ties)
+    for x in (np.random.default_rng(d).standard_normal((900, d)), 0.5 + lattice(d)):
+        if (law.queries(x, 0) == 0).all(axis=1).any():
+            continue
+        heard = law.attend(chunked(x, (300, 1, 599))).compute()
+        alone = law.attend(x)
+        if ties == "first":
+            np.testing.assert_array_equal(heard, alone)
+        assert np.abs(heard - alone).max() < 1e-14
+
+
+def test_hardmax_of_tokens_at_zero() -> None:
+    """They hear all tokens alike; most of these are not near the hull."""
+    x = np.random.default_rng(0).standard_normal((900, 2))
+    x[[0, 400, 899]] = 0.0
+    tokens = chunked(x, (300, 1, 599))
+    for ties in ("tokens", "first"):
+        heard = af.Hardmax(ties=ties).attend(tokens).compute()
+        assert np.abs(heard - af.Hardmax(ties=ties).attend(x)).max() < 1e-14
+    with refused("of a Dask array ties between all tokens"):
+        af.Hardmax(ties="points").attend(tokens).compute()
+    # Where no token is left out, nothing is doubtful, and distinct points are known.
+    few = lattice(2, n=150)
+    for ties in ("tokens", "points"):
+        heard = af.Hardmax(ties=ties).attend(chunked(few, (50, 50, 50))).compute()
+        assert np.abs(heard - af.Hardmax(ties=ties).attend(few)).max() < 1e-14
+
+
+def test_ties_of_chunks_are_refused_with_their_place_among_all_tokens() -> None:
+    x = np.random.default_rng(0).uniform(-0.5, 0.5, (900, 2))
+    x[[10, 850]] = [[1.0, 1.0], [1.0, -1.0]]
+    x[800] = [0.3, 0.0]
+    law = af.Hardmax(ties="error")
+    with pytest.raises(af.InputError) as alone:
+        law.attend(x)
+    assert "token 800 ties between token 10 and another point" in str(alone.value)
+    with refused(str(alone.value)):
+        law.attend(chunked(x, (300, 1, 599))).compute()
+    x[800, 1] = 0.1
+    np.testing.assert_array_equal(law.attend(chunked(x, (300, 1, 599))).compute(), law.attend(x))
+
+
+def test_hardmax_of_a_sphere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = af.tokens.sphere(900, 2, seed=0)
+    tokens = chunked(x, (300, 1, 599))
+    np.testing.assert_array_equal(af.Hardmax().attend(tokens).compute(), af.Hardmax().attend(x))
+    monkeypatch.setattr("attnflow.engines.chunks_top.MOST_CANDIDATES", 800)
+    with refused("900 points among 900 tokens of a Dask array are near their hull, expected at most 800"):
+        af.Hardmax().attend(tokens)
+    # Copies count once.
+    x[300:] = x[0]
+    np.testing.assert_array_equal(af.Hardmax().attend(chunked(x, (300, 1, 599))).compute(), af.Hardmax().attend(x))

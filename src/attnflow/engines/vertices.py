@@ -79,14 +79,19 @@ def directions(d: int, fineness: int) -> Directions:
     return Directions(corners, index.reshape(-1, 3))
 
 
-def _size(points: Array) -> float:
+def size_of(points: Array) -> float:
     """Return a bound on the norms of the points."""
     return math.sqrt(points.shape[1]) * float(kernels.sizes(points)[1])
 
 
-def _doubtful(queries: Array, size: float) -> Indices:
-    """Return the queries for which `MARGIN` separates no scores: at 0, so faint that products vanish, or too large."""
-    least, most = (PRODUCTS[0] / size, PRODUCTS[1] / size) if SIZES[0] < size < SIZES[1] else (math.inf, 0.0)
+def doubtful_queries(queries: Array, size: float, smallest: float = math.inf) -> Indices:
+    """Return the queries for which `MARGIN` separates no scores: at 0, so faint that products vanish, or too large.
+
+    `smallest` is the size of the smallest part of the cloud, if it comes in parts.
+    """
+    least, most = math.inf, 0.0
+    if SIZES[0] < size < SIZES[1]:
+        least, most = PRODUCTS[0] / min(size, smallest), PRODUCTS[1] / size
     faintest, largest = kernels.sizes(queries)
     if least < faintest and largest < most:
         return np.empty(0, dtype=np.int64)
@@ -100,11 +105,11 @@ def candidates(queries: Array, keys: Array) -> Indices | None:
     Rounding may lift the computed score of a point inside the hull to that of a vertex, but only if the point lies
     within `MARGIN` R of the boundary. A query at 0 hears all sources. Copies of a point are kept or left out together.
     """
-    size = _size(keys)
-    return None if len(_doubtful(queries, size)) else _outermost(keys, size)
+    size = size_of(keys)
+    return None if len(doubtful_queries(queries, size)) else outermost(keys, size)
 
 
-def _outermost(keys: Array, size: float) -> Indices | None:
+def outermost(keys: Array, size: float) -> Indices | None:
     """Do the work of `candidates`, where no query is doubtful."""
     kept: Indices | None = None
     for fineness in ROUNDS.get(keys.shape[1], ()):
@@ -163,8 +168,8 @@ def top(
     if (weights <= 0).any():
         present = np.flatnonzero(weights > 0)
         sources = keys[present], values[present], weights[present], present
-    size = _size(sources[0])
-    doubtful = _doubtful(queries, size)
+    size = size_of(sources[0])
+    doubtful = doubtful_queries(queries, size)
     if not len(doubtful):
         return _top_outermost(queries, size, *sources)
     rows, copies = np.unique(queries[doubtful], axis=0, return_inverse=True)  # most often just one, at 0
@@ -184,7 +189,7 @@ def _top_outermost(
     queries: Array, size: float, keys: Array, values: Array, weights: Array, index: Indices
 ) -> tuple[Array, Array, Indices]:
     """Answer queries that are not doubtful."""
-    kept = _outermost(keys, size)
+    kept = outermost(keys, size)
     if kept is not None:
         keys, values, weights, index = keys[kept], values[kept], weights[kept], index[kept]
     return _Tree(*_merged(keys, values, weights, index)).top(queries, by_cells=True)
@@ -194,13 +199,13 @@ def _merged(points: Array, values: Array, weights: Array, index: Indices) -> tup
     """Make copies of a point one source, with their weight, mean value and least index, if most points are copies."""
     every = slice(None, None, max(1, len(points) // SAMPLE))
     sample = np.ascontiguousarray(points[every])
-    if len(points) <= SEARCHED_FROM or 2 * len(_distinct(sample, values[every], weights[every])[0]) > len(sample):
+    if len(points) <= SEARCHED_FROM or 2 * len(distinct(sample, values[every], weights[every])[0]) > len(sample):
         return points, values, weights, index
-    first, totals, moments = _distinct(points, values, weights)
+    first, totals, moments = distinct(points, values, weights)
     return points[first], values[first] + moments / totals[:, None], totals, index[first]
 
 
-def _distinct(points: Array, values: Array, weights: Array) -> tuple[Indices, Array, Array]:
+def distinct(points: Array, values: Array, weights: Array) -> tuple[Indices, Array, Array]:
     """Return the first row of each distinct point, its weight, and the moment of its values about that of this row."""
     first, totals, moments = np.empty(len(points), dtype=np.int64), np.empty(len(points)), np.empty(values.shape)
     count = kernels.merge_copies(
@@ -214,7 +219,7 @@ class _Tree:
 
     def __init__(self, points: Array, values: Array, weights: Array, index: Indices) -> None:
         n, d = points.shape
-        self.points, self.index, self.size = points, index, _size(points)
+        self.points, self.index, self.size = points, index, size_of(points)
         nodes = 2 << max(0, (n // POINTS_PER_LEAF).bit_length() - 1)
         tilted = d == 2 and SIZES[0] < self.size < SIZES[1]
         self.tree = (

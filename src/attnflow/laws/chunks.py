@@ -17,6 +17,7 @@ import numpy as np
 
 from attnflow.core import inputs
 from attnflow.core.inputs import Array, InputError
+from attnflow.engines.centring import ends
 
 # What to do where a law, or something of it, is not for chunks.
 SAMPLE = "take a sample that fits in one process, such as x[:100_000].compute()"
@@ -83,12 +84,19 @@ def mapped(x: Any, function: Callable[..., Array], *given: Any) -> Any:
     return x.map_blocks(function, *given, dtype=np.float64, meta=np.empty((0, 0)))
 
 
-def refuse_row(x: Array, start: int) -> None:
+def check_rows(x: Array, start: int) -> None:
     """Refuse a chunk with a value that is not finite, whose first row has this number."""
-    bad = start + int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
-    raise InputError(f"tokens hold a value that is not finite in row {bad}: remove or replace that row")
+    # NumPy finds where the ends are faster than whether all numbers are finite.
+    if not np.isfinite(ends(x)).all():
+        bad = start + int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+        raise InputError(f"tokens hold a value that is not finite in row {bad}: remove or replace that row")
 
 
 def check_size(largest: float) -> None:
     """Refuse tokens whose scores would leave float64."""
     inputs.cloud([[largest]])
+
+
+def too_wide(d: int, most: int, law: str) -> str:
+    """Say that tokens have too many coordinates."""
+    return f"tokens in a Dask array have dimension {d}, expected at most {most} for {law}: {SAMPLE}"

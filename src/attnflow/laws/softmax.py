@@ -206,10 +206,7 @@ class Softmax(Law):
 
         n, d = x.shape
         if d > sums.MOST_DIMENSIONS:
-            raise InputError(
-                f"tokens in a Dask array have dimension {d}, expected at most {sums.MOST_DIMENSIONS} for softmax: "
-                f"{chunks.SAMPLE}"
-            )
+            raise InputError(chunks.too_wide(d, sums.MOST_DIMENSIONS, "softmax"))
         beta, form = inputs.number_at(self.beta, t, "beta"), form_at(self, t, d)
         law = replace(self, beta=beta, B=form, b=inputs.vector_at(self.b, t, d, "b"))
         tokens, shared = chunks.Chunks(x), chunks.shared(law)
@@ -262,10 +259,8 @@ def _log(masses: Array | None) -> Array | None:
 
 def _corners(x: Array, start: int, law: Softmax) -> tuple[Array, Array | None]:
     """Return the corners of the boxes around the tokens of a chunk and around their queries, if these are others."""
-    corners = np.stack(ends(x))
-    if not np.isfinite(corners).all():
-        chunks.refuse_row(x, start)
-    queries = law.queries(x, 0)[0]
+    chunks.check_rows(x, start)
+    corners, queries = np.stack(ends(x)), law.queries(x, 0)[0]
     return corners, None if queries is x else np.stack(ends(queries))
 
 

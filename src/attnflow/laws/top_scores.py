@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
 from attnflow.geometry.forms import score_rounding
+from attnflow.laws import chunks
 from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Neighbourhood, Slack, Sources, weighs_like
 
 TIES = ("tokens", "points", "first", "error")
@@ -98,7 +99,7 @@ class TopScores(Law):
         queries, counts = self.queries(x, t), self.counts(keys, masses)
         near, _, leader = dense.neighbours(queries, keys, counts, *self.slack(t).at(queries))
         if self.counting == "error":
-            self._refuse_ties(near.sum(axis=-1) > 1, leader, t)
+            _refuse_ties(near.sum(axis=-1) > 1, leader, t)
         if self.counting == "first":
             near = namespace(x).arange(keys.shape[-2], **place(x)) == leader[..., None]
         return dense.log_shares(near, counts)
@@ -107,9 +108,12 @@ class TopScores(Law):
         """Average the values of the sources over the neighbourhood of each query."""
         if foreign(x):
             return super().listen(x, t, sources)
-        queries = self.queries(x, t, sources.gain)
+        return self._listen(self.queries(x, t, sources.gain), t, sources)
+
+    def _listen(self, queries: Array, t: float, sources: Sources, rows: Any = None, columns: Any = None) -> Heard:
+        """Do the work of `listen`; queries and sources have these numbers among the tokens, if they are not all."""
         room, relative = self.slack(t).at(queries, sources.gain)
-        engine = engines.engine(sources.engine, self.kind, len(x), len(sources.places), x.shape[1])
+        engine = engines.engine(sources.engine, self.kind, len(queries), len(sources.places), queries.shape[1])
         kept = slice(None) if self.counting in ("tokens", "first") else _candidates(engine, queries, sources.places)
         places, values = sources.places[kept], sources.values[kept]
         counts, top = self.counts(places, sources.masses), engine.top
@@ -117,7 +121,8 @@ class TopScores(Law):
         if self.counting == "error":
             backwards = top(queries, places[::-1].copy(), values[::-1].copy(), counts[::-1].copy(), room, relative)
             tied = leader != len(places) - 1 - backwards[2]
-            self._refuse_ties(tied, np.arange(len(sources.places))[kept][leader], t)
+            names = np.arange(len(sources.places)) if columns is None else columns
+            _refuse_ties(tied, names[kept][leader], t, rows)
         return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
 
     def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
@@ -152,13 +157,14 @@ class TopScores(Law):
         slacks, forms = np.array([self.slack(t) for t in times]), forms_at(self, times, d)
         return fused.top_layers(x, forms, slacks, gammas, self.counts(x, masses), self.counting)
 
-    def _refuse_ties(self, tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
-        if tied.any():
-            where = np.unravel_index(tied.argmax(), tied.shape)
-            raise TieError(
-                f"token {where[-1]} ties between token {leader[where]} and another point at time {t:g}: "
-                "choose ties='tokens', 'points' or 'first', or move the tokens"
-            )
+
+def _refuse_ties(tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float, rows: Any = None) -> None:
+    if tied.any():
+        where = np.unravel_index(tied.argmax(), tied.shape)
+        raise TieError(
+            f"token {where[-1] if rows is None else rows[where[-1]]} ties between token {leader[where]} and another "
+            f"point at time {t:g}: choose ties='tokens', 'points' or 'first', or move the tokens"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +223,22 @@ class Hardmax(TopScores):
         """The sources of the top score."""
         return Neighbourhood(0.0, "additive", self.B, self.b, self.ties)
 
+    def attend_chunks(self, x: Any, t: float) -> Any:
+        """Return the barycentres of tokens in a Dask array, each of which asks the points near the hull of all tokens.
+
+        Each chunk is read twice: for its points near the hull, and for its own means, which are computed when the
+        result is. A worker needs up to 100 d bytes for each token of a chunk, and 100 d for each point near the hull,
+        of which there may be 2^20. Beyond that, as on a sphere, tokens are refused.
+        """
+        from attnflow.engines import chunks_top as top
+
+        d = x.shape[1]
+        if d > top.MOST_DIMENSIONS:
+            raise InputError(chunks.too_wide(d, top.MOST_DIMENSIONS, "hardmax"))
+        law = replace(self, B=form_at(self, t, d), b=inputs.vector_at(self.b, t, d, "b"))
+        found = chunks.added(chunks.Chunks(x).each(_candidates_of_chunk), top.merged)
+        return chunks.mapped(x, _averages_of_chunk, chunks.kept(_checked, found), chunks.shared(law), t)
+
 
 @dataclass(frozen=True, eq=False)
 class Localmax(TopScores):
@@ -271,3 +293,51 @@ class Localmax(TopScores):
     def slack(self, t: float) -> Slack:
         """Return delta(t) in the place that the threshold gives it."""
         return Neighbourhood(self.delta, self.threshold).slack(t)
+
+
+# Tasks on the chunks of a Dask array
+
+
+def _candidates_of_chunk(x: Array, start: int) -> Any:
+    from attnflow.engines import chunks_top as top
+
+    chunks.check_rows(x, start)
+    return top.candidates(x, start)
+
+
+def _checked(found: Any) -> Any:
+    chunks.check_size(float(np.abs(found.points).max()))
+    return found
+
+
+def _averages_of_chunk(x: Array, found: Any, law: Hardmax, t: float, block_info: Any = None) -> Array:
+    """Return what the tokens of a chunk hear, from the candidates among all tokens."""
+    from attnflow.engines import chunks_top as top
+
+    start = block_info[0]["array-location"][0][0]
+    queries, numbers, mean = law.queries(x, t), np.arange(start, start + len(x)), np.empty(x.shape)
+    doubtful = top.doubtful(queries, found)
+    if len(doubtful) < len(x):
+        certain = np.delete(np.arange(len(x)), doubtful) if len(doubtful) else slice(None)
+        sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
+        mean[certain] = law._listen(queries[certain], t, sources, numbers[certain], found.first).mean
+    if len(doubtful):
+        mean[doubtful] = _everybody(queries[doubtful], found, law.ties, numbers[doubtful], t)
+    return mean
+
+
+def _everybody(queries: Array, found: Any, ties: str, numbers: NDArray[np.int64], t: float) -> Array:
+    """Return what queries at 0 hear, whose top score all tokens have."""
+    if queries.any():
+        bad = numbers[queries.any(axis=1).argmax()]
+        raise InputError(
+            f"token {bad} of a Dask array has scores that leave float64: multiply the tokens by a constant"
+        )
+    if ties == "error":
+        _refuse_ties(np.array([True]), found.first[:1] * 0, t, numbers)
+    if ties == "points":
+        raise InputError(
+            f"token {numbers[0]} of a Dask array ties between all tokens, whose distinct points are not counted: "
+            "choose ties='tokens' or 'first', or move that token"
+        )
+    return found.head if ties == "first" else found.mean
