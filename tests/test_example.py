@@ -31,3 +31,14 @@ def test_three_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert "1% of the cloud's extent" in shown
     run = af.load(tmp_path / "out" / "softmax.zarr")
     np.testing.assert_array_equal(run.tokens[0], af.tokens.gaussian(n=200, d=2, seed=0))
+
+
+def test_parameter_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "parameter_study.py"))["main"]
+    main.__globals__["OVER"] = {"beta": [1.0, 256.0], "n": [6, 8], "seed": [0, 1]}
+    main(tmp_path, "here")
+    warm, cold = (line.split() for line in capsys.readouterr().out.splitlines()[-2:])
+    assert warm == ["1.0", "1.0", "1.0"]
+    assert cold[0] == "256.0"
+    assert min(map(float, cold[1:])) > 2
+    assert {path.name for path in tmp_path.iterdir()} == {"clusters.zarr", "clusters.png", "clusters_lines.png"}

@@ -18,7 +18,7 @@ UNEVEN = 30
 # More words than this are not all written on an axis; more characters than this are not written side by side.
 MOST_WORDS, MOST_CHARACTERS = 24, 40
 # A logarithmic axis with at most FEW_WORDS values, of at most SHORT digits each, has its ticks at these values.
-FEW_WORDS, SHORT = 8, 4
+FEW_WORDS, SHORT = 10, 4
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def axis(name: str, values: NDArray[Any], label: str | None = None) -> Axis:
     >>> axis("law", np.array(["softmax", "hardmax"])).places, axis("beta", np.array([1.0, np.inf])).words
     (array([0., 1.]), ('1', '$\\\\infty$'))
     """
-    label = formula(name.rpartition(".")[2]) if label is None else label
+    label = formula(name.rpartition(".")[2].replace("_", " ")) if label is None else label
     number = values.dtype.kind in "iuf" and not np.isnan(values).any()
     order = np.argsort(values, kind="stable") if number else np.arange(len(values))
     ordered = values[order]

@@ -32,8 +32,9 @@ class Values:
     """A variable of a sweep over panels, lines and two axes, (p, l, k, m), with length 1 for each that is not there.
 
     `mean` is NaN where no cell has a finite value. `low` and `high` are the ends of 95 per cent intervals for the mean,
-    NaN where fewer than two cells have one, and `error` are standard errors. `part` is True where some, not all, of
-    the cells that are averaged have no value. `whole` says that the values are whole numbers, and no means.
+    NaN where fewer than two cells have a value, and where none are drawn; `error` are standard errors. `part` is True
+    where some, not all, of the cells that are averaged have no value. `whole` says that the values are whole numbers,
+    and no means.
     """
 
     label: str
@@ -118,7 +119,7 @@ def study(
             )
     marks = {name: laid_out(data[name]) for name in (FAILED, FINISHED) if name in data}
     return Study(
-        [_values(_label(data[name]), array, bool(over)) for name, array in arrays.items()],
+        [_values(_label(data[name]), array, bool(over), bars=len(along) == 1) for name, array in arrays.items()],
         None if panels is None else _axis(data, panels),
         None if lines is None else _axis(data, lines),
         along[0],
@@ -252,8 +253,11 @@ def _label(variable: DataArray) -> str:
     return str(variable.attrs.get("long_name", str(variable.name).replace("_", " ")))
 
 
-def _values(label: str, array: Array, averaged: bool) -> Values:
-    """Return the means over the last axis of an array, over those of its entries that are finite."""
+def _values(label: str, array: Array, averaged: bool, bars: bool) -> Values:
+    """Return the means over the last axis of an array, over those of its entries that are finite.
+
+    Intervals are computed if there are to be `bars`.
+    """
     there = np.isfinite(array)
     count, shape = there.sum(axis=-1), array.shape[:-1]
     known = np.where(there, array, 0.0)
@@ -262,7 +266,7 @@ def _values(label: str, array: Array, averaged: bool) -> Values:
         deviation = np.sqrt((np.where(there, array - mean[..., None], 0.0) ** 2).sum(axis=-1) / (count - 1))
         error = np.where(count > 1, deviation / np.sqrt(count), np.nan)
     ends = np.full((2, *shape), np.nan)
-    for k in np.ndindex(shape) if averaged else ():
+    for k in np.ndindex(shape) if averaged and bars else ():
         if count[k] > 1:
             ends[(slice(None), *k)] = mean_interval(array[k][there[k]])
     whole = not averaged and bool((known % 1 == 0).all())
