@@ -98,7 +98,8 @@ def _comment(source: str, statement: ast.stmt) -> str:
 def _shell(example: Example) -> None:
     """Run a shell block; of `make` only a dry run, since the tests are one of its targets.
 
-    Commands of attnflow are run in this process, which has loaded the library already.
+    Commands of attnflow are run in this process, which has loaded the library already. Those that end with & go on
+    until the end of the page.
     """
     for command in example.parsed.replace("\\\n", " ").strip().splitlines():
         arguments = command.split("#")[0].strip()
@@ -106,6 +107,12 @@ def _shell(example: Example) -> None:
         arguments = arguments.replace("make ", "make -n ", 1)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path}
+        if arguments.endswith("&"):
+            log = Path(f"{len(example.namespace['_started'])}.log").open("w")  # noqa: SIM115
+            words = shlex.split(arguments.removesuffix("&"))
+            example.namespace["_started"].append(subprocess.Popen(words, env=environment, stdout=log, stderr=log))
+            log.close()
+            continue
         if arguments.startswith("attnflow explore"):
             _visit(arguments, environment)
             continue
@@ -135,10 +142,14 @@ def _enter(namespace: dict[str, Any]) -> None:
     namespace["_before"], namespace["_folder"] = Path.cwd(), tempfile.TemporaryDirectory()
     namespace["_claims"] = dict(REGISTER)
     namespace["_parts"] = {kind: dict(parts) for kind, parts in REGISTERED.items()}
+    namespace["_started"] = list[subprocess.Popen[bytes]]()
     os.chdir(namespace["_folder"].name)
 
 
 def _leave(namespace: dict[str, Any]) -> None:
+    for process in reversed(namespace["_started"]):
+        process.terminate()
+        process.wait()
     os.chdir(namespace["_before"])
     namespace["_folder"].cleanup()
     # A page may register claims, figures, laws and motions of its own, which are none of the library's.
