@@ -11,9 +11,9 @@ from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest, language
-from attnflow.sweeps.places import place_of
 from attnflow.sweeps.results import Results
 from attnflow.sweeps.running import Sweep
+from attnflow.sweeps.where import place_of
 
 
 def sweep(
@@ -78,7 +78,8 @@ def sweep(
     try:
         missing = results.missing(retry_failed)
         if len(missing):
-            with place_of(on, cells) as place:
+            missing = results.claim(retry_failed)
+            with place_of(on, cells, len(missing)) as place:
                 Sweep(grid, results, place).run(missing)
         return results.dataset()
     finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import random
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from attnflow.core.calls import BY_NAME, raised
 from attnflow.core.inputs import InputError
 from attnflow.runs.trajectory import Trajectory
 from attnflow.sweeps.grid import Grid
-from attnflow.sweeps.outcome import Outcome, listening, values_of
+from attnflow.sweeps.listening import said
+from attnflow.sweeps.outcome import Outcome, values_of
 
 Measure = Callable[[Trajectory], Any]
 
@@ -32,10 +34,10 @@ class Cells:
     grid: Grid
     measures: dict[str, Measure]
     seed: int
-    level: int = logging.WARNING
 
     def __call__(self, cells: Iterable[int]) -> list[Outcome]:
-        return [self.outcome(cell) for cell in cells]
+        with generators_kept():
+            return [self.outcome(cell) for cell in cells]
 
     @property
     def name(self) -> str:
@@ -45,14 +47,16 @@ class Cells:
 
     def outcome(self, cell: int) -> Outcome:
         """Return what the function gives for one cell."""
-        with listening(self.level) as heard:
-            try:
-                values = values_of(self._called(cell), self.name)
-            except InputError as error:
-                return Outcome(failed=str(error), heard=heard)
-            except (Exception, SystemExit) as error:
-                return Outcome(failed=raised(error), heard=heard)
-        return Outcome(values, "", heard)
+        try:
+            values = values_of(self._called(cell), self.name)
+        except InputError as error:
+            return Outcome(failed=str(error), said=said())
+        except BaseException as error:
+            # Only the user interrupts the main thread; a worker runs cells in others.
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
+            return Outcome(failed=_sentence(error), said=said())
+        return Outcome(values, said=said())
 
     def measured(self, run: Trajectory) -> dict[str, Any]:
         """Return what is measured of a run; where that is several values by name, NAME_KEY has each of them."""
@@ -108,6 +112,33 @@ def wants_rng(function: Any, grid: Grid) -> bool:
         return "rng" in inspect.signature(function).parameters and "rng" not in grid.names
     except (TypeError, ValueError):
         return False
+
+
+_guard = threading.Lock()
+_states: list[Any] = []
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Put NumPy's and Python's generators of the process back as they were, when the last of its threads is done."""
+    with _guard:
+        _states.append(_states[0] if _states else (np.random.get_state(), random.getstate()))  # noqa: NPY002
+    try:
+        yield
+    finally:
+        with _guard:
+            state = _states.pop()
+            if not _states:
+                np.random.set_state(state[0])  # noqa: NPY002
+                random.setstate(state[1])
+
+
+def _sentence(error: BaseException) -> str:
+    """Return what was raised in one line, even if the error cannot describe itself."""
+    try:
+        return " ".join(raised(error).split())
+    except Exception:
+        return f"it raised {type(error).__name__}, which has no text"
 
 
 def _whole(function: Any) -> Any:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import InputError, quoted
+from attnflow.sweeps.listening import Said
 
 Values = dict[str, NDArray[Any]]
 # The shape of each value, and its type.
@@ -26,7 +22,7 @@ class Outcome:
 
     values: Values = field(default_factory=dict)
     failed: str = ""
-    heard: list[str | logging.LogRecord] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
 
     @property
     def schema(self) -> Schema:
@@ -34,24 +30,21 @@ class Outcome:
         return {name: (value.shape, value.dtype.str) for name, value in self.values.items()}
 
     def fitted(self, schema: Schema) -> Outcome:
-        """Return the outcome, a failure if its values do not fit those of the cells before it."""
+        """Return the outcome, a failure if its values do not fit those of the first cell."""
         if self.failed or self.schema == schema:
             return self
-        if list(self.values) == list(schema):
-            for name, (shape, kind) in schema.items():
-                value = self.values[name]
-                if value.shape != shape:
-                    sentence = f"{name} has shape {value.shape}, and {shape} in the first cell: return one shape always"
-                    return Outcome(failed=sentence, heard=self.heard)
-                if np.can_cast(value.dtype, kind):
-                    continue
-                sentence = f"{name} is complex, and was real in the first cell: return complex numbers always"
-                return Outcome(failed=sentence, heard=self.heard)
-            return Outcome({name: value.astype(schema[name][1]) for name, value in self.values.items()}, "", self.heard)
-        sentence = (
-            f"it returned {', '.join(self.values)}, and the first cell {', '.join(schema)}: return the same names"
-        )
-        return Outcome(failed=sentence, heard=self.heard)
+        if set(self.values) != set(schema):
+            theirs, ours = ", ".join(schema), ", ".join(self.values)
+            return Outcome(failed=f"it returned {ours}, and the first cell {theirs}: return the same names always")
+        for name, (shape, kind) in schema.items():
+            value = self.values[name]
+            if value.shape != shape:
+                sentence = f"{name} has shape {value.shape}, and {shape} in the first cell: return one shape always"
+                return Outcome(failed=sentence)
+            if not np.can_cast(value.dtype, kind):
+                sentence = f"{name} is complex, and real in the first cell: return complex numbers always"
+                return Outcome(failed=sentence)
+        return Outcome({name: self.values[name].astype(kind) for name, (_, kind) in schema.items()})
 
 
 def values_of(found: Any, name: str) -> Values:
@@ -60,81 +53,39 @@ def values_of(found: Any, name: str) -> Values:
     >>> values_of({"a": 1, "b": [1.0, 2.0]}, "cell")
     {'a': array(1.), 'b': array([1., 2.])}
     """
-    if isinstance(found, dict):
-        if not found:
-            raise InputError("it returned an empty dictionary: return at least one value")
-        return {str(key): _numbers(value, f"{str(key)!r} is", "a number or an array") for key, value in found.items()}
-    return {
-        name: _numbers(found, "it returned", "a number, an array, a dictionary of them, or a run with measure=[...]")
-    }
+    if not isinstance(found, dict):
+        wanted = "a number, an array, a dictionary of them, or a run with measure=[...]"
+        return {name: _numbers(found, "it returned", wanted)}
+    if not found:
+        raise InputError("it returned an empty dictionary: return at least one value")
+    for key in found:
+        if not isinstance(key, str) or not key or "/" in key or key.startswith((".", "__")):
+            raise InputError(f"it names a value {key!r}, expected a word such as 'clusters': rename it")
+    return {key: _numbers(value, f"{key!r} is", "a number or an array") for key, value in found.items()}
 
 
 def _numbers(value: Any, what: str, wanted: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "biufc":
-            return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     except (TypeError, ValueError):
-        pass
-    raise InputError(f"{what} {quoted(value)}, expected {wanted}")
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biufc":
+        raise InputError(f"{what} {quoted(value)}, expected {wanted}")
+    numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    if array.dtype.kind in "iu" and array.itemsize == 8 and np.abs(numbers).max(initial=0.0) >= 2.0**53:
+        raise InputError(
+            f"{what} {quoted(value)}, beyond 2**53, where float64 has gaps: return it in parts, or as float"
+        )
+    return numbers
 
 
 class Batch(NamedTuple):
-    """What a worker sends back: outcomes of some cells, seconds of work, and the most memory of its process, bytes."""
+    """What a worker sends back: outcomes of some cells, seconds of work, the most bytes of its process, and who it is.
+
+    `worker` is a thread of a process: the first batch of each loads and compiles code.
+    """
 
     outcomes: list[Outcome]
     seconds: float
     memory: int
-
-
-class _ByThread:
-    """Standard output that goes where each thread wants it: other threads of a worker print as before."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.own = stream, threading.local()
-
-    def write(self, text: str) -> int:
-        into = getattr(self.own, "heard", None)
-        if into is None:
-            return self.stream.write(text)
-        into.append(text)
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-class _Log(logging.Handler):
-    """Keeps what one thread logs, as plain text that can travel."""
-
-    def __init__(self, heard: list[Any]) -> None:
-        super().__init__()
-        self.heard, self.thread = heard, threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self.thread:
-            plain = logging.makeLogRecord({**vars(record), "msg": record.getMessage(), "args": None, "exc_info": None})
-            self.heard.append(plain)
-
-
-_guard = threading.Lock()
-
-
-@contextmanager
-def listening(level: int) -> Iterator[list[Any]]:
-    """Yield a list to which everything is added that this thread prints, or logs at this level or above."""
-    heard: list[Any] = []
-    with _guard:
-        if not isinstance(sys.stdout, _ByThread):
-            sys.stdout = _ByThread(sys.stdout)
-        stream: Any = sys.stdout
-    root, handler = logging.getLogger(), _Log(heard)
-    before, stream.own.heard = root.level, heard
-    root.addHandler(handler)
-    root.setLevel(level)
-    try:
-        yield heard
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(before)
-        stream.own.heard = None
+    worker: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,32 +12,49 @@ from numpy.typing import NDArray
 from attnflow.core import progress
 from attnflow.core.progress import Task, duration
 from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.listening import repeat
 from attnflow.sweeps.outcome import Batch, Outcome
 from attnflow.sweeps.places import Place
 from attnflow.sweeps.results import Results
 
-# A batch takes about this number of seconds; first batches of at least ENOUGH say how long a cell takes.
+# A batch takes about this number of seconds; one of at least ENOUGH says how long a cell takes.
 SECOND, ENOUGH = 1.0, 0.2
 # A cell that takes longer is a batch of its own, and is stored at once.
 SLOW = 10.0
 # First batches grow by this factor: many cells at once may take little longer than one.
 GROWTH = 8
-# Each worker gets at least this number of batches, so that all end at about the same time.
-SHARES = 8
+# A batch has at most the cells that are left, divided by the workers and by this: so all end at about the same time.
+SHARES = 3
 
 POISON = "its worker process died each time that it ran: it needs too much memory, or its compiled code crashes"
 
 
 @dataclass
 class Pace:
-    """What first batches have shown: seconds of a cell, and bytes of a worker."""
+    """What batches have shown: seconds of a cell, bytes of a worker, and how many cells to try next.
+
+    The first batch of a worker loads and compiles code: it counts only as long as there is no other.
+    """
 
     seconds: float = 0.0
     memory: int = 0
+    known: bool = False
+    size: int = 1
+    begun: set[str] = field(default_factory=set)
 
     def heard(self, cells: list[int], batch: Batch) -> None:
         """Take the time of a batch."""
-        self.seconds, self.memory = batch.seconds / len(cells), max(self.memory, batch.memory)
+        self.memory = max(self.memory, batch.memory)
+        if batch.worker in self.begun or not self.seconds:
+            self.seconds = batch.seconds / len(cells)
+        if batch.worker in self.begun:
+            self.known = self.known or batch.seconds >= ENOUGH
+            self.size = max(1, min(GROWTH * len(cells), self.cells(SECOND)))
+        self.begun.add(batch.worker)
+
+    def cells(self, seconds: float) -> int:
+        """Return how many cells take this time."""
+        return max(1, round(seconds / max(self.seconds, 1e-9)))
 
 
 @dataclass
@@ -55,74 +71,85 @@ class Sweep:
         """Run all cells that are missing."""
         with progress.task("sweep", max(1, len(missing))) as work:
             self.report(work, missing)
-            rest = missing
-            if self.results.box is None:
-                rest = self.time_first(missing, work)
-                self.results.divide(self.size(len(rest)))
-            batches = self.results.batches(rest)
-            if len(rest):
-                say(self.table(rest, len(batches)))
-            self.collect(batches, work, missing)
-            for cell in self.suspects:
-                self.alone(cell)
-                self.report(work, missing)
+            # A second round is rare: results are forgotten if a cell before them turns out to have another shape.
+            while len(rest := missing[~self.results.known.ravel()[missing]]):
+                self.collect(self.batches(rest), work, missing)
+                suspects, self.suspects = self.suspects, []
+                for cell in suspects:
+                    self.alone(cell)
+                    self.report(work, missing)
+                self.results.divide(self.size)
 
-    def time_first(self, missing: NDArray[np.int64], work: Task) -> NDArray[np.int64]:
-        """Run first batches, larger and larger, and return the cells that are left.
+    def batches(self, rest: NDArray[np.int64]) -> Iterator[list[int]]:
+        """Yield small batches until the time of a cell is known, then box by box, the last boxes in pieces.
 
-        The first batch of a worker loads and compiles code, and is not counted.
+        It is asked for the next batch when there is room for it, and others may have come back since.
         """
-        size, first, rest = 1, True, missing
-        while len(rest) and self.results.box is None:
-            many = size * self.place.workers
-            now, rest = rest[:many], rest[many:]
-            self.collect([now[k : k + size].tolist() for k in range(0, len(now), size)], work, missing)
-            if not first and self.pace.seconds * size >= ENOUGH:
-                break
-            size, first = size if first else size * GROWTH, False
-        return rest
+        while len(rest) and self.results.box is None and not self.pace.known:
+            size = min(self.pace.size, self.share(len(rest)))
+            batch, rest = rest[:size], rest[size:]
+            yield batch.tolist()
+        if not len(rest):
+            return
+        self.results.divide(self.size)
+        boxes = self.results.batches(rest)
+        say(self.table(len(rest), len(boxes)))
+        left = len(rest)
+        for box in boxes:
+            for piece in np.array_split(box, -(-len(box) // self.share(left))):
+                yield piece.tolist()
+            left -= len(box)
 
-    def size(self, rest: int) -> int:
-        """Return how many cells make a batch, with `rest` cells left to run."""
-        size = round(min(SECOND / max(self.pace.seconds, 1e-9), len(self.grid)))
-        share = -(-rest // (SHARES * self.place.workers))
-        return max(1, min(size, share) if rest else size)
+    @property
+    def size(self) -> int:
+        """How many cells take about a second."""
+        return min(self.pace.cells(SECOND), len(self.grid))
+
+    def share(self, left: int) -> int:
+        """Return how many cells one batch may have with this number of cells left."""
+        return -(-left // (SHARES * max(1, self.place.workers)))
 
     def collect(self, batches: Iterable[list[int]], work: Task, missing: NDArray[np.int64]) -> None:
         """Take the outcomes of batches as they are done; cells whose workers were killed are suspects."""
-        for cells, batch in self.place.run(batches):
-            if batch is None:
-                self.suspects += cells
-            else:
-                self.take(cells, batch)
-            self.report(work, missing)
+        # Closed at once, also after an error: batches that wait elsewhere are called off.
+        with closing(self.place.run(batches)) as done:
+            for cells, batch in done:
+                if batch is None:
+                    self.suspects += cells
+                else:
+                    self.take(cells, batch)
+                self.report(work, missing)
 
     def take(self, cells: list[int], batch: Batch) -> None:
         """Keep the outcomes of a batch, and say what its cells have printed and logged."""
         self.pace.heard(cells, batch)
         for cell, outcome in zip(cells, batch.outcomes, strict=True):
-            repeat(outcome, self.grid.label(cell))
+            if outcome.said:
+                repeat(outcome.said, self.grid.label(cell))
         self.results.take(cells, batch.outcomes)
-        if self.results.box is None and self.pace.seconds > SLOW:
+        if self.results.box is None and batch.seconds / len(cells) > SLOW:
             self.results.divide(1)
 
     def alone(self, cell: int) -> None:
         """Run a suspect with nothing beside it: if it kills its workers again, it is the one."""
         for cells, batch in self.place.run([[cell]]):
-            self.take(cells, batch or Batch([Outcome(failed=POISON)], 0.0, 0))
+            if batch is None:
+                self.results.take(cells, [Outcome(failed=POISON)])
+            else:
+                self.take(cells, batch)
 
     def report(self, work: Task, missing: NDArray[np.int64]) -> None:
         """Say how far it is."""
-        done = len(missing) - int(np.count_nonzero(~self.results.known.ravel()[missing]))
+        done = int(np.count_nonzero(self.results.known.ravel()[missing]))
         work.reach(done, f"{done} of {len(missing)} cells")
 
-    def table(self, rest: NDArray[np.int64], batches: int) -> str:
+    def table(self, rest: int, batches: int) -> str:
         """Return what is to come: cells, batches, time and memory."""
         axes = " x ".join(f"{size} {name}" for name, size in zip(self.grid.dimensions, self.grid.shape, strict=True))
-        rows = {"cells": f"{len(self.grid)} ({axes}), {len(rest)} to run"}
+        rows = {"cells": f"{len(self.grid)} ({axes}), {rest} to run"}
         rows["batches"] = f"{batches}, on {self.place.workers} at once"
         if self.pace.seconds:
-            rows["time"] = f"about {duration(self.pace.seconds * len(rest) / self.place.workers)}"
+            rows["time"] = f"about {duration(self.pace.seconds * rest / max(1, self.place.workers))}"
             rows["memory"] = f"{self.pace.memory / 2**20:.0f} MiB a worker so far"
         held = sum(array.nbytes for array in self.results.values.values())
         rows["results"] = f"{held / 2**20:.1f} MiB"
@@ -135,14 +162,3 @@ def say(table: str) -> None:
     """Show the table where progress is shown."""
     if progress.visible():
         progress.note("sweep\n" + table)
-
-
-def repeat(outcome: Outcome, label: str) -> None:
-    """Print and log here what a cell has printed and logged elsewhere, with its parameters before each line."""
-    text = "".join(part for part in outcome.heard if isinstance(part, str))
-    for line in text.splitlines():
-        sys.stdout.write(f"[{label}] {line}\n")
-    for record in outcome.heard:
-        if isinstance(record, logging.LogRecord):
-            record.msg = f"[{label}] {record.msg}"
-            logging.getLogger(record.name).handle(record)
