@@ -377,18 +377,18 @@ def test_two_runs_that_make_one_store_at_the_same_moment(
     tmp_path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other makes it before this one looks for the place, or while this one builds its own."""
-    path, create, array = tmp_path / "run.zarr", store.Store.create, store._array
+    path, create, array = tmp_path / "run.zarr", store.Store.create, store.new_array
     first: list[store.Store] = []
     about = {"law": None, "motion": None, "until": 3000}
     given: dict[str, Any] = {"about": about, "x": CLOUD, "masses": None}
 
     def meanwhile() -> Any:
         monkeypatch.setattr(store.Store, "create", create)
-        monkeypatch.setattr(store, "_array", array)
+        monkeypatch.setattr(store, "new_array", array)
         first.append(store.Store.open_or_create(path, **given))
 
     if late:
-        monkeypatch.setattr(store, "_array", lambda *args: meanwhile() or array(*args))
+        monkeypatch.setattr(store, "new_array", lambda *args: meanwhile() or array(*args))
     else:
         monkeypatch.setattr(store.Store, "create", lambda *args: meanwhile() or create(*args))
     with refused("another run is writing to .*run.zarr: wait until it ends, or choose another store"):

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import Array, InputError
 from attnflow.figures.cells import draw_cells
 from attnflow.figures.leading import leading_cells
 from attnflow.figures.marks import dots, key, polytope, scale, shade_bar, stars, starts, trails
+from attnflow.figures.samples import sample
 from attnflow.figures.scene import CROWD, Projection, Scene, chosen, history, scene, scene_at
 from attnflow.figures.stage import ground, panel
 from attnflow.figures.style import colours, look, seen_ramp, sheet, typeset
@@ -52,6 +54,8 @@ def plot(
     - Higher dimensions: the first two principal components of the recorded tokens, as the axes say.
     - More than 3000 tokens: the density of the last state (in space: some of its tokens), and some of the trajectories.
       A ring around a place with a hundredth of the tokens or more says by its area how many are there.
+    - A run of a Dask array with more than 131,072 tokens: that many of them, drawn at random, as the title says. Counts
+      and hulls are then those of this sample.
 
     Parameters
     ----------
@@ -89,6 +93,11 @@ def plot(
         raise InputError(f"cells is {cells!r}, expected True or False: run.plot(cells=True) draws those of the run")
     if ax is not None and not hasattr(ax, "add_collection"):
         raise InputError(f"ax is {ax!r}, expected axes of Matplotlib: leave ax out for a new figure")
+    few = ""
+    if isinstance(run, Trajectory) and chunked(run.tokens):
+        run, few = sample(run)
+    if few and cells:
+        raise InputError("cells need all tokens, but only a sample of a Dask array is drawn: leave cells out")
     with look():
         times, states = history(run, t)
         onto = None if coords is None else chosen(coords, states.shape[-1])
@@ -107,7 +116,7 @@ def plot(
         if cells:
             _lead(ax, run, shown, states[-1], onto)
         law = "" if run.law is None else f"{typeset(run.law)}\n"
-        entitle(ax, law + happened(shown) if title is None else title)
+        entitle(ax, law + happened(shown) + (few and f"\n{few}") if title is None else title)
         if own:
             scale(ax.figure)
             if values is not None:

@@ -200,6 +200,7 @@ class Scene:
 
 def scene(run: Trajectory, times: Array, states: Array | Between, *, onto: Projection | None = None) -> Scene:
     """Return the scene of some states of a run, the last of which is the one shown."""
+    run = run.to_numpy()
     clock, (n, d) = Clock.of(run), run.final.shape
     shown = d if onto is None or not onto.chosen else onto.matrix.shape[1]
     if (size := max(float(np.abs(state).max()) for state in states)) > FARTHEST:
@@ -263,6 +264,7 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
     show time, a chain rests between its moves, and what `Leaps` leap over is filled in.
     """
     found_by("simulate", run, Trajectory)
+    run = run.to_numpy()
     times, states = run.times.astype(np.float64), run.tokens
     if t is not None:
         shown = run.at(t)

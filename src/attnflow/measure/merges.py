@@ -266,6 +266,7 @@ def _on_sphere(run: Trajectory) -> bool:
 def _repeatable(run: Any) -> None:
     if not isinstance(run, Trajectory):
         raise InputError(f"run is of type {type(run).__name__}, expected what simulate returned")
+    run.to_numpy()  # refuses tokens in Dask
     if len(run) < 2:
         raise InputError(f"this run has but its first state ({run.stopped}): give one that moves")
     if run.law is None or run.motion is None:

@@ -114,6 +114,7 @@ def _history(run: Trajectory, to: Any) -> tuple[Array, Array, float]:
     """Return the times of a run, the distances (T,) or (T, n) to be fitted, and the size of its coordinates."""
     from scipy.spatial import cKDTree
 
+    run = run.to_numpy()
     when, size = np.array(run.times.tolist(), dtype=np.float64), float(np.abs(run.tokens).max())
     if to is None:
         return when, diameter(run), size

@@ -69,6 +69,7 @@ class Layers(DiscreteMotion):
     alternatives = ("gamma", "alpha", "V")
     pointwise = True
     array_api = True
+    by_rows = True
 
     gamma: Scalar | None = field(default=None, metadata=about("function", "step size", above=0.0, most=1.0, start=0.5))
     alpha: Scalar | None = field(
@@ -264,6 +265,7 @@ class Residual(DiscreteMotion):
     formula = "x_i <- x_i + dt V m_i"
     pointwise = True
     array_api = True
+    by_rows = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
@@ -382,6 +384,7 @@ class SphereLayers(DiscreteMotion):
     surface = "sphere"
     pointwise = True
     array_api = True
+    by_rows = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))

@@ -116,7 +116,9 @@ class Motion:
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
     what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
     they used, and keep their generator in the `state` of their stepper. Discrete motions with ``array_api = True`` move
-    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`).
+    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`). Those with
+    ``by_rows = True`` move each token by itself and what it hears alone, so that `prepare` and `step` may be given some
+    of the rows: then tokens may be Dask arrays (a class with a `step` of its own says it anew).
 
     What a motion takes: `takes_jumping_laws` is False if the law must be continuous, `only_law` is the name of the one
     law that it moves tokens under, if there is only one. Under that law it is the exact solution of the motion named
@@ -157,6 +159,7 @@ class Motion:
     discrete: ClassVar[bool]
     random: ClassVar[bool] = False
     array_api: ClassVar[bool] = False
+    by_rows: ClassVar[bool] = False
     takes_jumping_laws: ClassVar[bool] = True
     only_law: ClassVar[str] = ""
     exact_for: ClassVar[str] = ""
@@ -174,6 +177,8 @@ class Motion:
         super().__init_subclass__(**options)
         # A subclass may move tokens in another way.
         cls.same_system = vars(cls).get("same_system", "")
+        if "step" in vars(cls):
+            cls.by_rows = vars(cls).get("by_rows", False)
 
     def __post_init__(self, *given: Any) -> None:
         """Check the parameters by what they say of themselves."""

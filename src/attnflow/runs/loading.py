@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnflow.core.inputs import InputError, location
-from attnflow.runs import files, store
+from attnflow.runs import chunk_store, files, store
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import UNFINISHED, Trajectory
 from attnflow.serialise import rebuild
@@ -17,6 +17,8 @@ def load(path: str | Path) -> Trajectory | Any:
 
     A run that did not finish is read up to its last checkpoint. Laws and motions come back unless a parameter was a
     function of time, which is not stored. Type checkers take the result for a run; `Ensemble.load` reads an ensemble.
+    Of a run that started from a Dask array, and of one that fills more than half of this machine's memory, the tokens
+    are a Dask array, which is read where and when it is used.
 
     >>> import tempfile, attnflow as af
     >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
@@ -26,7 +28,10 @@ def load(path: str | Path) -> Trajectory | Any:
     Softmax(beta=1.0, B=None, b=None)
     """
     place = location(path, "path")
-    arrays, about = (store.read if place.is_dir() or not place.exists() else files.arrays_of)(place)
+    if place.is_dir() or not place.exists():
+        arrays, about = (chunk_store.read_chunks if chunk_store.too_large(place) else store.read)(place)
+    else:
+        arrays, about = files.arrays_of(place)
     if "ensemble" in about:
         return Ensemble.of(arrays, about)
     if not {"time", "tokens"} <= set(arrays):

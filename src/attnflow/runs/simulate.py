@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike
 from attnflow import engines
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
+from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
 from attnflow.motions.motion import check_stepper, end_of, lost
+from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
 from attnflow.runs.store import Store
@@ -46,7 +48,11 @@ def simulate(
     ----------
     tokens : (n, d)
         Where the tokens start. Arrays of torch, JAX or CuPy move in `Layers`, `Residual` and `SphereLayers` as such: on
-        their device, in their precision, open to derivatives; such runs take no watchers, store or engine.
+        their device, in their precision, open to derivatives; such runs take no watchers, store or engine. A Dask
+        array (see ``chunks`` of `tokens.gaussian`) moves in these motions too, in chunks of rows, under `Softmax` and
+        `Hardmax` in up to 3 dimensions: on the scheduler that Dask has, in this process or on a cluster. A worker holds
+        a few chunks for each of its threads. With `store` each step is on disk, and nothing else is in memory; without,
+        all recorded states stay in the memory of the workers. Such runs take no masses, watchers, seed or engine.
     law
         Who listens to whom, such as `Softmax`: ``attnflow.catalogue.entries("law")`` and the page of models have all.
     motion
@@ -79,6 +85,9 @@ def simulate(
     >>> run.tokens.shape, run.stopped
     ((501, 200, 2), 'reached step 500, as asked')
     """
+    if chunked(tokens):
+        others = {"masses": masses, "seed": seed, "engine": None if engine == "auto" else engine}
+        return simulate_chunks(tokens, law, motion, until, record, watch, store, others)
     x, until, hearing = _checked(tokens, law, motion, until, masses, engine, watch)
     seed = None if seed is None else whole(seed, "seed", least=0)
     hearing = replace(hearing, seed=seed)

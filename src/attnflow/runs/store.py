@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,9 @@ def zarr_library() -> Any:
 class Store(Recording):
     """A run on disk, open for recording."""
 
+    # How hard the compression of tokens tries.
+    level = 1
+
     def __init__(self, path: Path, group: Any) -> None:
         self.path, self.group = path, group
         self.time, self.tokens = group["time"], group["tokens"]
@@ -66,24 +69,28 @@ class Store(Recording):
         self.extending: tuple[float, float] | None = None
         self.lock: Lock | None = None
 
+    @staticmethod
+    def chunks(x: Array) -> tuple[int, ...]:
+        """Return the shape of a chunk of tokens (T, n, d) for states like x."""
+        return int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS)), *x.shape
+
     @classmethod
-    def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
+    def create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Self:
         """Make an empty store; it appears under its name only when it is whole."""
-        zarr = zarr_library()
-        records = int(np.clip(CHUNK_BYTES // x.nbytes, 1, CHUNK_RECORDS))
+        zarr, chunks = zarr_library(), cls.chunks(x)
         times = np.empty(0, np.int64 if isinstance(about["until"], int) else np.float64)
         with appears_whole(path, "made") as building:
             mine = {"attnflow": {"format": FORMAT, "run": about, "versions": versions()}}
             group = zarr.create_group(building, attributes=mine)
-            _array(group, "time", times, (records,), ["time"])
-            _array(group, "tokens", np.empty((0, *x.shape)), (records, *x.shape), ["time", "token", "coordinate"])
+            new_array(group, "time", times, chunks[:1], ["time"])
+            new_array(group, "tokens", np.empty((0, *x.shape)), chunks, ["time", "token", "coordinate"], cls.level)
             if masses is not None:
-                _array(group, "masses", masses, masses.shape, ["token"])
+                new_array(group, "masses", masses, masses.shape, ["token"])
                 group["masses"][:] = masses
         return cls(path, _opened(path, "r+"))
 
     @classmethod
-    def open_or_create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Store:
+    def open_or_create(cls, path: Path, about: dict[str, Any], x: Array, masses: Array | None) -> Self:
         """Open the store of this very run, or make it if nothing is there."""
         if path.suffix in FILES:
             raise InputError(f"store is {path}, but a store is a folder: give a name such as run.zarr, and save after")
@@ -110,7 +117,7 @@ class Store(Recording):
         return store
 
     @classmethod
-    def _of(cls, path: Path, about: dict[str, Any]) -> Store:
+    def _of(cls, path: Path, about: dict[str, Any]) -> Self:
         """Open the store of this very run, which may end earlier."""
         store = cls(path, opened(path, "r+"))
         theirs, ours = _given(store.about["run"]), _given(json.loads(json.dumps(about)))
@@ -220,7 +227,7 @@ class Store(Recording):
 
     def resume(self) -> tuple[Any, Array, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last checkpoint and forget what came after it; None to start anew."""
-        saved = _checkpoint(self.path)
+        saved = checkpoint_of(self.path)
         self.written = 0 if saved is None else int(saved["written"])
         if self.extending is None:
             self._forget()
@@ -252,7 +259,7 @@ class Store(Recording):
     def arrays(self) -> tuple[NDArray[Any], Callable[[], Array]]:
         """Return the times, and how to read the tokens: from disk, but for those that an extension would replace."""
         try:
-            saved = _checkpoint(self.path)
+            saved = checkpoint_of(self.path)
         except InputError:
             saved = None
         # Without a checkpoint, or with a damaged one, the run cannot be extended.
@@ -261,12 +268,14 @@ class Store(Recording):
         return times, lambda: np.concatenate([read_array(self.path, self.tokens, 0, fixed), last])
 
 
-def _array(group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str]) -> None:
+def new_array(
+    group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str], level: int = 1
+) -> None:
     """Make an array of the shape and type of another; what is missing in it is NaN, or -1 among whole numbers."""
     codecs, fill = zarr_library().codecs, -1 if like.dtype == np.int64 else np.nan
     group.create_array(
         name, shape=like.shape, chunks=chunks, dtype=like.dtype, fill_value=fill, dimension_names=names,
-        compressors=[codecs.ZstdCodec(level=1), codecs.Crc32cCodec()],
+        compressors=[codecs.ZstdCodec(level=level), codecs.Crc32cCodec()],
     )  # fmt: skip
 
 
@@ -310,7 +319,7 @@ def _place(path: Path) -> Path | None:
     return next((path / name for name in (CHECKPOINT, OLD_CHECKPOINT) if (path / name).exists()), None)
 
 
-def _checkpoint(path: Path) -> dict[str, NDArray[Any]] | None:
+def checkpoint_of(path: Path) -> dict[str, NDArray[Any]] | None:
     place = _place(path)
     if place is None:
         return None
@@ -370,7 +379,7 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     group = opened(path, "r")
     about = group.attrs["attnflow"]
     names = ["time", "tokens", *(["masses"] if "masses" in group else [])]
-    saved = None if "results" in about else _checkpoint(path)
+    saved = None if "results" in about else checkpoint_of(path)
     written = None if "results" in about else 0 if saved is None else int(saved["written"])
     data = {name: read_array(path, group[name], 0, None if name == "masses" else written) for name in names}
     if saved is not None:

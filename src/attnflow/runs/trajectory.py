@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnflow.core.arrays import foreign, library
 from attnflow.core.cards import card
-from attnflow.core.inputs import Array, InputError, location, number, reals
+from attnflow.core.dask_arrays import chunked
+from attnflow.core.inputs import SAMPLE, Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
-from attnflow.runs import files, store
+from attnflow.runs import chunk_store, files, store
 from attnflow.serialise import brief, describe, rebuild, versions
 
 CONVERT = "take that of run.to_numpy()"
@@ -32,7 +33,9 @@ class Trajectory:
         flows.
     tokens : (T, n, d)
         Recorded tokens. Where a run started from an array of torch, JAX or CuPy they are one too; the functions of
-        `measure` and `figures` want ``run.to_numpy()``.
+        `measure` and `figures` want ``run.to_numpy()``. Where it started from a Dask array they are a Dask array, of
+        which `plot` draws a sample, and `measure` has the clusters, the diameter, the leaders and the summary; all else
+        wants a sample, such as ``run.tokens[-1][::1000].compute()``.
     stopped : str
         A sentence that says why the run ended.
     next_change : NextChange
@@ -193,6 +196,8 @@ class Trajectory:
         k = int(np.searchsorted(self.times, t, side="right")) - 1
         if self.times[k] == t:
             return self.tokens[k].copy()
+        if chunked(self.tokens):
+            raise InputError(f"t is {t:g}, which this run in Dask has not recorded: give simulate record=[{t:g}]")
         if self.law is None or self.motion is None:
             raise InputError("this run was loaded without its law or motion, so it can only give recorded times")
         if self.motion.discrete and t % 1:
@@ -232,11 +237,15 @@ class Trajectory:
     def to_numpy(self) -> Trajectory:
         """Return the run with NumPy arrays in float64, without derivatives; a run that has them is returned as it is.
 
+        A run in Dask is refused, since it may be larger than the memory.
+
         >>> import attnflow as af
         >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
         >>> run.to_numpy() is run
         True
         """
+        if chunked(self.tokens):
+            raise InputError(f"the tokens of this run are in Dask, which is not taken here as a whole: {SAMPLE}")
         if not foreign(self.tokens):
             return self
         about = {**self.about, "law": describe(self.law), "motion": describe(self.motion)}
@@ -268,7 +277,7 @@ class Trajectory:
         - ``.nc``: netCDF, read by `attnflow.load` or `xarray.open_dataset`;
         - ``.csv``: the table of `to_pandas`, for other programs.
 
-        All keep every bit of the tokens; .csv does not say what was run.
+        All keep every bit of the tokens; .csv does not say what was run. A run in Dask is saved as ``.zarr``.
 
         >>> import tempfile, attnflow as af
         >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
@@ -279,7 +288,8 @@ class Trajectory:
         ['attnflow', 'times', 'tokens']
         """
         target, results = location(path, "path"), {"stopped": self.stopped, "report": self.report}
-        run = self.to_numpy()
+        lazy = chunked(self.tokens) and target.suffix == ".zarr"
+        run = self if lazy else self.to_numpy()
         if target.suffix != ".zarr":
             about = {"format": 1, "run": run.about, "versions": versions(), "results": results}
             return files.write(target, self._variables(), about)
@@ -287,7 +297,8 @@ class Trajectory:
             raise InputError("a store counts steps in int64, which this run goes beyond: save it as .npz")
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
-        kept = store.Store.create(target, run.about, run.tokens[0], run.masses)
+        kind = chunk_store.ChunkStore if lazy else store.Store
+        kept = kind.create(target, run.about, run.tokens[0], run.masses)
         kept.append(run.times, run.tokens)
         return kept.finish(**results)
 
@@ -341,7 +352,15 @@ class Trajectory:
         """
         from attnflow.figures import plot
 
-        return plot(self.to_numpy(), ax, t, cells=cells, coords=coords, color=color, title=title)
+        return plot(
+            self if chunked(self.tokens) else self.to_numpy(),
+            ax,
+            t,
+            cells=cells,
+            coords=coords,
+            color=color,
+            title=title,
+        )
 
     def animate(self, path: str | Path | None = None, seconds: float = 6, behind: Any = None) -> Any:
         """Write a movie of this many seconds, MP4 or GIF, over what `behind` draws: see `attnflow.figures.animate`."""

@@ -1,0 +1,219 @@
+"""Runs of Dask arrays on disk: a store with chunks of rows, each written by whoever computed it.
+
+The layout is that of all stores, but a chunk of ``tokens`` holds some rows of one state. Every step is written: a
+recorded one to ``tokens``, any other to one of two arrays in the folder ``tokens/steps``, by turns. The checkpoint says
+where the newest whole state is, and is replaced only when the next one is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.core.dask_arrays import dask_array
+from attnflow.core.inputs import Array, InputError
+from attnflow.laws.chunks import Chunks, computed
+from attnflow.runs.store import (
+    ASIDE,
+    Store,
+    checkpoint_of,
+    new_array,
+    opened,
+    read_array,
+    zarr_library,
+)
+
+# A place on disk: the number of one of the two arrays between records, or RECORD, and the number of the state in it.
+Place = tuple[int, int]
+RECORD = -1
+STEPS = f"{ASIDE}/steps"
+
+
+class LostError(Exception):
+    """The token with this number is not finite; these are its coordinates."""
+
+    def __init__(self, token: int, coordinates: Array) -> None:
+        super().__init__(token, coordinates)
+        self.token, self.coordinates = token, coordinates
+
+
+class ChunkStore(Store):
+    """A run of a Dask array on disk, open for recording."""
+
+    # Coordinates of a cloud hardly shrink, and trying harder would take five times as long.
+    level = -5
+
+    def __init__(self, path: Path, group: Any) -> None:
+        super().__init__(path.absolute(), group)  # workers may be in another folder
+        self.newest: tuple[int, Place] | None = None
+        self.marked: tuple[int, dict[str, Any]] | None = None
+
+    @staticmethod
+    def chunks(x: Any) -> tuple[int, ...]:
+        return 1, *x.chunksize
+
+    def append(self, times: NDArray[Any], tokens: Any) -> None:
+        """Write states to the recording, chunk by chunk."""
+        for t, x in zip(times.tolist(), tokens, strict=True):
+            k = self.written
+            self.tokens.resize((k + 1, *self.tokens.shape[1:]))
+            self._fill((RECORD, k), x)
+            self.time.resize((k + 1,))
+            self.time[k] = t
+            self.written, self.newest = k + 1, (t, (RECORD, k))
+
+    def held(self, t: int, x: Any) -> Any:
+        """Return the state at time t as it is on disk, writing it if it was not recorded."""
+        if self.newest is None or self.newest[0] != t:
+            slot = 1 if self.newest is not None and self.newest[1][0] == 0 else 0
+            self._fill((slot, 0), x)
+            self.newest = t, (slot, 0)
+        return self._at(*self.newest)
+
+    def mark(self, notes: dict[str, Any]) -> None:
+        """Write down that the newest state is whole, and what else is needed to go on from there."""
+        self.marked = self.written, notes
+        self._mark()
+
+    def _mark(self) -> None:
+        assert self.newest is not None
+        assert self.marked is not None
+        t, place = self.newest
+        self._save(t, np.array(place), {}, self.marked[1], self.marked[0], [])
+
+    def resume(self) -> tuple[Any, Any, dict[str, Any], dict[str, Any]] | None:
+        """Return (t, x, state, notes) of the last whole step and forget what came after it; None to start anew."""
+        saved = checkpoint_of(self.path)
+        if saved is not None:
+            t, (slot, k) = saved["t"].item(), saved["x"].tolist()
+            self.newest, self.marked = (t, (slot, k)), (int(saved["written"]), json.loads(str(saved["notes"])))
+            if slot == RECORD and k >= self.marked[0]:
+                # The last state of a finished run, which its rule did not pick, makes way for those to come.
+                last, self.newest = self._at(t, (slot, k)), None
+                self.held(t, last)
+                self._mark()
+        resumed = super().resume()
+        if resumed is None or self.newest is None:
+            return None
+        return resumed[0], self._at(*self.newest), *resumed[2:]
+
+    def extend(self, until: float) -> None:
+        super().extend(until)
+        if self.extending is not None:
+            self.extending = None
+            self.annotate(results=None, run={**self.about["run"], "until": until})
+
+    def finish(self, **results: Any) -> None:
+        """Write how the run ended, and from where it could go on if its end were later."""
+        if self.marked is not None:
+            self._mark()
+        shutil.rmtree(self.path / STEPS, ignore_errors=True)
+        super().finish(**results)
+
+    def arrays(self) -> tuple[NDArray[Any], Any]:
+        """Return the times, and the tokens as a Dask array that reads them from disk."""
+        times = read_array(self.path, self.time)
+        return times, _recorded(self.path, self.tokens, times)
+
+    def _at(self, t: int, place: Place) -> Any:
+        """Return the state at time t, which is at this place."""
+        slot, k = place
+        if slot == RECORD:
+            return _recorded(self.path, self.tokens, np.array([t]), k)[0]
+        return _on_disk(self.tokens, 1, partial(_read, self.path, f"{STEPS}/{slot}", 0, None))[0]
+
+    def _fill(self, place: Place, x: Any) -> None:
+        """Write a state to a place, each chunk where it is computed; refuse it if a token is not finite."""
+        slot, k = place
+        if slot != RECORD and not (self.path / STEPS / str(slot)).exists():
+            like = np.broadcast_to(0.0, (1, *self.tokens.shape[1:]))
+            between = zarr_library().open_group(self.path / STEPS, mode="a")
+            new_array(between, str(slot), like, self.tokens.chunks, ["time", "token", "coordinate"], self.level)
+        name, rows = ASIDE if slot == RECORD else f"{STEPS}/{slot}", int(self.tokens.chunks[1])
+        even = x if x.chunksize[0] == rows else x.rechunk((rows, -1))
+        refuse_lost(computed(Chunks(even).each(partial(_write, self.path / name, k))))
+
+
+def _write(path: Path, k: int, chunk: Array, first: int) -> tuple[int, Array] | None:
+    """Write some rows of state k, and say which is the first that is not finite."""
+    zarr_library().open_array(path, mode="r+")[k, first : first + len(chunk)] = chunk
+    return first_lost(chunk, first)
+
+
+def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:
+    """Return the number and the coordinates of the first token of a chunk that is not finite, if there is one."""
+    lost = np.flatnonzero(~np.isfinite(chunk).all(axis=1))
+    return (first + int(lost[0]), chunk[lost[0]]) if len(lost) else None
+
+
+def refuse_lost(found: Iterable[tuple[int, Array] | None]) -> None:
+    """Raise LostError if some chunk has a token that is not finite."""
+    for lost in found:
+        if lost is not None:
+            raise LostError(*lost)
+
+
+def _recorded(path: Path, tokens: Any, times: NDArray[Any], start: int = 0) -> Any:
+    """Return the states at these times, which are the records from `start` on, as a Dask array."""
+    return _on_disk(tokens, len(times), partial(_read, path, ASIDE, start, times))
+
+
+def _on_disk(tokens: Any, count: int, read: Any) -> Any:
+    """Return a Dask array of `count` states in the chunks of an array on disk."""
+    lazy = dask_array()
+    chunks = lazy.core.normalize_chunks(tokens.chunks, shape=(count, *tokens.shape[1:]))
+    # The same place may hold another state later, which Dask must not take for this one.
+    name = f"tokens-{secrets.token_hex(8)}"
+    return lazy.map_blocks(read, dtype=np.float64, chunks=chunks, meta=np.empty((0, 0, 0)), name=name)
+
+
+def _read(path: Path, name: str, start: int, times: NDArray[Any] | None, block_info: Any = None) -> Array:
+    """Return one chunk of an array on disk, refusing gaps, damage, and records that have been replaced."""
+    (a, b), (first, last), _ = block_info[None]["array-location"]
+    wanted, zarr = slice(start + a, start + b), zarr_library()
+    damaged = f"{path} is damaged: tokens {first} to {last - 1} cannot be read; use another copy, or run again"
+    try:
+        there = None if times is None else zarr.open_array(path / "time", mode="r")[wanted].tolist()
+        data: Array = zarr.open_array(path / name, mode="r")[wanted, first:last]
+    except Exception:
+        raise InputError(damaged) from None
+    if times is not None and there != times[a:b].tolist():
+        raise InputError(f"the run in {path} has gone on since it was read: read it again with attnflow.load")
+    if np.isnan(data).any():  # what is missing
+        raise InputError(damaged)
+    return data
+
+
+def too_large(path: Path) -> bool:
+    """Say whether a run is read as Dask arrays: that of one, and one that fills more than half of the memory."""
+    group = opened(path, "r")
+    if group.attrs["attnflow"]["run"].get("arrays") == "dask":
+        return True
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else np.inf
+    return bool(group["tokens"].nbytes > pages / 2)
+
+
+def read_chunks(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the times and tokens of a store, tokens as a Dask array, and what it says of itself."""
+    path = path.absolute()
+    group = opened(path, "r")
+    about = group.attrs["attnflow"]
+    saved = None if "results" in about else checkpoint_of(path)
+    written = None if "results" in about else 0 if saved is None else int(saved["written"])
+    times = read_array(path, group["time"], 0, written)
+    data = {"time": times, "tokens": _recorded(path, group["tokens"], times)}
+    if saved is not None and len(saved["times"]):
+        data["time"] = np.concatenate([times, saved["times"]])
+        data["tokens"] = dask_array().concatenate([data["tokens"], saved["tokens"]])
+    if "masses" in group:
+        data["masses"] = read_array(path, group["masses"])
+    return data, about

@@ -1,0 +1,227 @@
+"""The loop for Dask arrays: layer after layer, chunk by chunk, on the scheduler that Dask has.
+
+It is the loop of `simulate` without watchers, which look at NumPy arrays between the steps. A step asks the law what
+tokens hear, which takes passes over all chunks; then each chunk moves by itself. A worker holds a few chunks for each
+of its threads, and the sums of the law. With a store nothing else is in memory; without one, all recorded states are,
+and the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.core import progress
+from attnflow.core.dask_arrays import chunked_cloud, dask_array, ticking
+from attnflow.core.inputs import LARGEST_CLOUD, SAMPLE, SMALLEST_CLOUD, Array, InputError, location
+from attnflow.laws import Heard, Hearing, Law, check_law
+from attnflow.laws.chunks import Chunks, computed
+from attnflow.motions import Motion, check_motion
+from attnflow.motions.motion import end_of, lost
+from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
+from attnflow.runs.recording import Record, Recorder, Recording, rule
+from attnflow.runs.trajectory import Trajectory
+from attnflow.runs.watch import Checkpoint, Progress, Start, Watcher
+from attnflow.serialise import check_layers, describe, varying
+
+# Bits are mixed this many numbers at a time, which fit in the cache.
+MIXED = 1 << 14
+
+
+def simulate_chunks(
+    tokens: Any,
+    law: Law,
+    motion: Motion,
+    until: float,
+    record: Record,
+    watch: Sequence[Watcher],
+    store: str | Path | None,
+    others: dict[str, Any],
+) -> Trajectory:
+    """Do the work of `simulate` for a Dask array; `others` are its other arguments, None where they were not given."""
+    _check(law, motion, watch, others)
+    end = int(end_of(until, motion))
+    check_layers(law, motion, end)
+    x = _each_row(partial(_prepared, motion, law), chunked_cloud(tokens))
+    about = {
+        "law": describe(law), "motion": describe(motion), "until": end, "seed": None, "engine": "auto",
+        "record": repr(rule(record)), "tokens": _looked_at(x, store is not None), "arrays": "dask",
+        "functions of time": varying(law, 0) + varying(motion, 0),
+    }  # fmt: skip
+    recording: _Kept | ChunkStore = _Kept()
+    heard = None
+    if store is not None:
+        if not all(map(is_dataclass, (law, motion))):
+            raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
+        path, x = location(store, "store"), x.rechunk((max(x.chunks[0]), -1))  # Zarr has chunks of one size
+        # What the law refuses leaves no store behind.
+        heard = None if path.exists() else law.attend(x, 0)
+        recording = ChunkStore.open_or_create(path, about, x, None)
+    try:
+        results = recording.finished
+        if results is None:
+            at_once = any(isinstance(watcher, Progress) for watcher in watch)
+            with progress.task("simulate: step", end, at_once=at_once) as work, ticking():
+                results = _run((x, heard), law, motion, end, Recorder(record, recording), work)
+            recording.finish(**results)
+        times, states = recording.arrays()
+    finally:
+        recording.close()
+    return Trajectory(times, states, law=law, motion=motion, masses=None, about=about, **results)
+
+
+def _run(
+    start: tuple[Any, Any], law: Law, motion: Motion, until: int, recorder: Recorder, work: progress.Task
+) -> dict[str, Any]:
+    """The loop, from the start or from the last whole step; return how it ended. What is heard first may be known."""
+    (x, heard), t, recording, stopped = start, 0, recorder.recording, f"reached step {until}, as asked"
+    assert isinstance(recording, _Kept | ChunkStore)
+    if (saved := recording.resume()) is not None:
+        t, x, _, notes = saved
+        heard = None
+        recorder.resume(notes["recorder"])
+        if notes["varying"] != varying(law, t) + varying(motion, t):
+            raise InputError("a function of time differs from that of the stored run: give the same, or a new store")
+    recorder.begin(Start(t, x, until, True, x))
+    while True:
+        x = recording.held(t, x)
+        recorder.newest = t, x
+        recording.mark({"recorder": recorder.state(), "varying": varying(law, t) + varying(motion, t)})
+        if t >= until:
+            break
+        work.reach(t, part=0.0)
+        before = start if t == 0 and heard is not None else (x, law.attend(x, t))
+        moved = _each_row(partial(_stepped, motion, t), *before)
+        try:
+            recorder.take(t, np.array([t + 1]), [moved])
+            t, x = t + 1, recording.held(t + 1, moved)
+        except LostError as error:
+            recorder.newest = t, x
+            stopped = lost(f"token {error.token}", motion, error.coordinates, f"step {t + 1}")
+            break
+    recorder.end()
+    return {"stopped": stopped, "report": {"arrays": "dask", "chunks": len(x.chunks[0])}}
+
+
+def _check(law: Law, motion: Motion, watch: Sequence[Watcher], others: dict[str, Any]) -> None:
+    check_law(law)
+    check_motion(motion)
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"tokens in Dask take no {name}: leave it out, or {SAMPLE}")
+    if not isinstance(watch, list | tuple) or not all(isinstance(one, Progress | Checkpoint) for one in watch):
+        raise InputError(
+            "watchers look at tokens in memory, but these are in Dask: leave watch out, and measure the run at its end"
+        )
+    if not motion.by_rows:
+        raise InputError(
+            f"{type(motion).__name__} moves tokens in memory, not those in Dask: use Layers, Residual or SphereLayers, "
+            f"or {SAMPLE}"
+        )
+
+
+class _Kept(Recording):
+    """Records that stay in the memory of the workers."""
+
+    finished: dict[str, Any] | None = None
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.states: list[Any] = []
+        self.newest: tuple[int, Any] | None = None
+
+    def append(self, times: NDArray[Any], tokens: Any) -> None:
+        for t, x in zip(times.tolist(), tokens, strict=True):
+            self.states.append(self.held(t, x))
+            self.times.append(t)
+
+    def held(self, t: int, x: Any) -> Any:
+        """Return the state at time t as it is in memory."""
+        if self.newest is None or self.newest[0] != t:
+            kept = x.persist()
+            refuse_lost(computed(Chunks(kept).each(first_lost)))
+            self.newest = t, kept
+        return self.newest[1]
+
+    def mark(self, notes: dict[str, Any]) -> None:
+        """Nothing of it outlives the process."""
+
+    def arrays(self) -> tuple[NDArray[Any], Any]:
+        """Return the times and the tokens (T, n, d)."""
+        return np.array(self.times), dask_array().stack(self.states)
+
+
+def _each_row(function: Any, *arrays: Any) -> Any:
+    """Return a Dask array with the chunks of others, each from theirs."""
+    located = partial(_located, function)
+    return dask_array().map_blocks(located, *arrays, dtype=np.float64, meta=np.empty((0, 0)))
+
+
+def _located(function: Any, *chunks: Array, block_info: Any = None) -> Array:
+    """Call a function of some rows, and say in what it refuses which rows these were."""
+    try:
+        result: Array = function(*chunks)
+    except InputError as error:
+        first = block_info[0]["array-location"][0][0]
+        raise InputError(
+            f"{error} (in a chunk whose tokens are counted from {first})" if first else str(error)
+        ) from None
+    return result
+
+
+def _prepared(motion: Motion, law: Law, x: Array) -> Array:
+    return motion.prepare(x, Hearing(law))
+
+
+def _stepped(motion: Any, t: int, x: Array, mean: Array) -> Array:
+    """Return some rows of the next state from those of this one and of what they hear."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return motion.step(lambda *_: Heard(mean, None), x, t)
+
+
+def _looked_at(x: Any, fingerprint: bool) -> str | None:
+    """Check the tokens as `cloud` does, in one pass; return a number that tells them from others, if one is wanted."""
+    found = computed(Chunks(x).each(partial(_look, fingerprint)))
+    try:
+        refuse_lost([lost for lost, _, _ in found])
+    except LostError as error:
+        raise InputError(
+            f"tokens hold a value that is not finite in row {error.token}: remove or replace that row"
+        ) from None
+    largest = max(size for _, size, _ in found)
+    if 0 < largest < SMALLEST_CLOUD or largest > LARGEST_CLOUD:
+        raise InputError(f"tokens are of size {largest:.3g}, where scores leave float64: multiply them by a constant")
+    return f"{x.shape} {sum(mixed for _, _, mixed in found) % 2**64:016x}" if fingerprint else None
+
+
+def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[tuple[int, Array] | None, float, int]:
+    mixed = _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
+    return first_lost(chunk, first), float(np.abs(chunk).max()), mixed
+
+
+def _fingerprint(chunk: Array, first: int) -> int:
+    """Return the sum modulo 2^64 of the bits of all numbers, each mixed with its place: the same for all chunks.
+
+    >>> x = np.arange(6.0).reshape(3, 2)
+    >>> (_fingerprint(x[:1], 0) + _fingerprint(x[1:], 2)) % 2**64 == _fingerprint(x, 0) != _fingerprint(x[::-1], 0)
+    True
+    """
+    bits, total = np.ascontiguousarray(chunk).view(np.uint64).ravel(), 0
+    for start in range(0, len(bits), MIXED):
+        some = bits[start : start + MIXED]
+        places = np.arange(first + start, first + start + len(some), dtype=np.uint64)
+        total += int(_mixed(some + _mixed(places)).sum(dtype=np.uint64))
+    return total % 2**64
+
+
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return 64 bits that depend on all 64 given, as in the generator SplitMix64 of Steele, Lea and Flood (2014)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
