@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.dask_arrays import dask_array
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import LARGEST_CLOUD, Array, InputError
 from attnflow.laws.chunks import Chunks, computed
 from attnflow.runs.store import (
     ASIDE,
@@ -39,7 +39,7 @@ STEPS = f"{ASIDE}/steps"
 
 
 class LostError(Exception):
-    """The token with this number is not finite; these are its coordinates."""
+    """The token with this number is not finite or too large; these are its coordinates."""
 
     def __init__(self, token: int, coordinates: Array) -> None:
         super().__init__(token, coordinates)
@@ -132,7 +132,7 @@ class ChunkStore(Store):
         return _on_disk(self.tokens, 1, partial(_read, self.path, f"{STEPS}/{slot}", 0, None))[0]
 
     def _fill(self, place: Place, x: Any) -> None:
-        """Write a state to a place, each chunk where it is computed; refuse it if a token is not finite."""
+        """Write a state to a place, each chunk where it is computed; refuse it if no law can hear it."""
         slot, k = place
         if slot != RECORD and not (self.path / STEPS / str(slot)).exists():
             like = np.broadcast_to(0.0, (1, *self.tokens.shape[1:]))
@@ -144,19 +144,22 @@ class ChunkStore(Store):
 
 
 def _write(path: Path, k: int, chunk: Array, first: int) -> tuple[int, Array] | None:
-    """Write some rows of state k, and say which is the first that is not finite."""
+    """Write some rows of state k, and say which is the first that no law can hear."""
     zarr_library().open_array(path, mode="r+")[k, first : first + len(chunk)] = chunk
     return first_lost(chunk, first)
 
 
 def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:
-    """Return the number and the coordinates of the first token of a chunk that is not finite, if there is one."""
-    lost = np.flatnonzero(~np.isfinite(chunk).all(axis=1))
+    """Return the number and the coordinates of the first token of a chunk that no law can hear, if there is one.
+
+    It is not finite, or so large that scores leave float64.
+    """
+    lost = np.flatnonzero(~(np.abs(chunk) <= LARGEST_CLOUD).all(axis=1))
     return (first + int(lost[0]), chunk[lost[0]]) if len(lost) else None
 
 
 def refuse_lost(found: Iterable[tuple[int, Array] | None]) -> None:
-    """Raise LostError if some chunk has a token that is not finite."""
+    """Raise LostError if some chunk has a token that no law can hear."""
     for lost in found:
         if lost is not None:
             raise LostError(*lost)
@@ -198,8 +201,12 @@ def too_large(path: Path) -> bool:
     group = opened(path, "r")
     if group.attrs["attnflow"]["run"].get("arrays") == "dask":
         return True
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else np.inf
-    return bool(group["tokens"].nbytes > pages / 2)
+    return bool(group["tokens"].nbytes > physical_memory() / 2)
+
+
+def physical_memory() -> float:
+    """Return the bytes of memory that this machine has, infinity where it does not say."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else np.inf
 
 
 def read_chunks(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

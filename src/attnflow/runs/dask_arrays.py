@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from attnflow.core import progress
 from attnflow.core.dask_arrays import chunked_cloud, dask_array, ticking
-from attnflow.core.inputs import LARGEST_CLOUD, SAMPLE, SMALLEST_CLOUD, Array, InputError, location
+from attnflow.core.inputs import SAMPLE, Array, InputError, location
 from attnflow.laws import Heard, Hearing, Law, check_law
-from attnflow.laws.chunks import Chunks, computed
+from attnflow.laws.chunks import Chunks, check_size, computed, refuse_row
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import end_of, lost
 from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
@@ -188,21 +188,14 @@ def _stepped(motion: Any, t: int, x: Array, mean: Array) -> Array:
 def _looked_at(x: Any, fingerprint: bool) -> str | None:
     """Check the tokens as `cloud` does, in one pass; return a number that tells them from others, if one is wanted."""
     found = computed(Chunks(x).each(partial(_look, fingerprint)))
-    try:
-        refuse_lost([lost for lost, _, _ in found])
-    except LostError as error:
-        raise InputError(
-            f"tokens hold a value that is not finite in row {error.token}: remove or replace that row"
-        ) from None
-    largest = max(size for _, size, _ in found)
-    if 0 < largest < SMALLEST_CLOUD or largest > LARGEST_CLOUD:
-        raise InputError(f"tokens are of size {largest:.3g}, where scores leave float64: multiply them by a constant")
-    return f"{x.shape} {sum(mixed for _, _, mixed in found) % 2**64:016x}" if fingerprint else None
+    check_size(max(size for size, _ in found))
+    return f"{x.shape} {sum(mixed for _, mixed in found) % 2**64:016x}" if fingerprint else None
 
 
-def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[tuple[int, Array] | None, float, int]:
-    mixed = _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
-    return first_lost(chunk, first), float(np.abs(chunk).max()), mixed
+def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int]:
+    if not np.isfinite(chunk).all():
+        refuse_row(chunk, first)
+    return float(np.abs(chunk).max()), _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
 
 
 def _fingerprint(chunk: Array, first: int) -> int:
