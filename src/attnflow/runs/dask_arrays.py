@@ -21,7 +21,7 @@ from attnflow.core import progress
 from attnflow.core.dask_arrays import chunked_cloud, dask_array, ticking
 from attnflow.core.inputs import SAMPLE, Array, InputError, location
 from attnflow.laws import Heard, Hearing, Law, check_law
-from attnflow.laws.chunks import Chunks, check_size, computed, refuse_row
+from attnflow.laws.chunks import Chunks, check_rows, check_size, computed
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import end_of, lost
 from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
@@ -193,8 +193,7 @@ def _looked_at(x: Any, fingerprint: bool) -> str | None:
 
 
 def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int]:
-    if not np.isfinite(chunk).all():
-        refuse_row(chunk, first)
+    check_rows(chunk, first)
     return float(np.abs(chunk).max()), _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
 
 
