@@ -187,6 +187,10 @@ def test_words_are_at_equal_distances_and_so_are_infinity_and_zero_before_decade
     line = found(ax, "values")
     np.testing.assert_array_equal(line.get_xydata(), [[0, 4], [1, 4]])
     assert line.get_linestyle() == "None"  # nothing is between two words
+    (ax,) = panels(figures.sweep(grid({"law": ["softmax", "hardmax"], "n": N}, {"x": 1.0}), lines="n"))
+    beside = np.array([line.get_xdata() for line in ax.lines])  # side by side, around their words
+    assert (np.diff(beside, axis=0) > 0.05).all()
+    np.testing.assert_allclose(beside.mean(axis=0), [0, 1], atol=1e-12)
     for numbers, words in (([0.0, 0.1, 1.0, 10.0], ["0", "0.1", "1", "10"]), ([np.inf, 2.0], ["2", r"$\infty$"])):
         (ax,) = panels(figures.sweep(grid({"beta": numbers}, {"x": range(len(numbers))})))
         assert [label.get_text() for label in ax.get_xticklabels()] == words

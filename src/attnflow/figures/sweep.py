@@ -24,6 +24,8 @@ COLUMNS = 3
 MOST_STEPS = 12
 # Lines with more values than this have no marks.
 MOST_MARKS = 40
+# The distance of marks of several lines at one word.
+BESIDE = 0.1
 MARKERS = ("o", "s", "D", "^")
 # Letters of the caption for each inch of the figure.
 LETTERS = 17
@@ -220,6 +222,9 @@ def _line(ax: Any, shown: Study, values: Values, p: int, k: int) -> None:
     (colour,), marker = colours([k]), MARKERS[k % len(MARKERS)]
     label = None if shown.lines is None else shown.lines.says(k)
     apart = shown.design or shown.across.scale == "words"
+    if shown.across.scale == "words":
+        # Marks of several lines stand side by side.
+        x = x + BESIDE * (k - (values.mean.shape[1] - 1) / 2)
     # A value between two that failed has no line to be seen by.
     marked = apart or len(x) <= MOST_MARKS or not there.all()
     style = {"color": colour, "marker": marker if marked else "", "ms": 4}
