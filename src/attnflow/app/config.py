@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import tomllib
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
 from attnflow.catalogue import check_keys, check_parameters
-from attnflow.core.inputs import InputError, number, quoted, whole
+from attnflow.core.inputs import Array, InputError, number, quoted, whole
 from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
 
@@ -28,10 +30,14 @@ TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
 
 @dataclass(frozen=True)
 class Config:
-    """A run as plain data, checked: `arguments` are those of `simulate`, `output` says where results go."""
+    """A run as plain data, checked: `arguments` are those of `simulate`, `output` says where results go.
+
+    `files` holds what files have been read already, by their names.
+    """
 
     data: dict[str, Any]
     folder: Path
+    files: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in TABLES:
@@ -51,6 +57,11 @@ class Config:
                 if other not in values:
                     place.pop(other, None)
             place[key] = value
+
+    def copy(self) -> Config:
+        """Return a configuration that can be changed apart from this one."""
+        data = {key: dict(value) if isinstance(value, dict) else value for key, value in self.data.items()}
+        return Config(data, self.folder, self.files)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `simulate`, the store left out."""
@@ -135,20 +146,34 @@ class Config:
                 raise InputError(f"tokens are {quoted(value)}, expected a list of rows: on the line, as in [[1], [2]]")
             return numbers
         path = self.folder / value
-        if not path.is_file():
+        if value not in self.files and not path.is_file():
             expected = "a list of rows, or a .csv or .npy file"
             raise InputError(f"{what} should come from {value}, which is not a file: give {expected}")
         try:
-            if path.suffix == ".npy":
-                return np.asarray(np.load(path, allow_pickle=False))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an empty file is refused below, as an empty cloud
-                table = np.loadtxt(path, delimiter=",", ndmin=2)
+            table = self.files[value] if value in self.files else _read(path)
             # One row is one vector, several are one for each layer.
-            return table.ravel() if what == "masses" or (vector and len(table) == 1) else table
+            one_row = path.suffix != ".npy" and (what == "masses" or (vector and len(table) == 1))
+            return table.ravel() if one_row else table
         except (ValueError, OSError, EOFError):
             expected = "a .csv file of numbers separated by commas, without a header, or a .npy file"
             raise InputError(f"{value} cannot be read as numbers for {what}: give {expected}") from None
+
+    def with_files(self, *more: Any) -> Config:
+        """Return the configuration with the contents of all files of numbers that it, or `more` values, name."""
+
+        def texts(value: Any) -> Iterator[str]:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict | list):
+                for part in value.values() if isinstance(value, dict) else value:
+                    yield from texts(part)
+
+        files = dict(self.files)
+        for name in {*texts(self.data), *texts(list(more))}:
+            if name.endswith((".csv", ".npy")):
+                with suppress(ValueError, OSError, EOFError):  # what cannot be read is refused where it is used
+                    files[name] = _read(self.folder / name)
+        return Config(self.data, self.folder, files)
 
 
 @dataclass
@@ -174,6 +199,15 @@ def read(path: Path) -> Config:
     except (OSError, ValueError):
         raise InputError(f"{str(path)!r} cannot be read: give the path of a TOML file") from None
     return Config(data, path.parent)
+
+
+def _read(path: Path) -> Array:
+    """Return the numbers of a .csv or .npy file."""
+    if path.suffix == ".npy":
+        return np.asarray(np.load(path, allow_pickle=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty file is refused later, as an empty cloud
+        return np.loadtxt(path, delimiter=",", ndmin=2)
 
 
 def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[str]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import attnflow
+from attnflow.app.declared import DeclaredCells, declared
 from attnflow.core.inputs import InputError, location, quoted, whole
 from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest, language
 from attnflow.sweeps.results import Results
-from attnflow.sweeps.running import Sweep
-from attnflow.sweeps.where import place_of
+from attnflow.sweeps.study import run_missing
 
 
 def sweep(
     cell: Callable[..., Any] | None = None,
     over: Mapping[str, Any] | None = None,
     *,
+    run: Mapping[str, Any] | None = None,
     measure: Any = None,
     store: Any = None,
     on: Any = None,
@@ -60,30 +62,37 @@ def sweep(
     McKay, Beckman, Conover, *A comparison of three methods for selecting values of input variables in the analysis of
     output from a computer code* (Technometrics 21, 1979), for Latin hypercubes.
     """
-    if cell is None or over is None:
-        raise InputError("a sweep needs a cell, a function, and over, the axes of its grid: give both")
-    grid = Grid(over)
-    check_function(cell, grid)
-    seed = whole(seed, "seed", least=0)
-    cells = Cells(cell, grid, measures_of(measure), seed)
+    cells = cells_of(cell, over, run, measure, seed)
+    return run_missing(cells, results_of(cells, store), on, retry_failed).dataset()
+
+
+def cells_of(cell: Any, over: Any, run: Any, measure: Any, seed: Any, folder: Path = Path()) -> Cells:
+    """Return the cells of a sweep of a function, or of a declared run whose files are in this folder."""
+    if over is None or (cell is None) == (run is None):
+        raise InputError(
+            "a sweep needs a cell, a function, or run, a run that is declared, and over, the axes of its grid: give "
+            "one of the first two, and the last"
+        )
+    grid, measures, number = Grid(over), measures_of(measure), whole(seed, "seed", least=0)
+    if run is None:
+        check_function(cell, grid)
+        return Cells(cell, grid, measures, number)
+    if not measures:
+        raise InputError("the sweep does not say what is measured of each run: add measure, such as ['clusters']")
+    return DeclaredCells(declared(run, grid, number, folder), grid, measures, number)
+
+
+def results_of(cells: Cells, store: Any) -> Results:
+    """Return the results of these cells as far as the store has them."""
     about = {
-        "cell": f"{cells.name} {digest(cell)[:16]}",
-        "grid": digest(grid.axes),
+        "cell": f"{cells.name} {cells.identity[:16]}",
+        "grid": digest(cells.grid.axes),
         "measure": digest(cells.measures),
-        "seed": seed,
+        "seed": cells.seed,
         "version of attnflow": attnflow.__version__,
         "version of Python": language(),
     }
-    results = Results(grid, about, None if store is None else location(store, "store"))
-    try:
-        missing = results.missing(retry_failed)
-        if len(missing):
-            missing = results.claim(retry_failed)
-            with place_of(on, cells, len(missing)) as place:
-                Sweep(grid, results, place).run(missing)
-        return results.dataset()
-    finally:
-        results.close()
+    return Results(cells.grid, about, None if store is None else location(store, "store"))
 
 
 def measures_of(measure: Any) -> dict[str, Measure]:

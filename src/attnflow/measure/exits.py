@@ -179,7 +179,7 @@ def _of_chains(run: Trajectory, radius: float, runs: int = 1000) -> dict[str, fl
     found = exit_times(run.tokens[0], run.law, motion.gamma, radius, runs, run.seed or 0)
     low, high = found.interval
     exact = math.nan if found.exact is None else found.exact.median
-    return {"median": found.median, "low": low, "high": high, "exact": exact}
+    return {"median": float(found.median), "low": float(low), "high": float(high), "exact": float(exact)}
 
 
 def exit_problem(

@@ -118,7 +118,7 @@ def next_change(run: Trajectory, tol: float = CLOSE) -> NextChange:
 def _time(run: Trajectory, tol: float = CLOSE) -> float:
     """Return the predicted time, infinity for never, NaN where nothing is predicted."""
     time = next_change(run, tol).time
-    return math.nan if time is None else time
+    return math.nan if time is None else float(time)
 
 
 def at_a_glance(run: Trajectory) -> NextChange:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
 from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector, reals
+from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
@@ -70,8 +70,37 @@ def ensemble(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
     phase diagram.
     """
+    return _ensemble(tokens, law, motion, until, (masses, record, observe), Block.path)
+
+
+def independent(
+    tokens: ArrayLike, law: Law, motion: Motion, until: float, *, masses: ArrayLike | None = None
+) -> Ensemble | None:
+    """Return the ensemble if it moves in the compiled loop, where no system depends on those beside it; else None.
+
+    Each system then has the same bits alone and in any ensemble. None may be due to a single system, as one whose
+    tokens leave the range of float64.
+    """
+    try:
+        return _ensemble(tokens, law, motion, until, (masses, None, None), Block.compiled_path)
+    except _NotCompiled:
+        return None
+
+
+class _NotCompiled(Exception):
+    """A block has no compiled loop."""
+
+
+def _ensemble(
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    options: tuple[ArrayLike | None, Record, Observe | None],
+    path: Callable[..., Iterator[tuple[Array, int]]],
+) -> Ensemble:
     check_law(law)
-    x = _systems(tokens)
+    x, (masses, record, observe) = _systems(tokens), options
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))
     blocks = list(_blocks(law, motion, x, len(times)))
@@ -79,7 +108,7 @@ def ensemble(
 
     def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
         rows, state, steps = [], block.start, 0
-        for state, steps in block.path(times, weights, going):  # noqa: B007
+        for state, steps in path(block, times, weights, going):  # noqa: B007
             rows.append(state if observe is None else _rows(observe, state))
         return np.stack(rows), state.copy(), steps
 
@@ -116,7 +145,7 @@ def _on_all_cores(moved: Callable[..., Any], blocks: list[Block], motion: Motion
         helps = getattr(motion, "helps", None)
         return f"some systems take very many short steps; {helps}, or give a looser rtol" if slow.is_set() else None
 
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(threads())
     try:
         tasks = [pool.submit(one, k) for k in range(len(blocks))]
         with progress.task("ensemble", sum(sizes)) as work:
@@ -208,11 +237,21 @@ class Block:
         self, times: NDArray[Any], masses: Array | None, going: ensemble_flow.Going
     ) -> Iterator[tuple[Array, int]]:
         """Yield the states at these times, and how many steps it took; `going` hears how far it is, and may stop it."""
-        if (compiled := ensemble_flow.paths(self.start, self.law, self.motion, masses, times, going)) is not None:
-            states, steps = compiled
-            return ((state, steps) for state in states)
-        moved = _layers if self.motion.discrete else _flow
-        return moved(self.start, ManyHearing(self.law, masses), self.motion, times, going)
+        try:
+            return self.compiled_path(times, masses, going)
+        except _NotCompiled:
+            moved = _layers if self.motion.discrete else _flow
+            return moved(self.start, ManyHearing(self.law, masses), self.motion, times, going)
+
+    def compiled_path(
+        self, times: NDArray[Any], masses: Array | None, going: ensemble_flow.Going
+    ) -> Iterator[tuple[Array, int]]:
+        """Do the same in the compiled loop alone."""
+        compiled = ensemble_flow.paths(self.start, self.law, self.motion, masses, times, going)
+        if compiled is None:
+            raise _NotCompiled
+        states, steps = compiled
+        return ((state, steps) for state in states)
 
 
 def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:

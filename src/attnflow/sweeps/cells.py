@@ -17,6 +17,7 @@ from attnflow.core.calls import BY_NAME, raised
 from attnflow.core.inputs import InputError
 from attnflow.runs.trajectory import Trajectory
 from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.identity import digest
 from attnflow.sweeps.listening import said
 from attnflow.sweeps.outcome import Outcome, values_of
 
@@ -37,7 +38,11 @@ class Cells:
 
     def __call__(self, cells: Iterable[int]) -> list[Outcome]:
         with generators_kept():
-            return [self.outcome(cell) for cell in cells]
+            return self.outcomes(list(cells))
+
+    def outcomes(self, cells: list[int]) -> list[Outcome]:
+        """Return what the function gives for these cells."""
+        return [self.outcome(cell) for cell in cells]
 
     @property
     def name(self) -> str:
@@ -45,10 +50,19 @@ class Cells:
         name: str = getattr(inspect.unwrap(_whole(self.function)), "__name__", "value")
         return name if name.isidentifier() else "value"
 
+    @property
+    def identity(self) -> str:
+        """What the function is, beyond its name."""
+        return digest(self.function)
+
     def outcome(self, cell: int) -> Outcome:
         """Return what the function gives for one cell."""
+        return self.outcome_of(lambda: self._called(cell))
+
+    def outcome_of(self, work: Callable[[], Any]) -> Outcome:
+        """Return what work gives, with what it prints and logs; an error is its sentence."""
         try:
-            values = values_of(self._called(cell), self.name)
+            values = values_of(work(), self.name)
         except InputError as error:
             return Outcome(failed=str(error), said=said())
         except BaseException as error:
