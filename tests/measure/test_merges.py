@@ -94,7 +94,7 @@ def two_tokens(beta: float, from_angle: float, to_angle: float) -> float:
 
 @pytest.mark.parametrize(
     ("beta", "rtol"),
-    [*product((3.0, 12.0), (1e-4, 1e-9, 1e-13)), *((40.0, rtol) for rtol in ((1e-4, 1e-9, 1e-13) if ALL else (1e-4,)))],
+    [*product((3.0, 12.0, 40.0), (1e-4, 1e-9, 1e-13))] if ALL else [(3.0, 1e-13), (12.0, 1e-9), (40.0, 1e-4)],
 )
 def test_two_tokens_merge_when_they_should(beta: float, rtol: float) -> None:
     expected = two_tokens(beta, 1.8, ANGLE)
@@ -109,7 +109,7 @@ def test_the_errors_hold_what_they_promise() -> None:
     """Loose runs of random tokens: their merge times are off by less than their error bars."""
     rng = np.random.default_rng(5)
     within, total = 0, 0
-    for _ in range(3 if ALL else 2):
+    for _ in range(3 if ALL else 1):
         x, beta = on_circle(*rng.uniform(0, 2 * np.pi, 5)), rng.uniform(4, 8)
         exact = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-11), until=1e8))
         loose = af.measure.merge_times(af.simulate(x, af.Softmax(beta=beta), af.SphereFlow(rtol=1e-6), until=1e8))
@@ -117,7 +117,7 @@ def test_the_errors_hold_what_they_promise() -> None:
         within += int((np.abs(loose.time - exact.time) <= loose.error).sum())
         total += len(exact)
     assert within == total
-    assert total >= (10 if ALL else 6)
+    assert total >= (10 if ALL else 3)
 
 
 def test_merges_at_the_same_time_are_all_told() -> None:
@@ -193,7 +193,7 @@ def test_a_merge_of_a_and_b_adds_2ab() -> None:
 
 
 def test_masses_make_the_heights() -> None:
-    run = af.simulate(on_circle(0.0, 1.8), af.Softmax(beta=16.0), af.SphereFlow(), until=1e14, masses=[3.0, 5.0])
+    run = af.simulate(on_circle(0.0, 1.8), af.Softmax(beta=10.0), af.SphereFlow(), until=1e8, masses=[3.0, 5.0])
     stairs = af.measure.staircase(run)
     np.testing.assert_allclose(stairs.heights, [(9 + 25) / 64, 1.0])
     np.testing.assert_allclose([p.height for p in stairs.plateaux], stairs.heights, atol=1e-4)
@@ -211,7 +211,7 @@ def test_half_way_is_meant_in_log_time() -> None:
 
 
 def test_layers_have_a_staircase_too() -> None:
-    run = af.simulate(on_circle(0.0, 1.2), af.Softmax(beta=6.0), af.SphereLayers(dt=0.1), until=4000)
+    run = af.simulate(on_circle(0.0, 1.2), af.Softmax(beta=6.0), af.SphereLayers(dt=0.1), until=1500)
     stairs = af.measure.staircase(run)
     assert [p.predicted for p in stairs.plateaux] == [0.5, 1.0]
     assert stairs.plateaux[1].height == pytest.approx(1.0)

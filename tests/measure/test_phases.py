@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
 from refusals import refused
 from scipy import integrate, stats
@@ -97,7 +98,7 @@ def test_a_token_that_ties_goes_to_the_middle(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("few_moves")
-@pytest.mark.parametrize(("gamma", "until"), [(0.1, 10_000), (0.5, 6_000), (0.01, 6_000)])
+@pytest.mark.parametrize(("gamma", "until"), [(0.1, 10_000), (0.5, 6_000), pytest.param(0.01, 6_000, marks=larger)])
 def test_layers_agree_with_literal_steps(gamma: float, until: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HORIZON", until)
     tol, betas = 0.06, [2.0, 6.0]
@@ -126,7 +127,9 @@ def test_published_arrivals(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_moves")
-@pytest.mark.parametrize(("beta", "gamma", "tol"), [(20.0, 0.1, 0.02), (40.0, 0.5, 0.05), (150.0, 0.05, 0.01)])
+@pytest.mark.parametrize(
+    ("beta", "gamma", "tol"), [(20.0, 0.1, 0.02), (40.0, 0.5, 0.05), pytest.param(150.0, 0.05, 0.01, marks=larger)]
+)
 def test_residence_is_the_drift_integral(beta: float, gamma: float, tol: float) -> None:
     """Two tokens at a and -a drift by 2 gamma a / (1 + e^{2 beta a^2}) per step, so little that steps are a flow."""
     found = phases([[1.0], [-1.0]], [beta], gamma, tol=tol, runs=6)
@@ -167,7 +170,9 @@ def test_residence_at_the_vertices_is_geometric(k: int, beta: float) -> None:
         assert stats.chisquare(np.histogram(times, edges + 0.5)[0], expected).pvalue > LEVEL
 
 
-@pytest.mark.parametrize(("beta", "gamma"), [(6.0, 0.2), (2.0, 0.1), (9.0, 0.05)])
+@pytest.mark.parametrize(
+    ("beta", "gamma"), [(6.0, 0.2), pytest.param(2.0, 0.1, marks=larger), pytest.param(9.0, 0.05, marks=larger)]
+)
 def test_chains_have_the_law_of_literal_ones(beta: float, gamma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the four steps, by two-sample tests; whatever comes after the last step counts as one beyond."""
     x, radius, runs, until = INNER[:5], 0.05, 200, 100
@@ -281,14 +286,13 @@ def test_a_cap_on_moves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_moves")
-def test_slopes_tend_to_the_gap() -> None:
-    betas = [20.0, 40.0]
-    for k in (3, 4):
-        found = phases(af.tokens.polygon(k), betas, 0.1, runs=60)
-        assert found.gap == pytest.approx(1 - math.cos(2 * math.pi / k), rel=1e-12)
-        # T_2 is about e^{beta gap} / (beta gamma ...) for the layers, hence 1 / beta less.
-        assert found.gap - 2 / 20 < found.layers.slope < found.gap  # type: ignore[operator]
-        assert found.chain.slope == pytest.approx(found.gap, abs=0.1)
+@pytest.mark.parametrize("k", [pytest.param(3, marks=larger), 4])
+def test_slopes_tend_to_the_gap(k: int) -> None:
+    found = phases(af.tokens.polygon(k), [20.0, 40.0], 0.1, runs=60)
+    assert found.gap == pytest.approx(1 - math.cos(2 * math.pi / k), rel=1e-12)
+    # T_2 is about e^{beta gap} / (beta gamma ...) for the layers, hence 1 / beta less.
+    assert found.gap - 2 / 20 < found.layers.slope < found.gap  # type: ignore[operator]
+    assert found.chain.slope == pytest.approx(found.gap, abs=0.1)
 
 
 def test_one_limit_has_no_gap() -> None:

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
 from refusals import refused
 from scipy import stats
@@ -95,7 +96,11 @@ def bounds(name: str) -> tuple[float, float]:
     return exact(*CASES[name])
 
 
-@pytest.mark.parametrize("name", CASES)
+# To go through all choices of four tokens takes seconds.
+MANY = "a pair per vertex"
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=larger) if name == MANY else name for name in CASES])
 def test_exact_values(name: str) -> None:
     x, law, gamma, radius, steps, _ = CASES[name]
     low, high = bounds(name)
@@ -140,11 +145,11 @@ PICKED = [(4, 5.63782e-14), (5, 1.63397e-13), (6, 3.57e-13)]
 
 @pytest.mark.parametrize(("steps", "value"), PICKED[: 3 if "ATTNFLOW_EXAMPLES" in os.environ else 1])
 def test_rare_picks_among_cheap_ones(steps: int, value: float) -> None:
-    """More than 12 of 60 intervals of level 0.95 miss with probability below 1e-5, and a mean by five errors too."""
-    found = [exit_probability(NEAR, SOFT(beta=8.0), 0.1, 0.4, steps, seed=seed) for seed in range(60)]
+    """More than 8 of 30 intervals of level 0.95 miss with probability below 1e-5, and a mean by five errors too."""
+    found = [exit_probability(NEAR, SOFT(beta=8.0), 0.1, 0.4, steps, seed=seed) for seed in range(30)]
     values = np.array([rare.value for rare in found])
-    assert sum(not rare.interval[0] <= value <= rare.interval[1] for rare in found) <= 12
-    assert abs(values.mean() - value) < 5 * values.std(ddof=1) / math.sqrt(60)
+    assert sum(not rare.interval[0] <= value <= rare.interval[1] for rare in found) <= 8
+    assert abs(values.mean() - value) < 5 * values.std(ddof=1) / math.sqrt(30)
     assert values.std(ddof=1) < 0.4 * value
 
 

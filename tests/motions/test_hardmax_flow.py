@@ -415,7 +415,7 @@ def test_nothing_is_missed_between_events(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "B"), [(150, 2, None), (80, 2, TWISTED), (80, 3, np.eye(3) + np.triu(np.ones((3, 3)), 1))]
+    ("n", "d", "B"), [(150, 2, None), (40, 2, TWISTED), (40, 3, np.eye(3) + np.triu(np.ones((3, 3)), 1))]
 )
 def test_a_large_cloud_against_restarts(n: int, d: int, B: Any) -> None:
     """What is remembered from one event to the next, against forgetting everything every .05 units of time."""

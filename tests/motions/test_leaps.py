@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
 from refusals import refused
 from scipy import integrate
@@ -62,7 +63,9 @@ def test_leaps_are_many_literal_steps(x: Any, beta: float, gamma: float, until: 
         assert np.abs(y - steps.tokens[t]).max() < 2e-8 + 1e-9 * t * speed(near)
 
 
-@pytest.mark.parametrize(("x", "beta", "gamma"), [(THREE, 8.0, 0.1), (FIVE, 9.0, 0.1), (FIVE, 9.0, 0.5)])
+@pytest.mark.parametrize(
+    ("x", "beta", "gamma"), [(THREE, 8.0, 0.1), pytest.param(FIVE, 9.0, 0.1, marks=larger), (FIVE, 9.0, 0.5)]
+)
 def test_the_step_of_collapse_is_exact(x: Array, beta: float, gamma: float) -> None:
     together = When(lambda t, x: bool(np.linalg.norm(np.ptp(x, axis=0)) < 0.2))
     runs = [simulated(x, beta, 10**6, gamma, watch=[together]) for simulated in (literal, leaping)]
@@ -237,7 +240,7 @@ def test_a_leap_that_ends_in_a_meeting_still_knows_its_inside() -> None:
     assert met == 1
 
 
-@pytest.mark.parametrize("after", [0, 2, 5, 20])
+@pytest.mark.parametrize("after", [0, *(pytest.param(after, marks=larger) for after in (2, 5)), 20])
 def test_a_stored_run_goes_on_bit_for_bit(tmp_path: Path, dies: Any, after: int) -> None:
     pytest.importorskip("zarr")
     place, until = tmp_path / "run.zarr", 10**6
