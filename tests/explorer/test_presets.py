@@ -30,6 +30,7 @@ EXCLUDED = {
     "fw/dominance": "a cone in a polygon, nothing moves",
     "localmax/clusters": "means over 16 starts for each of 13 deltas and three sizes",
     "long-times/exits-of-polygons": "a thousand chains for each beta and polygon; long-times/exits has a preset",
+    "sphere/clusters": "means over 12 starts for each of 17 betas and six sizes",
     "sphere/phase-diagram": "means over 128 starts for each of 90 betas",
 }
 # Figures whose runs are made by `ensemble` and by measurements, or with more tokens than the page shows.

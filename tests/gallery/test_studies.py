@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
@@ -24,6 +25,34 @@ def drawn(name: str, **smaller: Any) -> Drawing:
 
 def found(ax: Any, gid: str) -> list[Any]:
     return [child for child in ax.get_children() if child.get_gid() == gid]
+
+
+def circle_clusters(n: int, beta: float, seed: int) -> int:
+    """The number of clusters at time 40 of tokens on the circle, integrated as angles by SciPy, counted by gaps."""
+    x = np.random.default_rng(seed).standard_normal((n, 2))
+
+    def velocity(t: float, angles: Array) -> Array:
+        apart = angles - angles[:, None]
+        P = np.exp(beta * (np.cos(apart) - 1))
+        return np.asarray((P * np.sin(apart)).sum(axis=1) / P.sum(axis=1))
+
+    end = solve_ivp(velocity, (0.0, 40.0), np.arctan2(x[:, 1], x[:, 0]), "LSODA", rtol=1e-8, atol=1e-10).y[:, -1]
+    places = np.sort(end % (2 * np.pi))
+    gaps = np.diff(np.append(places, places[0] + 2 * np.pi))
+    return max(1, int((2 * np.sin(np.minimum(gaps, np.pi) / 2) > 0.05).sum()))
+
+
+def test_clusters_on_the_circle_are_those_of_another_integrator() -> None:
+    small: dict[str, Any] = {"starts": 2, "sizes": (4, 10), "low": 2.0, "high": 128.0, "betas": 3, "until": 40.0}
+    drawing = drawn("sphere/clusters", seed=5, **small)
+    (image,) = found(drawing.figure.axes[0], "cells")
+    means = np.asarray(image.get_array()).reshape(2, 3)
+    expected = [
+        [np.mean([circle_clusters(n, beta, seed) for seed in (5, 6)]) for beta in (2.0, 16.0, 128.0)] for n in (4, 10)
+    ]
+    np.testing.assert_array_equal(means, expected)
+    assert means.max() > 3
+    np.testing.assert_allclose(drawing.shows["clusters / beta^(1/2), n = 10"], means[1] / np.sqrt([2, 16, 128]))
 
 
 def exact_median(k: int, beta: float) -> float:

@@ -12,12 +12,48 @@ import attnflow as af
 from attnflow import figures
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.localmax import RECONSTRUCTED
-from attnflow.figures.papers import FRANK_WOLFE
+from attnflow.figures.papers import FRANK_WOLFE, METASTABLE
 
 # Tokens that move by less than this part of their extent per layer are at rest; there is no waiting beyond MOST_LAYERS.
 REST, MOST_LAYERS = 1e-12, 2000
 # Tokens at rest that are nearer to each other are one cluster.
 TOGETHER = 1e-3
+
+
+@entry("sphere/clusters", "How many clusters are on the circle", METASTABLE)
+def clusters_on_the_circle(
+    seed: int = 0, starts: int = 12, sizes: tuple[int, ...] = (4, 8, 16, 32, 64, 128), low: float = 1.0,
+    high: float = 256.0, betas: int = 17, until: float = 100.0, tol: float = 0.05,
+) -> Drawing:  # fmt: skip
+    """Clusters at one time of the normalised flow over beta and n: where n is large, about beta^{1/2} of them."""
+    run = {
+        "tokens": {"cloud": "sphere", "n": sizes[-1], "d": 2},
+        "law": {"name": "softmax"},
+        "motion": {"name": "sphere-flow", "rtol": 1e-6},
+        "until": until,
+    }
+    over = {
+        "beta": {"from": low, "to": high, "count": betas, "scale": "log"},
+        "n": sizes,
+        "seed": range(seed, seed + starts),
+    }
+    found = af.sweep(run=run, measure=[{"name": "clusters", "tol": tol}], over=over, on="here")
+    means = found.clusters.mean("seed")
+    ratio = means / np.sqrt(means.beta)
+    crowd, few = ratio.sel(n=sizes[-1])[betas // 4 :], ratio.sel(n=sizes[0])[-1]
+    caption = (
+        f"How many clusters n uniform tokens on the circle have formed at time {until:g} of the normalised flow: means "
+        f"of {starts} starts, seeds {seed} to {seed + starts - 1}. Tokens are in one cluster if steps shorter than "
+        f"{tol:g} join them. For n = {sizes[-1]} there are {float(crowd.min()):.2f} to {float(crowd.max()):.2f} times "
+        f"beta^(1/2), from beta = {float(crowd.beta[0]):.3g} on. For few tokens the number is a fact about n, as at "
+        f"the lower right: {float(few):.2f} beta^(1/2) for n = {sizes[0]}. It is a fact about this time as well: "
+        "clusters go on to merge, more and more slowly, and at a later time there are fewer."
+    )
+    shows = {
+        f"clusters / beta^(1/2), n = {sizes[-1]}": ratio.sel(n=sizes[-1]).values,
+        f"clusters / beta^(1/2), n = {sizes[0]}": ratio.sel(n=sizes[0]).values,
+    }
+    return Drawing(figures.sweep(found), caption, shows)
 
 
 @entry("long-times/exits-of-polygons", "Exit times of the chain over beta and the number of vertices", FRANK_WOLFE)
