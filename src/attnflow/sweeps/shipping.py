@@ -20,7 +20,7 @@ def packed(work: Work) -> bytes:
     import cloudpickle
 
     parts = [getattr(work, "function", work), *getattr(work, "measures", {}).values()]
-    names = {getattr(part, "__module__", None) or "__main__" for part in parts}
+    names = set(map(_home, parts))
     with ExitStack() as stack:
         for name in sorted(names - {"__main__"} - set(cloudpickle.list_registry_pickle_by_value())):
             module = sys.modules.get(name)
@@ -34,6 +34,15 @@ def packed(work: Work) -> bytes:
                 f"the cell cannot be sent to workers ({error}): make open files and locks inside it, or use on='here'"
             ) from None
     return shipped
+
+
+def _home(part: Any) -> str:
+    """Return the module of a function, of which some parameters may be fixed, or of the class of an object."""
+    while isinstance(part, functools.partial):
+        part = part.func
+    part = getattr(part, "__func__", part)
+    named = part if hasattr(part, "__qualname__") else type(part)
+    return getattr(named, "__module__", None) or "__main__"
 
 
 def same(payload: bytes) -> bytes:
