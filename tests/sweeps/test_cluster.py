@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +21,9 @@ import pytest
 import survivor
 import xarray
 import zarr
-from cluster import SETTINGS, Cluster, cluster, wait_for
+from cluster import DEADLINE, SETTINGS, Cluster, cluster, wait_for
+from distributed import Client, default_client
+from refusals import refused
 from survivor import CELLS, POISONED
 
 import attnflow as af
@@ -97,3 +103,79 @@ def test_nothing_is_lost_and_nothing_runs_twice(three: Cluster, tmp_path: Path) 
     with xarray.open_zarr(tmp_path / "s.zarr", consolidated=False) as stored:
         assert stored.finished.values.all()
         assert stored.drop_vars("finished").equals(found)
+
+
+def loud(a: int) -> int:
+    print("printed", a)
+    print("warned", a, file=sys.stderr)
+    logging.getLogger("study").info("logged %d%%", a)
+    thread = threading.Thread(target=print, args=("threaded", a))
+    thread.start()
+    thread.join()
+    return a
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_cells_are_heard(
+    three: Cluster, level: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(level):
+        af.sweep(loud, {"a": [3, 4]}, on=three.address)
+    heard = capsys.readouterr()
+    ours = [record.getMessage() for record in caplog.records if record.name == "study"]
+    assert sorted(heard.out.splitlines()) == [f"[a={a}] {word} {a}" for a in (3, 4) for word in ("printed", "threaded")]
+    # As long as no worker is there, that is told too.
+    told = [line for line in heard.err.splitlines() if not line.endswith("waiting for them")]
+    assert sorted(told) == [f"[a={a}] warned {a}" for a in (3, 4)]
+    assert sorted(ours) == ([f"[a={a}] logged {a}%" for a in (3, 4)] if level == logging.INFO else [])
+
+
+def test_a_client_of_the_users_own_stays_as_it_is(three: Cluster) -> None:
+    with Client(three.address, set_as_default=False) as own:
+        kept = own.submit(sum, [1, 2])
+        assert af.sweep(lambda a: -a, {"a": [1, 2]}, on=own).value.values.tolist() == [-1, -2]
+        assert own.status == "running"
+        assert kept.result() == 3
+        with pytest.raises(ValueError, match="No client"):
+            default_client()
+    with refused("a client that is closed"):
+        af.sweep(lambda a: a, {"a": [1]}, on=own)
+
+
+def test_large_payloads_travel_once_to_each_worker(three: Cluster) -> None:
+    numbers = np.random.default_rng(0).random(100_000)
+    found = af.sweep(lambda k: numbers[k], {"k": range(50)}, on=three.address)
+    assert found.value.values.tobytes() == numbers[:50].tobytes()
+
+
+def test_workers_that_lack_a_module_say_so(three: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").write_text("def twice(a):\n    return 2 * a\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("only_here")
+    # The cell's own module travels with it; what that imports does not.
+    assert af.sweep(module.twice, {"a": [4]}, on=three.address).twice.values.tolist() == [8]
+    with refused("No module named 'only_here'.*upload_file"):
+        af.sweep(lambda a: module.twice(a), {"a": [4]}, on=three.address)
+
+
+def test_a_lost_scheduler_is_told_and_the_same_call_goes_on(three: Cluster, tmp_path: Path) -> None:
+    def cell(k: int) -> float:
+        (tmp_path / f"{k}").touch()
+        end = time.monotonic() + DEADLINE
+        while k >= 4 and not (tmp_path / "gate").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        return k / 7
+
+    def loses() -> None:
+        wait_for("a cell that waits", lambda: (tmp_path / "4").exists())
+        three.ended.set()
+        three.processes[0].kill()
+
+    thread = threading.Thread(target=loses)
+    thread.start()
+    with refused("the scheduler at tcp://127.0.0.1:[0-9]+ is gone: .* only what is missing runs"):
+        af.sweep(cell, {"k": range(8)}, on=three.address, store=tmp_path / "s.zarr")
+    thread.join()
+    (tmp_path / "gate").touch()
+    found = af.sweep(cell, {"k": range(8)}, on="here", store=tmp_path / "s.zarr")
+    assert found.cell.values.tolist() == [k / 7 for k in range(8)]

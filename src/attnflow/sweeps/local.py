@@ -34,6 +34,7 @@ def local_cluster(most: int) -> Iterator[Any]:
                 processes=True,
                 env=ONE_THREAD,
                 dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
             )
         with cluster:
             yield cluster
