@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,8 @@ def runs(folder: Path) -> dict[int, list[int]]:
 def finished(folder: Path) -> set[int]:
     """Cells that are in the store."""
     with suppress(Exception):  # it is not there yet
-        return set(np.flatnonzero(zarr.open_group(folder / "s.zarr", mode="r")["finished"][...]).tolist())
+        group: Any = zarr.open_group(folder / "s.zarr", mode="r")
+        return set(np.flatnonzero(group["finished"][...]).tolist())
     return set()
 
 

@@ -30,13 +30,13 @@ class Outcome:
         return {name: (value.shape, value.dtype.str) for name, value in self.values.items()}
 
     def fitted(self, schema: Schema) -> Outcome:
-        """Return the outcome, a failure if its values do not fit those of the first cell."""
+        """Return the outcome, a failure if its values do not fit those of the first cell, in whatever order."""
         if self.failed or self.schema == schema:
             return self
         if set(self.values) != set(schema):
-            theirs, ours = ", ".join(schema), ", ".join(self.values)
+            theirs, ours = ", ".join(sorted(schema)), ", ".join(sorted(self.values))
             return Outcome(failed=f"it returned {ours}, and the first cell {theirs}: return the same names always")
-        for name, (shape, kind) in schema.items():
+        for name, (shape, kind) in sorted(schema.items()):
             value = self.values[name]
             if value.shape != shape:
                 sentence = f"{name} has shape {value.shape}, and {shape} in the first cell: return one shape always"
