@@ -11,6 +11,7 @@ import dataclasses
 import dis
 import functools
 import hashlib
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -109,7 +110,8 @@ class _Identity:
         self.hash.update(code.co_code)
         self._all(tuple(constants))
         self._all((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
-        self._all((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags))
+        takes_more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        self._all((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, takes_more))
 
     def _function(self, function: FunctionType) -> None:
         if _installed(function):

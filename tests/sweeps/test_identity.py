@@ -1,0 +1,186 @@
+"""Two functions have the same identity if they do the same, in whatever process and line they are written."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnflow as af
+from attnflow.sweeps.identity import digest
+
+START = """
+import functools
+import numpy as np
+
+RATE = 0.5
+WEIGHTS = np.arange(3.0)
+NAMES = {"a", "b", "c"}
+
+def helper(x, power=2):
+    return RATE * x**power
+
+class Model:
+    scale = 3.0
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def __call__(self, beta):
+        return self.scale * beta + self.shift
+
+    @staticmethod
+    def other(beta):
+        return beta
+
+    @property
+    def twice(self):
+        return 2 * self.shift
+
+def maker(k):
+    def inner(n):
+        return inner(n - 1) if n else k
+    return inner
+
+def even(n):
+    return n == 0 or odd(n - 1)
+
+def odd(n):
+    return n != 0 and even(n - 1)
+
+@functools.cache
+def kept(n):
+    return n + RATE
+
+def cell(beta, *, least=1):
+    \"\"\"What it is.\"\"\"
+    listed = [helper(b) for b in (beta, 1.0)]
+    chosen = beta in {1, 2, 3}
+    return sum(listed) + WEIGHTS[1] + len(NAMES) + Model(2)(beta) + maker(4)(3) + even(3) + kept(2) + chosen + least
+"""
+
+
+def made(source: str) -> dict[str, Any]:
+    """What a script, run as the user's own, has defined."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "a notebook", "exec", dont_inherit=True), names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("import", "import"),
+        ("\ndef cell", "\n# A comment.\n\n\ndef cell"),
+        ("What it is.", "What it really is."),
+        ("even(3)", "even( 3 )"),
+        ('{"a", "b", "c"}', '{"c", "b", "a"}'),
+        ("\nRATE", "\nUNUSED = 4\nRATE"),
+        ("\nimport functools", "from __future__ import annotations\nimport functools"),
+    ],
+)
+def test_the_same(old: str, new: str) -> None:
+    assert digest(made(START)["cell"]) == digest(made(START.replace(old, new))["cell"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 0.5", "RATE = 0.25"),
+        ("arange(3.0)", "arange(4.0)"),
+        ("arange(3.0)", "arange(3)"),
+        ('"c"}', '"d"}'),
+        ("power=2", "power=3"),
+        ("RATE * x", "RATE + x"),
+        ("scale = 3.0", "scale = 3.5"),
+        ("+ self.shift", "- self.shift"),
+        ("return 2 * self.shift", "return 3 * self.shift"),
+        ("maker(4)", "maker(5)"),
+        ("inner(n - 1)", "inner(n - 2)"),
+        ("n != 0 and", "n != 1 and"),
+        ("n + RATE", "n - RATE"),
+        ("least=1", "least=2"),
+        ("{1, 2, 3}", "{1, 2, 4}"),
+        ("sum(listed)", "max(listed)"),
+        ("        return beta\n", "        return -beta\n"),
+    ],
+)
+def test_different(old: str, new: str) -> None:
+    assert START.count(old) == 1
+    assert digest(made(START)["cell"]) != digest(made(START.replace(old, new))["cell"])
+
+
+def test_objects_partials_and_methods() -> None:
+    first, second = made(START), made(START)
+    for name, one, other in [
+        ("partial", functools.partial(first["helper"], power=3), functools.partial(second["helper"], power=3)),
+        ("object", first["Model"](2), second["Model"](2)),
+        ("method", first["Model"](2).__call__, second["Model"](2).__call__),
+        ("cached", first["kept"], second["kept"]),
+        ("lambda", lambda a: a + 1, lambda a: a + 1),
+        ("law", af.Softmax(beta=2.0), af.Softmax(beta=2.0)),
+        ("nested", [{"a": {1, 2}}, np.float64(1)], [{"a": {2, 1}}, np.float64(1)]),
+        ("closure", first["maker"](3), second["maker"](3)),
+    ]:
+        assert digest(one) == digest(other), name
+    for name, one, other in [
+        ("partial", functools.partial(first["helper"], power=3), functools.partial(first["helper"], power=2)),
+        ("object", first["Model"](2), first["Model"](3)),
+        ("method", first["Model"](2).__call__, first["Model"](3).__call__),
+        ("law", af.Softmax(beta=2.0), af.Softmax(beta=2.5)),
+        ("law", af.Softmax(), af.Hardmax()),
+        ("types", 1, 1.0),
+        ("signed", 0.0, -0.0),
+        ("arrays", np.array([1, 2]), np.array([[1, 2]])),
+        ("nested", [1, [2]], [[1], 2]),
+        ("measures", af.measure.clusters, af.measure.diameter),
+        ("closure", first["maker"](3), first["maker"](4)),
+    ]:
+        assert digest(one) != digest(other), name
+    loop: list[Any] = [1]
+    loop.append(loop)
+    assert digest(loop) == digest(loop)
+
+
+def test_a_function_of_another_file_of_the_users_counts_by_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models_of_a_test.py"
+    file.write_text("def rate(x):\n    return 2 * x\n\ndef other(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("models_of_a_test")
+    cell = made("import models_of_a_test as models\ndef cell(a):\n    return models.rate(a)\n")["cell"]
+    before = digest(cell)
+    exec(compile("def other(x):\n    return -x\n", "again", "exec", dont_inherit=True), vars(module))
+    assert digest(cell) == before
+    exec(compile("def rate(x):\n    return 3 * x\n", "again", "exec", dont_inherit=True), vars(module))
+    assert digest(cell) != before
+
+
+def test_processes_agree_whatever_the_seed_of_their_hashes() -> None:
+    source = START + textwrap.dedent("""
+        import numba
+        from attnflow.sweeps.identity import digest
+        fast = numba.njit(helper)
+        print(digest(cell), digest(lambda x: fast(x) + cell(x)), digest(Model(3)))
+    """)
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", source],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+    assert found.pop().split()[0] == digest(made(START)["cell"])
