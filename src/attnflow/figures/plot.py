@@ -54,7 +54,7 @@ def plot(
     - Higher dimensions: the first two principal components of the recorded tokens, as the axes say.
     - More than 3000 tokens: the density of the last state (in space: some of its tokens), and some of the trajectories.
       A ring around a place with a hundredth of the tokens or more says by its area how many are there.
-    - A run of a Dask array with more than 131,072 tokens: that many of them, drawn at random, as the title says. Counts
+    - Runs of a Dask array with more than 131,072 tokens: that many of them, drawn at random, as the title says. Counts
       and hulls are then those of this sample.
 
     Parameters
