@@ -35,6 +35,11 @@ def chunked(x: Any) -> bool:
     return any(base.__module__.startswith("dask.array") for base in type(x).__mro__)
 
 
+def in_memory(x: Any) -> Any:
+    """Return a Dask array, known to be small, as an array of NumPy, and anything else as it is."""
+    return x.compute() if chunked(x) else x
+
+
 def row_counts(chunks: Any, n: int) -> tuple[int, ...]:
     """Return how many of n rows are in each chunk, given a number of rows, or the number of rows of each.
 

@@ -42,9 +42,9 @@ def single_linkage(x: Array, tol: float) -> Labels:
     if len(x) <= MOST_COMPARED and tol > LEAST_TOL:
         return _of_few(x, tol)
     codes = np.column_stack([_steps(column, tol / np.sqrt(d), tol) for column in x.T])
-    order, starts = _grouped(codes)
+    order, starts = grouped(codes)
     cells = Boxes.of(x[order], starts)
-    joined = _join(cells, codes[order[starts]], tol) if tol > 0 else np.arange(len(starts))
+    joined = join(cells, codes[order[starts]], tol) if tol > 0 else np.arange(len(starts))
     return _in_order(np.repeat(joined, cells.sizes), order)
 
 
@@ -110,7 +110,7 @@ def _stretches(ordered: Array, tol: float) -> Labels:
     return np.cumsum(np.diff(ordered, prepend=ordered[0]) > tol)
 
 
-def _grouped(codes: Labels) -> tuple[Labels, Labels]:
+def grouped(codes: Labels) -> tuple[Labels, Labels]:
     """Sort rows of whole numbers; return the order, and where in it each distinct row begins."""
     order = np.lexsort(codes.T[::-1])
     new = np.zeros(len(codes), dtype=bool)
@@ -132,15 +132,15 @@ def _in_order(labels: Labels, order: Labels) -> Labels:
     return rank[mine]
 
 
-def _join(cells: Boxes, codes: Labels, tol: float) -> Labels:
+def join(cells: Boxes, codes: Labels, tol: float) -> Labels:
     """Return the class of each cell."""
     joined = np.arange(len(codes))
-    for a, b in _near(cells, codes, joined, tol):
+    for a, b in near_pairs(cells, codes, joined, tol):
         _link(cells, joined, *_apart(joined, a, b), tol)
     return joined
 
 
-def _near(cells: Boxes, codes: Labels, joined: Labels, tol: float) -> Iterator[tuple[Labels, Labels]]:
+def near_pairs(cells: Boxes, codes: Labels, joined: Labels, tol: float) -> Iterator[tuple[Labels, Labels]]:
     """Yield pairs of cells, among them all that touch and are still apart when they are asked for."""
     widths, d = codes.max(axis=0) + 3, codes.shape[1]
     if d <= LISTED_DIMENSION and np.prod(widths.astype(np.float64)) < 2**62:
@@ -211,16 +211,20 @@ def _link(cells: Boxes, joined: Labels, a: Labels, b: Labels, tol: float) -> Non
     most = max(1, BLOCK // cells.points.shape[1])
     for start in range(0, len(a), most):
         p, q = _apart(joined, a[start : start + most], b[start : start + most])
-        gap = np.maximum(np.maximum(cells.low[p] - cells.high[q], cells.low[q] - cells.high[p]), 0.0)
-        near = _length(gap) <= tol
+        near = gaps(cells, p, q) <= tol
         p, q = p[near], q[near]
         # Comparing one point of each cell is often enough, and always if both cells hold one point.
         close = _length(cells.points[cells.starts[p]] - cells.points[cells.starts[q]]) <= tol
         _unite(joined, p[close], q[close])
-        _link_all(cells, joined, *_apart(joined, p, q), tol)
+        link_all(cells, joined, *_apart(joined, p, q), tol)
 
 
-def _link_all(cells: Boxes, joined: Labels, a: Labels, b: Labels, tol: float) -> None:
+def gaps(cells: Boxes, a: Labels, b: Labels) -> Array:
+    """Return how far apart the boxes of pairs of cells are."""
+    return _length(np.maximum(np.maximum(cells.low[a] - cells.high[b], cells.low[b] - cells.high[a]), 0.0))
+
+
+def link_all(cells: Boxes, joined: Labels, a: Labels, b: Labels, tol: float) -> None:
     """Do the same by comparing all points of each pair, small cells first."""
     work = cells.sizes[a] * cells.sizes[b]
     order = np.argsort(work, kind="stable")

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core.indices import not_numbers, rows_of, weight_rows
-from attnflow.core.inputs import Array, InputError, number, rectangular, shares
+from attnflow.core.inputs import SAMPLE, Array, InputError, number, rectangular, shares
 from attnflow.laws import Law, check_law
+from attnflow.measure import in_chunks
 from attnflow.measure.by_name import number_of
 from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
@@ -23,7 +24,8 @@ class Leaders:
     """Leaders of a configuration.
 
     `index` (n,) is the source each token weighs most, the first one if several; `distinct` lists those sources;
-    `heard` (n,) is how much each token is listened to, the column mass sum_i w_i P_ij / sum_i w_i.
+    `heard` (n,) is how much each token is listened to, the column mass sum_i w_i P_ij / sum_i w_i. Of tokens in Dask,
+    `index` and `heard` are Dask arrays.
     """
 
     index: NDArray[np.int64]
@@ -41,7 +43,8 @@ def leaders(
 ) -> Leaders | OverTime[Leaders]:
     """Return who leads: argmax_j P_ij for each token, the distinct leaders, and how much each token is heard.
 
-    Of a run, `index` and `heard` are (T, n), and item k holds the leaders at time k.
+    Of a run, `index` and `heard` are (T, n), and item k holds the leaders at time k. Those of tokens in Dask, in up to
+    3 dimensions, are found under `Hardmax`, from at most 2^20 points near their hull.
 
     >>> import attnflow as af
     >>> leaders(af.Hardmax(), [[2.0], [1.0], [-1.0]]).index
@@ -53,7 +56,15 @@ def leaders(
     (arXiv 2305.05465).
     """
     known = _one_law(law, "leaders")
-    return measured(lambda state: _leaders(known, state), x, t, masses, seen=True)
+    return measured(
+        lambda state: _leaders(known, state), x, t, masses, seen=True, in_chunks=lambda state: _in_chunks(known, state)
+    )
+
+
+def _in_chunks(law: Law, state: State) -> Leaders:
+    if state.masses is not None:
+        raise InputError(f"masses count in who leads, but the tokens of this run are in Dask: {SAMPLE}")
+    return Leaders(*in_chunks.leaders(law, state.x, state.t))
 
 
 @number_of(leaders, ends=True)
@@ -213,7 +224,7 @@ def _rank(matrix: Array, tol: float) -> Rank:
 
 def _last(run: Trajectory) -> State:
     """Return the last state of a run as its law sees it."""
-    return State(run.seen(), run.times.item(-1), run.masses)
+    return State(run.to_numpy().seen(), run.times.item(-1), run.masses)
 
 
 def _one_law(law: Any, what: str) -> Law:

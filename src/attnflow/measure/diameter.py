@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array
+from attnflow.measure import in_chunks
 from attnflow.measure.by_name import number_of
-from attnflow.measure.over_time import each_system, measured, stacked
+from attnflow.measure.over_time import State, each_system, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
 
@@ -32,6 +33,9 @@ def diameter(x: ArrayLike) -> float: ...
 def diameter(x: ArrayLike | Trajectory | Ensemble) -> float | Array:
     """Return max_ij |x_i - x_j|; of a run, at each recorded time, (T,), of the tokens as they were recorded.
 
+    Of tokens in Dask it is found, to rounding, from the points near the hull of each chunk: in up to 3 dimensions, if
+    there are at most 2^20 of these.
+
     >>> diameter([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
     5.0
 
@@ -40,7 +44,11 @@ def diameter(x: ArrayLike | Trajectory | Ensemble) -> float | Array:
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), on
     consensus, where it tends to 0.
     """
-    return stacked(measured(lambda state: _diameter(state.x), x))
+    return stacked(measured(lambda state: _diameter(state.x), x, in_chunks=_in_chunks))
+
+
+def _in_chunks(state: State) -> float:
+    return _diameter(in_chunks.outermost(state.x, "the diameter").points)
 
 
 @number_of(diameter, ends=True)

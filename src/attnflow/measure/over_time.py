@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.catalogue import has_parameters
 from attnflow.core import progress
+from attnflow.core.dask_arrays import chunked, chunked_cloud
 from attnflow.core.inputs import LARGEST_CLOUD, Array, InputError, cloud, mass_vector, number
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
@@ -121,25 +122,35 @@ def measured(
     masses: ArrayLike | None = None,
     *,
     seen: bool = False,
+    in_chunks: Callable[[State], R] | None = None,
 ) -> R | OverTime[R]:
     """Return `of` the configuration x at time t, or of all states of a run, at its times and with its masses.
 
-    With `seen` the states are those that the law of the run sees, otherwise those recorded.
+    With `seen` the states are those that the law of the run sees, otherwise those recorded. Of a Dask array, or of a
+    run in Dask, it is `in_chunks`, if there is such a function.
     """
     # Functions of the number of a layer may want it as it was given.
     number(t, "t")
     if not isinstance(x, Trajectory):
+        if in_chunks is not None and chunked(x):
+            if masses is not None:
+                raise InputError("masses came with tokens in Dask, which all have mass one: leave them out")
+            return in_chunks(State(chunked_cloud(x), t))
         tokens = cloud(x)
         return of(State(tokens, t, mass_vector(masses, len(tokens))))
     if masses is not None or t != 0:
         given = "t" if masses is None else "masses"
         raise InputError(f"{given} came with a run, which has its own: leave it out, or measure one state of the run")
-    run = x.to_numpy()
+    lazily = in_chunks if chunked(x.tokens) else None
+    run = x if lazily is not None else x.to_numpy()
     found = list[R]()
     with progress.task("measure: state", len(run)) as work:
         for k, when in enumerate(run.times.tolist()):
             work.reach(k)
             tokens = run.seen(k) if seen else run.tokens[k]
+            if lazily is not None:
+                found.append(lazily(State(tokens, when, run.masses)))
+                continue
             # Recorded tokens may be as small as they like, unlike those a user brings.
             if not np.abs(tokens).max() <= LARGEST_CLOUD:
                 cloud(tokens, f"the tokens at time {when:g}")
