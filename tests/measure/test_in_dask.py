@@ -85,10 +85,10 @@ def test_leaders_are_those_of_one_process(ties: str) -> None:
         for name, x in clouds(d).items():
             if ties != "points":
                 x = np.concatenate([np.zeros((1, d)), x, np.zeros((3, d))])
-            law = af.Hardmax(B=lambda t, d=d: t * np.eye(d) + 0.3 * np.eye(d)[::-1], ties=ties)
+            law = af.Hardmax(B=[np.eye(d), np.eye(d) + 0.3 * np.eye(d)[::-1]], ties=ties)
             if name == "copies" and ties == "points":
                 x = x[np.any(x != 0, axis=1)]
-            alone, found = (af.measure.leaders(law, y, 1.0) for y in (x, chunked(x)))
+            alone, found = (af.measure.leaders(law, y, 1) for y in (x, chunked(x)))
             np.testing.assert_array_equal(computed(found.index), alone.index, err_msg=name)
             np.testing.assert_array_equal(found.distinct, alone.distinct)
             np.testing.assert_allclose(computed(found.heard), alone.heard, rtol=1e-12, atol=1e-15)
