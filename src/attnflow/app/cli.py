@@ -1,4 +1,4 @@
-"""The command line: `attnflow simulate`, `check`, `search`, `figure` and `explore`."""
+"""The command line: `attnflow simulate`, `sweep`, `check`, `search`, `figure` and `explore`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,43 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+SWEEP = """\
+Run a simulation for all combinations of some of its parameters, measure each, and draw what was found: a line over one
+axis, a heat map over two, a panel for each value of a third.
+
+  attnflow sweep study.toml                            on all cores; writes study.zarr and study.png
+  attnflow sweep study.toml --dry-run                  what it would take, from the time of some first cells
+  attnflow sweep study.toml --on tcp://10.0.0.1:8786   on the workers of a Dask scheduler
+
+Results are stored as they come: if it is interrupted, the same command goes on. A cell that fails is empty, and the
+variable "failed" says why. The exit status is 1 if some cells failed, 2 if the question makes no sense, else 0.
+"""
+SWEEP_EXAMPLE = """\
+a TOML file, a run as for attnflow simulate, with measure and [over]:
+
+  measure = ["clusters", "diameter"]    # or {name = "clusters", tol = 0.1}
+  until = 30.0
+
+  [tokens]
+  cloud = "sphere"
+  n = 32
+  d = 2
+
+  [law]
+  name = "softmax"
+
+  [motion]
+  name = "sphere-flow"
+  rtol = 1e-6
+
+  [over]                                # keys of the run, in full as law.beta where needed
+  beta = {from = 0.5, to = 8, count = 16}  # scale = "log" too, or a list of values
+  seed = {count = 20}                   # 0 to 19: the picture has their mean, with its error
+
+  [output]
+  store = "study.zarr"
+  plot = "study.png"
+"""
 CHECK = """\
 Check claims of the literature: all of them, those of one paper, or one, on their own samples or on your tokens.
 
@@ -58,6 +95,11 @@ every computation.
 CLAIM_FLAGS = ("tokens", "B", "V", "beta", "gamma", "alpha", "delta", "steps", "until")
 
 
+# What to do after Ctrl-C.
+INTERRUPTED = {
+    "simulate": "interrupted; a run with a store goes on from its last checkpoint when the command is repeated",
+    "sweep": "interrupted; what was finished is stored, and the same command goes on with the rest",
+}
 # The exit status of a program whose reader has gone: 128 and the number of the signal SIGPIPE.
 READER_GONE = 128 + 13
 
@@ -81,6 +123,7 @@ def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_simulate(commands, "simulate" in words)
+    _add_sweep(commands)
     _add_others(commands, "check" in words)
     return parser
 
@@ -112,6 +155,20 @@ def _add_simulate(commands: Any, given: bool) -> None:
     for name, flag in flags.flags().items():
         # argparse writes parameters of its own where a help text has a percent sign.
         simulate.add_argument(f"--{name}", dest=f"--{name}", metavar="X", help=flag.help.replace("%", "%%"))
+
+
+def _add_sweep(commands: Any) -> None:
+    sweep = _command(commands, "sweep", "simulate over a grid of parameters, on all cores or a cluster", SWEEP)
+    sweep.epilog = SWEEP_EXAMPLE
+    sweep.add_argument("file", type=Path, metavar="FILE.toml", help="a run, its axes, and what is measured")
+    sweep.add_argument("-o", "--output", metavar="STORE", help="Zarr store to write to (FILE.zarr)")
+    sweep.add_argument("--plot", metavar="FILE", help="picture to draw: .png, .svg or .pdf (FILE.png)")
+    sweep.add_argument("--no-plot", action="store_true", help="draw no picture")
+    sweep.add_argument(
+        "--on", metavar="ADDRESS", help="a Dask scheduler such as tcp://10.0.0.1:8786, or 'here' for one process"
+    )
+    sweep.add_argument("--dry-run", action="store_true", help="say what it would take, and run no more than that needs")
+    sweep.add_argument("--retry-failed", action="store_true", help="run cells that failed before once more")
 
 
 def _add_others(commands: Any, checks: bool) -> None:
@@ -230,7 +287,7 @@ def _answer(arguments: Sequence[str] | None) -> int:
 
         sentence = f"{raised(error)}: correct that line, or ask who wrote it"
     except KeyboardInterrupt:
-        sentence = "interrupted; a run with a store goes on from its last checkpoint when the command is repeated"
+        sentence = INTERRUPTED.get(given.command, "interrupted")
     return _refused(sentence)
 
 
@@ -306,6 +363,12 @@ def _simulate(given: dict[str, Any]) -> int:
     }
     print("\n".join([*(f"{name:<10}{value}" for name, value in rows.items()), *answers.lines]), flush=True)
     return 0
+
+
+def _sweep(given: dict[str, Any]) -> int:
+    from attnflow.app.sweep_command import run_file
+
+    return run_file(given)
 
 
 def _check(given: dict[str, Any]) -> int:
@@ -396,7 +459,9 @@ def _explore(given: dict[str, Any]) -> int:
     return 0
 
 
-COMMANDS = {"simulate": _simulate, "check": _check, "search": _search, "figure": _figure, "explore": _explore}
+COMMANDS = {
+    "simulate": _simulate, "sweep": _sweep, "check": _check, "search": _search, "figure": _figure, "explore": _explore
+}  # fmt: skip
 
 
 def _value(text: str) -> Any:

@@ -191,14 +191,18 @@ class Remembered(watch.Watcher):
 
 def read(path: Path) -> Config:
     """Read a configuration from a TOML file; files it names are relative to its folder."""
+    return Config(table_of(path), path.parent)
+
+
+def table_of(path: Path) -> dict[str, Any]:
+    """Return what a TOML file holds."""
     try:
         with path.open("rb") as file:
-            data = tomllib.load(file)
+            return tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     except (OSError, ValueError):
         raise InputError(f"{str(path)!r} cannot be read: give the path of a TOML file") from None
-    return Config(data, path.parent)
 
 
 def _read(path: Path) -> Array:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from attnflow.catalogue import check_keys
 from attnflow.core.inputs import InputError, number, one_of, quoted, whole
 
+# Keys of an axis whose values are spaced between two ends, or counted.
+AXIS = ("from", "to", "count", "scale")
 SCALES = ("linear", "log")
 DESIGNS = ("latin_hypercube", "random")
 # Values that a coordinate of a Dataset can hold; others are named by their text.
@@ -83,6 +85,16 @@ class Grid:
             for name, values in axis.items()
         }
 
+    @property
+    def said(self) -> str:
+        """How many cells there are, and along which axes.
+
+        >>> Grid({"beta": [1.0, 4.0], "seed": {"count": 3}}).said
+        '6 (2 beta x 3 seed)'
+        """
+        axes = " x ".join(f"{size} {name}" for name, size in zip(self.dimensions, self.shape, strict=True))
+        return f"{len(self)} ({axes})"
+
     def boxes(self, size: int) -> tuple[int, ...]:
         """Return the shape of boxes of at most about `size` neighbouring cells: last axes whole, a part of the next.
 
@@ -105,7 +117,7 @@ def _axis(name: str, given: Any) -> dict[str, list[Any]]:
     if isinstance(given, Mapping):
         if "design" in given:
             return _design(name, given)
-        check_keys(given, ("from", "to", "count", "scale"), f"the axis {name!r}")
+        check_keys(given, AXIS, f"the axis {name!r}")
         return {name: _spaced(name, given)}
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise InputError(f"the axis {name!r} is {quoted(given)}, expected {WANTED}")

@@ -9,8 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Compiled code of a worker uses one core: its neighbours use the others.
+# Compiled code of a worker uses one core: its neighbours use the others. The sweep itself says how far it is.
 ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+# Run in each worker as it starts. Ctrl-C reaches all processes of a terminal: the one that called ends, and closes the
+# workers, without a report of what they were doing.
+PRELUDE = """import logging, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+"""
+ENVIRONMENT = {**ONE_THREAD, "ATTNFLOW_PROGRESS": "off"}
 
 _guard = threading.Lock()
 # What the script is called, hidden while there are clusters, and the number of these.
@@ -32,7 +39,8 @@ def local_cluster(most: int) -> Iterator[Any]:
                 n_workers=max(1, min(CPU_COUNT, most)),
                 threads_per_worker=1,
                 processes=True,
-                env=ONE_THREAD,
+                env=ENVIRONMENT,
+                preload=[PRELUDE],
                 dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             )

@@ -143,22 +143,23 @@ class Sweep:
         done = int(np.count_nonzero(self.results.known.ravel()[missing]))
         work.reach(done, f"{done} of {len(missing)} cells")
 
-    def table(self, rest: int, batches: int) -> str:
+    def table(self, rest: int, batches: int) -> dict[str, str]:
         """Return what is to come: cells, batches, time and memory."""
-        axes = " x ".join(f"{size} {name}" for name, size in zip(self.grid.dimensions, self.grid.shape, strict=True))
-        rows = {"cells": f"{len(self.grid)} ({axes}), {rest} to run"}
-        rows["batches"] = f"{batches}, on {self.place.workers} at once"
+        workers = max(1, self.place.workers)
+        rows = {"cells": f"{self.grid.said}, {rest} to run", "batches": f"{batches}, {workers} at once"}
         if self.pace.seconds:
-            rows["time"] = f"about {duration(self.pace.seconds * rest / max(1, self.place.workers))}"
-            rows["memory"] = f"{self.pace.memory / 2**20:.0f} MiB a worker so far"
+            seconds = self.pace.seconds * rest / workers
+            rows["time"] = f"about {duration(seconds)}" if seconds >= 1 else "less than a second"
+            if self.pace.memory:
+                rows["memory"] = f"{self.pace.memory / 2**20:.0f} MiB in each process so far"
         held = sum(array.nbytes for array in self.results.values.values())
-        rows["results"] = f"{held / 2**20:.1f} MiB"
+        rows["results"] = f"{held / 2**20:.1f} MiB" if held >= 1e5 else f"{held} bytes"
         if self.place.link is not None:
             rows["dashboard"] = self.place.link
-        return "\n".join(f"  {name:<10}{row}" for name, row in rows.items())
+        return rows
 
 
-def say(table: str) -> None:
+def say(table: dict[str, str]) -> None:
     """Show the table where progress is shown."""
     if progress.visible():
-        progress.note("sweep\n" + table)
+        progress.note("\n".join(["sweep", *(f"  {name:<10}{row}" for name, row in table.items())]))

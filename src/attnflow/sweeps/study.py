@@ -25,7 +25,7 @@ def run_missing(work: Work, results: Results, on: Any, retry_failed: bool = Fals
         results.close()
 
 
-def plan(work: Work, results: Results, on: Any, retry_failed: bool = False) -> str:
+def plan(work: Work, results: Results, on: Any, retry_failed: bool = False) -> dict[str, str]:
     """Return the table of what would run, from the time of some first cells in this process, and run nothing else."""
     missing, here = results.missing(retry_failed), Here(work)
     trial = Sweep(results.grid, Results(results.grid, {}, None), here)
@@ -41,7 +41,10 @@ def plan(work: Work, results: Results, on: Any, retry_failed: bool = False) -> s
         with place_of(on, work, len(missing)) as place:
             here.workers = place.workers
     trial.results.divide(trial.size)
-    return trial.table(len(missing), len(trial.results.batches(missing)))
+    table, failed = trial.table(len(missing), len(trial.results.batches(missing))), trial.results.failed.ravel()
+    for cell in [cell for cell in missing.tolist() if failed[cell]][:1]:
+        table["failed"] = f"{results.grid.label(cell)}: {failed[cell]}"
+    return table
 
 
 @contextmanager
