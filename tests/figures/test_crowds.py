@@ -10,10 +10,12 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import LogNorm
+from refusals import refused
 
 import attnflow as af
 from attnflow import figures
 from attnflow.core.inputs import Array
+from attnflow.figures import samples
 from attnflow.figures.gif import Gif
 from attnflow.figures.marks import DENSITY, PLACE, RING
 from attnflow.figures.places import SHARE, places
@@ -196,3 +198,25 @@ def test_dashboards_of_crowds_measure_what_needs_no_pairs() -> None:
     assert energy == pytest.approx(af.measure.energy(run.final, 1.0), rel=1e-9)
     assert axes["clusters"].get_ylabel() == "places with 1% of the tokens"
     assert axes["clusters"].lines[0].get_ydata()[0] == 0
+
+
+def test_a_picture_of_a_run_in_dask_shows_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tokens if they are few; of many a random sample, with the exact hulls of the start and the end."""
+    dask = pytest.importorskip("dask")
+    monkeypatch.setattr(samples, "MOST", 50)
+    with dask.config.set(scheduler="synchronous"):
+        x = af.tokens.gaussian(n=400, d=2, seed=0, chunks=(150, 250))
+        run = af.simulate(x, af.Hardmax(), af.Layers(alpha=0.5), until=2)
+        few, says = samples.sample(run)
+        title = run.plot().get_title()
+        with refused("cells need all tokens, but only a sample"):
+            run.plot(cells=True)
+        alone = af.simulate(x.compute(), af.Hardmax(), af.Layers(alpha=0.5), until=2)
+        all_of_them = samples.sample(af.simulate(x[:50], af.Hardmax(), af.Layers(alpha=0.5), until=2))
+    assert title.endswith("at step 2\na random sample (seed 0) of 400 tokens")
+    assert title.endswith(says)
+    assert 50 <= len(few.final) <= 50 + 40
+    for k in (0, -1):
+        np.testing.assert_allclose(af.geometry.hull(few.tokens[k]).vertices, af.geometry.hull(alone.tokens[k]).vertices)
+    assert all_of_them[0].tokens.shape == (3, 50, 2)
+    assert all_of_them[1] == ""
