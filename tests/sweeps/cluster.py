@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 # No test waits as long, on however busy a machine.
-DEADLINE = 240.0
+DEADLINE = 120.0
 
 SETTINGS = {
     # A task that was on a worker that died is given up: few workers have to be started again.

@@ -14,7 +14,7 @@ import numpy as np
 CELLS, POISONED = 60, 50
 # Cells from these numbers on wait until a file of this name is there.
 GATES = {20: "first", 40: "second"}
-DEADLINE = 240.0
+DEADLINE = 120.0
 
 
 def cell(k: int, rng: np.random.Generator, folder: str = "", poison: bool = True) -> dict[str, Any]:

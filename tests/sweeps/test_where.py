@@ -1,0 +1,179 @@
+"""Where cells run: threads of a process, a cluster of this machine's own; and what no place is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster import wait_for
+from distributed import Client, LocalCluster
+from refusals import refused
+
+import attnflow as af
+from attnflow.sweeps import where
+from attnflow.sweeps.listening import MOST
+
+MEETING = threading.Barrier(4)
+LARGE = "ATTNFLOW_EXAMPLES" in os.environ
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Any]:
+    """A cluster of one worker with four threads, in this process."""
+    with LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+def test_threads_have_the_numbers_of_their_cells_and_the_process_keeps_its_own(
+    threads: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cell(k: int, rng: np.random.Generator) -> Any:
+        met = sys.modules[__name__].MEETING  # a barrier cannot travel
+        met.wait(60)  # four cells run at the same time
+        print("one of", k)
+        met.wait(60)
+        sys.stdout.writelines([f"two of {k}\n"])
+        return rng.random(3)
+
+    np.random.seed(7)  # noqa: NPY002
+    level, out = logging.getLogger().level, sys.stdout
+    mine = np.random.random()  # noqa: NPY002
+    np.random.seed(7)  # noqa: NPY002
+    with Client(threads, set_as_default=False) as client:
+        found = af.sweep(cell, {"k": range(4)}, on=client)
+    drawn = [np.random.default_rng(np.random.SeedSequence(0, spawn_key=(k,))).random(3) for k in range(4)]
+    assert found.cell.values.tobytes() == np.array(drawn).tobytes()
+    heard = capsys.readouterr().out.splitlines()
+    assert sorted(heard) == [f"[k={k}] {word} of {k}" for k in range(4) for word in ("one", "two")]
+    assert np.random.random() == mine  # noqa: NPY002
+    assert (logging.getLogger().level, sys.stdout) == (level, out)
+
+
+def test_here_the_process_keeps_its_generators_and_cells_print_as_they_do(capsys: pytest.CaptureFixture[str]) -> None:
+    np.random.seed(7)  # noqa: NPY002
+    random.seed(7)
+    mine = np.random.random(), random.random()  # noqa: NPY002
+    np.random.seed(7)  # noqa: NPY002
+    random.seed(7)
+    found = af.sweep(lambda k: print("cell", k) or np.random.random(), {"k": range(3)}, on="here")  # noqa: NPY002
+    assert (np.random.random(), random.random()) == mine  # noqa: NPY002
+    assert len(set(found.value.values)) == 3
+    assert capsys.readouterr().out.splitlines() == ["cell 0", "cell 1", "cell 2"]
+
+
+def test_odd_cells(threads: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def cell(k: int) -> float:
+        if k == 0:
+            raise Mute
+        if k == 1:
+            sys.exit("the end")
+        if k == 2:
+            raise KeyboardInterrupt
+        if k == 3:
+            raise ValueError("two\nlines")
+        print(2 * MOST * "x")
+        print("never heard")
+        return k
+
+    found = af.sweep(cell, {"k": range(5)}, on=threads)
+    first, second, third, fourth, last = found.failed.values.tolist()
+    assert "Mute" in first
+    assert "SystemExit (the end)" in second
+    assert "KeyboardInterrupt" in third
+    assert "ValueError (two lines)" in fourth
+    assert last == ""
+    assert capsys.readouterr().err == f"[k=4] (it says more than {MOST} characters: the rest is left out)\n"
+
+
+def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "ANSWER", 0.2)
+    for on, words in [
+        ("tcp://127.0.0.1:1", "no Dask scheduler answers at 'tcp://127.0.0.1:1': start one with `dask scheduler`"),
+        ("nonsense://here", "no Dask scheduler answers at 'nonsense://here'"),
+        (3, "on is 3, expected None, 'here', the address of a scheduler, or a Dask client"),
+    ]:
+        with refused(words):
+            af.sweep(lambda a: a, {"a": [1]}, on=on)
+
+    async def gives() -> None:
+        async with Client(threads.scheduler_address, asynchronous=True, set_as_default=False) as client:
+            with refused("on is an asynchronous client: give one made with asynchronous=False"):
+                af.sweep(lambda a: a, {"a": [1]}, on=client)
+
+    asyncio.run(gives())
+    lock = threading.Lock()
+    with refused("the cell cannot be sent to workers"):
+        af.sweep(lambda a: lock.locked(), {"a": [1]}, on=threads)
+
+
+# A script as users write them, without `if __name__ == "__main__"`.
+SCRIPT = """
+import os
+import sys
+import time
+import attnflow as af
+
+HALF = 0.5
+print("begun", file=sys.stderr)
+
+def cell(a):
+    print("cell", a)
+    open(f"{os.environ['FOLDER']}/{a}-{os.getpid()}", "w").close()
+    while HOLDS and not os.path.exists(f"{os.environ['FOLDER']}/gate"):
+        time.sleep(0.02)
+    return HALF * a
+
+HOLDS = False
+"""
+CALL = "found = af.sweep(cell, {'a': [3]})\nprint(found.cell.values.tolist(), __name__, '__file__' in globals())\n"
+
+
+def group(folder: Path, words: list[str]) -> subprocess.Popen[str]:
+    """Start a process that leads a session of its own."""
+    return subprocess.Popen(
+        words,
+        env={**os.environ, "FOLDER": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def alive(leader: int) -> list[str]:
+    """The processes of a session that have not ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            state, _, _, session = file.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.append(file.parent.name)
+    return found
+
+
+def test_a_script_starts_processes_of_its_own_and_leaves_none(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT + CALL)
+    process = group(tmp_path, [sys.executable, "-W", "error", str(script)])
+    out, err = process.communicate(timeout=240)
+    assert out.splitlines() == ["[a=3] cell 3", "[1.5] __main__ True"]
+    # It ran once, and was not run again in the worker.
+    assert err == "begun\n"
+    (ran,) = (file.name for file in tmp_path.glob("3-*"))
+    assert ran != f"3-{process.pid}"
+    wait_for("the end of all processes", lambda: not alive(process.pid))
