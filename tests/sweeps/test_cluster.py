@@ -73,9 +73,11 @@ def killed(folder: Path, on: str, done: int, chance: random.Random) -> dict[int,
     return {k: len(runs(folder)[k]) for k in finished(folder)}
 
 
-def test_nothing_is_lost_and_nothing_runs_twice(three: Cluster, tmp_path: Path) -> None:
+# More moments for make test-all.
+@pytest.mark.parametrize("seed", range(4 if "ATTNFLOW_EXAMPLES" in os.environ else 1))
+def test_nothing_is_lost_and_nothing_runs_twice(three: Cluster, tmp_path: Path, seed: int) -> None:
     (tmp_path / "ran").mkdir()
-    chance = random.Random(19)
+    chance = random.Random(seed)
     first = killed(tmp_path, three.address, 10, chance)
     (tmp_path / "first").touch()
     second = killed(tmp_path, three.address, 28, chance)

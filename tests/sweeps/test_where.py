@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -155,15 +157,14 @@ def group(folder: Path, words: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def alive(leader: int) -> list[str]:
-    """The processes of a session that have not ended."""
-    found = []
+def ended(leader: int) -> bool:
+    """Say whether all processes of a session have ended."""
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
             state, _, _, session = file.read_text().rpartition(")")[2].split()[:4]
             if int(session) == leader and state != "Z":
-                found.append(file.parent.name)
-    return found
+                return False
+    return True
 
 
 def test_a_script_starts_processes_of_its_own_and_leaves_none(tmp_path: Path) -> None:
@@ -176,4 +177,56 @@ def test_a_script_starts_processes_of_its_own_and_leaves_none(tmp_path: Path) ->
     assert err == "begun\n"
     (ran,) = (file.name for file in tmp_path.glob("3-*"))
     assert ran != f"3-{process.pid}"
-    wait_for("the end of all processes", lambda: not alive(process.pid))
+    wait_for("the end of all processes", functools.partial(ended, process.pid))
+
+
+large = pytest.mark.skipif(not LARGE, reason="starts many processes: make test-all")
+
+
+@large
+def test_at_a_prompt_in_a_thread_and_after_an_error(tmp_path: Path) -> None:
+    call = "thread = threading.Thread(target=lambda: exec(CALL, globals()))\nthread.start()\nthread.join()\n"
+    thread = f"import threading\nCALL = {CALL!r}\n{call}"
+    tries = "try:\n    af.sweep(cell, {'a': [3]}, store='/proc/no/store')\n"
+    raises = tries + "except af.InputError as error:\n    print(error)\n"
+    for words, said in [
+        ([sys.executable, "-c", SCRIPT + CALL], "[1.5] __main__ False"),
+        ([sys.executable, "-c", SCRIPT + thread], "[1.5] __main__ False"),
+        ([sys.executable, "-c", SCRIPT + raises], "the folder /proc/no does not exist: create it first"),
+        ([sys.executable, "-c", SCRIPT + "import threading\nHALF = threading.Lock()\n" + CALL], ""),
+    ]:
+        process = group(tmp_path, words)
+        out, err = process.communicate(timeout=240)
+        assert (out.splitlines() or [""])[-1] == said, err
+        assert ("cannot be sent to workers" in err) == (said == "")
+        wait_for("the end of all processes", functools.partial(ended, process.pid))
+
+
+@large
+@pytest.mark.parametrize("who", ["process", "group"])
+def test_ctrl_c_leaves_no_process_and_what_was_stored(tmp_path: Path, who: str) -> None:
+    script = tmp_path / "script.py"
+    call = "af.sweep(cell, {'a': range(9)})\n"
+    script.write_text(SCRIPT.replace("HOLDS = False", "HOLDS = True") + call)
+    process = group(tmp_path, [sys.executable, str(script)])
+    wait_for("a cell", lambda: list(tmp_path.glob("0-*")))
+    (os.killpg if who == "group" else os.kill)(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=240)
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    wait_for("the end of all processes", functools.partial(ended, process.pid))
+
+
+@large
+def test_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient, v4 = pytest.importorskip("nbclient"), pytest.importorskip("nbformat.v4")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    again = "again = af.sweep(cell, {'a': [3]}, store='s.zarr', on='here')\nagain.cell.values.tolist()"
+    sources = [SCRIPT, "found = af.sweep(cell, {'a': [3]}, store='s.zarr')", SCRIPT + "# said again", again]
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources])
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    texts = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
+    assert "[a=3] cell 3\n" in texts[1]
+    assert "cell 3" not in texts[3]
+    assert notebook.cells[-1].outputs[-1].data["text/plain"] == "[1.5]"
