@@ -76,7 +76,7 @@ def evaluate(u, order, start, corner, counts, grid, levels, slope, back, centre,
     """Fill the mean and the logarithm of the total of each target in the boxes of `start`; `u` is flat.
 
     With one field Z the mean is centre + back grad Z / Z. Otherwise the fields are those of `moments`. The logarithm of
-    Z is seen from the level of the box and <slope, u>.
+    Z is seen from the level of the box and <slope, u>; an empty array of logarithms stays empty.
     """
     n, d, (fields, size) = len(order), len(counts), grid.shape
     R, columns, low, here = P ** (d - 1), mean.shape[1], start[0], start[-1] - start[0]
@@ -106,13 +106,14 @@ def evaluate(u, order, start, corner, counts, grid, levels, slope, back, centre,
                     else:
                         s = load(sums, (1 + b) * WIDTH)
                     store(means, b * WIDTH, muladd(s, one, spread(centre, b)))
-                s = spread(levels, box)
-                for a in range(d):
-                    s = muladd(spread(slope, a), load(u, a * (n + WIDTH) + i), s)
-                store(higher, 0, s)
                 for t in range(min(WIDTH, last - i)):
-                    j = order[i + t]
-                    log_total[j] = math.log(sums[t]) + higher[t]
                     for b in range(columns):
-                        mean[j, b] = means[b * WIDTH + t]
+                        mean[order[i + t], b] = means[b * WIDTH + t]
+                if len(log_total):
+                    s = spread(levels, box)
+                    for a in range(d):
+                        s = muladd(spread(slope, a), load(u, a * (n + WIDTH) + i), s)
+                    store(higher, 0, s)
+                    for t in range(min(WIDTH, last - i)):
+                        log_total[order[i + t]] = math.log(sums[t]) + higher[t]
             first, box = last, box + 1

@@ -315,14 +315,16 @@ def _averages_of_chunk(x: Array, found: Any, law: Hardmax, t: float, block_info:
     from attnflow.engines import chunks_top as top
 
     start = block_info[0]["array-location"][0][0]
-    queries, numbers, mean = law.queries(x, t), np.arange(start, start + len(x)), np.empty(x.shape)
+    queries, numbers = law.queries(x, t), np.arange(start, start + len(x))
+    sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
     doubtful = top.doubtful(queries, found)
-    if len(doubtful) < len(x):
-        certain = np.delete(np.arange(len(x)), doubtful) if len(doubtful) else slice(None)
-        sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
+    if not len(doubtful):
+        return law._listen(queries, t, sources, numbers, found.first).mean
+    mean = np.empty(x.shape)
+    mean[doubtful] = _everybody(queries[doubtful], found, law.ties, numbers[doubtful], t)
+    certain = np.delete(np.arange(len(x)), doubtful)
+    if len(certain):
         mean[certain] = law._listen(queries[certain], t, sources, numbers[certain], found.first).mean
-    if len(doubtful):
-        mean[doubtful] = _everybody(queries[doubtful], found, law.ties, numbers[doubtful], t)
     return mean
 
 

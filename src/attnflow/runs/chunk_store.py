@@ -154,8 +154,10 @@ def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:
 
     It is not finite, or so large that scores leave float64.
     """
+    if np.abs(chunk).max() <= LARGEST_CLOUD:
+        return None
     lost = np.flatnonzero(~(np.abs(chunk) <= LARGEST_CLOUD).all(axis=1))
-    return (first + int(lost[0]), chunk[lost[0]]) if len(lost) else None
+    return first + int(lost[0]), chunk[lost[0]]
 
 
 def refuse_lost(found: Iterable[tuple[int, Array] | None]) -> None:
