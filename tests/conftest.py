@@ -20,7 +20,7 @@ settings.register_profile(
     "attnflow",
     deadline=None,
     derandomize=True,
-    max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "25")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # fixtures here choose laws and engines only
 )
 settings.load_profile("attnflow")

@@ -14,8 +14,8 @@ import pytest
 
 import attnflow as af
 
-# 200 calls in `make test`, 2,000 in `make test-all`.
-CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "40"))
+# 100 calls in `make test`, 2,000 in `make test-all`.
+CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "20"))
 TOGETHER = 50
 
 

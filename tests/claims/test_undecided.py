@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from refusals import refused
 
 import attnflow as af
@@ -279,8 +280,12 @@ def test_a_tie_that_floats_cannot_decide_leaves_what_came_before() -> None:
     ("id", "given", "longer"),
     [
         ("emergence/polytope", {"tokens": CLOUD[:4]}, (14.0, 200.0)),
-        ("emergence/hyperplanes", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.3])}, (24.0, 400.0)),
-        ("emergence/codimension-k/b", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.9])}, (16.0, 300.0)),
+        pytest.param(
+            "emergence/hyperplanes", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.3])}, (24.0, 400.0), marks=larger
+        ),
+        pytest.param(
+            "emergence/codimension-k/b", {"tokens": CLOUD[:4], "V": np.diag([1.0, 0.9])}, (16.0, 300.0), marks=larger
+        ),
     ],
 )
 def test_flows_keep_what_shorter_ones_decided(id: str, given: dict[str, Any], longer: tuple[float, ...]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 
 import attnflow as af
 from attnflow.claims.claim import PROVED, REGISTER, Paper, Setting
@@ -214,7 +215,17 @@ def test_one_claim_that_cannot_be_checked_leaves_the_others(monkeypatch: pytest.
     assert {verdict["outcome"] for verdict in said.values()} == {"undecided"}
 
 
-@pytest.mark.parametrize(("name", "id", "instance"), INSTANCES, ids=[f"{a}: {b}" for a, b, _ in INSTANCES])
+# Flows whose verdicts take a second or more, of the same kind as others.
+LONG = {"emergence/negative-identity", "emergence/boolean"}
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "instance"),
+    [
+        pytest.param(name, id, given, marks=[larger] if id in LONG else [], id=f"{name}: {id}")
+        for name, id, given in INSTANCES
+    ],
+)
 def test_verdicts_are_those_of_check(name: str, id: str, instance: dict[str, Any]) -> None:
     said, verdict = verdict_on(id, STATES[name]), af.check(id, **instance)
     assert (said["outcome"], said["because"], said["certified"]) == (
@@ -261,7 +272,10 @@ DRAGS: list[tuple[str, str, State, int, list[float]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("id", "hypothesis", "state", "token", "place"), DRAGS, ids=[drag[0] for drag in DRAGS])
+@pytest.mark.parametrize(
+    ("id", "hypothesis", "state", "token", "place"),
+    [pytest.param(*drag, marks=[larger] if drag[0] in LONG else [], id=drag[0]) for drag in DRAGS],
+)
 def test_dragging_a_token_breaks_a_hypothesis(
     id: str, hypothesis: str, state: State, token: int, place: list[float]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from larger import larger
 from matplotlib.colors import LogNorm
 from refusals import refused
 
@@ -174,7 +175,7 @@ def test_hulls_and_counts_of_a_movie_are_those_of_all_tokens(
         assert all(low < -5 < 5 < high for low, high in frame["limits"])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize("d", [1, 2, *(pytest.param(d, marks=larger) for d in (3, 4))])
 def test_movies_of_few_and_of_very_many_tokens_are_drawn_alike(
     d: int, frames: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from larger import larger
 from matplotlib.colors import to_hex
 from refusals import refused
 
@@ -207,15 +208,15 @@ class TestOtherDimensions:
     "start",
     [
         np.array([[1.0, 2.0]]),
-        np.ones((4, 2)),
         np.linspace(-1, 1, 7)[:, None] * [1.0, 2.0],
-        np.array([[0.0, 0.0], [1.0, 0.0]]),
         np.ones((3, 1)),
-        np.array([[4.0]]),
         np.ones((3, 3)),
         np.ones((3, 5)),
-        np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]),
         1e9 + np.eye(2),
+        *(
+            pytest.param(np.array(start), marks=larger)
+            for start in ([[1.0, 1.0]] * 4, [[0.0, 0.0], [1.0, 0.0]], [[4.0]], [[1.0, 2.0, 3.0, 4.0, 5.0]])
+        ),
     ],
 )
 def test_degenerate_clouds_are_drawn(start: Array) -> None:
@@ -518,7 +519,7 @@ def test_dark_pictures_have_no_light_corner(hardmax: Trajectory) -> None:
     assert {to_hex(colour) for colour in texts} == {DARK.quiet.lower()}
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", "svg", pytest.param("pdf", marks=larger)])
 def test_files_are_the_same_each_time(ending: str, tmp_path: Path, hardmax: Trajectory) -> None:
     paths = [tmp_path / f"{k}.{ending}" for k in range(2)]
     for path in paths:

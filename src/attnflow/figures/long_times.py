@@ -38,7 +38,7 @@ def staircase(stairs: Staircase) -> Figure:
     """Draw the energy in log time, the predicted heights between merges, and each merge with its error bar.
 
     >>> import attnflow as af
-    >>> x0 = af.tokens.sphere(n=4, d=2, seed=1)
+    >>> x0 = af.tokens.sphere(n=4, d=2, seed=3)
     >>> run = af.simulate(x0, af.Softmax(beta=12.0), af.SphereFlow(), until=1e12)
     >>> figure = staircase(af.measure.staircase(run))
     >>> figure.axes[0].get_xscale()
