@@ -16,6 +16,7 @@ from typing import Any
 import memory
 import runs
 import sums
+import sweeps
 from clouds import clipped_normal
 from contenders import installed
 
@@ -71,6 +72,7 @@ def main(folder: Path) -> None:
     parts.append(("Few tokens, many layers", runs.few_tokens()))
     parts.append(("Many systems", runs.many_systems()))
     parts.append(("Large runs", runs.large_runs()))
+    parts.append(("Sweeps", sweeps.overhead()))
     plotted(curves, folder / "benchmarks.png")
     text = "\n\n".join(f"## {title}\n\n{written(table)}" for title, table in parts)
     (folder / "benchmarks.md").write_text(text + "\n", encoding="utf-8")

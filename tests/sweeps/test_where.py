@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import logging
 import os
 import random
@@ -23,7 +24,7 @@ from distributed import Client, LocalCluster
 from refusals import refused
 
 import attnflow as af
-from attnflow.sweeps import where
+from attnflow.sweeps import on_dask, running, where
 from attnflow.sweeps.listening import MOST
 
 MEETING = threading.Barrier(4)
@@ -121,6 +122,62 @@ def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None
     lock = threading.Lock()
     with refused("the cell cannot be sent to workers"):
         af.sweep(lambda a: lock.locked(), {"a": [1]}, on=threads)
+
+
+class Screen:
+    """Keeps what progress shows."""
+
+    again = 0.0
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.notes: list[str] = []
+
+    def line(self, what: str, fraction: float | None, time: str) -> None:
+        self.lines.append(f"{what}: {time}")
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    def clear(self) -> None:
+        self.lines.append("")
+
+
+def test_a_table_before_and_a_line_after_two_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "SLOW", 0.0)  # each cell is reported
+    screen, now = Screen(), [0.0]
+
+    def cell(k: int) -> float:
+        now[0] += 0.5
+        return k
+
+    af.progress.show(True)
+    try:
+        with af.progress.shown(screen, lambda: now[0]):
+            af.sweep(cell, {"k": range(20)}, on="here")
+    finally:
+        af.progress.show(None)
+    table = capsys.readouterr().err
+    assert "cells     20 (20 k), 19 to run\n" in table
+    assert "batches   19, 1 at once\n" in table
+    assert "time      less than a second\n" in table
+    assert "MiB in each process so far\n" in table
+    assert screen.lines[0] == "sweep 4 of 20 cells: 0:02 passed"
+    assert screen.lines[10] == "sweep 14 of 20 cells: 0:07 passed, 0:03 left"
+    assert screen.lines[-1] == ""
+    af.sweep(cell, {"k": range(20)}, on="here")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_dashboard_is_linked_where_bokeh_is(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(threads, set_as_default=False) as client:
+        place = on_dask.OnDask(client, lambda cells: [])
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        assert place.link is None
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+        assert str(place.link).startswith("http://")
 
 
 # A script as users write them, without `if __name__ == "__main__"`.

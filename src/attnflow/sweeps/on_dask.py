@@ -17,8 +17,8 @@ from attnflow.sweeps.outcome import Batch
 from attnflow.sweeps.places import Done, Work
 from attnflow.sweeps.shipping import computed, packed, same
 
-# Batches at the scheduler for each worker: one that runs, and those that wait.
-AHEAD = 3
+# Batches at the scheduler, in all and for each worker: clusters that grow when there is work look at what waits.
+LEAST, AHEAD = 32, 8
 # Seconds between two looks at the cluster while nothing comes back, and between two counts of its workers.
 LOOK, COUNT = 0.2, 1.0
 # A payload of more bytes travels once to each worker, not with each batch.
@@ -32,17 +32,16 @@ class OnDask:
         self.client, self.level = client, logging.getLogger().level
         self.payload: Any = packed(work)
         self._counted, self._workers, self._waits = -COUNT, 0, False
-        while not self.workers:
-            time.sleep(LOOK)
         if len(self.payload) > LARGE:
             with self._answered(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Dask's advice on large payloads
                 self.payload = client.submit(same, self.payload, pure=False)
-                client.replicate([self.payload])
+                if self.workers:
+                    client.replicate([self.payload])
 
     @property
     def workers(self) -> int:
-        """How many cells can run at once."""
+        """How many cells can run at once; 0 as long as no worker is there."""
         now = time.monotonic()
         if now >= self._counted + COUNT or not self._workers:
             with self._answered():
@@ -64,7 +63,7 @@ class OnDask:
         waiting, running, done = iter(batches), dict[Any, list[int]](), queue.SimpleQueue[Any]()
         try:
             while True:
-                while len(running) < AHEAD * max(1, self.workers) and (cells := next(waiting, None)) is not None:
+                while len(running) < max(LEAST, AHEAD * self.workers) and (cells := next(waiting, None)) is not None:
                     future = self._submitted(cells)
                     running[future] = cells
                     future.add_done_callback(done.put)
