@@ -154,10 +154,10 @@ def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:
 
     It is not finite, or so large that scores leave float64.
     """
-    if np.abs(chunk).max() <= LARGEST_CLOUD:
+    if -LARGEST_CLOUD <= chunk.min() and chunk.max() <= LARGEST_CLOUD:  # neither if one is NaN
         return None
-    lost = np.flatnonzero(~(np.abs(chunk) <= LARGEST_CLOUD).all(axis=1))
-    return first + int(lost[0]), chunk[lost[0]]
+    lost = int((~(np.abs(chunk) <= LARGEST_CLOUD)).any(axis=1).argmax())
+    return first + lost, chunk[lost]
 
 
 def refuse_lost(found: Iterable[tuple[int, Array] | None]) -> None:

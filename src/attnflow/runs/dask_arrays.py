@@ -193,8 +193,10 @@ def _looked_at(x: Any, fingerprint: bool) -> str | None:
 
 
 def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int]:
-    check_rows(chunk, first)
-    return float(np.abs(chunk).max()), _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
+    largest = float(max(-chunk.min(), chunk.max()))
+    if not np.isfinite(largest):
+        check_rows(chunk, first)
+    return largest, _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
 
 
 def _fingerprint(chunk: Array, first: int) -> int:
