@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 from attnflow.core.inputs import InputError, quoted, whole
-from attnflow.core.progress import tick
 
 
 def dask_array() -> Any:
@@ -75,8 +74,3 @@ def chunked_cloud(x: Any, name: str = "tokens") -> Any:
     if 0 in whole_rows.chunks[0]:  # an empty chunk has no extent
         whole_rows = whole_rows.rechunk((tuple(count for count in whole_rows.chunks[0] if count), -1))
     return whole_rows.astype("float64")
-
-
-def ticking() -> Any:
-    """Return a context in which progress is shown while tasks of this process end."""
-    return _module("dask.callbacks").Callback(posttask=lambda *_: tick())

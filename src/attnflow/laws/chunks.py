@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,10 +18,14 @@ import numpy as np
 
 from attnflow.core import inputs
 from attnflow.core.inputs import Array, InputError
+from attnflow.core.progress import tick
 from attnflow.engines.centring import ends
 
 # What to do where a law, or something of it, is not for chunks.
 SAMPLE = "take a sample that fits in one process, such as x[:100_000].compute()"
+
+# Seconds between two looks at what a cluster has done.
+WAIT = 0.5
 
 
 class Chunks:
@@ -60,7 +65,7 @@ def added(parts: Sequence[Any], add: Callable[..., Any], *given: Any) -> Any:
 
 def computed(tasks: Sequence[Any]) -> Any:
     """Return the results of tasks."""
-    return _dask().compute(*tasks)
+    return _dask().compute(*done(tasks))
 
 
 def kept(function: Callable[..., Any], *given: Any) -> Any:
@@ -68,15 +73,23 @@ def kept(function: Callable[..., Any], *given: Any) -> Any:
 
     It is waited for: if tasks that read the tokens again were submitted before it ended, chunks would be kept for them.
     """
-    (task,) = _dask().persist(_task(function)(*given))
+    (task,) = done([_task(function)(*given)])
+    return task
+
+
+def done(tasks: Sequence[Any]) -> Any:
+    """Return tasks, or Dask arrays, that are computed now and stay where they were; progress is shown meanwhile."""
+    with import_module("dask.callbacks").Callback(posttask=lambda *_: tick()):
+        held = _dask().persist(*tasks)
     distributed: Any = sys.modules.get("distributed")
-    futures = distributed.futures_of(task) if distributed is not None else ()
-    if futures:
-        distributed.wait(futures)
-    for future in futures:
+    for future in distributed.futures_of(held) if distributed is not None else ():
+        while not future.done():
+            with suppress(TimeoutError):
+                distributed.wait(future, timeout=WAIT)
+            tick()
         if future.status != "finished":
             future.result()  # raises what went wrong
-    return task
+    return held
 
 
 def mapped(x: Any, function: Callable[..., Array], *given: Any) -> Any:

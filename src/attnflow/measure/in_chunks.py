@@ -6,13 +6,13 @@ Memory: a worker holds a few chunks for each of its threads, and what was merged
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core import inputs
-from attnflow.core.dask_arrays import ticking
 from attnflow.core.indices import weight_rows
 from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.geometry import chunk_linkage as linkage
@@ -25,8 +25,7 @@ Labels = NDArray[np.int64]
 
 def box(x: Any) -> Array:
     """Return the lowest and the highest corner (2, d) of the box around all tokens, which are checked."""
-    with ticking():
-        ends = np.array(computed(Chunks(x).each(_ends)))
+    ends = np.array(computed(Chunks(x).each(_ends)))
     corners = np.stack([ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)])
     if np.abs(corners).max() > inputs.LARGEST_CLOUD:
         check_size(float(np.abs(corners).max()))
@@ -43,11 +42,10 @@ def clusters(x: Any, tol: float) -> tuple[Any, Labels, Array]:
     low, high = box(x)
     chunks, grid = Chunks(x), linkage.Grid.of(low, high, tol)
     same = shared(grid)
-    with ticking():
-        (cells,) = computed([added(chunks.each(linkage.cells_of, same), linkage.merged)])
-        joined, doubt = linkage.classes(cells, grid, tol)
-        if doubt is not None:
-            joined = linkage.settled(joined, doubt, computed(chunks.each(linkage.asked, same, shared(doubt))))
+    (cells,) = computed([added(chunks.each(linkage.cells_of, same), linkage.merged)])
+    joined, doubt = linkage.classes(cells, grid, tol)
+    if doubt is not None:
+        joined = linkage.settled(joined, doubt, computed(chunks.each(linkage.asked, same, shared(doubt))))
     # By first appearance.
     first = np.full(int(joined.max()) + 1, x.shape[0])
     np.minimum.at(first, joined, cells.first)
@@ -74,8 +72,7 @@ def outermost(x: Any, what: str) -> Any:
     if x.shape[1] > top.MOST_DIMENSIONS:
         raise InputError(too_wide(x.shape[1], top.MOST_DIMENSIONS, what))
     box(x)
-    with ticking():
-        return computed([added(Chunks(x).each(top.candidates), top.merged)])[0]
+    return computed([added(Chunks(x).each(top.candidates), top.merged)])[0]
 
 
 def leaders(law: Law, x: Any, t: float) -> tuple[Any, Labels, Any]:
@@ -89,8 +86,7 @@ def leaders(law: Law, x: Any, t: float) -> tuple[Any, Labels, Any]:
     (n, d), found = x.shape, outermost(x, "leaders")
     hardmax = Hardmax(inputs.matrix_at(near.B, t, d, "B"), near.ties, inputs.vector_at(near.b, t, d, "b"))
     asked = shared((found, hardmax, t))
-    with ticking():
-        leads, heard, everybody = map(sum, zip(*computed(Chunks(x).each(_counted, asked)), strict=True))
+    ((leads, heard, everybody),) = computed([added(Chunks(x).each(_counted, asked), _summed)])
     distinct = np.unique(np.append(found.first[leads > 0], [0] if everybody else []))
     one = {"drop_axis": 1, "meta": np.empty(0)}
     index = x.map_blocks(_index, asked, dtype=np.int64, **one)
@@ -135,6 +131,11 @@ def _counted(x: Array, start: int, asked: Any) -> tuple[Labels, Array, int]:
     for _, log_p in weight_rows(law, x[tied], t, sources=found.points, masses=found.copies) if tied.any() else ():
         heard += np.exp(log_p).sum(axis=0)
     return leads, heard, int(all_tie.sum())
+
+
+def _summed(parts: Sequence[tuple[Labels, Array, int]]) -> tuple[Labels, Array, int]:
+    leads, heard, everybody = zip(*parts, strict=True)
+    return sum(leads), sum(heard), sum(everybody)
 
 
 def _index(x: Array, asked: Any, block_info: Any = None) -> Labels:

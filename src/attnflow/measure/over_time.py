@@ -135,7 +135,9 @@ def measured(
         if in_chunks is not None and chunked(x):
             if masses is not None:
                 raise InputError("masses came with tokens in Dask, which all have mass one: leave them out")
-            return in_chunks(State(chunked_cloud(x), t))
+            with progress.task("measure tokens in Dask", 1) as work:
+                work.reach(None)
+                return in_chunks(State(chunked_cloud(x), t))
         tokens = cloud(x)
         return of(State(tokens, t, mass_vector(masses, len(tokens))))
     if masses is not None or t != 0:

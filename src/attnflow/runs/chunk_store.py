@@ -154,7 +154,7 @@ def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:
 
     It is not finite, or so large that scores leave float64.
     """
-    if -LARGEST_CLOUD <= chunk.min() and chunk.max() <= LARGEST_CLOUD:  # neither if one is NaN
+    if chunk.min() >= -LARGEST_CLOUD and chunk.max() <= LARGEST_CLOUD:  # neither if one is NaN
         return None
     lost = int((~(np.abs(chunk) <= LARGEST_CLOUD)).any(axis=1).argmax())
     return first + lost, chunk[lost]

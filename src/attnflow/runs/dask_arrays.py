@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core import progress
-from attnflow.core.dask_arrays import chunked_cloud, dask_array, ticking
+from attnflow.core.dask_arrays import chunked_cloud, dask_array
 from attnflow.core.inputs import SAMPLE, Array, InputError, location
 from attnflow.laws import Heard, Hearing, Law, check_law
-from attnflow.laws.chunks import Chunks, check_rows, check_size, computed
+from attnflow.laws.chunks import Chunks, check_rows, check_size, computed, done
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import end_of, lost
 from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
@@ -46,29 +46,36 @@ def simulate_chunks(
 ) -> Trajectory:
     """Do the work of `simulate` for a Dask array; `others` are its other arguments, None where they were not given."""
     _check(law, motion, watch, others)
-    end = int(end_of(until, motion))
+    end, path = int(end_of(until, motion)), None if store is None else location(store, "store")
     check_layers(law, motion, end)
-    x = _each_row(partial(_prepared, motion, law), chunked_cloud(tokens))
+    if path is not None and not all(map(is_dataclass, (law, motion))):
+        raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
+    at_once = any(isinstance(watcher, Progress) for watcher in watch)
+    with progress.task("simulate: step", end, at_once=at_once) as work:
+        work.reach(0, part=0.0)
+        return _simulated(chunked_cloud(tokens), law, motion, end, record, path, work)
+
+
+def _simulated(
+    tokens: Any, law: Law, motion: Motion, until: int, record: Record, path: Path | None, work: progress.Task
+) -> Trajectory:
+    x = _each_row(partial(_prepared, motion, law), tokens)
     about = {
-        "law": describe(law), "motion": describe(motion), "until": end, "seed": None, "engine": "auto",
-        "record": repr(rule(record)), "tokens": _looked_at(x, store is not None), "arrays": "dask",
+        "law": describe(law), "motion": describe(motion), "until": until, "seed": None, "engine": "auto",
+        "record": repr(rule(record)), "tokens": _looked_at(x, path is not None), "arrays": "dask",
         "functions of time": varying(law, 0) + varying(motion, 0),
     }  # fmt: skip
     recording: _Kept | ChunkStore = _Kept()
     heard = None
-    if store is not None:
-        if not all(map(is_dataclass, (law, motion))):
-            raise InputError("a store must be able to tell runs apart: make your law and motion dataclasses")
-        path, x = location(store, "store"), x.rechunk((max(x.chunks[0]), -1))  # Zarr has chunks of one size
+    if path is not None:
+        x = x.rechunk((max(x.chunks[0]), -1))  # Zarr has chunks of one size
         # What the law refuses leaves no store behind.
         heard = None if path.exists() else law.attend(x, 0)
         recording = ChunkStore.open_or_create(path, about, x, None)
     try:
         results = recording.finished
         if results is None:
-            at_once = any(isinstance(watcher, Progress) for watcher in watch)
-            with progress.task("simulate: step", end, at_once=at_once) as work, ticking():
-                results = _run((x, heard), law, motion, end, Recorder(record, recording), work)
+            results = _run((x, heard), law, motion, until, Recorder(record, recording), work)
             recording.finish(**results)
         times, states = recording.arrays()
     finally:
@@ -144,7 +151,7 @@ class _Kept(Recording):
     def held(self, t: int, x: Any) -> Any:
         """Return the state at time t as it is in memory."""
         if self.newest is None or self.newest[0] != t:
-            kept = x.persist()
+            (kept,) = done([x])
             refuse_lost(computed(Chunks(kept).each(first_lost)))
             self.newest = t, kept
         return self.newest[1]
