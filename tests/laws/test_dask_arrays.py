@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
 from refusals import refused
 
@@ -43,6 +44,38 @@ def test_softmax_of_chunks(d: int) -> None:
         assert np.abs(heard.compute() - law.attend(x, 3)).max() < 1e-10 * np.ptp(x)
 
 
+def test_heads_of_chunks() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 2))
+    law = af.Heads([af.Softmax(beta=2.0), af.Hardmax(B=FORM[:2, :2])], V=[FORM[1:, 1:], None])
+    assert np.abs(law.attend(chunked(x, (100, 200))).compute() - law.attend(x)).max() < 1e-10
+
+
+@larger
+def test_a_million_tokens_in_seven_chunks() -> None:
+    for x in (af.tokens.gaussian(n=10**6, d=2, seed=0), 40 + af.tokens.gaussian(n=10**6, d=1, seed=0)):
+        for law in (af.Softmax(), af.Hardmax()):
+            heard = law.attend(da.from_array(x, chunks=(10**6 // 7 + 1, -1))).compute()
+            assert np.abs(heard - law.attend(x)).max() < 1e-12
+
+
+def test_results_and_refusals_come_from_workers() -> None:
+    distributed = pytest.importorskip("distributed")
+    x = np.random.default_rng(0).standard_normal((1500, 2))
+    laws = (af.Softmax(), af.Hardmax())
+    alone = [law.attend(chunked(x)).compute() for law in laws]
+    bad = np.where(np.arange(1500)[:, None] == 1300, np.nan, x)
+    with (
+        distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client,
+        dask.config.set(scheduler=client),
+    ):
+        for law, expected in zip(laws, alone, strict=True):
+            heard = law.attend(chunked(x))
+            assert distributed.futures_of(heard)  # the sums stay with a worker
+            np.testing.assert_array_equal(heard.compute(), expected)
+            with refused("not finite in row 1300"):
+                law.attend(chunked(bad))
+
+
 def test_results_do_not_depend_on_threads() -> None:
     x = chunked(np.random.default_rng(0).standard_normal((1500, 2)))
     alone = af.Softmax().attend(x).compute()
@@ -71,13 +104,14 @@ def test_what_is_refused() -> None:
     x = np.random.default_rng(0).standard_normal((40, 2))
     tokens = da.from_array(x, chunks=(10, 2))
     softmax = af.Softmax()
-    for law in (af.Localmax(delta=0.1), af.HegselmannKrause(eps=1.0), af.Heads([af.Softmax()])):
+    for law in (af.Localmax(delta=0.1), af.HegselmannKrause(eps=1.0), af.Heads([af.Softmax(), af.Localmax()])):
         with refused(r"takes no tokens in a Dask array.*take a sample"):
             law.attend(tokens)
     with refused("masses came with tokens in a Dask array"):
         softmax.attend(tokens, masses=np.ones(40))
-    with refused("|beta| = 300 is too large for tokens in a Dask array"):
-        af.Softmax(beta=300.0).attend(tokens)
+    for large in (af.Softmax(beta=300.0), af.Softmax(B=1e305 * np.eye(2))):
+        with refused("is too large for tokens in a Dask array"):
+            large.attend(tokens)
     with refused("x.compute_chunk_sizes()"):
         softmax.attend(tokens[tokens[:, 0] > 0])
     with refused("expected (n, d)"):

@@ -10,6 +10,7 @@ from attnflow.core.arrays import namespace
 from attnflow.core.indices import log_weights
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.core.parameters import about
+from attnflow.laws import chunks
 from attnflow.laws.law import Heard, Law, Sources
 
 
@@ -104,12 +105,22 @@ class Heads(Law):
         parts = []
         for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True)):
             mean = law.listen(x, t, sources._replace(memory=None)).mean
-            matrix = matrix_at(V, t, mean.shape[1], f"V of head {h}", like=x)
-            parts.append(mean if matrix is None else mean @ matrix.T)
+            parts.append(_turned(mean, matrix_at(V, t, mean.shape[1], f"V of head {h}", like=x)))
         return Heard(sum(parts[1:], parts[0]), None)
+
+    def attend_chunks(self, x: Any, t: float) -> Any:
+        """Return the same sum for tokens in a Dask array, where every head takes them."""
+        return sum(
+            chunks.mapped(law.attend_chunks(x, t), _turned, matrix_at(V, t, x.shape[1], f"V of head {h}"))
+            for h, (law, V) in enumerate(zip(self.laws, self.V or (), strict=True))
+        )
 
     def __repr__(self) -> str:
         return f"Heads({', '.join(map(repr, self.laws))})"
+
+
+def _turned(mean: Array, matrix: Array | None) -> Array:
+    return mean if matrix is None else mean @ matrix.T
 
 
 def _listed(values: Any) -> tuple[Any, ...]:

@@ -260,8 +260,9 @@ def _log(masses: Array | None) -> Array | None:
 def _corners(x: Array, start: int, law: Softmax) -> tuple[Array, Array | None]:
     """Return the corners of the boxes around the tokens of a chunk and around their queries, if these are others."""
     chunks.check_rows(x, start)
-    corners, queries = np.stack(ends(x)), law.queries(x, 0)[0]
-    return corners, None if queries is x else np.stack(ends(queries))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused with all others
+        queries = law.queries(x, 0)[0]
+    return np.stack(ends(x)), None if queries is x else np.stack(ends(queries))
 
 
 def _around(corners: list[Any]) -> Array:
