@@ -83,6 +83,8 @@ def test_a_store_is_never_computed_again_and_refuses_another_sweep(tmp_path: Pat
     [
         ({}, "axes of the sweep"),
         ({"a": [], "b": [1]}, "no values"),
+        ({"a/b": [1]}, "an axis is named 'a/b'"),
+        ({"..": [1]}, "an axis is named '..'"),
         ({"a": 3}, "expected a list of values"),
         ({"a": [1], "b": [1], "c": [1]}, "no parameter of the cell"),
         ({"a": [1]}, "needs 'b'"),

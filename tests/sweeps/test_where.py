@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 from cluster import wait_for
 from distributed import Client, LocalCluster
 from refusals import refused
@@ -75,6 +76,21 @@ def test_here_the_process_keeps_its_generators_and_cells_print_as_they_do(capsys
     assert capsys.readouterr().out.splitlines() == ["cell 0", "cell 1", "cell 2"]
 
 
+def test_blas_has_one_thread_so_that_its_sums_have_the_same_bits_everywhere(threads: Any) -> None:
+    def used(k: int) -> int:
+        return max(pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+
+    import scipy.linalg  # noqa: F401
+
+    before = threadpoolctl.threadpool_info()
+    for on in ("here", threads):
+        assert af.sweep(used, {"k": [0]}, on=on).used.values.tolist() == [1]
+    with threadpoolctl.threadpool_limits(limits=2, user_api="blas"):
+        assert af.sweep(used, {"k": [0]}, on="here").used.values.tolist() == [1]
+        assert used(0) == 2
+    assert threadpoolctl.threadpool_info() == before
+
+
 def test_odd_cells(threads: Any, capsys: pytest.CaptureFixture[str]) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
@@ -89,18 +105,21 @@ def test_odd_cells(threads: Any, capsys: pytest.CaptureFixture[str]) -> None:
             raise KeyboardInterrupt
         if k == 3:
             raise ValueError("two\nlines")
+        if k == 4:
+            sys.stdout.write(b"bytes")  # type: ignore[arg-type]
         print(2 * MOST * "x")
         print("never heard")
         return k
 
-    found = af.sweep(cell, {"k": range(5)}, on=threads)
-    first, second, third, fourth, last = found.failed.values.tolist()
+    found = af.sweep(cell, {"k": range(6)}, on=threads)
+    first, second, third, fourth, fifth, last = found.failed.values.tolist()
     assert "Mute" in first
     assert "SystemExit (the end)" in second
     assert "KeyboardInterrupt" in third
     assert "ValueError (two lines)" in fourth
+    assert "must be str, not bytes" in fifth
     assert last == ""
-    assert capsys.readouterr().err == f"[k=4] (it says more than {MOST} characters: the rest is left out)\n"
+    assert capsys.readouterr().err == f"[k=5] (it says more than {MOST} characters: the rest is left out)\n"
 
 
 def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:

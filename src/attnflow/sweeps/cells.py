@@ -6,8 +6,7 @@ import functools
 import inspect
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest
 from attnflow.sweeps.listening import said
 from attnflow.sweeps.outcome import Outcome, values_of
+from attnflow.sweeps.process import shared_process
 
 Measure = Callable[[Trajectory], Any]
 
@@ -37,7 +37,7 @@ class Cells:
     seed: int
 
     def __call__(self, cells: Iterable[int]) -> list[Outcome]:
-        with generators_kept():
+        with shared_process():
             return self.outcomes(list(cells))
 
     def outcomes(self, cells: list[int]) -> list[Outcome]:
@@ -126,25 +126,6 @@ def wants_rng(function: Any, grid: Grid) -> bool:
         return "rng" in inspect.signature(function).parameters and "rng" not in grid.names
     except (TypeError, ValueError):
         return False
-
-
-_guard = threading.Lock()
-_states: list[Any] = []
-
-
-@contextmanager
-def generators_kept() -> Iterator[None]:
-    """Put NumPy's and Python's generators of the process back as they were, when the last of its threads is done."""
-    with _guard:
-        _states.append(_states[0] if _states else (np.random.get_state(), random.getstate()))  # noqa: NPY002
-    try:
-        yield
-    finally:
-        with _guard:
-            state = _states.pop()
-            if not _states:
-                np.random.set_state(state[0])  # noqa: NPY002
-                random.setstate(state[1])
 
 
 def _sentence(error: BaseException) -> str:

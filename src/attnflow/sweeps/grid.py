@@ -26,6 +26,15 @@ WANTED = (
 )
 
 
+def is_name(name: Any) -> bool:
+    """Say whether an axis or a value can have this name, which is that of an array in a store too.
+
+    >>> is_name("law.beta"), is_name("a/b"), is_name(3)
+    (True, False, False)
+    """
+    return isinstance(name, str) and name != "" and "/" not in name and not name.startswith((".", "__"))
+
+
 class Grid:
     """All combinations of the values of some axes; cells are counted in C order, the last axis first.
 
@@ -45,7 +54,7 @@ class Grid:
             raise InputError(f"over is {quoted(over)}, expected the axes of the sweep, such as {{'beta': [1.0, 4.0]}}")
         self.axes: dict[str, dict[str, list[Any]]] = {}
         for name, given in over.items():
-            if not isinstance(name, str) or not name:
+            if not is_name(name):
                 raise InputError(f"an axis is named {name!r}, expected the name of a parameter")
             self.axes[name] = _axis(name, given)
         names = [parameter for axis in self.axes.values() for parameter in axis]

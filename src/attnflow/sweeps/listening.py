@@ -47,6 +47,8 @@ class _Stream:
         self.name, self.stream = name, getattr(sys, name)
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         listener = _listener()
         if listener is not None:
             listener.add((self.name, text))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import InputError, quoted
+from attnflow.sweeps.grid import is_name
 from attnflow.sweeps.listening import Said
 
 Values = dict[str, NDArray[Any]]
@@ -59,7 +60,7 @@ def values_of(found: Any, name: str) -> Values:
     if not found:
         raise InputError("it returned an empty dictionary: return at least one value")
     for key in found:
-        if not isinstance(key, str) or not key or "/" in key or key.startswith((".", "__")):
+        if not is_name(key):
             raise InputError(f"it names a value {key!r}, expected a word such as 'clusters': rename it")
     return {key: _numbers(value, f"{key!r} is", "a number or an array") for key, value in found.items()}
 

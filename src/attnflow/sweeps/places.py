@@ -33,7 +33,7 @@ class Place(Protocol):
 
 
 class Here:
-    """The process that calls: one batch after another, with all cores for compiled code."""
+    """The process that calls: one batch after another, with all cores for attnflow's own compiled code."""
 
     workers = 1
     link = None

@@ -11,7 +11,7 @@ from attnflow.sweeps.places import Here, Place, Work
 
 HERE = "here"
 # Seconds to wait for the answer of a scheduler.
-ANSWER = 10.0
+ANSWER = 8.0
 
 
 @contextmanager
