@@ -10,7 +10,8 @@ import pytest
 from refusals import refused
 
 import attnflow as af
-from attnflow.measure.phase_diagram import equiangular, passing
+from attnflow.core.inputs import InputError
+from attnflow.measure.phase_diagram import _Cells, equiangular, passing
 
 
 def test_fractions_are_those_of_single_runs() -> None:
@@ -50,6 +51,42 @@ def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = af.measure.phase_diagram(**given)
     monkeypatch.setattr(sys.modules["attnflow.measure.phase_diagram"], "DRAWN", 48)
     np.testing.assert_allclose(af.measure.phase_diagram(**given).fraction, whole.fraction, atol=1e-15)
+
+
+def test_each_cell_has_the_same_bits_in_any_batch_and_as_they_were_before_sweeps() -> None:
+    given = (np.array([1.0, 3.0, 60.0]), np.array([0.0, 2.0, 5.0]), 20, (6, 3), 0, 0.9)
+    cells = _Cells(*given, af.SphereFlow(rtol=1e-6))
+    whole = [(one.values["sum"].tolist(), one.values["squares"].tolist()) for one in cells(range(3))]
+    alone = [(one.values["sum"].tolist(), one.values["squares"].tolist()) for k in range(3) for one in cells([k])]
+    assert alone == whole
+    x = np.random.default_rng(0).standard_normal((20, 6, 3))
+    x /= np.linalg.norm(x, axis=2, keepdims=True)
+    law = af.Softmax(beta=np.repeat(given[0], 20))
+    flow = af.ensemble(np.tile(x, (3, 1, 1)), law, af.SphereFlow(rtol=1e-6), 5.0, record=given[1], observe=cells.met)
+    seen = flow.values.reshape(3, 3, 20)
+    assert [one[0] for one in whole] == seen.sum(axis=2).T.tolist()
+
+
+def test_a_flow_of_ones_own_has_the_same_bits_in_any_batch() -> None:
+    class Own(af.SphereFlow):
+        """It has no compiled loop: systems of a cell share their steps."""
+
+    cells = _Cells(np.array([1.0, 3.0]), np.array([1.0, 2.0]), 4, (3, 2), 0, 0.9, Own(rtol=1e-6))
+    whole = [one.values["sum"].tolist() for one in cells(range(2))]
+    assert [one.values["sum"].tolist() for k in range(2) for one in cells([k])] == whole
+    found = af.measure.phase_diagram([1.0, 3.0], [1.0, 2.0], n=3, systems=4, threshold=0.9, motion=Own(rtol=1e-6))
+    assert (found.fraction.T * 4).tolist() == whole
+
+
+def test_what_cannot_be_computed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*args: Any, **options: Any) -> None:
+        raise InputError("the integrator stopped at t = 1")
+
+    monkeypatch.setattr(_Cells, "moved", lost)
+    with refused("the integrator stopped"):
+        af.measure.phase_diagram([1.0], [1.0], n=3, systems=4)
+    with refused("expected None, 'here', the address"):
+        af.measure.phase_diagram([1.0], [1.0], n=3, systems=4, on=3)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest, language
-from attnflow.sweeps.results import Results
+from attnflow.sweeps.results import Results, xarray_library
 from attnflow.sweeps.study import run_missing
 
 
@@ -109,6 +109,7 @@ def results_of(cells: Cells, store: Any) -> Results:
         "version of attnflow": attnflow.__version__,
         "version of Python": language(),
     }
+    xarray_library()
     return Results(cells.grid, about, None if store is None else location(store, "store"))
 
 

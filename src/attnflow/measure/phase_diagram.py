@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnflow.core import progress
 from attnflow.core.inputs import Array, InputError, number, reals, whole
 from attnflow.laws import Softmax
 from attnflow.measure.confidence import share_interval
 from attnflow.motions import SphereFlow, check_motion
-from attnflow.runs.ensembles import ensemble
+from attnflow.runs.ensembles import ensemble, independent
+from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.outcome import Outcome
+from attnflow.sweeps.results import Results
+from attnflow.sweeps.study import run_missing
 
 # Random systems, whose number may be large, are drawn and moved DRAWN coordinates at a time.
 DRAWN = 1 << 22
@@ -73,11 +80,15 @@ def phase_diagram(
     seed: int = 0,
     threshold: float = 0.999,
     motion: SphereFlow | None = None,
+    on: Any = "here",
 ) -> PhaseDiagram:
     """Measure the fraction of pairs of tokens with <x_i, x_j> > threshold, over time and beta, for uniform starts.
 
     Each beta moves the same `systems` random starts of n tokens on the sphere in R^d, so differences between betas are
     not those of the draw. The flow is `SphereFlow(rtol=1e-6)` unless given: error-controlled, system by system.
+
+    `on` is where it runs, as in `attnflow.sweep`: this process by default, None for a process on each core, the address
+    of a Dask scheduler, or a `dask.distributed.Client`. The result has the same bits anywhere.
 
     Examples
     --------
@@ -104,28 +115,86 @@ def phase_diagram(
     if flow.V is not None:
         raise InputError("the phase diagram, and its curve, are those of V = I: give SphereFlow without V")
 
-    def met(x: Array) -> Array:
-        above = np.count_nonzero(x @ x.transpose(0, 2, 1) > bar, axis=(1, 2))
-        return (above - n) / (n * (n - 1))
-
-    rng, sums = np.random.default_rng(seed), np.zeros((2, len(t), len(b)))
-    kept = slice(0, None) if t[0] == 0 else slice(1, None)
-    most = max(1, DRAWN // (n * d * len(b)))
-    with progress.task("phase_diagram", systems) as work:
-        for first in range(0, systems, most):
-            count = min(most, systems - first)
-            work.reach(first, part=count)
-            x = rng.standard_normal((count, n, d))
-            x /= np.linalg.norm(x, axis=2, keepdims=True)
-            found = ensemble(
-                np.tile(x, (len(b), 1, 1)), Softmax(beta=np.repeat(b, count)), flow, float(t[-1]), record=t, observe=met
-            )
-            seen = found.values[kept].reshape(len(t), len(b), count)
-            sums += [seen.sum(axis=2), (seen**2).sum(axis=2)]
+    work = _Cells(b, t, systems, (n, d), seed, bar, flow)
+    found = run_missing(work, Results(work.grid, {}, None), on, name="phase_diagram")
+    refused = next((sentence for sentence in found.failed.ravel() if sentence), None)
+    if refused is not None:
+        raise InputError(refused)
+    sums = np.zeros((2, len(t), len(b)))
+    for block in range(len(work.grid.axes["block"]["block"])):
+        sums += [found.values[name][block].T for name in ("sum", "squares")]
     fraction = sums[0] / systems
     error = np.sqrt(np.maximum(sums[1] / systems - fraction**2, 0.0) / (systems - 1))
     curve = passing(b, n, bar, flow.normalized)
     return PhaseDiagram(t, b, fraction, error, curve, n, d, systems, bar, flow.normalized)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of a phase diagram: a block of the random systems for one beta."""
+
+    betas: Array
+    times: Array
+    systems: int
+    shape: tuple[int, int]
+    seed: int
+    bar: float
+    flow: SphereFlow
+
+    @property
+    def size(self) -> int:
+        """How many systems a block has: the last one has the rest."""
+        return max(1, DRAWN // (self.shape[0] * self.shape[1] * len(self.betas)))
+
+    @property
+    def grid(self) -> Grid:
+        return Grid({"block": range(-(-self.systems // self.size)), "beta": self.betas})
+
+    def __call__(self, cells: Iterable[int]) -> list[Outcome]:
+        """Return sums over the systems of the fraction of pairs that have met, (T,), and of its square."""
+        outcomes: list[Outcome] = []
+        for block, group in groupby(cells, key=lambda cell: cell // len(self.betas)):
+            x, betas = self.drawn(block), self.betas[[cell % len(self.betas) for cell in group]]
+            together = None
+            with suppress(InputError):  # said by the cell whose it is
+                together = self.moved(x, betas)
+            # Where systems depend on those beside them, a cell must not depend on its batch.
+            outcomes += together or [self.alone(x, beta) for beta in betas]
+        return outcomes
+
+    def drawn(self, block: int) -> Array:
+        """Return the systems of a block: all are drawn one after the other."""
+        n, d = self.shape
+        rng, first = np.random.default_rng(self.seed), block * self.size
+        for _ in range(block):
+            rng.standard_normal((self.size, n, d))
+        x = rng.standard_normal((min(self.size, self.systems - first), n, d))
+        return np.asarray(x / np.linalg.norm(x, axis=2, keepdims=True))
+
+    def moved(self, x: Array, betas: Array, by: Any = independent) -> list[Outcome] | None:
+        """Return the outcomes of these systems for each beta, None where some cannot move in the compiled loop."""
+        law, starts = Softmax(beta=np.repeat(betas, len(x))), np.tile(x, (len(betas), 1, 1))
+        found = by(starts, law, self.flow, float(self.times[-1]), record=self.times, observe=self.met)
+        if found is None:
+            return None
+        kept = slice(0, None) if self.times[0] == 0 else slice(1, None)
+        seen = found.values[kept].reshape(len(self.times), len(betas), len(x))
+        sums, squares = seen.sum(axis=2), (seen**2).sum(axis=2)
+        return [Outcome({"sum": sums[:, k], "squares": squares[:, k]}) for k in range(len(betas))]
+
+    def alone(self, x: Array, beta: float) -> Outcome:
+        """Return the outcome of one cell, or why there is none."""
+        one = np.array([beta])
+        try:
+            return (self.moved(x, one) or self.moved(x, one, ensemble) or [])[0]
+        except InputError as error:
+            return Outcome(failed=str(error))
+
+    def met(self, x: Array) -> Array:
+        """Return the fraction of ordered pairs of tokens that have met, for each system."""
+        n = self.shape[0]
+        above = np.count_nonzero(x @ x.transpose(0, 2, 1) > self.bar, axis=(1, 2))
+        return np.asarray((above - n) / (n * (n - 1)))
 
 
 def _increasing(values: ArrayLike, name: str, least: float | None) -> Array:

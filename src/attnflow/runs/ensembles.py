@@ -74,7 +74,14 @@ def ensemble(
 
 
 def independent(
-    tokens: ArrayLike, law: Law, motion: Motion, until: float, *, masses: ArrayLike | None = None
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    *,
+    masses: ArrayLike | None = None,
+    record: Record = None,
+    observe: Observe | None = None,
 ) -> Ensemble | None:
     """Return the ensemble if it moves in the compiled loop, where no system depends on those beside it; else None.
 
@@ -82,7 +89,7 @@ def independent(
     tokens leave the range of float64.
     """
     try:
-        return _ensemble(tokens, law, motion, until, (masses, None, None), Block.compiled_path)
+        return _ensemble(tokens, law, motion, until, (masses, record, observe), Block.compiled_path)
     except _NotCompiled:
         return None
 

@@ -35,7 +35,6 @@ class Results:
         self.box: tuple[int, ...] | None = None
         # The cell that has decided on names, shapes and types, and whether all before it are known to fail.
         self._first, self._sure = len(grid), False
-        _xarray()
         self._store = None if store is None else SweepStore(store, grid, about)
         self._read()
 
@@ -96,7 +95,7 @@ class Results:
             name: (dimensions(self.grid, name, array.ndim), array) for name, array in self.values.items()
         }
         data[FAILED] = (self.grid.dimensions, self.failed.astype(str))
-        return _xarray().Dataset(data, self.grid.coordinates, {"attnflow": json.dumps(self.about)})
+        return xarray_library().Dataset(data, self.grid.coordinates, {"attnflow": json.dumps(self.about)})
 
     # Parts
 
@@ -176,7 +175,8 @@ class Results:
                 self._store.write(box, {name: array[box] for name, array in self.values.items()}, self.failed[box])
 
 
-def _xarray() -> Any:
+def xarray_library() -> Any:
+    """Return xarray, refusing to begin what could not return its results."""
     try:
         import xarray
     except ImportError:

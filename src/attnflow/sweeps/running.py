@@ -64,12 +64,13 @@ class Sweep:
     grid: Grid
     results: Results
     place: Place
+    name: str = "sweep"
     pace: Pace = field(default_factory=Pace)
     suspects: list[int] = field(default_factory=list)
 
     def run(self, missing: NDArray[np.int64]) -> None:
         """Run all cells that are missing."""
-        with progress.task("sweep", max(1, len(missing))) as work:
+        with progress.task(self.name, max(1, len(missing))) as work:
             self.report(work, missing)
             # A second round is rare: results are forgotten if a cell before them turns out to have another shape.
             while len(rest := missing[~self.results.known.ravel()[missing]]):
@@ -93,7 +94,7 @@ class Sweep:
             return
         self.results.divide(self.size)
         boxes = self.results.batches(rest)
-        say(self.table(len(rest), len(boxes)))
+        say(self.name, self.table(len(rest), len(boxes)))
         left = len(rest)
         for box in boxes:
             for piece in np.array_split(box, -(-len(box) // self.share(left))):
@@ -159,7 +160,7 @@ class Sweep:
         return rows
 
 
-def say(table: dict[str, str]) -> None:
+def say(name: str, table: dict[str, str]) -> None:
     """Show the table where progress is shown."""
     if progress.visible():
-        progress.note("\n".join(["sweep", *(f"  {name:<10}{row}" for name, row in table.items())]))
+        progress.note("\n".join([name, *(f"  {key:<10}{row}" for key, row in table.items())]))
