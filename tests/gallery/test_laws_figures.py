@@ -228,7 +228,7 @@ def ends(vertices: Array, form: Array, x: Array) -> Array:
 def test_basins_are_where_tokens_end(panel: int, form: Array) -> None:
     ax = panels("laws/basins")[panel]
     vertices, (shapes, hues) = places(ax, "vertices"), cells(ax)
-    points = np.random.default_rng(2).dirichlet(np.ones(len(vertices)), 1500) @ vertices
+    points = np.random.default_rng(2).dirichlet(np.ones(len(vertices)), 600) @ vertices
     scores = np.partition(points @ form.T @ vertices.T, -2, axis=1)
     points = points[scores[:, -1] - scores[:, -2] > 0.05]
     last = ends(vertices, form, points)
