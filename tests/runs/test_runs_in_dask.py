@@ -74,6 +74,7 @@ def test_a_store_is_a_run_for_all_who_read_it(tmp_path: Path) -> None:
     assert isinstance(back.tokens, da.Array)
     assert back.tokens.chunksize == (1, 60, 2)
     assert repr(back.law) == "Softmax(beta=1.0, B=None, b=None)"
+    assert run.to_xarray().tokens.sel(time=2).chunks == ((60, 60, 60, 20), (2,))
     opened = xr.open_zarr(tmp_path / "run.zarr")
     np.testing.assert_array_equal(opened.tokens.sel(time=2).values, computed(run.at(2)))
     in_memory.save(tmp_path / "saved.zarr")
@@ -179,6 +180,7 @@ def test_tokens_that_leave_float64_stop_the_run(tmp_path: Path) -> None:
         run = af.simulate(chunked(x, (1, 3)), still, af.Residual(V=[[1e200]]), 9, store=store)
         assert (run.stopped, run.times.tolist()) == (alone.stopped, [0])
         np.testing.assert_array_equal(computed(run.final), x)
+    assert af.load(tmp_path / "run.zarr").stopped == alone.stopped
     # Scores of such tokens are beyond float64 before they are.
     assert af.simulate(chunked(x, (1, 3)), still, af.Residual(V=[[1e20]]), 9).stopped == alone.stopped
 

@@ -1,8 +1,9 @@
 """Runs of Dask arrays on disk: a store with chunks of rows, each written by whoever computed it.
 
 The layout is that of all stores, but a chunk of ``tokens`` holds some rows of one state. Every step is written: a
-recorded one to ``tokens``, any other to one of two arrays in the folder ``tokens/steps``, by turns. The checkpoint says
-where the newest whole state is, and is replaced only when the next one is whole.
+recorded one to ``tokens``, any other to an array of its own in the folder ``tokens/steps``, which is removed when the
+next one is whole. The checkpoint says where the newest whole state is. A place is used for one state alone, so that a
+worker that is late, after the process that asked it was killed, does no harm.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from attnflow.runs.store import (
     zarr_library,
 )
 
-# A place on disk: the number of one of the two arrays between records, or RECORD, and the number of the state in it.
+# A place on disk: the step whose array between records it is, or RECORD, and the number of the state in the array.
 Place = tuple[int, int]
 RECORD = -1
 STEPS = f"{ASIDE}/steps"
@@ -66,7 +67,11 @@ class ChunkStore(Store):
         for t, x in zip(times.tolist(), tokens, strict=True):
             k = self.written
             self.tokens.resize((k + 1, *self.tokens.shape[1:]))
-            self._fill((RECORD, k), x)
+            try:
+                self._fill((RECORD, k), x)
+            except LostError:
+                self._forget()
+                raise
             self.time.resize((k + 1,))
             self.time[k] = t
             self.written, self.newest = k + 1, (t, (RECORD, k))
@@ -74,9 +79,8 @@ class ChunkStore(Store):
     def held(self, t: int, x: Any) -> Any:
         """Return the state at time t as it is on disk, writing it if it was not recorded."""
         if self.newest is None or self.newest[0] != t:
-            slot = 1 if self.newest is not None and self.newest[1][0] == 0 else 0
-            self._fill((slot, 0), x)
-            self.newest = t, (slot, 0)
+            self._fill((t, 0), x)
+            self.newest = t, (t, 0)
         return self._at(*self.newest)
 
     def mark(self, notes: dict[str, Any]) -> None:
@@ -89,6 +93,9 @@ class ChunkStore(Store):
         assert self.marked is not None
         t, place = self.newest
         self._save(t, np.array(place), {}, self.marked[1], self.marked[0], [])
+        for old in (self.path / STEPS).glob("[0-9]*"):
+            if old.name != str(place[0]):
+                shutil.rmtree(old, ignore_errors=True)
 
     def resume(self) -> tuple[Any, Any, dict[str, Any], dict[str, Any]] | None:
         """Return (t, x, state, notes) of the last whole step and forget what came after it; None to start anew."""

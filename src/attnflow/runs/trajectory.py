@@ -261,12 +261,11 @@ class Trajectory:
 
     def _variables(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
         """Return the arrays of the run, each with the names of its dimensions."""
-        run = self.to_numpy()
         variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
-            "time": (("time",), run.times),
-            "tokens": (("time", "token", "coordinate"), run.tokens),
+            "time": (("time",), self.times),
+            "tokens": (("time", "token", "coordinate"), self.tokens),
         }
-        return variables if run.masses is None else {**variables, "masses": (("token",), run.masses)}
+        return variables if self.masses is None else {**variables, "masses": (("token",), self.masses)}
 
     def save(self, path: str | Path) -> None:
         """Write the run to a new place, in the format that the ending names.
@@ -292,7 +291,7 @@ class Trajectory:
         run = self if lazy else self.to_numpy()
         if target.suffix != ".zarr":
             about = {"format": 1, "run": run.about, "versions": versions(), "results": results}
-            return files.write(target, self._variables(), about)
+            return files.write(target, run._variables(), about)
         if self.times.dtype == object:
             raise InputError("a store counts steps in int64, which this run goes beyond: save it as .npz")
         if self.stopped == UNFINISHED:
@@ -310,7 +309,8 @@ class Trajectory:
         >>> run.to_xarray().tokens.sel(time=2).dims
         ('token', 'coordinate')
         """
-        return files.dataset(self._variables(), {"stopped": self.stopped, "run": json.dumps(self.to_numpy().about)})
+        run = self if chunked(self.tokens) else self.to_numpy()
+        return files.dataset(run._variables(), {"stopped": self.stopped, "run": json.dumps(run.about)})
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with one row per time and token: time, token, x0, x1..., and masses if given.
@@ -324,7 +324,7 @@ class Trajectory:
         2     1      0  0.75
         3     1      1  0.25
         """
-        return files.table(self._variables())
+        return files.table(self.to_numpy()._variables())
 
     def plot(
         self,
