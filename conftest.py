@@ -147,6 +147,8 @@ def _enter(namespace: dict[str, Any]) -> None:
 
 
 def _leave(namespace: dict[str, Any]) -> None:
+    if "client" in namespace:  # of a page that did not come to its end
+        namespace["client"].close()
     for process in reversed(namespace["_started"]):
         process.terminate()
         process.wait()
