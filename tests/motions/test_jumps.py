@@ -141,9 +141,9 @@ def test_two_steps_have_the_law_of_all_choices() -> None:
 
 @cache
 def ends(literal: bool, runs: int) -> Array:
-    """States after 20 steps at beta = 4, gamma = .25, of runs one after the other."""
+    """States after 40 steps at beta = 4, gamma = .25, of runs one after the other."""
     motion = af.Jumps(0.25, literal)
-    return np.array([final(X, af.Softmax(beta=4.0), motion, 20, 2 * seed + literal) for seed in range(runs)])
+    return np.array([final(X, af.Softmax(beta=4.0), motion, 40, 2 * seed + literal) for seed in range(runs)])
 
 
 @pytest.mark.parametrize("measure", [lambda x: x[:, 0, 0], lambda x: np.linalg.norm(np.ptp(x, axis=1), axis=1)])
@@ -409,7 +409,7 @@ def test_small_blocks_of_memory_change_no_law(monkeypatch: pytest.MonkeyPatch) -
 
 def test_chains_together_agree_with_literal_runs() -> None:
     """The states after many moves, of chains together and of runs one step after the other."""
-    _, together = chains(X, af.Softmax(beta=4.0), 0.25, 20, 4000, 0)
+    _, together = chains(X, af.Softmax(beta=4.0), 0.25, 40, 4000, 0)
     literal = ends(True, 400)
     for i, k in itertools.product(range(4), range(2)):
         assert stats.ks_2samp(np.round(together[:, i, k], 9), np.round(literal[:, i, k], 9)).pvalue > LEVEL / 8
