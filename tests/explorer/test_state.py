@@ -25,6 +25,9 @@ from attnflow.explorer.run_stream import no_frames_yet, simulate_into
 from attnflow.explorer.state import State, arguments, read
 from attnflow.explorer.state_text import command, python
 
+# More examples of each property, and whole runs, are for make test-all.
+ALL = "ATTNFLOW_EXAMPLES" in os.environ
+
 BASE: dict[str, Any] = {
     "tokens": {"cloud": "gaussian", "n": 12, "d": 2, "seed": 3},
     "law": {"name": "softmax", "beta": 4.0, "B": None},
@@ -75,7 +78,7 @@ def either_or(data: Any) -> None:
     assert "\n" not in command(shown)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if ALL else 100)
 @given(st.one_of(anything, tables))
 def test_any_json_is_a_state_or_refused_in_a_sentence(data: Any) -> None:
     either_or(data)
@@ -268,7 +271,7 @@ runnable = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if ALL else 100)
 @given(st.data())
 def test_one_wrong_value_in_a_good_state(data: st.DataObject) -> None:
     good = copy.deepcopy(data.draw(st.sampled_from(GOOD) | runnable))
@@ -305,7 +308,7 @@ def by_command(shown: State, monkeypatch: pytest.MonkeyPatch) -> Array:
     return seen[0].final
 
 
-@settings(max_examples=80)
+@settings(max_examples=80 if ALL else 30)
 @given(runnable)
 def test_the_texts_make_the_run_on_the_screen(data: dict[str, Any]) -> None:
     try:
@@ -321,7 +324,7 @@ def test_the_texts_make_the_run_on_the_screen(data: dict[str, Any]) -> None:
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_the_texts_of_presets(preset: Preset, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = read(preset.state)
-    if "ATTNFLOW_EXAMPLES" not in os.environ and shown.until < 1e20:  # the first part of each run
+    if not ALL and shown.until < 1e20:  # the first part of each run
         shown = read({**preset.state, "until": min(shown.until, 20 if shown.motion.discrete else 1.5)})
     ended = final(shown)
     np.testing.assert_allclose(by_python(shown, monkeypatch), ended, rtol=0, atol=1e-12)

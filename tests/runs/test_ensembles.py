@@ -183,7 +183,7 @@ def test_subclasses_move_as_they_say() -> None:
 
 def test_who_gets_stuck_is_told_so() -> None:
     with refused("use RescaledFlow"):
-        af.ensemble(np.ones((2, 2, 2)), af.Softmax(), af.Flow(), until=800.0)
+        af.ensemble(1e150 * np.ones((2, 2, 2)), af.Softmax(), af.Flow(), until=800.0)
     with refused("met its antipode"):
         af.ensemble([[[1.0, 0.0], [-1.0, 0.0]]] * 2, af.Softmax(beta=-800.0), af.SphereLayers(dt=1.0), until=2)
 
