@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def test_chunks_move_as_one_cloud(x: Any, law: af.Law, motion: af.Motion) -> Non
 
 
 def test_a_store_is_a_run_for_all_who_read_it(tmp_path: Path) -> None:
-    run = af.simulate(chunked(), af.Softmax(), LAYERS, until=4, record=[2], store=tmp_path / "run.zarr")
-    in_memory = af.simulate(chunked(), af.Softmax(), LAYERS, until=4, record=[2])
+    run = af.simulate(chunked(), af.Softmax(), LAYERS, until=3, record=[2], store=tmp_path / "run.zarr")
+    in_memory = af.simulate(chunked(), af.Softmax(), LAYERS, until=3, record=[2])
     np.testing.assert_allclose(computed(run.tokens), computed(in_memory.tokens), rtol=0, atol=1e-12)
     back = af.load(tmp_path / "run.zarr")
     same(run, back)
@@ -110,26 +111,37 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     monkeypatch.setattr(chunk_store, "_write", last)
 
 
-def whole(folder: Path, until: int, record: Any) -> af.Trajectory:
-    return af.simulate(chunked(), SOFT, LAYERS, until, record=record, store=folder / f"until {until}.zarr")
+# Two chunks in each state.
+HALVES = chunked(chunks=100)
 
 
-@pytest.mark.parametrize("after", [2, 6, 13, 18])
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, Any], af.Trajectory]:
+    """Runs that nothing has interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    return cache(
+        lambda until, record: af.simulate(
+            HALVES, SOFT, LAYERS, until, record=record, store=folder / f"{until} {record}.zarr"
+        )
+    )
+
+
+@pytest.mark.parametrize("after", [1, 3, 7, 9])
 def test_a_run_that_died_goes_on_at_the_last_whole_step(
-    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, after: int, whole: Callable[[int, Any], af.Trajectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four chunks in each of the states 0 to 3, of which 2 is recorded, and 3 is copied from between the records."""
-    path, uninterrupted = tmp_path / "run.zarr", whole(tmp_path, 3, [2])
+    """Two chunks in each of the states 0 to 3, of which 2 is recorded, and 3 is copied from between the records."""
+    path, uninterrupted = tmp_path / "run.zarr", whole(3, 2)
     with monkeypatch.context() as patch:
         dying(patch, after)
         with pytest.raises(DiesError):
-            af.simulate(chunked(), SOFT, LAYERS, 3, record=[2], store=path)
-    if after < 4:
+            af.simulate(HALVES, SOFT, LAYERS, 3, record=2, store=path)
+    if after < 2:
         with refused("holds no state yet"):
             af.load(path)
     else:
         left = af.load(path)
-        assert left.times.tolist() == ([0] if after < 12 else [0, 2])
+        assert left.times.tolist() == ([0] if after < 6 else [0, 2])
         np.testing.assert_array_equal(computed(left.tokens), computed(uninterrupted.tokens[: len(left)]))
     attend, steps = af.Softmax.attend, list[float]()
 
@@ -139,16 +151,20 @@ def test_a_run_that_died_goes_on_at_the_last_whole_step(
 
     monkeypatch.setattr(af.Softmax, "attend", counted)
     # Other chunks are no other run: those of the store stay.
-    same(uninterrupted, af.simulate(chunked(chunks=(200,)), SOFT, LAYERS, 3, record=[2], store=path))
-    assert steps == list(range(max(after // 4 - 1, 0), 3))
+    same(uninterrupted, af.simulate(chunked(chunks=(200,)), SOFT, LAYERS, 3, record=2, store=path))
+    assert steps == list(range(max(after // 2 - 1, 0), 3))
 
 
-@pytest.mark.parametrize(("record", "after"), [([1], None), ([1], 5), (None, 1)])
+@pytest.mark.parametrize(("record", "after"), [(3, None), (3, 3), (None, 1)])
 def test_a_finished_run_is_extended(
-    tmp_path: Path, record: Any, after: int | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    record: Any,
+    after: int | None,
+    whole: Callable[[int, Any], af.Trajectory],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With four chunks in each state; where the last state of the finished run was not picked, it is copied first."""
-    path, given = tmp_path / "run.zarr", (chunked(), SOFT, LAYERS)
+    """Where the last state of the finished run was not picked by its rule, it is copied first."""
+    path, given = tmp_path / "run.zarr", (HALVES, SOFT, LAYERS)
     run = af.simulate(*given, 2, record=record, store=path)
     assert not (path / "tokens" / "steps").exists()
     if after is not None:
@@ -157,7 +173,7 @@ def test_a_finished_run_is_extended(
             with pytest.raises(DiesError):
                 af.simulate(*given, 4, record=record, store=path)
     extended = af.simulate(*given, 4, record=record, store=path)
-    same(whole(tmp_path, 4, record), extended)
+    same(whole(4, record), extended)
     if record is None:
         np.testing.assert_array_equal(computed(run.final), computed(extended.tokens[2]))
         return
@@ -167,9 +183,9 @@ def test_a_finished_run_is_extended(
         with refused("holds this run until 4, and until is 3"):
             af.simulate(*given, 3, record=record, store=path)
         with refused("holds another run (compare law)"):
-            af.simulate(chunked(), af.Softmax(), LAYERS, 4, record=record, store=path)
+            af.simulate(HALVES, af.Softmax(), LAYERS, 4, record=record, store=path)
         with refused("holds another run (compare tokens)"):
-            af.simulate(chunked()[::-1], SOFT, LAYERS, 4, record=record, store=path)
+            af.simulate(HALVES[::-1], SOFT, LAYERS, 4, record=record, store=path)
 
 
 def test_tokens_that_leave_float64_stop_the_run(tmp_path: Path) -> None:
@@ -187,8 +203,8 @@ def test_tokens_that_leave_float64_stop_the_run(tmp_path: Path) -> None:
 
 def test_recording_thins_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnflow.runs.recording.RECORD_BYTES", X.nbytes)
-    alone, run = (af.simulate(x, af.Softmax(), LAYERS, until=9) for x in (X, chunked()))
-    assert run.times.tolist() == alone.times.tolist() == [0, 1, 2, 4, 6, 8, 9]
+    alone, run = (af.simulate(x, af.Softmax(), LAYERS, until=6) for x in (X, HALVES))
+    assert run.times.tolist() == alone.times.tolist() == [0, 1, 2, 4, 6]
 
 
 def test_what_runs_in_dask_refuse(tmp_path: Path) -> None:
