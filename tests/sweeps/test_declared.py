@@ -100,6 +100,18 @@ def test_a_failed_system_does_not_take_down_its_neighbours(moved: list[int]) -> 
     assert ["oops" in outcome.failed for outcome in named] == [False, True, False]
 
 
+def test_large_clouds_and_long_flows_on_the_sphere_are_simulated(moved: list[int]) -> None:
+    circle = {"cloud": "sphere", "n": 4, "d": 2}
+    usa = {"name": "sphere-flow", "rtol": 1e-6, "normalized": False}
+    long = RUN | {"tokens": circle, "law": {"name": "softmax", "beta": 16.0}}
+    for run in (long | {"until": 1e12}, long | {"motion": usa}, LAYERS | {"until": 2, "tokens": circle | {"n": 1025}}):
+        (found,) = declared_cells(run, {"seed": [1]})([0])
+        assert not found.failed
+    assert moved == []
+    declared_cells(long | {"motion": usa, "law": {"name": "softmax", "beta": 1.0}}, {"seed": [1]})([0])
+    assert moved == [1]
+
+
 def end(run: af.Trajectory) -> float:
     return float(run.times[-1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -33,6 +34,11 @@ OTHERS = {
     "measure": "list what is measured in measure, such as ['clusters']",
     "over": "give the axes by over",
 }
+
+
+# Larger clouds, whose sums engines make fast, and longer flows on the sphere, where `simulate` takes tokens that have
+# met as one mass and then makes long steps, are simulated one by one.
+MOST_TOKENS, LONG = 1024, 1000.0
 
 
 class Key(NamedTuple):
@@ -179,10 +185,10 @@ def _values(grid: Grid, name: str) -> list[Any]:
 class DeclaredCells(Cells):
     """The cells of a declared run.
 
-    Where nothing is measured but the first and the last state, and neither stops, nor what is recorded, nor an engine
-    is asked for, cells of a batch that differ in their starts, in beta, or in what else a law takes system by system
-    move together in the compiled loop of `ensemble`. There no system depends on those beside it. So which way a cell is
-    computed, and each bit of its result, depends on the cell alone.
+    Where nothing is measured but the first and the last state, neither stops, nor what is recorded, nor an engine is
+    asked for, and clouds are small and times not long, cells of a batch that differ in their starts, in beta, or in
+    what else a law takes system by system move together in the compiled loop of `ensemble`. There no system depends on
+    those beside it. So which way a cell is computed, and each bit of its result, depends on the cell alone.
     """
 
     function: Declared
@@ -223,10 +229,22 @@ def _apart_from_systems(given: Mapping[str, Any]) -> str:
     law, plain = given["law"], given["record"] is None and given.get("engine", "auto") == "auto"
     plain = plain and not given["watch"] and not given["motion"].random
     own = parameters(law)
+    plain = plain and len(given["tokens"]) <= MOST_TOKENS and _time_scales(given) <= LONG
     if not plain or not law.each_system or not all(isinstance(own[name], int | float) for name in law.each_system):
         return ""
     shared = {name: value for name, value in own.items() if name not in law.each_system}
     return digest(type(law), shared, given["motion"], given["until"], given["masses"], np.shape(given["tokens"]))
+
+
+def _time_scales(given: Mapping[str, Any]) -> float:
+    """Return how many times a flow on the sphere may contract a cluster by e until its end; 0 for other motions."""
+    motion, exponents = given["motion"], given["law"].exponents
+    if motion.discrete or motion.surface != "sphere" or exponents is None:
+        return 0.0
+    V, B = (1.0 if matrix is None else float(np.linalg.norm(matrix)) for matrix in (motion.V, exponents.B))
+    # USA multiplies velocities by up to e^beta.
+    faster = 1.0 if motion.normalized else math.exp(min(700.0, abs(exponents.beta) * B))
+    return float(given["until"]) * V * faster
 
 
 def _moved(group: Mapping[int, dict[str, Any]]) -> Iterator[tuple[int, tuple[Ensemble, int]]]:

@@ -41,12 +41,14 @@ def sweep(
 
     In place of a cell, `run` declares a run by plain data, as a configuration file of the command line does. The axes
     are then keys of it: "law.beta", "tokens.n", "until", "seed"; the last part, "beta", is enough where only one table
-    has it, and "law" varies the whole table. Without a seed of its own each run has `seed`. Under softmax with
-    parameters that do not depend on time, runs in layers and flows of which only first and last states are measured
-    move together, as an `ensemble`, many times faster than one by one. Each has the same bits whatever runs beside it.
-    It is the run of `simulate` up to rounding in layers; in flows both keep the error of each step within `rtol`, but
-    choose their steps themselves: at ``rtol=1e-9`` and ``until=30`` on the circle their tokens differ by about 1e-9,
-    at ``rtol=1e-6`` by about 1e-6, and by more where tokens had to choose between clusters.
+    has it, and "law" varies the whole table. Without a seed of its own each run has `seed`.
+
+    Declared runs under softmax move together, as an `ensemble` and many times faster than one by one, if their
+    parameters do not depend on time, if they are layers or flows of up to 1024 tokens (on the sphere up to a time of
+    1000), and if only their first and last states are measured. Each has the same bits whatever runs beside it. It is
+    the run of `simulate` up to rounding in layers. In flows both keep the error of each step within `rtol`, but choose
+    their steps themselves: with ``until=30`` on the circle their tokens differ by about 1e-9 at ``rtol=1e-9`` and by
+    about 1e-6 at ``rtol=1e-6``, and by more where tokens had to choose between clusters.
 
     `on` is where it runs: None for processes on this machine, one for each core; the address of a Dask scheduler, or
     a `dask.distributed.Client`; "here" for this process.
