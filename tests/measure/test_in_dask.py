@@ -91,6 +91,7 @@ def test_leaders_are_those_of_one_process(ties: str) -> None:
             alone, found = (af.measure.leaders(law, y, 1) for y in (x, chunked(x)))
             np.testing.assert_array_equal(computed(found.index), alone.index, err_msg=name)
             np.testing.assert_array_equal(found.distinct, alone.distinct)
+            assert found.index.dtype == alone.index.dtype
             np.testing.assert_allclose(computed(found.heard), alone.heard, rtol=1e-12, atol=1e-15)
 
 
@@ -118,6 +119,9 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused("token 3 ties between several points at time 0"):
         corners = np.array([[1.0, 1.0], [1.0, -1.0], [0.9, 0.8], [0.5, 0.0]])
         af.measure.leaders(af.Hardmax(ties="error"), chunked(corners, 2))
+    with refused("token 203 has scores that leave float64"):
+        faint = np.concatenate([RNG.standard_normal((203, 2)), [[1e-305, 0.0]]])
+        af.measure.leaders(af.Hardmax(), chunked(faint))
     with refused("tokens hold a value that is not finite in row 7"):
         af.measure.clusters(da.where(da.arange(200, chunks=50)[:, None] == 7, np.inf, x), 0.1)
     monkeypatch.setattr(chunk_linkage, "MOST_CELLS", 50)

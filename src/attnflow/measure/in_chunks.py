@@ -81,19 +81,19 @@ def leaders(law: Law, x: Any, t: float) -> tuple[Any, Labels, Any]:
     if near is None or not near.by_scores or inputs.varies_in_time(near.size) or near.size != 0:
         raise InputError(
             f"the leaders of tokens in Dask are found under Hardmax, not {type(law).__name__}: ask for those of "
-            f"Hardmax(B), which are those of Softmax(beta, B), or {SAMPLE}"
+            f"Hardmax(B), which lead under Softmax(beta, B) with beta > 0 too, or {SAMPLE}"
         )
     (n, d), found = x.shape, outermost(x, "leaders")
     hardmax = Hardmax(inputs.matrix_at(near.B, t, d, "B"), near.ties, inputs.vector_at(near.b, t, d, "b"))
     asked = shared((found, hardmax, t))
     ((leads, heard, everybody),) = computed([added(Chunks(x).each(_counted, asked), _summed)])
     distinct = np.unique(np.append(found.first[leads > 0], [0] if everybody else []))
-    one = {"drop_axis": 1, "meta": np.empty(0)}
-    index = x.map_blocks(_index, asked, dtype=np.int64, **one)
+    index = x.map_blocks(_index, asked, drop_axis=1, dtype=np.int64, meta=np.empty(0, dtype=np.int64))
     # A token at 0 hears all alike, or the first.
     to_all, to_first = (everybody / n, 0.0) if near.ties == "tokens" else (0.0, float(everybody))
     share = shared((found, near.ties, heard / n, to_all / n, to_first / n))
-    return index, distinct.astype(np.int64), x.map_blocks(_heard, share, dtype=np.float64, **one)
+    each = x.map_blocks(_heard, share, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    return index, distinct.astype(np.int64), each
 
 
 def _led(x: Array, start: int, asked: Any) -> tuple[Labels, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -106,6 +106,9 @@ def _led(x: Array, start: int, asked: Any) -> tuple[Labels, NDArray[np.bool_], N
     queries, points, k = law.queries(x, t), found.points, len(found.points)
     all_tie = np.zeros(len(x), dtype=bool)
     all_tie[top.doubtful(queries, found)] = True
+    if queries[all_tie].any():
+        row = start + int((all_tie & queries.any(axis=1)).argmax())
+        raise InputError(f"token {row} has scores that leave float64: multiply the tokens by a constant")
     some = queries[~all_tie]
     given = np.ones(k), np.zeros(len(some)), 0.0
 
