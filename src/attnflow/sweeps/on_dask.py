@@ -21,6 +21,8 @@ from attnflow.sweeps.shipping import computed, packed, same
 LEAST, AHEAD = 32, 8
 # Seconds between two looks at the cluster while nothing comes back, and between two counts of its workers.
 LOOK, COUNT = 0.2, 1.0
+# Seconds to wait for a result: others are not kept waiting for one that was lost.
+PATIENCE = 2.0
 # A payload of more bytes travels once to each worker, not with each batch.
 LARGE = 100_000
 
@@ -75,8 +77,14 @@ class OnDask:
                     progress.tick()
                     if self.client.status != "running":
                         raise self._gone() from None
+                    continue
+                try:
+                    batch = self._result(future)
+                except TimeoutError:
+                    # Its worker died before it gave the result away, and another computes it again.
+                    future.add_done_callback(done.put)
                 else:
-                    yield running.pop(future), self._result(future)
+                    yield running.pop(future), batch
         finally:
             if running:
                 with suppress(Exception):  # the scheduler may be gone
@@ -91,9 +99,13 @@ class OnDask:
 
         with self._answered():
             try:
-                batch: Batch = future.result()
+                batch: Batch = future.result(timeout=PATIENCE)
             except KilledWorker:
                 return None
+            except TimeoutError:
+                if future.status == "finished":  # it is large, and under way
+                    return self._result(future)
+                raise
             except Exception as error:
                 if future.status != "error":
                     raise self._gone() from None
