@@ -20,6 +20,8 @@ SETTINGS = {
     # A task that was on a worker that died is given up: few workers have to be started again.
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
     "ATTNFLOW_PROGRESS": "off",
+    # As Dask has it for workers that it starts by itself.
+    "OPENBLAS_NUM_THREADS": "1",
 }
 
 

@@ -8,6 +8,7 @@ from `rng`, and BLAS keeps to one thread if the worker was started by a nanny, a
 from __future__ import annotations
 
 import functools
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -42,8 +43,10 @@ def shared_process() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> Any:
-    """Return what limits the threads of BLAS; SciPy has one of its own, which must be loaded before."""
-    import scipy.linalg  # noqa: F401
+    """Return what limits the threads of BLAS."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        # SciPy has one of its own, which can be limited only when it is loaded.
+        import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
