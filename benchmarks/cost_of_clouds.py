@@ -178,7 +178,7 @@ def of_task(tasks: int = 2000) -> float:
 
 def compared(known: Constants) -> None:
     """Print steps as predicted and as measured, each in a process of its own."""
-    print("\n| n | d | beta | rows | grid | predicted | measured | ratio | memory: bound | measured |")
+    print("\n| n | d | beta | rows | grid, MB | CPU predicted, s | measured | ratio | memory bound, MB | measured |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for n, d, beta, rows in CASES:
         predicted = cost(n, d, beta, rows, known)
@@ -186,8 +186,8 @@ def compared(known: Constants) -> None:
         said = subprocess.run(alone, capture_output=True, text=True, check=True).stdout.split()
         seconds, memory, total = float(said[-2]), float(said[-1]), predicted.divided + predicted.alone
         print(
-            f"| {n:,} | {d} | {beta:g} | {rows:,} | {predicted.grid / 1e6:.2g} MB | {total:.3g} s | {seconds:.3g} s "
-            f"| {seconds / total:.2f} | {predicted.memory / 1e6:.0f} MB | {memory:.0f} MB |",
+            f"| {n:g} | {d} | {beta:g} | {rows:g} | {predicted.grid / 1e6:.2g} | {total:.2g} | {seconds:.2g} "
+            f"| {seconds / total:.2f} | {predicted.memory / 1e6:.0f} | {memory:.0f} |",
             flush=True,
         )
 
