@@ -26,7 +26,7 @@ def in_chunks(queries: Array, keys: Array, gain: float, cuts: list[int]) -> Arra
     assert grid is not None
     parts = [sums.moments(grid, chunk) for chunk in np.split(keys, cuts)]
     while len(parts) > 1:
-        parts = [sums.added(parts[i : i + 2], grid) for i in range(0, len(parts), 2)]
+        parts = [sums.added(parts[i : i + 2]) for i in range(0, len(parts), 2)]
     field = sums.propagated(grid, parts[0])
     return np.concatenate([sums.means(field, chunk) for chunk in np.split(queries, cuts)])
 

@@ -65,7 +65,7 @@ def test_results_and_refusals_come_from_workers() -> None:
     alone = [law.attend(chunked(x)).compute() for law in laws]
     bad = np.where(np.arange(1500)[:, None] == 1300, np.nan, x)
     with (
-        distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client,
+        distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as client,
         dask.config.set(scheduler=client),
     ):
         for law, expected in zip(laws, alone, strict=True):

@@ -8,8 +8,10 @@ kappa / 2 panels on an axis with kappa = g H_s H_t for half-widths H of the boxe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +20,9 @@ from attnflow.engines import separable_grid as steps
 from attnflow.engines.compilation import on_one_thread
 from attnflow.engines.separable import MOST_DIMENSIONS, in_plane
 from attnflow.engines.separable_blocks import P
-from attnflow.engines.separable_grid import Grid, Moments, Side, Slab
+from attnflow.engines.separable_grid import Grid, Indices, Moments, Side, Slab
 
-__all__ = ["MOST_DIMENSIONS", "Field", "added", "common_grid", "means", "moments", "propagated"]
+__all__ = ["MOST_DIMENSIONS", "Field", "FullBoxes", "added", "common_grid", "means", "moments", "propagated"]
 
 
 def common_grid(queries: Array, keys: Array, n: int, gain: float) -> Grid | None:
@@ -34,24 +36,53 @@ def common_grid(queries: Array, keys: Array, n: int, gain: float) -> Grid | None
         return steps.along(targets, sources, gain, np.eye(len(sources.box.centre)))
 
 
+class FullBoxes(NamedTuple):
+    """Moments (fields, k, 16^d) of the k boxes of the grid that hold a source, each meant times 2^tops.
+
+    In space many boxes are empty: what is sent and added is then a part of the grid.
+    """
+
+    boxes: Indices
+    fields: Array
+    tops: Array
+
+
 @on_one_thread
-def moments(grid: Grid, keys: Array) -> Moments:
+def moments(grid: Grid, keys: Array) -> FullBoxes:
     """Return the moments of the keys of one chunk, and of themselves as values where there is no gradient."""
     sources = steps.sorted_by_box(grid.sources, in_plane(keys), grid.slope)
-    return steps.moments_of(grid, sources, keys[:, :0] if grid.has_gradient else keys, grid.sources.box.origin)
+    u, order, start, _, counts = sources.tokens
+    k, size = len(sources.full), P ** len(counts)
+    # A grid with all full boxes in one row has each of them in one piece.
+    in_a_row = sources._replace(tokens=(u, order, start, np.arange(k) * size, np.array([k, *counts[1:] * 0 + 1])))
+    fields = steps.moments_of(in_a_row, keys[:, :0] if grid.has_gradient else keys, grid.sources.box.origin)
+    return FullBoxes(sources.full, fields.reshape(-1, k, size), sources.tops[sources.full])
 
 
-def added(parts: Sequence[Moments], grid: Grid) -> Moments:
+def added(parts: Sequence[FullBoxes]) -> FullBoxes:
     """Return the sum of the moments of several chunks, added one after the other."""
-    tops = np.maximum.reduce([part.tops for part in parts])
-    total = np.zeros_like(parts[0].fields)
-    counts = grid.sources.counts.tolist()
-    for fields, own in parts:
-        # A box that holds no token has the top -inf, and only zeros.
-        scale = np.exp2(own - np.where(np.isfinite(tops), tops, 0.0))
-        by_box = [len(fields), *(number for panels in counts for number in (panels, P))]
-        total.reshape(by_box)[...] += fields.reshape(by_box) * scale.reshape([1, *(k for c in counts for k in (c, 1))])
-    return Moments(total, tops)
+    boxes = np.unique(np.concatenate([part.boxes for part in parts]))
+    fields, tops = np.zeros((len(parts[0].fields), len(boxes), parts[0].fields.shape[2])), np.full(len(boxes), -np.inf)
+    places = [np.searchsorted(boxes, part.boxes) for part in parts]
+    for part, at in zip(parts, places, strict=True):
+        tops[at] = np.maximum(tops[at], part.tops)
+    for part, at in zip(parts, places, strict=True):
+        for own, total in zip(part.fields, fields, strict=True):
+            total[at] += own * np.exp2(part.tops - tops[at])[:, None]
+    return FullBoxes(boxes, fields, tops)
+
+
+def _on_grid(grid: Grid, total: FullBoxes) -> Moments:
+    """Return moments on the whole grid, with zeros in boxes that hold no source."""
+    counts, d = grid.sources.counts, len(grid.kappa)
+    tops, fields = np.full(math.prod(counts.tolist()), -np.inf), []
+    tops[total.boxes] = total.tops
+    places = [part for seat in np.unravel_index(total.boxes, counts) for part in (seat, slice(None))]
+    for own in total.fields:
+        whole = np.zeros([number for panels in counts for number in (panels, P)])
+        whole[tuple(places)] = own.reshape(-1, *[P] * d)
+        fields.append(whole.ravel())
+    return Moments(np.stack(fields) if len(fields) > 1 else fields[0][None], tops)
 
 
 @dataclass(frozen=True)
@@ -63,11 +94,11 @@ class Field:
 
 
 @on_one_thread
-def propagated(grid: Grid, total: Moments) -> Field:
+def propagated(grid: Grid, total: FullBoxes) -> Field:
     """Carry the moments of all sources over to the targets."""
     size = P ** len(grid.kappa) * int(np.prod(grid.targets.counts))
     fields, scales, at = np.empty((len(total.fields), size)), [], 0
-    for slab in steps.propagated(grid, total):
+    for slab in steps.propagated(grid, _on_grid(grid, total)):
         fields[:, at : at + slab.fields.shape[1]] = slab.fields
         scales.append(slab.scales)
         at += slab.fields.shape[1]

@@ -224,12 +224,12 @@ class Moments(NamedTuple):
     tops: Array
 
 
-def moments_of(grid: Grid, sources: Boxes, columns: Array, centre: Array) -> Moments:
+def moments_of(sources: Boxes, columns: Array, centre: Array) -> Array:
     """Return the moments of the weights of the sources, and of the weights times each column of values - centre."""
-    size = P ** len(grid.kappa) * math.prod(grid.sources.counts.tolist())
-    fields = np.zeros((1 + columns.shape[1], size))
+    counts = sources.tokens[-1]
+    fields = np.zeros((1 + columns.shape[1], P ** len(counts) * math.prod(counts.tolist())))
     moments(*sources.tokens, sources.exponents, columns, centre, fields)
-    return Moments(fields, sources.tops)
+    return fields
 
 
 class Slab(NamedTuple):

@@ -199,8 +199,9 @@ class Softmax(Law):
         Each chunk is read three times: for the box around all tokens, for its moments on the grid of that box, and for
         its own means, which are computed when the result is. The grid has 16 ceil(kappa / 2) numbers on each axis,
         kappa = beta H^2 for half-widths H of the box (H_x H_Bx with a matrix B). A worker needs up to 100 d bytes for
-        each token of a chunk, and memory for four grids. Beyond 2^25 numbers, where kappa is about 700 in the plane and
-        40 in space, tokens are refused.
+        each token of a chunk, one grid, and in one worker for a moment two more; moments that are sent and added hold
+        only boxes with tokens. Beyond 2^25 numbers, where kappa is about 700 in the plane and 40 in space, tokens are
+        refused.
         """
         from attnflow.engines import chunks_softmax as sums
 
@@ -222,7 +223,7 @@ class Softmax(Law):
                 f"queries have half-width {sizes[1]:.3g}: take a smaller beta, or {chunks.SAMPLE}"
             )
         plan = chunks.shared(grid)
-        total = chunks.added(tokens.each(_moments, plan), sums.added, plan)
+        total = chunks.added(tokens.each(_moments, plan), sums.added)
         field = chunks.kept(sums.propagated, plan, total)
         return chunks.mapped(x, _means, field, shared)
 
