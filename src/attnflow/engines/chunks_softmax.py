@@ -24,6 +24,9 @@ from attnflow.engines.separable_grid import Grid, Indices, Moments, Side, Slab
 
 __all__ = ["MOST_DIMENSIONS", "Field", "FullBoxes", "added", "common_grid", "means", "moments", "propagated"]
 
+# Numbers that are added at once: they stay in the cache, and take no memory beside the sum.
+TOGETHER = 1 << 15
+
 
 def common_grid(queries: Array, keys: Array, n: int, gain: float) -> Grid | None:
     """Return the grid of n tokens from the corners (2, d) of the boxes of queries and keys; None if it is too large.
@@ -66,9 +69,12 @@ def added(parts: Sequence[FullBoxes]) -> FullBoxes:
     places = [np.searchsorted(boxes, part.boxes) for part in parts]
     for part, at in zip(parts, places, strict=True):
         tops[at] = np.maximum(tops[at], part.tops)
+    together = max(1, TOGETHER // fields.shape[2])
     for part, at in zip(parts, places, strict=True):
+        scales = np.exp2(part.tops - tops[at])[:, None]
         for own, total in zip(part.fields, fields, strict=True):
-            total[at] += own * np.exp2(part.tops - tops[at])[:, None]
+            for some in (slice(first, first + together) for first in range(0, len(at), together)):
+                total[at[some]] += own[some] * scales[some]
     return FullBoxes(boxes, fields, tops)
 
 
