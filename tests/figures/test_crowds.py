@@ -221,3 +221,9 @@ def test_a_picture_of_a_run_in_dask_shows_a_sample(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(af.geometry.hull(few.tokens[k]).vertices, af.geometry.hull(alone.tokens[k]).vertices)
     assert all_of_them[0].tokens.shape == (3, 50, 2)
     assert all_of_them[1] == ""
+    # A density counts the tokens of the sample, and says so.
+    monkeypatch.setattr("attnflow.figures.scene.CROWD", 40)
+    with dask.config.set(scheduler="synchronous"):
+        density = by_gid(run.plot(), DENSITY)
+    assert density.get_array().sum() == len(few.final)
+    assert density.colorbar.ax.get_ylabel() == "tokens of the sample in a cell"

@@ -118,8 +118,11 @@ def key(figure: Any) -> None:
         figure.draw_without_rendering()
 
 
-def scale(figure: Any, most: float | None = None) -> Any:
-    """Give all densities of a figure one logarithmic scale of shades, up to `most` or to the largest, and a bar."""
+def scale(figure: Any, most: float | None = None, counts: str = "tokens") -> Any:
+    """Give all densities of a figure one logarithmic scale of shades, up to `most` or to the largest, and a bar.
+
+    The bar says what the density `counts`.
+    """
     drawn = [mark for ax in figure.axes for mark in ax.collections if mark.get_gid() == DENSITY]
     if not drawn:
         return None
@@ -129,7 +132,7 @@ def scale(figure: Any, most: float | None = None) -> Any:
     norm = LogNorm(1, max(10.0, most or max(float(mark.get_array().max()) for mark in drawn)))
     for mark in drawn:
         mark.set_norm(norm)
-    shade_bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label("tokens in a cell")
+    shade_bar(figure, drawn[0], [mark.axes for mark in drawn]).set_label(f"{counts} in a cell")
     return norm
 
 

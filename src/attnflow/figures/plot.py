@@ -118,7 +118,7 @@ def plot(
         law = "" if run.law is None else f"{typeset(run.law)}\n"
         entitle(ax, law + happened(shown) + (few and f"\n{few}") if title is None else title)
         if own:
-            scale(ax.figure)
+            scale(ax.figure, counts="tokens of the sample" if few else "tokens")
             if values is not None:
                 shade_bar(ax.figure, shading(values), ax)
             key(ax.figure)
