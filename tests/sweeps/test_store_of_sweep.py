@@ -158,6 +158,8 @@ def test_places_that_cannot_be_a_store(tmp_path: Path) -> None:
         ({1: 2.0}, "it names a value 1, expected a word"),
         ({"a/b": 2.0}, "it names a value 'a/b', expected a word"),
         ({"": 2.0}, "it names a value '', expected a word"),
+        ({"zarr.json": 2.0}, "it names a value 'zarr.json', expected a word"),
+        ({"a\\b": 2.0}, "it names a value 'a"),
         ({"failed": 2.0}, "it names a value 'failed', as an axis or a part of the Dataset"),
         ({"k": 2.0}, "it names a value 'k', as an axis"),
         ({"x": [1.0], "x_0": 2.0}, "it names a value 'x_0', as an axis"),
@@ -178,6 +180,11 @@ def test_what_cells_may_return(returned: Any, values: Any, tmp_path: Path) -> No
         expected = np.array([value, value])
         assert found[name].dtype == expected.dtype
         assert found[name].values.tobytes() == expected.tobytes()
+
+
+def test_measurements_of_what_is_no_run() -> None:
+    found = af.sweep(third, OVER, measure=["clusters"], on="here")
+    assert set(found.failed.values[2:3]) == {"it returned 1.0, and measure is for runs: return one, or drop measure"}
 
 
 def test_results_beyond_memory_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
+from attnflow.sweeps.cells import KEY
 
 OVER = {"a": [0, 1, 2], "b": {"from": 1.0, "to": 2.0, "count": 5}}
 
@@ -24,7 +26,7 @@ def cell(a: int, b: float, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def by_hand(a: int, b: float, place: tuple[int, ...], seed: int = 0) -> tuple[float, NDArray[np.float64]]:
-    return a * b, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place)).random(3)
+    return a * b, np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(KEY, *place))).random(3)
 
 
 def test_it_is_a_loop_over_the_grid(tmp_path: Path) -> None:
@@ -78,6 +80,35 @@ def test_a_store_is_never_computed_again_and_refuses_another_sweep(tmp_path: Pat
         af.sweep(noted, {"a": [1, 2, 4]}, on="here", store=tmp_path / "s.zarr")
 
 
+def test_a_store_belongs_to_measurements_and_to_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(k: int) -> Any:
+        return af.simulate([[1.0], [0.0]], af.Hardmax(), af.Layers(gamma=0.5), until=k)
+
+    def swept(tol: float) -> Any:
+        measure = {"name": "clusters", "tol": tol}
+        return af.sweep(run, {"k": [1]}, measure=measure, on="here", store=tmp_path / "s.zarr")
+
+    assert swept(0.1).clusters.values.tolist() == [2]
+    with refused("another measure"):
+        swept(0.9)
+    monkeypatch.setattr(af, "__version__", "0.0")
+    with refused("another version of attnflow"):
+        swept(0.1)
+
+
+def test_generators_of_cells_are_no_others() -> None:
+    over = {"k": [0, 1]}
+    mine = functools.partial(lambda k, rng: rng.random(), rng=np.random.default_rng(3))
+    assert af.sweep(mine, over, on="here").value.values.tolist() == np.random.default_rng(3).random(2).tolist()
+    found = af.sweep(lambda k, rng: rng.standard_normal((4, 2)), over, on="here").value.values[0]
+    assert (found != af.tokens.gaussian(n=4, d=2, seed=0, chunks=4).compute()).all()
+
+
+def test_whole_numbers_beyond_64_bits_are_texts(tmp_path: Path) -> None:
+    found = af.sweep(lambda k: k / 2**63, {"k": [2**63, -1]}, on="here", store=tmp_path / "s.zarr")
+    assert found.sel(k=str(2**63)).value.item() == 1.0
+
+
 @pytest.mark.parametrize(
     ("over", "words"),
     [
@@ -85,6 +116,11 @@ def test_a_store_is_never_computed_again_and_refuses_another_sweep(tmp_path: Pat
         ({"a": [], "b": [1]}, "no values"),
         ({"a/b": [1]}, "an axis is named 'a/b'"),
         ({"..": [1]}, "an axis is named '..'"),
+        ({"a\\b": [1]}, "an axis is named"),
+        ({"a\nb": [1]}, "an axis is named"),
+        ({"zarr.json": [1]}, "an axis is named 'zarr.json'"),
+        ({"failed": [1]}, "an axis is named 'failed', as a part of the Dataset"),
+        ({"point": {"design": "random", "count": 3, "finished": [0, 1]}}, "an axis is named 'finished'"),
         ({"a": 3}, "expected a list of values"),
         ({"a": [1], "b": [1], "c": [1]}, "no parameter of the cell"),
         ({"a": [1]}, "needs 'b'"),

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,9 +27,9 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.sweeps import on_dask, running, where
+from attnflow.sweeps.cells import KEY
 from attnflow.sweeps.listening import MOST
 
-MEETING = threading.Barrier(4)
 LARGE = "ATTNFLOW_EXAMPLES" in os.environ
 
 
@@ -43,23 +44,23 @@ def test_threads_have_the_numbers_of_their_cells_and_the_process_keeps_its_own(
     threads: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def cell(k: int, rng: np.random.Generator) -> Any:
-        met = sys.modules[__name__].MEETING  # a barrier cannot travel
-        met.wait(60)  # four cells run at the same time
         print("one of", k)
-        met.wait(60)
+        time.sleep(0.005)  # other threads would run, and draw from the same generator
         sys.stdout.writelines([f"two of {k}\n"])
-        return rng.random(3)
+        return [*rng.random(3), np.random.random()]  # noqa: NPY002
 
     np.random.seed(7)  # noqa: NPY002
     level, out = logging.getLogger().level, sys.stdout
     mine = np.random.random()  # noqa: NPY002
     np.random.seed(7)  # noqa: NPY002
     with Client(threads, set_as_default=False) as client:
-        found = af.sweep(cell, {"k": range(4)}, on=client)
-    drawn = [np.random.default_rng(np.random.SeedSequence(0, spawn_key=(k,))).random(3) for k in range(4)]
-    assert found.cell.values.tobytes() == np.array(drawn).tobytes()
+        found = af.sweep(cell, {"k": range(9)}, on=client)
+        assert on_dask.OnDask(client, lambda cells: []).workers == 1
+    drawn = [np.random.default_rng(np.random.SeedSequence(0, spawn_key=(KEY, k))).random(3) for k in range(9)]
+    assert found.cell.values[:, :3].tobytes() == np.array(drawn).tobytes()
     heard = capsys.readouterr().out.splitlines()
-    assert sorted(heard) == [f"[k={k}] {word} of {k}" for k in range(4) for word in ("one", "two")]
+    assert sorted(heard) == [f"[k={k}] {word} of {k}" for k in range(9) for word in ("one", "two")]
+    assert found.identical(af.sweep(cell, {"k": range(9)}, on="here"))
     assert np.random.random() == mine  # noqa: NPY002
     assert (logging.getLogger().level, sys.stdout) == (level, out)
 
@@ -122,7 +123,7 @@ def test_odd_cells(threads: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"[k=5] (it says more than {MOST} characters: the rest is left out)\n"
 
 
-def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(where, "ANSWER", 0.2)
     for on, words in [
         ("tcp://127.0.0.1:1", "no Dask scheduler answers at 'tcp://127.0.0.1:1': start one with `dask scheduler`"),
@@ -130,7 +131,8 @@ def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None
         (3, "on is 3, expected None, 'here', the address of a scheduler, or a Dask client"),
     ]:
         with refused(words):
-            af.sweep(lambda a: a, {"a": [1]}, on=on)
+            af.sweep(lambda a: a, {"a": [1]}, on=on, store=tmp_path / "s.zarr")
+        assert not list(tmp_path.iterdir())
 
     async def gives() -> None:
         async with Client(threads.scheduler_address, asynchronous=True, set_as_default=False) as client:

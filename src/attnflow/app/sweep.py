@@ -55,8 +55,9 @@ def sweep(
 
     A cell that takes `rng` gets a generator that depends on `seed` and on its place in the grid alone. So the Dataset
     has the same bits for any number of workers. Cells that fail are data: NaN, and a sentence in the variable
-    `failed`; ``retry_failed=True`` runs those again. With `store`, results go to a Zarr store as they come; if the call
-    is killed, the same call runs what is missing.
+    `failed`; ``retry_failed=True`` runs those again. All cells must return the names and shapes of the first cell that
+    did not fail, also those that run again. With `store`, results go to a Zarr store as they come; if the call is
+    killed, the same call runs what is missing.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from attnflow.figures.axes import Axis, axis, scattered
 from attnflow.figures.groups import counted
 from attnflow.figures.style import formula, found_by
 from attnflow.measure.confidence import mean_interval
-from attnflow.sweeps.store import FAILED, FINISHED
+from attnflow.sweeps.grid import FAILED, FINISHED
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset

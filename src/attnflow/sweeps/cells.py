@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.calls import BY_NAME, raised
-from attnflow.core.inputs import InputError
+from attnflow.core.inputs import InputError, quoted
 from attnflow.runs.trajectory import Trajectory
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.identity import digest
@@ -22,6 +22,8 @@ from attnflow.sweeps.outcome import Outcome, values_of
 from attnflow.sweeps.process import shared_process
 
 Measure = Callable[[Trajectory], Any]
+# The first part of the key of each cell's generator, which no cloud of tokens with the same seed has.
+KEY = 0xCE11
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Cells:
         return found
 
     def _called(self, cell: int) -> Any:
-        sequence = np.random.SeedSequence(self.seed, spawn_key=self.grid.place(cell))
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(KEY, *self.grid.place(cell)))
         # Whoever draws from the generators of the process gets the numbers of the cell too.
         state = sequence.spawn(1)[0].generate_state(8)
         np.random.seed(state)  # noqa: NPY002
@@ -89,6 +91,8 @@ class Cells:
         own = {"rng": np.random.default_rng(sequence)} if wants_rng(self.function, self.grid) else {}
         found = self.function(**self.grid.parameters(cell), **own)
         if not isinstance(found, Trajectory):
+            if self.measures:
+                raise InputError(f"it returned {quoted(found)}, and measure is for runs: return one, or drop measure")
             return found
         if not self.measures:
             raise InputError("it returned a run: say what is measured of it, such as measure=['clusters']")
@@ -121,7 +125,9 @@ def check_function(function: Any, grid: Grid) -> None:
 
 
 def wants_rng(function: Any, grid: Grid) -> bool:
-    """Say whether the function has a parameter `rng` that is no axis: it gets a generator of the cell's own."""
+    """Say whether the function has a parameter `rng` that is free: it gets a generator of the cell's own."""
+    if isinstance(function, functools.partial) and "rng" in function.keywords:
+        return False
     try:
         return "rng" in inspect.signature(function).parameters and "rng" not in grid.names
     except (TypeError, ValueError):

@@ -19,6 +19,8 @@ DESIGNS = ("latin_hypercube", "random")
 # Values that a coordinate of a Dataset can hold; others are named by their text.
 PLAIN = (bool, int, float, str, np.bool_, np.integer, np.floating, np.str_)
 LONGEST_LABEL = 60
+# Parts of the Dataset, and of a store, beside axes and values.
+FAILED, FINISHED = "failed", "finished"
 
 WANTED = (
     'a list of values, {"from": 1, "to": 9, "count": 5}, {"count": 20} for 0 to 19, or a design such as '
@@ -32,7 +34,9 @@ def is_name(name: Any) -> bool:
     >>> is_name("law.beta"), is_name("a/b"), is_name(3)
     (True, False, False)
     """
-    return isinstance(name, str) and name != "" and "/" not in name and not name.startswith((".", "__"))
+    if not isinstance(name, str) or name in ("", "zarr.json") or name.startswith((".", "__")):
+        return False
+    return name.isprintable() and not {"/", "\\"} & set(name)
 
 
 class Grid:
@@ -54,8 +58,7 @@ class Grid:
             raise InputError(f"over is {quoted(over)}, expected the axes of the sweep, such as {{'beta': [1.0, 4.0]}}")
         self.axes: dict[str, dict[str, list[Any]]] = {}
         for name, given in over.items():
-            if not is_name(name):
-                raise InputError(f"an axis is named {name!r}, expected the name of a parameter")
+            _check_name(name)
             self.axes[name] = _axis(name, given)
         names = [parameter for axis in self.axes.values() for parameter in axis]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -121,6 +124,13 @@ class Grid:
         return tuple(shape)
 
 
+def _check_name(name: Any) -> None:
+    if not is_name(name):
+        raise InputError(f"an axis is named {name!r}, expected the name of a parameter")
+    if name in (FAILED, FINISHED):
+        raise InputError(f"an axis is named {name!r}, as a part of the Dataset of results: rename it")
+
+
 def _axis(name: str, given: Any) -> dict[str, list[Any]]:
     """Return the values along an axis of each parameter that varies along it."""
     if isinstance(given, Mapping):
@@ -169,6 +179,7 @@ def _design(name: str, given: Mapping[str, Any]) -> dict[str, list[Any]]:
         raise InputError(f"the design of the axis {name!r} varies nothing: add parameters, such as beta = [0.1, 9.0]")
     lows, highs = [], []
     for key, ends in ranges.items():
+        _check_name(key)
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise InputError(f"{key} of the axis {name!r} is {quoted(ends)}, expected two ends, such as [0.1, 9.0]")
         low, high = (number(end, f"an end of {key}") for end in ends)
@@ -185,10 +196,20 @@ def _design(name: str, given: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _labels(name: str, values: list[Any]) -> NDArray[Any]:
-    """Return values as a coordinate: numbers or text as they are, others by their text, or their number."""
+    """Return values as a coordinate: numbers or text as they are, others by their text, or their number.
+
+    >>> _labels("seed", [1, 2**70]).tolist()  # beyond 64 bits
+    ['1', '1180591620717411303424']
+    """
     kinds = {type(value) for value in values}
-    if all(isinstance(value, PLAIN) for value in values) and (str not in kinds or kinds == {str}):
+    plain = all(isinstance(value, PLAIN) and not _large(value) for value in values)
+    if plain and (str not in kinds or kinds == {str}):
         return np.array(values)
     labels = [" ".join(str(value).split()) for value in values]
     short = max(map(len, labels)) <= LONGEST_LABEL and len(set(labels)) == len(labels)
     return np.array(labels if short else [f"{name} {k}" for k in range(len(labels))])
+
+
+def _large(value: Any) -> bool:
+    """Say whether this is a whole number beyond 64 bits."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63

@@ -1,7 +1,7 @@
 """What cells print and log on a worker: kept for each cell, and repeated where the sweep was called.
 
-Threads of a worker may run cells at the same time, each of which is heard by itself. What other threads of the worker
-print goes where it went before; but threads that were started while one cell ran alone belong to that cell.
+What other threads of the worker print goes where it went before; but threads that were started while a cell ran belong
+to that cell.
 """
 
 from __future__ import annotations

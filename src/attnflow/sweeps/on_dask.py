@@ -43,11 +43,11 @@ class OnDask:
 
     @property
     def workers(self) -> int:
-        """How many cells can run at once; 0 as long as no worker is there."""
+        """How many cells can run at once, one for each worker; 0 as long as no worker is there."""
         now = time.monotonic()
         if now >= self._counted + COUNT or not self._workers:
             with self._answered():
-                self._workers = sum(self.client.nthreads().values())
+                self._workers = len(self.client.nthreads())
             self._counted = now
             if not self._workers and not self._waits:
                 progress.note(f"no workers at {self._address}: waiting for them")

@@ -1,8 +1,7 @@
-"""The process in which cells run: what it shares with them is put back when the last of them is done.
+"""The process in which cells run: what it shares with them is put back when they are done.
 
 NumPy's and Python's own generators are seeded for each cell. BLAS has one thread, for its sums have other bits with
-another number of threads. Cells that run at the same time, in threads of one process, share both: there they must draw
-from `rng`, and BLAS keeps to one thread if the worker was started by a nanny, as Dask does by itself.
+another number of threads. Threads of one process share all of these, so only one of them runs cells at a time.
 """
 
 from __future__ import annotations
@@ -17,28 +16,21 @@ from typing import Any
 
 import numpy as np
 
-_guard = threading.Lock()
-_users = 0
-_before: tuple[Any, Any] = (None, None)
+# Held by the thread that runs cells, one of which may be a sweep itself.
+ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
 def shared_process() -> Iterator[None]:
     """Lend the process to cells of this thread."""
-    global _users, _before
-    with _guard:
-        if not _users:
-            _before = np.random.get_state(), random.getstate()  # noqa: NPY002
-        _users += 1
-    try:
-        with _blas().limit(limits=1, user_api="blas"):
-            yield
-    finally:
-        with _guard:
-            _users -= 1
-            if not _users:
-                np.random.set_state(_before[0])  # noqa: NPY002
-                random.setstate(_before[1])
+    with ONE_AT_A_TIME:
+        before = np.random.get_state(), random.getstate()  # noqa: NPY002
+        try:
+            with _blas().limit(limits=1, user_api="blas"):
+                yield
+        finally:
+            np.random.set_state(before[0])  # noqa: NPY002
+            random.setstate(before[1])
 
 
 @functools.cache

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import InputError
-from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.grid import FAILED, FINISHED, Grid
 from attnflow.sweeps.outcome import Outcome, Schema
-from attnflow.sweeps.store import FAILED, FINISHED, SweepStore, dimensions
+from attnflow.sweeps.store import SweepStore, dimensions
 
 
 class Results:

@@ -22,11 +22,9 @@ from attnflow.core.inputs import InputError
 from attnflow.runs.files import FILES, appears_whole
 from attnflow.runs.lock import Lock
 from attnflow.runs.store import zarr_library
-from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.grid import FAILED, FINISHED, Grid
 
 FORMAT = 1
-# Names that results cannot have.
-FAILED, FINISHED = "failed", "finished"
 # The attribute that names the values, in the order in which cells return them.
 VALUES = "values"
 # A chunk has at most this number of bytes: compressors take less than 2 GiB.

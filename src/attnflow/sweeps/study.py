@@ -16,10 +16,10 @@ from attnflow.sweeps.where import HERE, place_of
 def run_missing(work: Work, results: Results, on: Any, retry_failed: bool = False, name: str = "sweep") -> Results:
     """Run the cells that results lack, where `on` says, and return the results."""
     try:
-        if len(results.missing(retry_failed)):
-            missing = results.claim(retry_failed)
-            with place_of(on, work, len(missing)) as place:
-                Sweep(results.grid, results, place, name).run(missing)
+        if most := len(results.missing(retry_failed)):
+            # A place that does not answer leaves no store behind.
+            with place_of(on, work, most) as place:
+                Sweep(results.grid, results, place, name).run(results.claim(retry_failed))
         return results
     finally:
         results.close()
