@@ -188,6 +188,21 @@ def test_ties_of_chunks_are_refused_with_their_place_among_all_tokens() -> None:
     np.testing.assert_array_equal(law.attend(chunked(x, (300, 1, 599))).compute(), law.attend(x))
 
 
+@pytest.mark.parametrize("places", [[10, 700], [700, 1], [1, 299]])
+def test_the_first_of_all_tokens_that_ties_is_named(places: list[int]) -> None:
+    """Whichever chunk is computed first: also if one of them is at 0 and ties between all."""
+    x = np.random.default_rng(0).uniform(-0.5, 0.5, (900, 2))
+    x[[600, 650]] = [[1.0, 1.0], [1.0, -1.0]]
+    x[places] = [[0.3, 0.0], [0.0, 0.0]]
+    law = af.Hardmax(ties="error")
+    with pytest.raises(af.InputError) as alone:
+        law.attend(x)
+    assert f"token {min(places)} ties between token" in str(alone.value)
+    for found in (law.attend, lambda tokens: af.measure.leaders(law, tokens)):
+        with refused(str(alone.value)):
+            found(chunked(x, (300, 1, 599)))
+
+
 def test_hardmax_of_a_sphere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x = af.tokens.sphere(900, 2, seed=0)
     tokens = chunked(x, (300, 1, 599))

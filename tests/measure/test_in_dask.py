@@ -95,6 +95,15 @@ def test_leaders_are_those_of_one_process(ties: str) -> None:
             np.testing.assert_allclose(computed(found.heard), alone.heard, rtol=1e-12, atol=1e-15)
 
 
+def test_leaders_where_all_tokens_of_a_chunk_are_at_zero() -> None:
+    x = RNG.standard_normal((300, 2))
+    x[100:200] = 0.0
+    for law in (af.Hardmax(), af.Hardmax(B=np.zeros((2, 2)))):
+        alone, found = (af.measure.leaders(law, y) for y in (x, chunked(x)))
+        np.testing.assert_array_equal(computed(found.index), alone.index)
+        np.testing.assert_allclose(computed(found.heard), alone.heard, rtol=1e-12)
+
+
 def test_measurements_of_a_run() -> None:
     x, law, motion = RNG.standard_normal((300, 2)), af.Hardmax(), af.Layers(alpha=0.5)
     alone, run = af.simulate(x, law, motion, until=3), af.simulate(chunked(x), law, motion, until=3)
@@ -116,10 +125,10 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         af.measure.leaders(af.Hardmax(), x, masses=np.ones(200))
     with refused("have dimension 4, expected at most 3 for the diameter"):
         af.measure.diameter(da.ones((10, 4)))
-    with refused("token 3 ties between several points at time 0"):
+    with refused("token 3 ties between token 0 and another point at time 0"):
         corners = np.array([[1.0, 1.0], [1.0, -1.0], [0.9, 0.8], [0.5, 0.0]])
         af.measure.leaders(af.Hardmax(ties="error"), chunked(corners, 2))
-    with refused("token 203 has scores that leave float64"):
+    with refused("token 203 of a Dask array has scores that leave float64"):
         faint = np.concatenate([RNG.standard_normal((203, 2)), [[1e-305, 0.0]]])
         af.measure.leaders(af.Hardmax(), chunked(faint))
     with refused("tokens hold a value that is not finite in row 7"):

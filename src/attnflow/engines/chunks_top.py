@@ -17,7 +17,7 @@ from attnflow.engines import vertices
 from attnflow.engines.compilation import on_one_thread
 from attnflow.engines.vertices import MOST_DIMENSIONS, Indices
 
-__all__ = ["MOST_CANDIDATES", "MOST_DIMENSIONS", "Candidates", "candidates", "doubtful", "merged"]
+__all__ = ["MOST_CANDIDATES", "MOST_DIMENSIONS", "Candidates", "ahead", "candidates", "doubtful", "merged"]
 
 # More points than this near the hull are refused: with their tree they take some 200 MB in each worker.
 MOST_CANDIDATES = 1 << 20
@@ -93,3 +93,16 @@ def doubtful(queries: Array, found: Candidates) -> Indices:
     if found.complete:
         return np.empty(0, dtype=np.int64)
     return vertices.doubtful_queries(queries, vertices.size_of(found.points), found.smallest)
+
+
+@on_one_thread
+def ahead(queries: Array, found: Candidates) -> tuple[Indices, Indices]:
+    """Return the first and the last candidate with the top score of each query, none of which may be doubtful."""
+    if not len(queries):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    k, slack = len(found.points), np.zeros(len(queries))
+    first, last = (
+        vertices.top(queries, places, places, np.ones(k), slack, 0.0)[2]
+        for places in (found.points, found.points[::-1].copy())
+    )
+    return first, k - 1 - last

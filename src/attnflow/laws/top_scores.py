@@ -110,8 +110,8 @@ class TopScores(Law):
             return super().listen(x, t, sources)
         return self._listen(self.queries(x, t, sources.gain), t, sources)
 
-    def _listen(self, queries: Array, t: float, sources: Sources, rows: Any = None, columns: Any = None) -> Heard:
-        """Do the work of `listen`; queries and sources have these numbers among the tokens, if they are not all."""
+    def _listen(self, queries: Array, t: float, sources: Sources) -> Heard:
+        """Do the work of `listen`."""
         room, relative = self.slack(t).at(queries, sources.gain)
         engine = engines.engine(sources.engine, self.kind, len(queries), len(sources.places), queries.shape[1])
         kept = slice(None) if self.counting in ("tokens", "first") else _candidates(engine, queries, sources.places)
@@ -121,8 +121,7 @@ class TopScores(Law):
         if self.counting == "error":
             backwards = top(queries, places[::-1].copy(), values[::-1].copy(), counts[::-1].copy(), room, relative)
             tied = leader != len(places) - 1 - backwards[2]
-            names = np.arange(len(sources.places)) if columns is None else columns
-            _refuse_ties(tied, names[kept][leader], t, rows)
+            _refuse_ties(tied, np.arange(len(sources.places))[kept][leader], t)
         return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
 
     def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
@@ -158,13 +157,17 @@ class TopScores(Law):
         return fused.top_layers(x, forms, slacks, gammas, self.counts(x, masses), self.counting)
 
 
-def _refuse_ties(tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float, rows: Any = None) -> None:
+def _refuse_ties(tied: NDArray[np.bool_], leader: NDArray[np.int64], t: float) -> None:
     if tied.any():
         where = np.unravel_index(tied.argmax(), tied.shape)
-        raise TieError(
-            f"token {where[-1] if rows is None else rows[where[-1]]} ties between token {leader[where]} and another "
-            f"point at time {t:g}: choose ties='tokens', 'points' or 'first', or move the tokens"
-        )
+        raise _tie(int(where[-1]), leader[where], t)
+
+
+def _tie(token: int, leader: int, t: float) -> TieError:
+    return TieError(
+        f"token {token} ties between token {leader} and another point at time {t:g}: choose ties='tokens', 'points' or "
+        "'first', or move the tokens"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +231,8 @@ class Hardmax(TopScores):
 
         Each chunk is read twice: for its points near the hull, and for its own means, which are computed when the
         result is. A worker needs up to 100 d bytes for each token of a chunk, and 100 d for each point near the hull,
-        of which there may be 2^20. Beyond that, as on a sphere, tokens are refused.
+        of which there may be 2^20. Beyond that, as on a sphere, tokens are refused. With ties="error" each chunk is
+        read once more, so that the first of all tokens that ties is named before any mean is computed.
         """
         from attnflow.engines import chunks_top as top
 
@@ -236,8 +240,9 @@ class Hardmax(TopScores):
         if d > top.MOST_DIMENSIONS:
             raise InputError(chunks.too_wide(d, top.MOST_DIMENSIONS, "hardmax"))
         law = replace(self, B=form_at(self, t, d), b=inputs.vector_at(self.b, t, d, "b"))
-        found = chunks.added(chunks.Chunks(x).each(_candidates_of_chunk), top.merged)
-        return chunks.mapped(x, _averages_of_chunk, chunks.kept(_checked, found), chunks.shared(law), t)
+        found = chunks.kept(_checked, chunks.added(chunks.Chunks(x).each(_candidates_of_chunk), top.merged))
+        law = without_ties(law, x, found, t)
+        return chunks.mapped(x, _averages_of_chunk, found, chunks.shared(law), t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,36 +315,67 @@ def _checked(found: Any) -> Any:
     return found
 
 
-def _averages_of_chunk(x: Array, found: Any, law: Hardmax, t: float, block_info: Any = None) -> Array:
-    """Return what the tokens of a chunk hear, from the candidates among all tokens."""
+def without_ties(law: Hardmax, x: Any, found: Any, t: float) -> Hardmax:
+    """Return a law that need not look for ties: where they are errors, the first of all tokens that ties is refused."""
+    if law.ties != "error":
+        return law
+    for tie in chunks.computed(chunks.Chunks(x).each(_tie_of_chunk, found, chunks.shared(law), t)):
+        if tie is not None:
+            row, leader = tie
+            raise _tie(row, leader, t)
+    return replace(law, ties="first")
+
+
+def _tie_of_chunk(x: Array, start: int, found: Any, law: Hardmax, t: float) -> tuple[int, int] | None:
+    """Return the first token of a chunk that ties, and the first token that it hears."""
+    first, last, all_tie = leaders_of_chunk(x, start, found, law, t)
+    tied = (first != last) | all_tie
+    i = int(tied.argmax())
+    return (start + i, 0 if all_tie[i] else int(found.first[first[i]])) if tied[i] else None
+
+
+def leaders_of_chunk(x: Array, start: int, found: Any, law: Hardmax, t: float) -> tuple[Any, Any, NDArray[np.bool_]]:
+    """Return the first and the last candidate that each token of a chunk hears, and whether it hears all tokens."""
     from attnflow.engines import chunks_top as top
 
-    start = block_info[0]["array-location"][0][0]
-    queries, numbers = law.queries(x, t), np.arange(start, start + len(x))
-    sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
+    queries, all_tie = law.queries(x, t), np.zeros(len(x), dtype=bool)
+    all_tie[_at_zero(queries, start, found, law.ties)] = True
+    first, last = np.zeros((2, len(x)), dtype=np.int64)
+    first[~all_tie], last[~all_tie] = top.ahead(queries[~all_tie], found)
+    return first, last, all_tie
+
+
+def _at_zero(queries: Array, start: int, found: Any, ties: str) -> NDArray[np.int64]:
+    """Return which queries of a chunk are at 0 and hear all tokens; refuse those of which the candidates do not know.
+
+    Of points that were left out, it is known how many tokens they are and what their mean is, but not how many points.
+    """
+    from attnflow.engines import chunks_top as top
+
     doubtful = top.doubtful(queries, found)
-    if not len(doubtful):
-        return law._listen(queries, t, sources, numbers, found.first).mean
+    faint = doubtful[queries[doubtful].any(axis=1)]
+    if len(faint):
+        raise InputError(
+            f"token {start + faint[0]} of a Dask array has scores that leave float64: multiply the tokens by a constant"
+        )
+    if ties == "points" and len(doubtful):
+        raise InputError(
+            f"token {start + doubtful[0]} of a Dask array ties between all tokens, whose distinct points are not "
+            "counted: choose ties='tokens' or 'first', or move that token"
+        )
+    return doubtful
+
+
+def _averages_of_chunk(x: Array, found: Any, law: Hardmax, t: float, block_info: Any = None) -> Array:
+    """Return what the tokens of a chunk hear, from the candidates among all tokens."""
+    queries = law.queries(x, t)
+    sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
+    at_zero = _at_zero(queries, block_info[0]["array-location"][0][0], found, law.ties)
+    if not len(at_zero):
+        return law._listen(queries, t, sources).mean
     mean = np.empty(x.shape)
-    mean[doubtful] = _everybody(queries[doubtful], found, law.ties, numbers[doubtful], t)
-    certain = np.delete(np.arange(len(x)), doubtful)
+    mean[at_zero] = found.head if law.ties == "first" else found.mean
+    certain = np.delete(np.arange(len(x)), at_zero)
     if len(certain):
-        mean[certain] = law._listen(queries[certain], t, sources, numbers[certain], found.first).mean
+        mean[certain] = law._listen(queries[certain], t, sources).mean
     return mean
-
-
-def _everybody(queries: Array, found: Any, ties: str, numbers: NDArray[np.int64], t: float) -> Array:
-    """Return what queries at 0 hear, whose top score all tokens have."""
-    if queries.any():
-        bad = numbers[queries.any(axis=1).argmax()]
-        raise InputError(
-            f"token {bad} of a Dask array has scores that leave float64: multiply the tokens by a constant"
-        )
-    if ties == "error":
-        _refuse_ties(np.array([True]), found.first[:1] * 0, t, numbers)
-    if ties == "points":
-        raise InputError(
-            f"token {numbers[0]} of a Dask array ties between all tokens, whose distinct points are not counted: "
-            "choose ties='tokens' or 'first', or move that token"
-        )
-    return found.head if ties == "first" else found.mean

@@ -18,7 +18,7 @@ from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.geometry import chunk_linkage as linkage
 from attnflow.laws import Hardmax, Law
 from attnflow.laws.chunks import Chunks, added, check_rows, check_size, computed, shared, too_wide
-from attnflow.laws.top_scores import TieError
+from attnflow.laws.top_scores import leaders_of_chunk, without_ties
 
 Labels = NDArray[np.int64]
 
@@ -85,10 +85,11 @@ def leaders(law: Law, x: Any, t: float) -> tuple[Any, Labels, Any]:
         )
     (n, d), found = x.shape, outermost(x, "leaders")
     hardmax = Hardmax(inputs.matrix_at(near.B, t, d, "B"), near.ties, inputs.vector_at(near.b, t, d, "b"))
-    asked = shared((found, hardmax, t))
-    ((leads, heard, everybody),) = computed([added(Chunks(x).each(_counted, asked), _summed)])
+    known = shared(found)
+    asked = known, shared(without_ties(hardmax, x, known, t)), t
+    ((leads, heard, everybody),) = computed([added(Chunks(x).each(_counted, *asked), _summed)])
     distinct = np.unique(np.append(found.first[leads > 0], [0] if everybody else []))
-    index = x.map_blocks(_index, asked, drop_axis=1, dtype=np.int64, meta=np.empty(0, dtype=np.int64))
+    index = x.map_blocks(_index, *asked, drop_axis=1, dtype=np.int64, meta=np.empty(0, dtype=np.int64))
     # A token at 0 hears all alike, or the first.
     to_all, to_first = (everybody / n, 0.0) if near.ties == "tokens" else (0.0, float(everybody))
     share = shared((found, near.ties, heard / n, to_all / n, to_first / n))
@@ -96,39 +97,10 @@ def leaders(law: Law, x: Any, t: float) -> tuple[Any, Labels, Any]:
     return index, distinct.astype(np.int64), each
 
 
-def _led(x: Array, start: int, asked: Any) -> tuple[Labels, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the first candidate that leads each token of a chunk, whether others tie, and whether all tokens do."""
-    from attnflow.engines import chunks_top as top
-    from attnflow.engines import vertices
-    from attnflow.engines.compilation import on_one_thread
-
-    found, law, t = asked
-    queries, points, k = law.queries(x, t), found.points, len(found.points)
-    all_tie = np.zeros(len(x), dtype=bool)
-    all_tie[top.doubtful(queries, found)] = True
-    if queries[all_tie].any():
-        row = start + int((all_tie & queries.any(axis=1)).argmax())
-        raise InputError(f"token {row} has scores that leave float64: multiply the tokens by a constant")
-    some = queries[~all_tie]
-    given = np.ones(k), np.zeros(len(some)), 0.0
-
-    @on_one_thread
-    def ahead(places: Array) -> Labels:
-        return vertices.top(some, places, places, *given)[2]
-
-    first, last = np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=np.int64)
-    first[~all_tie], last[~all_tie] = ahead(points), k - 1 - ahead(points[::-1].copy())
-    tied = first != last
-    if (law.ties == "error" and (tied | all_tie).any()) or (law.ties == "points" and all_tie.any()):
-        row = start + int((tied | all_tie).argmax() if law.ties == "error" else all_tie.argmax())
-        raise TieError(f"token {row} ties between several points at time {t:g}: choose ties='tokens' or 'first'")
-    return first, tied, all_tie
-
-
-def _counted(x: Array, start: int, asked: Any) -> tuple[Labels, Array, int]:
+def _counted(x: Array, start: int, found: Any, law: Hardmax, t: float) -> tuple[Labels, Array, int]:
     """Return how many tokens of a chunk each candidate leads, how much they hear it, and how many hear everybody."""
-    found, law, t = asked
-    first, tied, all_tie = _led(x, start, asked)
+    first, last, all_tie = leaders_of_chunk(x, start, found, law, t)
+    tied = first != last
     leads = np.bincount(first[~all_tie], minlength=len(found.points))
     heard = np.bincount(first[~(tied | all_tie)], minlength=len(found.points)).astype(np.float64)
     for _, log_p in weight_rows(law, x[tied], t, sources=found.points, masses=found.copies) if tied.any() else ():
@@ -141,9 +113,9 @@ def _summed(parts: Sequence[tuple[Labels, Array, int]]) -> tuple[Labels, Array, 
     return sum(leads), sum(heard), sum(everybody)
 
 
-def _index(x: Array, asked: Any, block_info: Any = None) -> Labels:
-    first, _, all_tie = _led(x, block_info[0]["array-location"][0][0], asked)
-    leader: Labels = np.where(all_tie, 0, asked[0].first[first])
+def _index(x: Array, found: Any, law: Hardmax, t: float, block_info: Any = None) -> Labels:
+    first, _, all_tie = leaders_of_chunk(x, block_info[0]["array-location"][0][0], found, law, t)
+    leader: Labels = np.where(all_tie, 0, found.first[first])
     return leader
 
 
