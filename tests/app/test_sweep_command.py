@@ -11,6 +11,8 @@ import xarray
 
 import attnflow as af
 from attnflow.app.cli import SWEEP_EXAMPLE, main
+from attnflow.sweeps.outcome import Batch
+from attnflow.sweeps.places import Work
 
 TOML = """
 measure = ["diameter", {name = "clusters", tol = 0.1}]
@@ -148,3 +150,31 @@ def test_the_example_of_the_help_is_a_sweep(study: Path, capsys: pytest.CaptureF
     study.write_text(lines)
     assert sweep(study, "--dry-run") == 0
     assert "4 (2 beta x 2 seed)" in capsys.readouterr().out
+
+
+def test_a_dry_run_does_not_take_compiling_for_computing(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def timed(work: Work, cells: list[int]) -> Batch:
+        batches.append(cells)
+        return Batch(work(cells), 60.0 if len(batches) == 1 else 0.001 * len(cells), 0, "one")
+
+    batches: list[list[int]] = []
+    monkeypatch.setattr("attnflow.sweeps.study.timed", timed)
+    assert sweep(study, "--dry-run") == 0
+    assert batches[:2] == [[0], [0]]
+    assert "time      less than a second\n" in capsys.readouterr().out
+
+
+def test_cells_without_a_finite_number_are_counted(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study.write_text(TOML.replace('"diameter"', '{name = "merge_times", left = 2}'))
+    assert sweep(study, "--no-plot") == 0
+    with xarray.open_zarr("study.zarr", consolidated=False) as stored:
+        times = stored.merge_times.values
+    known = times[np.isfinite(times)]
+    assert 0 < known.size < 12
+    said = capsys.readouterr().out
+    row = (
+        f"{known.min():.6g} to {known.max():.6g}, mean {known.mean():.6g}; {12 - known.size} of 12 cells gave no finite"
+    )
+    assert row in said

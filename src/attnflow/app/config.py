@@ -18,7 +18,7 @@ from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
 from attnflow.catalogue import check_keys, check_parameters
-from attnflow.core.inputs import Array, InputError, number, quoted, whole
+from attnflow.core.inputs import Array, InputError, meant, number, quoted, whole
 from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
 
@@ -70,7 +70,7 @@ class Config:
         # A name that does not exist is refused before anything that is lacking.
         for table, (_, key) in MODELS.items():
             if key in data.get(table, {}):
-                _chosen(data[table], table)
+                chosen(data[table], table)
         for name in ("tokens", "law", "motion", "until"):
             if name not in data:
                 raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
@@ -115,7 +115,7 @@ class Config:
         if "file" in table:
             check_keys(table, ("file",), "[tokens]")
             return self.numbers(table["file"], "tokens")
-        drawn = catalogue.entry("cloud", _chosen(table, "tokens")).parameters
+        drawn = catalogue.entry("cloud", chosen(table, "tokens")).parameters
         # One seed is that of everything random.
         given = [key for key in table if key != "cloud"]
         check_parameters(given, [key for key in drawn if key != "seed"], f"[tokens] {table['cloud']}")
@@ -126,7 +126,7 @@ class Config:
 
     def _built(self, table: dict[str, Any], where: str) -> Any:
         kind, key = MODELS[where]
-        named = {"name": _chosen(table, where), **{k: v for k, v in table.items() if k != key}}
+        named = {"name": chosen(table, where), **{k: v for k, v in table.items() if k != key}}
         return catalogue.build(kind, named, self._parameter, f"[{where}]")
 
     def _parameter(self, parameter: Parameter, value: Any) -> Any:
@@ -225,7 +225,7 @@ def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[st
     return [other for other in found if key in found and other != key]
 
 
-def _chosen(table: dict[str, Any], where: str) -> str:
+def chosen(table: dict[str, Any], where: str) -> str:
     """Return the name of the cloud, law or motion that a table is about."""
     what, key = MODELS[where]
     names = catalogue.entries(what)
@@ -236,7 +236,7 @@ def _chosen(table: dict[str, Any], where: str) -> str:
         )
     name = table[key]
     if not isinstance(name, str) or name not in names:
-        raise InputError(f"there is no {what} {quoted(name)}, expected one of {', '.join(names)}")
+        raise InputError(f"there is no {what} {quoted(name)}{meant(name, names)}, expected one of {', '.join(names)}")
     return name
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnflow import catalogue
-from attnflow.app.config import MODELS, Config
-from attnflow.core.inputs import InputError, quoted
+from attnflow.app.config import MODELS, Config, chosen
+from attnflow.core.inputs import InputError, meant, quoted
 from attnflow.motions import Stretch
 from attnflow.runs.ensemble_results import Ensemble, changed
 from attnflow.runs.ensembles import independent
@@ -111,6 +110,10 @@ def declared(run: Any, grid: Grid, seed: int, folder: Path) -> Declared:
     config = Config({key: dict(value) if isinstance(value, Mapping) else value for key, value in run.items()}, folder)
     if "seconds" in config.data.get("stop", {}):
         raise InputError("seconds in [stop] would let results depend on the machine: leave it out, or lower until")
+    # A name that does not exist is refused before axes that only its parameters would explain.
+    for table, (_, named) in MODELS.items():
+        for one in _names(config.data, grid, table):
+            chosen({named: one}, table)
     keys = {name: _key(name, config.data, grid) for name in grid.names}
     places = list(keys.values())
     for name, key in keys.items():
@@ -156,9 +159,11 @@ def _key(name: str, data: Mapping[str, Any], grid: Grid) -> Key:
         return known[found[0]]
     if found:
         raise InputError(f"the axis {name!r} is a key of several tables: say {' or '.join(found)}")
-    near = get_close_matches(name, [*known, *(full.rpartition(".")[2] for full in known)], n=1)
-    meant = f" (is {near[0]!r} meant?)" if near else ""
-    raise InputError(f"the axis {name!r} is no key of the run{meant}, expected some of {', '.join(known)}")
+    lasts = {full: full.rpartition(".")[2] for full in known}
+    # 'motion.beta' means 'law.beta', not 'motion.V'.
+    elsewhere = [full for full, last in lasts.items() if last == name.rpartition(".")[2]]
+    near = f" (is {elsewhere[0]!r} meant?)" if elsewhere else meant(name, [*known, *lasts.values()])
+    raise InputError(f"the axis {name!r} is no key of the run{near}, expected some of {', '.join(known)}")
 
 
 def _known(data: Mapping[str, Any], grid: Grid) -> Iterator[tuple[str, Key]]:
@@ -167,14 +172,22 @@ def _known(data: Mapping[str, Any], grid: Grid) -> Iterator[tuple[str, Key]]:
     for table, (kind, named) in MODELS.items():
         yield table, Key(table, None)
         entries = catalogue.entries(kind)
-        names = [data.get(table, {}).get(named), *_values(grid, f"{table}.{named}"), *_values(grid, table)]
-        names += [one.get(named) for one in names if isinstance(one, Mapping)]
+        names = _names(data, grid, table)
         keys = [named, *(["file"] if table == "tokens" else [])]
-        for name in (one for one in names if isinstance(one, str) and one in entries):
+        for name in (one for one in names if one in entries):
             # One seed is that of everything random.
             keys += [one.key for one in entries[name].parameters.values() if (kind, one.key) != ("cloud", "seed")]
         yield from ((f"{table}.{key}", Key(table, key)) for key in keys)
     yield from ((f"stop.{key}", Key("stop", key)) for key in STOPS)
+
+
+def _names(data: Mapping[str, Any], grid: Grid, table: str) -> list[str]:
+    """Return the names of all clouds, laws or motions that the run and its axes ask for."""
+    named = MODELS[table][1]
+    found = [data.get(table), *_values(grid, table)]
+    found = [one.get(named) if isinstance(one, Mapping) else one for one in found]
+    found += [*_values(grid, f"{table}.{named}"), *_values(grid, named)]
+    return [one for one in found if isinstance(one, str)]
 
 
 def _values(grid: Grid, name: str) -> list[Any]:

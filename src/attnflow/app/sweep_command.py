@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnflow import figures
 from attnflow.app import config
 from attnflow.app.sweep import cells_of, results_of
@@ -34,10 +37,9 @@ def run_file(given: dict[str, Any]) -> int:
     begin = time.perf_counter()
     found = run_missing(cells, results, given["on"], given["retry_failed"]).dataset()
     rows: dict[str, Any] = {"cells": cells.grid.said}
-    for name in results.values:
-        values = found[name]
-        if not values.isnull().all() and values.dtype.kind == "f":
-            rows[name] = f"{values.min().item():.6g} to {values.max().item():.6g}, mean {values.mean().item():.6g}"
+    for name, values in results.values.items():
+        if values.dtype.kind == "f":
+            rows[name] = _range(values.reshape(len(cells.grid), -1))
     failed = [cell for cell, sentence in enumerate(found.failed.values.ravel().tolist()) if sentence]
     if failed:
         first = f"{cells.grid.label(failed[0])}: {found.failed.values.ravel()[failed[0]]}"
@@ -66,6 +68,20 @@ def axes(over: Any) -> Any:
         nested = isinstance(axis, dict) and not set(axis) & {*AXIS, "design"}
         found |= {f"{name}.{key}": value for key, value in axis.items()} if nested else {name: axis}
     return found
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    """Return where the values of all cells, one row for each, are, and how many cells have none.
+
+    >>> _range(np.array([[1.0], [2.0], [np.nan]]))
+    '1 to 2, mean 1.5; 1 of 3 cells gave no finite number'
+    """
+    finite = np.isfinite(values)
+    good, lacking = values[finite], len(values) - np.count_nonzero(finite.all(axis=1))
+    if not good.size:
+        return f"none of {len(values)} cells gave a finite number"
+    said = f"; {lacking} of {len(values)} cells gave no finite number" if lacking else ""
+    return f"{good.min():.6g} to {good.max():.6g}, mean {good.mean():.6g}{said}"
 
 
 def _output(data: dict[str, Any], given: dict[str, Any], path: Path) -> dict[str, str | None]:

@@ -6,19 +6,15 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-from attnflow.core.inputs import InputError
+from attnflow.core.inputs import InputError, meant
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Names less alike than this are not suggested: 'store' is not meant by 'steps'.
-CLOSE = 0.7
 
 # An error that is raised inside one of these packages is the mistake of the code that called it.
 LIBRARIES = {"attnflow", "numpy", "scipy", "numba", "flint", "matplotlib", "mpl_toolkits", *sys.stdlib_module_names}
@@ -93,11 +89,7 @@ def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], ke
     expected = f"it takes {', '.join(takes)}" if takes else "it takes nothing"
     unknown = sorted(keywords - set(takes))
     if unknown:
-        near = get_close_matches(unknown[0], takes, n=1, cutoff=CLOSE) or [
-            one for one in takes if len(one) > 1 and (unknown[0].startswith(one) or one.startswith(unknown[0]))
-        ]
-        meant = f" (is {near[0]!r} meant?)" if near else ""
-        return f"{name} has no parameter {unknown[0]!r}{meant}: {expected}"
+        return f"{name} has no parameter {unknown[0]!r}{meant(unknown[0], takes)}: {expected}"
     if len(values) > len(places):
         return f"{name} was given {len(values)} values without names, expected at most {len(places)}: {expected}"
     twice = [place for place in places[: len(values)] if place in keywords]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from attnflow.catalogue import check_parameters
-from attnflow.core.inputs import InputError, quoted
+from attnflow.core.inputs import InputError, meant, quoted
 from attnflow.runs.trajectory import Trajectory
 
 Numbers = TypeVar("Numbers", bound=Callable[..., Any])
@@ -53,11 +52,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name not in KNOWN:
-            near = get_close_matches(self.name, KNOWN, n=1) if isinstance(self.name, str) else []
-            meant = f" (is {near[0]!r} meant?)" if near else ""
             raise InputError(
-                f"there is no measurement {quoted(self.name)}{meant}, expected one of {', '.join(sorted(KNOWN))}, "
-                "or a function of a run"
+                f"there is no measurement {quoted(self.name)}{meant(self.name, KNOWN)}, expected one of "
+                f"{', '.join(sorted(KNOWN))}, or a function of a run"
             )
         _, *options = inspect.signature(KNOWN[self.name]).parameters.values()
         check_parameters(self.options, [option.name for option in options], f"the measurement {self.name!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnflow.sweeps.places import Here, Work, timed
 from attnflow.sweeps.results import Results
-from attnflow.sweeps.running import SLOW, Sweep
+from attnflow.sweeps.running import Sweep
 from attnflow.sweeps.where import HERE, place_of
 
 
@@ -31,8 +31,10 @@ def plan(work: Work, results: Results, on: Any, retry_failed: bool = False) -> d
     trial = Sweep(results.grid, Results(results.grid, {}, None), here)
     pace, left = trial.pace, missing.tolist()
     with _one_thread(on != HERE):
-        while left and not pace.known and pace.seconds < SLOW:
-            cells, left = left[: pace.size], left[pace.size :]
+        while left and not pace.known:
+            cells = left[: pace.size]
+            # The first batch loads and compiles code, which may take a minute: its cell is timed again.
+            left = left[len(cells) :] if pace.begun else left
             batch = timed(work, cells)
             pace.heard(cells, batch)
             trial.results.take(cells, batch.outcomes)
