@@ -18,7 +18,8 @@ from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
 from attnflow.catalogue import check_keys, check_parameters
-from attnflow.core.inputs import Array, InputError, meant, number, quoted, whole
+from attnflow.core.calls import meant
+from attnflow.core.inputs import Array, InputError, number, quoted, whole
 from attnflow.core.parameters import KINDS, Parameter
 from attnflow.core.schedules import Schedule
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from attnflow import catalogue
 from attnflow.app.config import MODELS, Config, chosen
-from attnflow.core.inputs import InputError, meant, quoted
+from attnflow.core.calls import meant
+from attnflow.core.inputs import InputError, quoted
 from attnflow.motions import Stretch
 from attnflow.runs.ensemble_results import Ensemble, changed
 from attnflow.runs.ensembles import independent

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import attnflow
 from attnflow.app.declared import DeclaredCells, declared
+from attnflow.core.calls import fitting
 from attnflow.core.inputs import InputError, location, quoted, whole
 from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
@@ -17,6 +19,7 @@ from attnflow.sweeps.results import Results, xarray_library
 from attnflow.sweeps.study import run_missing
 
 
+@partial(fitting, name="sweep")
 def sweep(
     cell: Callable[..., Any] | None = None,
     over: Mapping[str, Any] | None = None,

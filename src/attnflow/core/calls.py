@@ -5,16 +5,20 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-from attnflow.core.inputs import InputError, meant
+from attnflow.core.inputs import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# Names less alike than this are not suggested: 'store' is not meant by 'steps'.
+CLOSE = 0.7
 
 # An error that is raised inside one of these packages is the mistake of the code that called it.
 LIBRARIES = {"attnflow", "numpy", "scipy", "numba", "flint", "matplotlib", "mpl_toolkits", *sys.stdlib_module_names}
@@ -98,6 +102,21 @@ def _misfit(function: Callable[..., Any], name: str, values: tuple[Any, ...], ke
     needed = [parameter.name for parameter in parameters if parameter.default is Parameter.empty]
     lacking = [one for one in needed if one in takes and one not in keywords and one not in places[: len(values)]]
     return f"{name} was not given {', '.join(lacking)}: {expected}"
+
+
+def meant(name: Any, known: Iterable[str]) -> str:
+    """Return a question for a sentence: which of the names that are known is most like this one; "" if none is.
+
+    >>> meant("sotfmax", ["hardmax", "softmax"]), meant("ring", ["sphere"])
+    (" (is 'softmax' meant?)", '')
+    """
+    if not isinstance(name, str) or not name:
+        return ""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=CLOSE) or [
+        one for one in names if len(one) > 1 and (name.startswith(one) or one.startswith(name))
+    ]
+    return f" (is {near[0]!r} meant?)" if near else ""
 
 
 def check_method(kind: type, name: str, places: tuple[str, ...], keywords: tuple[str, ...] = ()) -> None:

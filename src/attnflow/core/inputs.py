@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,8 +30,6 @@ SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
 CONVERT = "convert them with numpy.asarray"
 # What to do with a Dask array where it cannot be used.
 SAMPLE = "take a sample, such as run.tokens[-1][::1000].compute()"
-# Names less alike than this are not suggested: 'store' is not meant by 'steps'.
-CLOSE = 0.7
 
 
 class InputError(ValueError):
@@ -485,21 +482,6 @@ def _any_number(
         return number(value, name, above=above, least=least, most=most)
     inside = namespace(value).isfinite(value) & (value > above) & (value >= least) & (value <= most)
     return value if holds(inside) else number(plain(value), name, above=above, least=least, most=most)
-
-
-def meant(name: Any, known: Iterable[str]) -> str:
-    """Return a question for a sentence: which of the names that are known is most like this one; "" if none is.
-
-    >>> meant("sotfmax", ["hardmax", "softmax"]), meant("ring", ["sphere"])
-    (" (is 'softmax' meant?)", '')
-    """
-    if not isinstance(name, str) or not name:
-        return ""
-    names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=CLOSE) or [
-        one for one in names if len(one) > 1 and (name.startswith(one) or one.startswith(name))
-    ]
-    return f" (is {near[0]!r} meant?)" if near else ""
 
 
 def location(path: Any, name: str) -> Path:

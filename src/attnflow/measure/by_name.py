@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from attnflow.catalogue import check_parameters
-from attnflow.core.inputs import InputError, meant, quoted
+from attnflow.core.calls import meant
+from attnflow.core.inputs import InputError, quoted
 from attnflow.runs.trajectory import Trajectory
 
 Numbers = TypeVar("Numbers", bound=Callable[..., Any])
