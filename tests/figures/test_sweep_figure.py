@@ -127,7 +127,8 @@ def test_seeds_are_averaged_and_what_failed_is_left_out_of_means() -> None:
     assert found(ax, "failed").get_markerfacecolor() == found(ax, "part").get_markerfacecolor() == "#FFFFFF"
     said = figure.get_supxlabel().replace("\n", " ")
     assert said == (
-        "means of 20 seeds with 95 per cent intervals; 54 of 160 cells failed (hollow, on the axis if no value is left)"
+        "means of 20 seeds with 95 per cent intervals, none for fewer than 5; 54 of 160 cells failed (hollow, on the "
+        "axis if no value is left)"
     )
     # The band is that of the means: of one value there is none.
     shown = study(data, None, None, None).values[0]
@@ -141,6 +142,37 @@ def test_seeds_are_averaged_and_what_failed_is_left_out_of_means() -> None:
     assert cells(panels(figures.sweep(data, average=()))[0]).shape == (8, 20)
     (ax,) = panels(figures.sweep(data, average="beta"))
     np.testing.assert_allclose(found(ax, "values").get_ydata()[0], draws[[0, 1, 3, 4, 7], 0].mean())
+
+
+def test_fewer_than_five_seeds_have_no_intervals_and_the_caption_says_so() -> None:
+    draws = np.random.default_rng(0).exponential(size=(8, 5))
+    for seeds, says in ((4, "means of 4 seeds, no intervals for fewer than 5"), (5, "means of 5 seeds with 95")):
+        figure: Any = figures.sweep(grid({"beta": BETA, "seed": range(seeds)}, {"waiting": draws[:, :seeds]}))
+        assert figure.get_supxlabel().startswith(says)
+        assert ("intervals" in [child.get_gid() for child in panels(figure)[0].get_children()]) == (seeds == 5)
+
+
+def test_a_band_that_goes_below_a_logarithmic_panel_is_cut_at_its_end() -> None:
+    values = np.array([[1e4], [1e2], [1.0]]) * np.array([0.1, 0.2, 0.3, 0.4, 4.0])  # the interval of the mean holds 0
+    values[0] = 1e4
+    data = grid({"beta": [1.0, 2.0, 3.0], "seed": range(5)}, {"x": values})
+    shown = study(data, None, None, None).values[0]
+    assert shown.low[0, 0, 1, 0] < 0 < shown.high[0, 0, 1, 0]
+    for given in (data, data.assign_coords(beta=["a", "b", "c"])):
+        figure: Any = figures.sweep(given)
+        (ax,) = panels(figure)
+        bottom, top = ax.get_ylim()
+        assert ax.get_yscale() == "log"
+        assert 0 < bottom < shown.mean.min() < shown.high.max() < top
+        ends = np.concatenate([path.vertices for path in found(ax, "intervals").get_paths()])
+        assert np.isclose(ends[:, 1].min(), bottom)
+        assert figure.get_supxlabel().endswith("with 95 per cent intervals, cut where they go below the panel")
+    # Panels of a variable have one scale, which holds all of it.
+    rows = values[:, None, None] * np.array([1.0, 10.0, 1000.0])[:, None]
+    data = grid({"beta": [1, 2, 3], "n": [8, 9], "k": [1, 2, 3], "seed": range(5)}, {"x": rows})
+    drawn = panels(figures.sweep(data, lines="n"))
+    assert {ax.get_ylim() for ax in drawn} == {drawn[0].get_ylim()}
+    assert drawn[0].get_ylim()[1] > 1e7
 
 
 @pytest.mark.parametrize("law", ["exponential", "poisson", "standard_normal"])

@@ -11,7 +11,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.figures.marks import shade_bar
 from attnflow.figures.style import colours, figure_of, log_axis, look, seen_ramp, sheet, tone
-from attnflow.figures.sweep_values import MOST_PANELS, Study, Values, study
+from attnflow.figures.sweep_values import FEWEST, MOST_PANELS, Study, Values, study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,8 @@ def sweep(
 
     - Means are taken over the axis "seed". Over one axis they have a band: an interval that holds the expected value
       with 95 per cent confidence if cells with different seeds are independent. It allows for skewness (Hall's). Where
-      all values are equal it has no width, which says nothing about values that are rare.
+      all values are equal it has no width, which says nothing about values that are rare. Fewer than five values have
+      none, as the text below the picture says.
     - Axes and values that span decades are logarithmic; words, and numbers such as infinity, are at equal distances.
       Whole numbers, if they are few, have a colour each.
     - Cells that failed are hatched in a heat map and hollow elsewhere, and are counted below the picture. A mean of
@@ -154,6 +155,9 @@ def _draw(panels: list[Any], shown: Study, values: Values) -> None:
                 ax.yaxis.set_major_formatter(figure_of)
                 ax.yaxis.get_major_locator().set_params(integer=values.whole)
             ax.set_ylabel(values.label)
+        # Panels of a variable share its scale, which is known when all of them are drawn.
+        if values.floor is not None:
+            panels[0].set_ylim(values.floor)
         return
     scale, ticks = _colours(values)
     draw = _dots if shown.design else _cells
@@ -229,6 +233,8 @@ def _line(ax: Any, shown: Study, values: Values, p: int, k: int) -> None:
     marked = apart or len(x) <= MOST_MARKS or not there.all()
     style = {"color": colour, "marker": marker if marked else "", "ms": 4}
     bars = np.isfinite(low)
+    if values.floor is not None:
+        low = np.maximum(low, values.floor)
     if apart:
         ax.vlines(x[bars], low[bars], high[bars], color=colour, lw=1.0, gid="intervals")
     elif bars.any():
@@ -245,14 +251,27 @@ def _line(ax: Any, shown: Study, values: Values, p: int, k: int) -> None:
         )  # fmt: skip
 
 
+def _intervals(shown: Study) -> str:
+    """Say which means have an interval, and whether some intervals are cut."""
+    there = np.concatenate([np.isfinite(values.low[np.isfinite(values.mean)]) for values in shown.values])
+    if not there.any():
+        return f", no intervals for fewer than {FEWEST}"
+    some = "" if there.all() else f", none for fewer than {FEWEST}"
+    cut = any(values.floor is not None for values in shown.values)
+    return f" with 95 per cent intervals{some}{', cut where they go below the panel' if cut else ''}"
+
+
+def _errors(shown: Study) -> str:
+    errors = np.concatenate([values.error[np.isfinite(values.error)] for values in shown.values])
+    return f", standard errors up to {errors.max():.2g}" if len(errors) and len(shown.values) == 1 else ""
+
+
 def _say(panels: list[Any], shown: Study, own: bool) -> None:
     """Write the key of the lines, and below the picture what it leaves out of sight."""
     flat = shown.up is None
     parts = []
     if shown.means:
-        errors = np.concatenate([values.error[np.isfinite(values.error)] for values in shown.values])
-        worst = f", standard errors up to {errors.max():.2g}" if len(errors) and len(shown.values) == 1 else ""
-        parts.append(f"means of {shown.means}{' with 95 per cent intervals' if flat else worst}")
+        parts.append(f"means of {shown.means}{_intervals(shown) if flat else _errors(shown)}")
     if shown.lost:
         some = any(values.part.any() for values in shown.values)
         rest = (", on the axis if no value is left" if flat else ", in a ring: mean of the others") if some else ""

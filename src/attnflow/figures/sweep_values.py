@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 MOST_PANELS, MOST_LINES = 24, 8
 # Positive values of which the largest is this many times the smallest are drawn on a logarithmic scale.
 DECADES = 1000
+# Intervals of fewer values are not drawn: how often they hold the expected value was not measured.
+FEWEST = 5
+# How far a logarithmic scale goes below the least mean, as a factor: intervals may go below it, even below 0.
+BELOW = 3
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,9 @@ class Values:
     """A variable of a sweep over panels, lines and two axes, (p, l, k, m), with length 1 for each that is not there.
 
     `mean` is NaN where no cell has a finite value. `low` and `high` are the ends of 95 per cent intervals for the mean,
-    NaN where fewer than two cells have a value, and where none are drawn; `error` are standard errors. `part` is True
-    where some, not all, of the cells that are averaged have no value. `whole` says that the values are whole numbers,
-    and no means.
+    NaN where fewer than FEWEST cells have a value, and where none are drawn; `error` are standard errors. `part` is
+    True where some, not all, of the cells that are averaged have no value. `whole` says that the values are whole
+    numbers, and no means.
     """
 
     label: str
@@ -54,6 +58,12 @@ class Values:
     def decades(self) -> bool:
         """Whether the means belong on a logarithmic scale."""
         return bool(self.seen.min() > 0 and self.seen.max() >= DECADES * self.seen.min())
+
+    @property
+    def floor(self) -> float | None:
+        """Where the scale of the means ends if intervals go below that end; None if none do."""
+        least = float(self.seen.min()) / BELOW
+        return least if self.decades and (self.low < least).any() else None
 
 
 @dataclass(frozen=True)
@@ -267,7 +277,7 @@ def _values(label: str, array: Array, averaged: bool, bars: bool) -> Values:
         error = np.where(count > 1, deviation / np.sqrt(count), np.nan)
     ends = np.full((2, *shape), np.nan)
     for k in np.ndindex(shape) if averaged and bars else ():
-        if count[k] > 1:
+        if count[k] >= FEWEST:
             ends[(slice(None), *k)] = mean_interval(array[k][there[k]])
     whole = not averaged and bool((known % 1 == 0).all())
     return Values(label, mean, ends[0], ends[1], error, (count > 0) & (count < array.shape[-1]), whole)
