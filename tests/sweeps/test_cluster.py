@@ -156,13 +156,39 @@ def test_large_payloads_travel_once_to_each_worker(three: Cluster) -> None:
 
 
 def test_workers_that_lack_a_module_say_so(three: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "only_here.py").write_text("def twice(a):\n    return 2 * a\n")
+    (tmp_path / "only_here.py").write_text("import also_here\n\ndef twice(a):\n    return 2 * a\n")
+    (tmp_path / "also_here.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("only_here")
-    # The cell's own module travels with it; what that imports does not.
+    # What the cell uses travels with it; what its module imports for other reasons does not.
     assert af.sweep(module.twice, {"a": [4]}, on=three.address).twice.values.tolist() == [8]
-    with refused("No module named 'only_here'.*upload_file"):
+    with refused("No module named 'also_here'.*upload_file"):
         af.sweep(lambda a: module.twice(a), {"a": [4]}, on=three.address)
+
+
+USES = """
+import edited.later
+
+def outside(a):
+    return edited.later.times(a)
+
+def inside(a):
+    from edited.later import times
+    return times(a)
+"""
+
+
+def test_workers_run_modules_as_they_are_now(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, names = three.folder / "edited", dict[str, Any](__name__="__main__")
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(three.folder)  # workers find it too
+    for k in (2, 1000):
+        (folder / "later.py").write_text(f"def times(a):\n    return {k} * a\n")
+        importlib.reload(importlib.import_module("edited.later"))
+        exec(USES, names)
+        for name in ("outside", "inside"):
+            assert af.sweep(names[name], {"a": [5]}, on=three.address)[name].values.tolist() == [5 * k]
 
 
 def test_a_lost_scheduler_is_told_and_the_same_call_goes_on(three: Cluster, tmp_path: Path) -> None:

@@ -164,6 +164,54 @@ def test_a_function_of_another_file_of_the_users_counts_by_its_code(
     assert digest(cell) != before
 
 
+def test_what_is_imported_when_it_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package_of_a_test").mkdir()
+    first, second = tmp_path / "package_of_a_test" / "__init__.py", tmp_path / "package_of_a_test" / "part.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    ways = [
+        ("import package_of_a_test as p", "p.rate(a)", first),
+        ("from package_of_a_test import rate", "rate(a)", first),
+        ("from package_of_a_test import part", "part.rate(a)", second),
+        ("import package_of_a_test.part", "package_of_a_test.part.rate(a)", second),
+        ("from .part import rate", "rate(a)", second),
+        ("from . import part", "(lambda: part.rate(a))()", second),
+    ]
+
+    def digests() -> list[str]:
+        for name in ("package_of_a_test", "package_of_a_test.part"):
+            sys.modules.pop(name, None)  # as in another process
+        importlib.invalidate_caches()
+        found = []
+        for line, call, _ in ways:
+            names = made(f"__package__ = 'package_of_a_test'\ndef cell(a):\n    {line}\n    return {call}\n")
+            found.append(digest(names["cell"]))
+        return found
+
+    first.write_text("def rate(x):\n    return 2 * x\n\ndef other(x):\n    return x\n")
+    second.write_text(first.read_text())
+    before = digests()
+    second.write_text(second.read_text().replace("return x", "return x + 10"))
+    assert digests() == before
+    second.write_text(second.read_text().replace("2 * x", "2000 * x"))
+    assert [new != old for new, old in zip(digests(), before, strict=True)] == [file is second for _, _, file in ways]
+
+
+def test_attributes_of_functions_and_what_is_tried_count() -> None:
+    cell = made("def cell(a):\n    cell.calls += 1\n    return a * cell.rate\n")["cell"]
+    cell.rate, cell.calls = 2, 0
+    before = digest(cell)
+    cell(1)
+    assert digest(cell) == before
+    cell.rate = 3
+    assert digest(cell) != before
+
+    tried = (
+        "def cell(a):\n    b = 0\n    try:\n        b = f(a)\n{}    except ValueError:\n        b = 1\n{}    return b\n"
+    )
+    one, other = tried.format("        b = g(b)\n", ""), tried.format("", "    else:\n        b = g(b)\n")
+    assert digest(made(one)["cell"]) != digest(made(other)["cell"])
+
+
 def test_functions_compiled_by_numba_count_by_their_code() -> None:
     numba = pytest.importorskip("numba")
     one, other = ({**made(START), "fast": numba.njit(made(START)["helper"])} for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from types import ModuleType
 
@@ -14,7 +15,25 @@ def is_own(module: ModuleType | None) -> bool:
     """
     if module is None or module.__name__ == "__main__":
         return True
-    file = getattr(module, "__file__", None)
-    name = module.__name__.partition(".")[0]
-    known = name in ("attnflow", *sys.stdlib_module_names)
-    return not (known or file is None or any(part in file for part in ("site-packages", "dist-packages")))
+    return _is_own_file(module.__name__, getattr(module, "__file__", None))
+
+
+def own_module(name: str) -> ModuleType | None:
+    """Return the module of this name, imported now, if it is the user's own.
+
+    >>> own_module("json.decoder"), own_module("not_there")
+    (None, None)
+    """
+    try:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        own = spec is not None and _is_own_file(name, spec.origin)
+        return importlib.import_module(name) if own else None
+    except Exception:  # whoever imports it says so
+        return None
+
+
+def _is_own_file(name: str, file: str | None) -> bool:
+    known = name.partition(".")[0] in ("attnflow", *sys.stdlib_module_names)
+    # Compiled code cannot travel.
+    written = file is not None and file.endswith((".py", ".pyc"))
+    return written and not known and not any(part in str(file) for part in ("site-packages", "dist-packages"))

@@ -5,45 +5,35 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 
 from attnflow.core.inputs import InputError
+from attnflow.sweeps.identity import own_modules
 from attnflow.sweeps.listening import listening
 from attnflow.sweeps.outcome import Batch
-from attnflow.sweeps.own_code import is_own
 from attnflow.sweeps.places import Work, timed
 from attnflow.sweeps.process import ONE_AT_A_TIME
 
 
 def packed(work: Work) -> bytes:
-    """Return the work as bytes; functions of the user's own modules travel by value."""
+    """Return the work as bytes; the user's own modules travel by value, as they are now."""
     import cloudpickle
 
-    parts = [getattr(work, "function", work), *getattr(work, "measures", {}).values()]
-    names = set(map(_home, parts))
+    modules = own_modules(work)
     with ExitStack() as stack:
-        for name in sorted(names - {"__main__"} - set(cloudpickle.list_registry_pickle_by_value())):
-            module = sys.modules.get(name)
-            if module is not None and is_own(module):
-                cloudpickle.register_pickle_by_value(module)
-                stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        for name in sorted(set(modules.all) - set(cloudpickle.list_registry_pickle_by_value())):
+            cloudpickle.register_pickle_by_value(modules.all[name])
+            stack.callback(cloudpickle.unregister_pickle_by_value, modules.all[name])
         try:
-            shipped: bytes = cloudpickle.dumps(work)
+            shipped: bytes = cloudpickle.dumps((work, modules.imported))
         except Exception as error:
             raise InputError(
                 f"the cell cannot be sent to workers ({error}): make open files and locks inside it, or use on='here'"
             ) from None
     return shipped
-
-
-def _home(part: Any) -> str:
-    """Return the module of a function, of which some parameters may be fixed, or of the class of an object."""
-    while isinstance(part, functools.partial):
-        part = part.func
-    part = getattr(part, "__func__", part)
-    named = part if hasattr(part, "__qualname__") else type(part)
-    return getattr(named, "__module__", None) or "__main__"
 
 
 def same(payload: bytes) -> bytes:
@@ -53,12 +43,27 @@ def same(payload: bytes) -> bytes:
 
 def computed(payload: bytes, cells: list[int], level: int) -> Batch:
     """Run on a worker: compute some cells with one compiled thread; messages count from this level."""
-    work = _unpacked(payload)
+    work, modules = _unpacked(payload)
     if "numba" in sys.modules:
         sys.modules["numba"].set_num_threads(1)
     # What a thread waits for others is no time of its cells.
-    with ONE_AT_A_TIME, listening(level):
+    with ONE_AT_A_TIME, listening(level), _found_by_imports(modules):
         return timed(work, cells)
+
+
+@contextmanager
+def _found_by_imports(modules: dict[str, ModuleType]) -> Iterator[None]:
+    """Let cells that import these modules find them as they were sent, whatever the worker has imported before."""
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
 
 
 @functools.lru_cache(maxsize=4)
