@@ -230,6 +230,42 @@ def test_words_are_at_equal_distances_and_so_are_infinity_and_zero_before_decade
     assert ax.get_xscale() == "log"
 
 
+def ticks(ax: Any, which: str) -> dict[float, str]:
+    """The numbers at the ticks of an axis that are in sight."""
+    side = getattr(ax, f"{which}axis")
+    low, high = side.get_view_interval()
+    at = zip(side.get_majorticklocs(), side.get_majorticklabels(), strict=True)
+    return {float(place): text.get_text() for place, text in at if low <= place <= high}
+
+
+def test_axes_with_few_numbers_have_ticks_at_these_and_at_no_others() -> None:
+    (ax,) = panels(figures.sweep(grid({"delta": [0.05, 0.1, 0.3], "n": [24, 48]}, {"x": np.arange(6).reshape(3, 2)})))
+    assert (ticks(ax, "x"), ticks(ax, "y")) == ({0.05: "0.05", 0.1: "0.1", 0.3: "0.3"}, {24: "24", 48: "48"})
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
+    # A factor of four is enough for a logarithmic axis if logarithms are evenly spaced, and values are not.
+    for numbers, scale in (([8, 16, 32], "log"), ([8, 16, 24], "linear"), ([8, 16, 28], "linear")):
+        (ax,) = panels(figures.sweep(grid({"n": numbers}, {"x": range(3)})))
+        assert (ax.get_xscale(), ticks(ax, "x")) == (scale, {n: str(n) for n in numbers})
+        assert len(ax.get_xticks(minor=True)) == 0
+    # Long numbers are rounded; where numbers have no room, ticks stay.
+    (ax,) = panels(figures.sweep(grid({"beta": np.linspace(0.1, 1.0, 8)}, {"x": range(8)})))
+    assert list(ticks(ax, "x").values()) == ["0.1", "0.23", "0.36", "0.49", "0.61", "0.74", "0.87", "1"]
+    (ax,) = panels(figures.sweep(grid({"beta": [0.0, 0.1, 3.1]}, {"x": range(3)})))
+    assert ticks(ax, "x") == {0.0: "0", 0.1: "", 3.1: "3.1"}
+
+
+def test_a_logarithmic_axis_with_many_numbers_has_no_tick_beyond_them() -> None:
+    for beta, expected in ((np.geomspace(0.1, 100, 20), [0.1, 1, 10, 100]), (np.geomspace(1.5, 19, 12), [2, 5, 10])):
+        for data in (grid({"beta": beta}, {"x": range(len(beta))}), grid({"beta": beta, "n": N}, {"x": 1.0})):
+            (ax,) = panels(figures.sweep(data))
+            assert ax.get_xscale() == "log"
+            np.testing.assert_allclose(list(ticks(ax, "x")), expected)
+    # Few points of a design are in any order: their numbers are where they say.
+    data = grid({"point": range(4)}, {"x": [4.0, 1.0, 3.0, 2.0]}).assign_coords(beta=("point", [8.0, 1.0, 64.0, 2.0]))
+    (ax,) = panels(figures.sweep(data))
+    assert ticks(ax, "x") == {1: "1", 2: "2", 5: "5", 10: "10", 20: "20", 50: "50"}
+
+
 def test_points_of_a_design_are_dots_over_one_or_two_coordinates() -> None:
     rng = np.random.default_rng(0)
     beta, gamma = rng.uniform(0.1, 9.0, 30), 10 ** rng.uniform(-4.0, 0.0, 30)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
-from attnflow.figures.style import figure_of, formula, log_axis
+from attnflow.figures.style import figure_of, formula, log_axis, log_numbers
 
 # Unless a picture says otherwise, values on a logarithmic axis span a factor of at least this.
 SPAN = 8
@@ -17,8 +19,14 @@ SPAN = 8
 UNEVEN = 30
 # More words than this are not all written on an axis; more characters than this are not written side by side.
 MOST_WORDS, MOST_CHARACTERS = 24, 40
-# A logarithmic axis with at most FEW_WORDS values, of at most SHORT digits each, has its ticks at these values.
-FEW_WORDS, SHORT = 10, 4
+# An axis with at most FEW values has its ticks at these values, and at no others.
+FEW = 10
+# Steps are even if the largest is at most this many times the smallest.
+EVEN = 1.05
+# The size of numbers at ticks, in points, of which an inch has INCH; the least distance of two numbers, in inches; and
+# the part of the room for a panel that its axes have at least.
+TYPE, INCH, GAP, PART = 10, 72, 0.07, 0.9
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class Axis:
     """An axis of a grid.
 
     `places` (k,) are where its values are drawn, in increasing order, and `order` (k,) are the indices of these values
-    among those that were given. On the scale "words" values are at equal distances, with `words` beside them.
+    among those that were given. On the scale "words" values are at equal distances, with `words` beside them. An axis
+    of scattered points has no words, and its places are in any order.
     """
 
     name: str
@@ -48,11 +57,14 @@ class Axis:
     def put(self, ax: Any, which: str) -> None:
         """Give axes of Matplotlib this axis, "x" or "y", with its scale, its numbers and its label."""
         ax.set(**{f"{which}label": self.label})
+        side = getattr(ax, f"{which}axis")
         if self.scale == "log":
             log_axis(ax, which)
-            if len(self.words) <= FEW_WORDS and max(map(len, self.words)) <= SHORT:
-                ax.set(**{f"{which}ticks": self.places, f"{which}ticklabels": self.words})
-                getattr(ax, f"{which}axis").minorticks_off()
+        if self.scale != "words" and 0 < len(self.words) <= FEW:
+            side.set_ticks(self.places, self._numbers(ax, which))
+            side.minorticks_off()
+        elif self.scale == "log":
+            side.set_ticks(_log_ticks(side, self.places.min(), self.places.max()))
         elif self.scale == "words":
             every = -(-len(self.words) // MOST_WORDS)
             shown = self.words[::every]
@@ -61,9 +73,55 @@ class Axis:
             if which == "x" and sum(map(len, shown)) > MOST_CHARACTERS:
                 ax.set_xticks(self.places[::every], shown, rotation=30, ha="right", rotation_mode="anchor")
         else:
-            getattr(ax, f"{which}axis").set_major_formatter(figure_of)
+            side.set_major_formatter(figure_of)
             if (self.places % 1 == 0).all():
-                getattr(ax, f"{which}axis").get_major_locator().set_params(integer=True)
+                side.get_major_locator().set_params(integer=True)
+
+    def _numbers(self, ax: Any, which: str) -> list[str]:
+        """Return what is written at the ticks of all values: numbers that have no room beside others are left out."""
+        from matplotlib.textpath import TextPath
+
+        # The layout of the figure is not known yet; the room for a panel is.
+        room = PART * (ax.bbox.width if which == "x" else ax.bbox.height) / ax.figure.dpi
+        ends, at = (np.log(a) if self.scale == "log" else a for a in (self.edges, self.places))
+        at = room * (at - ends[0]) / (ends[-1] - ends[0])
+        # Rounded by a twentieth of the least step at most; whole numbers stay as they are.
+        digits = max(0, 1 - math.floor(math.log10(np.diff(self.places).min())))
+        rounded = tuple(figure_of(round(float(one), digits)) for one in self.places)
+        for words in (self.words, rounded):
+            boxes = [TextPath((0, 0), word, size=TYPE).get_extents() for word in words]
+            kept = apart(at, [(box.width if which == "x" else TYPE) / INCH + GAP for box in boxes])
+            if len(kept) == len(words):
+                break
+        return [word if k in kept else "" for k, word in enumerate(words)]
+
+
+def apart(places: Array, sizes: Sequence[float]) -> set[int]:
+    """Return the indices of those words that are written: both ends, and the others that touch none written before.
+
+    >>> sorted(apart(np.array([0.0, 1.0, 1.1, 5.0]), [0.5] * 4))
+    [0, 1, 3]
+    """
+    last = len(places) - 1
+    kept: set[int] = set()
+    for k in (0, last, *range(1, last)):
+        if all(abs(places[k] - places[j]) >= (sizes[k] + sizes[j]) / 2 for j in kept):
+            kept.add(k)
+    return kept
+
+
+def _log_ticks(side: Any, low: float, high: float) -> Array:
+    """Return the places of numbers on a logarithmic axis of Matplotlib from low to high, none beyond."""
+    side.set_view_interval(low, high, ignore=True)
+    log_numbers(side)
+    ticks = np.asarray(side.get_major_locator().tick_values(low, high))
+    # Ends that are powers of ten may be so up to rounding.
+    return ticks[(ticks >= low * (1 - ROUNDING)) & (ticks <= high * (1 + ROUNDING))]
+
+
+def _even(values: Array) -> bool:
+    steps = np.diff(values)
+    return bool(steps.max() <= EVEN * steps.min())
 
 
 def axis(name: str, values: NDArray[Any], label: str | None = None) -> Axis:
@@ -71,6 +129,8 @@ def axis(name: str, values: NDArray[Any], label: str | None = None) -> Axis:
 
     >>> axis("beta", np.array([4.0, 1.0, 2.0, 8.0])).scale, axis("beta", np.array([1.0, 3.0, 2.0])).places
     ('log', array([1., 2., 3.]))
+    >>> axis("n", np.array([8, 16, 32])).scale, axis("n", np.array([8, 16, 24])).scale
+    ('log', 'linear')
     >>> axis("law", np.array(["softmax", "hardmax"])).places, axis("beta", np.array([1.0, np.inf])).words
     (array([0., 1.]), ('1', '$\\\\infty$'))
     """
@@ -81,8 +141,10 @@ def axis(name: str, values: NDArray[Any], label: str | None = None) -> Axis:
     words = tuple(figure_of(float(one)) if number else str(one).replace("$", r"\$") for one in ordered)
     places, scale = ordered.astype(np.float64) if number else np.arange(len(values), dtype=np.float64), "words"
     if number and np.isfinite(places).all() and (len(places) == 1 or np.diff(places).min() > 0):
+        # Few numbers may span less on a logarithmic axis, since each of them has a tick.
+        close = 2 < len(places) <= FEW and places[0] > 0 and _even(np.log(places))
         uneven = len(places) > 2 and np.diff(places).max() > UNEVEN * np.diff(places).min()
-        scale = "log" if logarithmic(places) else "words" if uneven else "linear"
+        scale = "log" if logarithmic(places, 1 if close else SPAN) else "words" if uneven else "linear"
     if scale == "words":
         places = np.arange(len(values), dtype=np.float64)
     return Axis(name, label, places, order, scale, words)
@@ -127,4 +189,5 @@ def scattered(name: str, values: Array, label: str | None = None) -> Axis:
     known = axis(name, values, label)
     # Gaps between random numbers are uneven on every scale; their quantiles are not.
     scale = "log" if logarithmic(np.quantile(values, [0.0, 0.25, 0.5, 0.75, 1.0])) else "linear"
-    return replace(known, places=np.asarray(values, dtype=np.float64), order=np.arange(len(values)), scale=scale)
+    places = np.asarray(values, dtype=np.float64)
+    return replace(known, places=places, order=np.arange(len(values)), scale=scale, words=())

@@ -49,8 +49,9 @@ def sweep(
       with 95 per cent confidence if cells with different seeds are independent. It allows for skewness (Hall's). Where
       all values are equal it has no width, which says nothing about values that are rare. Fewer than five values have
       none, as the text below the picture says.
-    - Axes and values that span decades are logarithmic; words, and numbers such as infinity, are at equal distances.
-      Whole numbers, if they are few, have a colour each.
+    - Axes and values that span decades are logarithmic, and so are a few numbers such as 8, 16, 32; words, and numbers
+      such as infinity, are at equal distances. Axes with up to ten numbers have ticks at these. Whole numbers, if they
+      are few, have a colour each.
     - Cells that failed are hatched in a heat map and hollow elsewhere, and are counted below the picture. A mean of
       which some cells failed is that of the others: a ring in a heat map, a hollow mark on a line.
 
