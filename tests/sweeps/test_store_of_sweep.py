@@ -166,6 +166,7 @@ def test_places_that_cannot_be_a_store(tmp_path: Path) -> None:
         (af.simulate([[1.0]], af.Hardmax(), af.Layers(gamma=0.5), until=1), "say what is measured of it"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:all .* cells failed")
 def test_what_cells_may_return(returned: Any, values: Any, tmp_path: Path) -> None:
     found = af.sweep(lambda k: returned, {"k": [0, 1]}, on="here", store=tmp_path / "s.zarr")
     with xarray.open_zarr(tmp_path / "s.zarr", consolidated=False) as stored:
@@ -182,6 +183,7 @@ def test_what_cells_may_return(returned: Any, values: Any, tmp_path: Path) -> No
         assert found[name].values.tobytes() == expected.tobytes()
 
 
+@pytest.mark.filterwarnings("ignore:all .* cells failed")
 def test_measurements_of_what_is_no_run() -> None:
     found = af.sweep(third, OVER, measure=["clusters"], on="here")
     assert set(found.failed.values[2:3]) == {"it returned 1.0, and measure is for runs: return one, or drop measure"}

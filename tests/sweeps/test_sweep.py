@@ -74,9 +74,9 @@ def test_a_store_is_never_computed_again_and_refuses_another_sweep(tmp_path: Pat
     assert again.noted.values.tolist() == [2, 4, 6]
     assert again.failed.values.tolist() == ["", "", ""]
     assert ran() == ["1", "2", "3", "2"]
-    with refused("another cell"):
-        af.sweep(same, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr")
-    with refused("another grid"):
+    with refused(r"what differs is the function, the seed \(0 there, 1 here\): choose"):
+        af.sweep(same, {"a": [1, 2, 3]}, on="here", store=tmp_path / "s.zarr", seed=1)
+    with refused("what differs is the axes: choose"):
         af.sweep(noted, {"a": [1, 2, 4]}, on="here", store=tmp_path / "s.zarr")
 
 
@@ -89,10 +89,10 @@ def test_a_store_belongs_to_measurements_and_to_a_version(tmp_path: Path, monkey
         return af.sweep(run, {"k": [1]}, measure=measure, on="here", store=tmp_path / "s.zarr")
 
     assert swept(0.1).clusters.values.tolist() == [2]
-    with refused("another measure"):
+    with refused("what differs is the measurements"):
         swept(0.9)
     monkeypatch.setattr(af, "__version__", "0.0")
-    with refused("another version of attnflow"):
+    with refused(r"what differs is the version of attnflow \(.* there, 0.0 here\)"):
         swept(0.1)
 
 
@@ -135,6 +135,16 @@ def test_whole_numbers_beyond_64_bits_are_texts(tmp_path: Path) -> None:
 def test_axes_that_are_none(over: Any, words: str) -> None:
     with refused(words):
         af.sweep(cell, over, on="here")
+
+
+def test_it_warns_if_all_cells_fail() -> None:
+    with pytest.warns(UserWarning, match="all 2 cells failed, the first at a=1: .*not today") as told:
+        af.sweep(never, {"a": [1, 2]}, on="here")
+    assert told[0].filename == __file__
+
+
+def never(a: int) -> None:
+    raise RuntimeError("not today")
 
 
 def test_a_latin_hypercube_has_one_point_in_each_row_and_column() -> None:

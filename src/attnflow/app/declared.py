@@ -13,11 +13,12 @@ import numpy as np
 from attnflow import catalogue
 from attnflow.app.config import MODELS, Config, chosen
 from attnflow.core.calls import meant
-from attnflow.core.inputs import InputError, quoted
+from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.motions import Stretch
 from attnflow.runs.ensemble_results import Ensemble, changed
 from attnflow.runs.ensembles import independent
-from attnflow.runs.simulate import simulate
+from attnflow.runs.recording import rule
+from attnflow.runs.simulate import checked, simulate
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Start, Watcher
 from attnflow.serialise import parameters
@@ -27,6 +28,8 @@ from attnflow.sweeps.identity import digest
 from attnflow.sweeps.outcome import Outcome
 
 TOP = ("until", "seed", "record", "engine", "masses")
+# The arguments that say how a run begins and ends.
+BEGIN = ("tokens", "law", "motion", "until", "masses", "watch")
 STOPS = ("converged", "clusters", "tol")
 # Parts of a configuration that belong to a single run.
 OTHERS = {
@@ -130,11 +133,14 @@ def declared(run: Any, grid: Grid, seed: int, folder: Path) -> Declared:
 
 
 def _check(found: Declared, grid: Grid) -> None:
-    """Refuse a run of which neither the first, the middle nor the last cell can be built."""
+    """Refuse a run of which neither the first, the middle nor the last cell can begin."""
     refusal = None
     for cell in (0, len(grid) // 2, len(grid) - 1):
         try:
-            found.arguments(grid.parameters(cell))
+            given = found.arguments(grid.parameters(cell))
+            checked(engine=given.get("engine", "auto"), **{name: given[name] for name in BEGIN})
+            rule(given["record"])
+            whole(given["seed"], "seed", least=0)
             return
         except InputError as error:
             refusal = refusal or error

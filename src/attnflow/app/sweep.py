@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,11 @@ def sweep(
     output from a computer code* (Technometrics 21, 1979), for Latin hypercubes.
     """
     cells = cells_of(cell, over, run, measure, seed)
-    return run_missing(cells, results_of(cells, store), on, retry_failed).dataset()
+    results = run_missing(cells, results_of(cells, store), on, retry_failed)
+    if (results.failed != "").all():
+        first = f"{cells.grid.label(0)}: {results.failed.flat[0]}"
+        warnings.warn(f"all {len(cells.grid)} cells failed, the first at {first}", stacklevel=3)
+    return results.dataset()
 
 
 def cells_of(cell: Any, over: Any, run: Any, measure: Any, seed: Any, folder: Path = Path()) -> Cells:
@@ -108,9 +113,9 @@ def cells_of(cell: Any, over: Any, run: Any, measure: Any, seed: Any, folder: Pa
 def results_of(cells: Cells, store: Any) -> Results:
     """Return the results of these cells as far as the store has them."""
     about = {
-        "cell": f"{cells.name} {cells.identity[:16]}",
-        "grid": digest(cells.grid.axes),
-        "measure": digest(cells.measures),
+        "run" if isinstance(cells, DeclaredCells) else "function": f"{cells.name} {cells.identity[:16]}",
+        "axes": digest(cells.grid.axes),
+        "measurements": digest(cells.measures),
         "seed": cells.seed,
         "version of attnflow": attnflow.__version__,
         "version of Python": language(),

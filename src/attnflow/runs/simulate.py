@@ -88,7 +88,7 @@ def simulate(
     if chunked(tokens):
         others = {"masses": masses, "seed": seed, "engine": None if engine == "auto" else engine}
         return simulate_chunks(tokens, law, motion, until, record, watch, store, others)
-    x, until, hearing = _checked(tokens, law, motion, until, masses, engine, watch)
+    x, until, hearing = checked(tokens, law, motion, until, masses, engine, watch)
     seed = None if seed is None else whole(seed, "seed", least=0)
     hearing = replace(hearing, seed=seed)
     about: dict[str, Any]
@@ -169,9 +169,10 @@ def _run(
     return {"stopped": stopped, "report": report}
 
 
-def _checked(
+def checked(
     tokens: Any, law: Law, motion: Motion, until: float, masses: Any, engine: str, watch: Sequence[Watcher]
 ) -> tuple[Array, float, Hearing]:
+    """Return the tokens at the start, the end, and who hears whom, refusing a run that cannot begin."""
     check_law(law)
     check_motion(motion)
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):

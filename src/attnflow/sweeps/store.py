@@ -27,6 +27,8 @@ from attnflow.sweeps.grid import FAILED, FINISHED, Grid
 FORMAT = 1
 # The attribute that names the values, in the order in which cells return them.
 VALUES = "values"
+# What says which sweep it is, and is no digest.
+SHOWN = ("seed", "version of attnflow", "version of Python")
 # A chunk has at most this number of bytes: compressors take less than 2 GiB.
 CHUNK_BYTES = 1 << 28
 
@@ -156,10 +158,13 @@ class SweepStore:
             raise InputError(
                 f"{self.path} has format {form}, this version reads {FORMAT}: use the version that wrote it"
             )
-        different = [key for key, value in self.about.items() if json.loads(json.dumps(value)) != theirs.get(key)]
+        ours = json.loads(json.dumps(self.about))
+        different = [key for key, value in ours.items() if theirs.get(key) != value]
         if different:
+            values = {key: f" ({theirs.get(key)} there, {ours[key]} here)" for key in SHOWN if key in theirs}
+            parts = ", ".join(f"the {key}{values.get(key, '')}" for key in different)
             raise InputError(
-                f"{self.path} holds another sweep (another {different[0]}): choose another store, or remove it"
+                f"{self.path} holds another sweep; what differs is {parts}: choose another store, or remove it"
             )
         return self._group
 
