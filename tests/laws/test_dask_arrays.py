@@ -44,6 +44,19 @@ def test_softmax_of_chunks(d: int) -> None:
         assert np.abs(heard.compute() - law.attend(x, 3)).max() < 1e-10 * np.ptp(x)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
+def test_softmax_of_chunks_far_from_the_origin(far: float) -> None:
+    """Across the direction of their centre, many tokens are heard; otherwise only those farthest in it."""
+    ahead = np.array([1.0, 0.37])
+    x = np.random.default_rng(0).standard_normal((300, 2))
+    across = x - np.outer(x @ ahead, ahead) / (ahead @ ahead)
+    for y in (x + far * ahead, across + far * ahead, across - far):
+        for law in (af.Softmax(), af.Softmax(B=0.5 * np.eye(2), b=-0.5 * far * ahead)):
+            heard = law.attend(chunked(y, (100, 1, 199))).compute()
+            alone = law.attend(y)
+            assert np.abs(heard - alone).max() < 1e-10 * np.ptp(x) + 2 * np.spacing(far)
+
+
 def test_heads_of_chunks() -> None:
     x = np.random.default_rng(0).standard_normal((300, 2))
     law = af.Heads([af.Softmax(beta=2.0), af.Hardmax(B=FORM[:2, :2])], V=[FORM[1:, 1:], None])

@@ -31,12 +31,13 @@ TOGETHER = 1 << 15
 def common_grid(queries: Array, keys: Array, n: int, gain: float) -> Grid | None:
     """Return the grid of n tokens from the corners (2, d) of the boxes of queries and keys; None if it is too large.
 
-    Queries that are keys have the same corners, as an object.
+    Queries that are keys have the same corners, as an object. Boxes may be far from 0: keys are seen from their centre,
+    and exponents are rounded as those of other engines are. For one process these are better; here there are none.
     """
     with np.errstate(all="ignore"):
         sources = Side(steps.straight_box(*in_plane(keys)), n)
         targets = sources if queries is keys else Side(steps.straight_box(*in_plane(queries)), n)
-        return steps.along(targets, sources, gain, np.eye(len(sources.box.centre)))
+        return steps.along(targets, sources, gain, np.eye(len(sources.box.centre)), largest_shift=np.inf)
 
 
 class FullBoxes(NamedTuple):

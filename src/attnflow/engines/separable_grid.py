@@ -161,15 +161,21 @@ class Side(NamedTuple):
 
 
 def along(
-    queries: Side, keys: Side, gain: float, turn: Array, rows: tuple[Array | None, Array | None] = (None, None)
+    queries: Side,
+    keys: Side,
+    gain: float,
+    turn: Array,
+    rows: tuple[Array | None, Array | None] = (None, None),
+    largest_shift: float = LARGEST_EXPONENT,
 ) -> Grid | None:
     """Return the grid in these axes, None if exponents or grids would become too large.
 
     `rows` are the queries and the keys in these axes, where they are at hand: panels that hold none are left out.
+    Exponents g <c_t, s> seen from the centre of the keys may have the size `largest_shift`.
     """
     kappa = gain * keys.box.half * queries.box.half
     shift = float(gain * np.abs(turn.T @ queries.box.origin) @ keys.box.half)
-    if not (kappa.sum() <= LARGEST_EXPONENT and shift <= LARGEST_EXPONENT):
+    if not (kappa.sum() <= LARGEST_EXPONENT and shift <= largest_shift):
         return None
     targets = _cut(queries.box, kappa, PANEL, rows[0])
     result = Grid(gain, keys.number, turn, kappa, targets, targets)

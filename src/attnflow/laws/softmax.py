@@ -220,7 +220,8 @@ class Softmax(Law):
             sizes = [float(np.abs(corners[1] - corners[0]).max()) / 2 for corners in (keys, queries)]
             raise InputError(
                 f"|beta| = {abs(beta):g} is too large for tokens in a Dask array of half-width {sizes[0]:.3g}, whose "
-                f"queries have half-width {sizes[1]:.3g}: take a smaller beta, or {chunks.SAMPLE}"
+                f"queries have half-width {sizes[1]:.3g} and coordinates up to {np.abs(queries).max():.3g}: take a "
+                f"smaller beta, or {chunks.SAMPLE}"
             )
         plan = chunks.shared(grid)
         total = chunks.added(tokens.each(_moments, plan), sums.added)
