@@ -203,6 +203,7 @@ def test_the_dashboard_is_linked_where_bokeh_is(threads: Any, monkeypatch: pytes
 
 # A script as users write them, without `if __name__ == "__main__"`.
 SCRIPT = """
+import functools
 import os
 import sys
 import time
@@ -211,12 +212,16 @@ import attnflow as af
 HALF = 0.5
 print("begun", file=sys.stderr)
 
+@functools.cache
+def scale(n):
+    return scale(n - 1) if n else HALF
+
 def cell(a):
     print("cell", a)
     open(f"{os.environ['FOLDER']}/{a}-{os.getpid()}", "w").close()
     while HOLDS and not os.path.exists(f"{os.environ['FOLDER']}/gate"):
         time.sleep(0.02)
-    return HALF * a
+    return scale(2) * a
 
 HOLDS = False
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import pickle
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from attnflow.core.inputs import InputError
 from attnflow.sweeps.identity import own_modules
 from attnflow.sweeps.listening import listening
 from attnflow.sweeps.outcome import Batch
+from attnflow.sweeps.own_code import is_own
 from attnflow.sweeps.places import Work, timed
 from attnflow.sweeps.process import ONE_AT_A_TIME
 
@@ -28,12 +30,33 @@ def packed(work: Work) -> bytes:
             cloudpickle.register_pickle_by_value(modules.all[name])
             stack.callback(cloudpickle.unregister_pickle_by_value, modules.all[name])
         try:
-            shipped: bytes = cloudpickle.dumps((work, modules.imported))
+            return _pickled((work, modules.imported))
         except Exception as error:
             raise InputError(
                 f"the cell cannot be sent to workers ({error}): make open files and locks inside it, or use on='here'"
             ) from None
-    return shipped
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a value as bytes, with functions of the user's own that functools.cache keeps the results of.
+
+    Pickle would name those only, and workers would look for their module.
+    """
+    import cloudpickle
+
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, functools._lru_cache_wrapper) and is_own(sys.modules.get(obj.__module__)):
+                return _kept, (obj.__wrapped__, obj.cache_parameters())
+            return super().reducer_override(obj)
+
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def _kept(function: Any, options: dict[str, Any]) -> Any:
+    return functools.lru_cache(**options)(function)
 
 
 def same(payload: bytes) -> bytes:
