@@ -108,6 +108,8 @@ def test_a_picture_that_cannot_be_drawn_does_not_hide_the_results(
     ("change", "words"),
     [
         (("[over]", "[ower]"), "the file has no axes"),
+        (("[over]", "[[over]]"), "write [over] in single brackets"),
+        (("seed = {count = 4}", "seed = [3, 4, 3]"), "has the value 3 more than once"),
         (("seed = {count = 4}", "sead = {count = 4}"), "is 'seed' meant"),
         (('"diameter"', '"diametre"'), "is 'diameter' meant"),
         (('measure = ["diameter", {name = "clusters", tol = 0.1}]', ""), "what is measured"),

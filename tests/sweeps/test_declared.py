@@ -201,6 +201,7 @@ def test_random_runs_have_a_seed_and_files_are_read_before_they_travel(
         (RUN | {"seed": -1}, {"beta": [1.0]}, {}, "seed is -1, expected"),
         (RUN | {"record": "often"}, {"beta": [1.0]}, {}, "record is 'often', expected"),
         (RUN | {"engine": "steam"}, {"beta": [1.0]}, {}, "engine is 'steam', expected"),
+        (RUN, {"p": {"design": "random", "count": 3, "n": [4, 32]}}, {}, "the design 'p' draws real numbers for 'n'"),
         ("run.toml", {"until": [1.0]}, {}, "expected a dictionary"),
         (None, {"until": [1.0]}, {}, "needs a cell"),
     ],

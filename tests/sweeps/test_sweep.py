@@ -15,6 +15,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.sweeps.cells import KEY
+from attnflow.sweeps.grid import Grid
 
 OVER = {"a": [0, 1, 2], "b": {"from": 1.0, "to": 2.0, "count": 5}}
 
@@ -126,6 +127,10 @@ def test_whole_numbers_beyond_64_bits_are_texts(tmp_path: Path) -> None:
         ({"a": [1]}, "needs 'b'"),
         ({"a": [np.nan], "b": [1]}, "finite"),
         ({"a": {"from": 0, "to": 1, "count": 3, "scale": "log"}, "b": [1]}, "above 0"),
+        ({"a": [1, 2.0, 2], "b": [1]}, "'a' has the value 2.0 more than once"),
+        ({"point": {"design": "random", "count": 3, "a": [1, 2, 3]}, "b": [1]}, "expected two ends"),
+        ({"point": {"design": "random", "count": 3, "a": {"from": 0, "to": 1, "scale": "log"}}, "b": [1]}, "above 0"),
+        ({"point": {"design": "random", "count": 3, "a": {"from": 0, "to": 1, "whole": 3}}, "b": [1]}, "true or false"),
         ({"a": {"from": 0, "too": 1}, "b": [1]}, "too"),
         ({"point": {"design": "sobol", "count": 3, "a": [0, 1]}, "b": [1]}, "latin_hypercube"),
         ({"point": {"design": "random", "count": 3, "a": [1, 0]}, "b": [1]}, "smaller"),
@@ -135,6 +140,20 @@ def test_whole_numbers_beyond_64_bits_are_texts(tmp_path: Path) -> None:
 def test_axes_that_are_none(over: Any, words: str) -> None:
     with refused(words):
         af.sweep(cell, over, on="here")
+
+
+@pytest.mark.parametrize("design", ["latin_hypercube", "random"])
+def test_designs_of_whole_numbers_and_of_logarithms(design: str) -> None:
+    n, beta = {"from": 1, "to": 4, "whole": True}, {"from": 0.01, "to": 100.0, "scale": "log"}
+    k = {"from": 1, "to": 7, "scale": "log", "whole": True}
+    grid = Grid({"point": {"design": design, "count": 400, "n": n, "beta": beta, "k": k}}).axes["point"]
+    assert all(type(one) is int for one in grid["n"] + grid["k"])
+    # A Latin hypercube has exactly its share in each part; independent draws stray by a few standard deviations.
+    near = {"latin_hypercube": 1, "random": 50}[design]
+    assert np.abs(np.bincount(grid["n"]) - [0, 100, 100, 100, 100]).max() <= near
+    assert np.abs(np.histogram(np.log10(grid["beta"]), 4, (-2, 2))[0] - 100).max() <= near
+    # From 1 to 8, of which 8 is no part, a third of the logarithms each lies below 2, 4 and 8.
+    assert np.abs(np.histogram(grid["k"], [1, 2, 4, 8])[0] - 400 / 3).max() <= near
 
 
 def test_it_warns_if_all_cells_fail() -> None:

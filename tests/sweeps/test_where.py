@@ -127,6 +127,7 @@ def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(where, "ANSWER", 0.2)
     for on, words in [
         ("tcp://127.0.0.1:1", "no Dask scheduler answers at 'tcp://127.0.0.1:1': start one with `dask scheduler`"),
+        ("hre", "on is 'hre' .is 'here' meant..,"),
         ("nonsense://here", "no Dask scheduler answers at 'nonsense://here'"),
         (3, "on is 3, expected None, 'here', the address of a scheduler, or a Dask client"),
     ]:

@@ -119,6 +119,7 @@ def declared(run: Any, grid: Grid, seed: int, folder: Path) -> Declared:
         for one in _names(config.data, grid, table):
             chosen({named: one}, table)
     keys = {name: _key(name, config.data, grid) for name in grid.names}
+    _check_designs(keys, config.data, grid)
     places = list(keys.values())
     for name, key in keys.items():
         if places.count(key) > 1 or (key.key is not None and Key(key.table, None) in places):
@@ -130,6 +131,21 @@ def declared(run: Any, grid: Grid, seed: int, folder: Path) -> Declared:
     found = Declared(config.with_files(*(values for axis in grid.axes.values() for values in axis.values())), keys)
     _check(found, grid)
     return found
+
+
+def _check_designs(keys: Mapping[str, Key], data: Mapping[str, Any], grid: Grid) -> None:
+    """Refuse designs that draw real numbers for parameters that are counts."""
+    counts = {Key(None, "seed")}
+    for table, (kind, _) in MODELS.items():
+        models = [catalogue.entries(kind)[name] for name in _names(data, grid, table)]
+        counts |= {Key(table, one.key) for model in models for one in model.parameters.values() if one.kind == "count"}
+    for dimension, axis in grid.axes.items():
+        for name, values in axis.items():
+            if list(axis) != [dimension] and keys[name] in counts and not all(isinstance(one, int) for one in values):
+                raise InputError(
+                    f"the design {dimension!r} draws real numbers for {name!r}, expected whole ones: write "
+                    f'{{"from": 4, "to": 32, "whole": true}} with its ends'
+                )
 
 
 def _check(found: Declared, grid: Grid) -> None:

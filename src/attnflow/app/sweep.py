@@ -41,7 +41,9 @@ def sweep(
 
     `over` names the axes: lists of values, ``{"from": 1, "to": 9, "count": 5, "scale": "log"}``, ``{"count": 20}`` for
     0 to 19, or designs, points that vary several parameters at once, ``"point": {"design": "latin_hypercube", "count":
-    64, "seed": 0, "beta": [0.1, 9.0], "gamma": [0.0, 1.0]}`` (or "random").
+    64, "seed": 0, "beta": [0.1, 9.0], "gamma": [0.0, 1.0]}`` (or "random"). A design draws real
+    numbers; ``"n": {"from": 4, "to": 32, "whole": True}`` draws whole ones, and ``{"from": 0.1, "to": 9.0, "scale":
+    "log"}`` numbers whose logarithm is uniform.
 
     In place of a cell, `run` declares a run by plain data, as a configuration file of the command line does. The axes
     are then keys of it: "law.beta", "tokens.n", "until", "seed"; the last part, "beta", is enough where only one table

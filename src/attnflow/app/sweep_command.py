@@ -61,6 +61,8 @@ def axes(over: Any) -> Any:
     >>> axes({"law": {"beta": [1.0, 2.0]}, "seed": {"count": 3}})
     {'law.beta': [1.0, 2.0], 'seed': {'count': 3}}
     """
+    if isinstance(over, list):
+        raise InputError("[over] is a list: write [over] in single brackets, and each axis below it as name = values")
     if not isinstance(over, dict):
         raise InputError("the file has no axes: add a table [over], such as beta = {from = 1, to = 9, count = 5}")
     found: dict[str, Any] = {}

@@ -29,7 +29,7 @@ SMALLEST_CLOUD, LARGEST_CLOUD = 1e-140, 1e150
 # What to do with an array of another library where it cannot be used.
 CONVERT = "convert them with numpy.asarray"
 # What to do with a Dask array where it cannot be used.
-SAMPLE = "take a sample, such as run.tokens[-1][::1000].compute()"
+SAMPLE = "take a sample that fits in one process, such as x[:100_000].compute()"
 
 
 class InputError(ValueError):

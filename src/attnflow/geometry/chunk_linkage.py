@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.geometry.linkage import INSIDE, Boxes, Labels, gaps, grouped, join, link_all, near_pairs, single_linkage
 
 # What tells a cell from others: whole numbers, or the coordinates of its only point.
@@ -26,7 +26,7 @@ Codes = NDArray[Any]
 MOST_CELLS, MOST_POINTS = 1 << 20, 1 << 22
 # Up to this many cells along an axis, rounding puts no point into a wrong cell.
 MOST_STEPS = 2.0**30
-TOO_MANY = "give a larger tol, or take a sample, such as run.tokens[-1][::1000].compute()"
+TOO_MANY = f"give a larger tol, or {SAMPLE}"
 
 
 class Grid(NamedTuple):

@@ -17,12 +17,9 @@ from typing import Any
 import numpy as np
 
 from attnflow.core import inputs
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.core.progress import tick
 from attnflow.engines.centring import ends
-
-# What to do where a law, or something of it, is not for chunks.
-SAMPLE = "take a sample that fits in one process, such as x[:100_000].compute()"
 
 # Seconds between two looks at what a cluster has done.
 WAIT = 0.5

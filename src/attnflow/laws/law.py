@@ -14,11 +14,10 @@ from attnflow.core import inputs
 from attnflow.core.arrays import foreign, holds, namespace
 from attnflow.core.dask_arrays import chunked, chunked_cloud
 from attnflow.core.indices import log_weights, not_numbers, refuse_hidden_order, rows_of, takes_indices, weight_rows
-from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
+from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import check_fields, parameters_of
 from attnflow.core.progress import tick
 from attnflow.engines import Memory
-from attnflow.laws.chunks import SAMPLE
 
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")

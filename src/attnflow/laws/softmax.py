@@ -12,7 +12,7 @@ from attnflow import engines
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, identity, namespace, sign
 from attnflow.core.blocks import row_blocks
-from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
+from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
 from attnflow.engines import dense
@@ -221,7 +221,7 @@ class Softmax(Law):
             raise InputError(
                 f"|beta| = {abs(beta):g} is too large for tokens in a Dask array of half-width {sizes[0]:.3g}, whose "
                 f"queries have half-width {sizes[1]:.3g} and coordinates up to {np.abs(queries).max():.3g}: take a "
-                f"smaller beta, or {chunks.SAMPLE}"
+                f"smaller beta, or {SAMPLE}"
             )
         plan = chunks.shared(grid)
         total = chunks.added(tokens.each(_moments, plan), sums.added)

@@ -14,6 +14,8 @@ from attnflow.core.inputs import InputError, number, one_of, quoted, whole
 
 # Keys of an axis whose values are spaced between two ends, or counted.
 AXIS = ("from", "to", "count", "scale")
+# Keys of a parameter of a design.
+RANGE = ("from", "to", "scale", "whole")
 SCALES = ("linear", "log")
 DESIGNS = ("latin_hypercube", "random")
 # Values that a coordinate of a Dataset can hold; others are named by their text.
@@ -146,7 +148,12 @@ def _axis(name: str, given: Any) -> dict[str, list[Any]]:
     bad = next((v for v in values if isinstance(v, float | np.floating) and not np.isfinite(v)), None)
     if bad is not None:
         raise InputError(f"the axis {name!r} has the value {bad}, expected finite numbers")
-    return {name: [value.item() if isinstance(value, np.generic) else value for value in values]}
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    plain = [value for value in values if isinstance(value, PLAIN)]
+    if len(set(plain)) < len(plain):
+        twice = next(value for value in plain if plain.count(value) > 1)
+        raise InputError(f"the axis {name!r} has the value {twice!r} more than once: give each value once")
+    return {name: values}
 
 
 def _spaced(name: str, given: Mapping[str, Any]) -> list[Any]:
@@ -168,31 +175,52 @@ def _spaced(name: str, given: Mapping[str, Any]) -> list[Any]:
 
 
 def _design(name: str, given: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return points that vary several parameters at once, each uniform between its ends."""
-    from scipy.stats import qmc
-
+    """Return points that vary several parameters at once, each uniform between its ends, or its logarithm."""
     kind = one_of(given["design"], DESIGNS, f"design of the axis {name!r}")
     count = whole(given.get("count"), f"count of the axis {name!r}", least=1)
     seed = whole(given.get("seed", 0), f"seed of the axis {name!r}", least=0)
     ranges = {key: ends for key, ends in given.items() if key not in ("design", "count", "seed")}
     if not ranges:
         raise InputError(f"the design of the axis {name!r} varies nothing: add parameters, such as beta = [0.1, 9.0]")
-    lows, highs = [], []
-    for key, ends in ranges.items():
+    for key in ranges:
         _check_name(key)
-        if not isinstance(ends, list | tuple) or len(ends) != 2:
-            raise InputError(f"{key} of the axis {name!r} is {quoted(ends)}, expected two ends, such as [0.1, 9.0]")
-        low, high = (number(end, f"an end of {key}") for end in ends)
-        if not low < high:
-            raise InputError(f"{key} of the axis {name!r} goes from {low:g} to {high:g}: the first end must be smaller")
-        lows.append(low)
-        highs.append(high)
     if kind == "random":
         unit = np.random.default_rng(seed).random((count, len(ranges)))
     else:
+        from scipy.stats import qmc
+
         unit = qmc.LatinHypercube(len(ranges), rng=np.random.default_rng(seed)).random(count)
-    points = qmc.scale(unit, lows, highs)
-    return {key: points[:, k].tolist() for k, key in enumerate(ranges)}
+    return {
+        key: _drawn(f"{key} of the axis {name!r}", ends, unit[:, k]) for k, (key, ends) in enumerate(ranges.items())
+    }
+
+
+def _drawn(what: str, given: Any, unit: NDArray[np.float64]) -> list[Any]:
+    """Return where numbers between 0 and 1 lie between two ends; all whole numbers between these have equal shares.
+
+    >>> _drawn("beta", [0.0, 8.0], np.array([0.25, 0.5]))
+    [2.0, 4.0]
+    >>> _drawn("beta", {"from": 0.1, "to": 10.0, "scale": "log"}, np.array([0.5]))
+    [1.0]
+    >>> _drawn("n", {"from": 4, "to": 5, "whole": True}, np.array([0.25, 0.75]))
+    [4, 5]
+    """
+    ends = {"from": given[0], "to": given[1]} if isinstance(given, list | tuple) and len(given) == 2 else given
+    if not isinstance(ends, Mapping) or not {"from", "to"} <= set(ends):
+        raise InputError(f"{what} is {quoted(given)}, expected two ends, such as [0.1, 9.0]")
+    check_keys(ends, RANGE, what)
+    counts = ends.get("whole", False)
+    if not isinstance(counts, bool):
+        raise InputError(f"whole of {what} is {quoted(counts)}, expected true or false")
+    low, high = ((whole if counts else number)(ends[end], f"{end} of {what}") for end in ("from", "to"))
+    if not low < high:
+        raise InputError(f"{what} goes from {low:g} to {high:g}: the first end must be smaller")
+    scale = one_of(ends.get("scale", "linear"), SCALES, f"scale of {what}")
+    if scale == "log" and not low > 0:
+        raise InputError(f"{what} goes from {low:g} to {high:g}: a log scale needs ends above 0")
+    top = high + counts
+    points = low * (top / low) ** unit if scale == "log" else low + unit * (top - low)
+    return np.minimum(np.floor(points), high).astype(int).tolist() if counts else np.minimum(points, high).tolist()
 
 
 def _labels(name: str, values: list[Any]) -> NDArray[Any]:

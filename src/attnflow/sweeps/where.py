@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from attnflow.core.calls import meant
 from attnflow.core.inputs import InputError, quoted
 from attnflow.sweeps.places import Here, Place, Work
 
@@ -47,6 +48,9 @@ def place_of(on: Any, work: Work, most: int) -> Iterator[Place]:
 def _client(kind: Any, on: Any) -> Any:
     if not isinstance(on, str) and not hasattr(on, "scheduler_address"):
         raise InputError(f"on is {quoted(on)}, expected None, 'here', the address of a scheduler, or a Dask client")
+    near = "" if ":" in str(on) else meant(on, [HERE])
+    if near:
+        raise InputError(f"on is {on!r}{near}, expected 'here', the address of a scheduler, or nothing for all cores")
     try:
         return kind(on, timeout=ANSWER, set_as_default=False)
     except (OSError, ValueError, TypeError):
