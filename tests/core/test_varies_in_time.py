@@ -13,11 +13,13 @@ from attnflow.laws import varies
 SOURCE = Path(af.__file__).parent
 # What users give as a Python function and is no parameter of a formula.
 OTHER_FUNCTIONS = {
+    ("app/sweep.py", "part"),
     ("claims/check.py", "given"),
     ("figures/movie.py", "behind"),
     ("measure/mean_field.py", "sampler"),
     ("runs/trajectory.py", "self._tokens"),
     ("runs/watch.py", "self.predicate"),
+    ("sweeps/cells.py", "function"),
 }
 
 

@@ -150,3 +150,13 @@ def test_a_cell_that_kills_its_worker_is_the_only_one_that_fails() -> None:
     expected = EXPECTED[plain].plain.values.copy()
     expected.ravel()[17] = np.nan
     assert results.values["plain"].tobytes() == expected.tobytes()
+
+
+def test_the_first_batch_of_a_worker_may_compile_for_a_minute() -> None:
+    cells = Cells(plain, GRID, {}, 0)
+    for worker, divided in (("second", False), ("first", True)):
+        sweep = Sweep(GRID, Results(GRID, {"sweep": "this"}, None), Anywhere(cells, random.Random(0), 0.0, 0.0))
+        sweep.take([0], Batch(cells([0]), 60.0, 0, "first"))
+        assert sweep.results.box is None
+        sweep.take([1], Batch(cells([1]), 60.0, 0, worker))
+        assert (sweep.results.box is not None) == divided

@@ -19,8 +19,9 @@ from attnflow.sweeps.results import Results
 
 # A batch takes about this number of seconds; one of at least ENOUGH says how long a cell takes.
 SECOND, ENOUGH = 1.0, 0.2
-# A cell that takes longer is a batch of its own, and is stored at once.
-SLOW = 10.0
+# A cell that takes longer than SLOW seconds is a batch of its own, and is stored at once. The first one of a worker may
+# have compiled code, and has COMPILING times as long.
+SLOW, COMPILING = 10.0, 10
 # First batches grow by this factor: many cells at once may take little longer than one.
 GROWTH = 8
 # A batch has at most the cells that are left, divided by the workers and by this: so all end at about the same time.
@@ -123,12 +124,13 @@ class Sweep:
 
     def take(self, cells: list[int], batch: Batch) -> None:
         """Keep the outcomes of a batch, and say what its cells have printed and logged."""
+        slow = SLOW if batch.worker in self.pace.begun else COMPILING * SLOW
         self.pace.heard(cells, batch)
         for cell, outcome in zip(cells, batch.outcomes, strict=True):
             if outcome.said:
                 repeat(outcome.said, self.grid.label(cell))
         self.results.take(cells, batch.outcomes)
-        if self.results.box is None and batch.seconds / len(cells) > SLOW:
+        if self.results.box is None and batch.seconds / len(cells) > slow:
             self.results.divide(1)
 
     def alone(self, cell: int) -> None:
