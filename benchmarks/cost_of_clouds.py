@@ -9,6 +9,7 @@ python benchmarks/cost_of_clouds.py
 from __future__ import annotations
 
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from attnflow.engines.separable_grid import Grid
 
 # A step reads each chunk three times, for the box, the moments and the means, and writes it once.
 READS, WRITES = 3, 1
-# Bytes of a worker for each coordinate of its chunk, and how many grids it holds at most.
+# Bytes of a worker for each coordinate of its chunk, and how many grids it holds at most if chunks are few.
 BYTES, GRIDS = 160, 6
 # Tasks of a step for each chunk.
 TASKS = 11
@@ -102,7 +103,7 @@ def cost(n: int, d: int, beta: float, rows: int, known: Constants) -> Cost:
         scheduler=TASKS * chunks * known.task,
         state=state,
         grid=8.0 * numbers,
-        memory=BYTES * d * min(rows, n) + GRIDS * 8.0 * numbers,
+        memory=BYTES * d * min(rows, n) + max(GRIDS, 2 + math.log2(chunks)) * 8.0 * numbers,
     )
 
 

@@ -187,6 +187,18 @@ def test_hardmax_of_tokens_at_zero() -> None:
         assert np.abs(heard - af.Hardmax(ties=ties).attend(few)).max() < 1e-14
 
 
+def test_queries_too_faint_for_a_small_chunk_are_refused() -> None:
+    """Their scores vanish in the chunk that they hear, whose points inside the hull were left out."""
+    x = np.abs(np.random.default_rng(0).standard_normal((600, 2)))
+    x[:300] *= 1e-150
+    x[300:] *= -1
+    x[5] = 1e-180
+    np.testing.assert_allclose(af.Hardmax().attend(x)[5], x[:300].mean(axis=0), rtol=1e-12)
+    for law in (af.Hardmax(), af.Hardmax(ties="error")):
+        with refused("token 5 of a Dask array has scores that leave float64"):
+            law.attend(chunked(x, (300, 300))).compute()
+
+
 def test_ties_of_chunks_are_refused_with_their_place_among_all_tokens() -> None:
     x = np.random.default_rng(0).uniform(-0.5, 0.5, (900, 2))
     x[[310, 850]] = [[1.0, 1.0], [1.0, -1.0]]

@@ -199,9 +199,10 @@ class Softmax(Law):
         Each chunk is read three times: for the box around all tokens, for its moments on the grid of that box, and for
         its own means, which are computed when the result is. The grid has 16 ceil(kappa / 2) numbers on each axis,
         kappa = beta H^2 for half-widths H of the box (H_x H_Bx with a matrix B). A worker needs up to 100 d bytes for
-        each token of a chunk, one grid, and in one worker for a moment two more; moments that are sent and added hold
-        only boxes with tokens. Beyond 2^25 numbers, where kappa is about 700 in the plane and 40 in space, tokens are
-        refused.
+        each token of a chunk, one grid, and in one worker for a moment two more. Before that, moments wait for those of
+        their neighbours: of m chunks, a worker that is alone keeps up to 2 + log2 m sums, with only boxes that hold
+        tokens; several workers share them. Beyond 2^25 numbers, where kappa is about 700 in the plane and 40 in space,
+        tokens are refused.
         """
         from attnflow.engines import chunks_softmax as sums
 
