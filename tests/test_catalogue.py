@@ -532,7 +532,7 @@ main("simulate --law flatt".split())
     told = neighbour(tmp_path, points, code)
     # The first run after an installation also says that it compiles.
     assert sum("compiling kernels" not in line for line in told.stderr.splitlines()) == 1
-    assert "there is no law 'flatt', expected one of softmax" in told.stderr
+    assert "there is no law 'flatt' (is 'flat' meant?), expected one of softmax" in told.stderr
     assert "flat\n" in told.stderr
     said = told.stdout.splitlines()
     assert said[:2] == ["[[2.0], [2.0]]", "Still() holds"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 
 import attnflow as af
 from attnflow.figures.gallery import Drawing, named
@@ -49,6 +50,7 @@ def test_exits_of_polygons_follow_the_exact_law() -> None:
     assert held >= 10
 
 
+@larger
 def test_phases_grow_with_the_gap() -> None:
     drawing = drawn("long-times/phases", betas=(8.0, 14.0), runs=6)
     assert drawing.shows["gap"] == pytest.approx(1.5)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,9 @@ def test_what_is_no_place(threads: Any, monkeypatch: pytest.MonkeyPatch, tmp_pat
             with refused("on is an asynchronous client: give one made with asynchronous=False"):
                 af.sweep(lambda a: a, {"a": [1]}, on=client)
 
-    asyncio.run(gives())
+    # In a thread of its own: other tests may have left a loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, gives()).result()
     lock = threading.Lock()
     with refused("the cell cannot be sent to workers"):
         af.sweep(lambda a: lock.locked(), {"a": [1]}, on=threads)
