@@ -1,4 +1,4 @@
-"""Runs of Dask arrays on disk: a store with chunks of rows, each written by whoever computed it.
+"""Runs of Dask arrays on disk: a store with chunks of rows, each written by the worker that computed it.
 
 The layout is that of all stores, but a chunk of ``tokens`` holds some rows of one state. Every step is written: a
 recorded one to ``tokens``, any other to an array of its own in the folder ``tokens/steps``, which is removed when the

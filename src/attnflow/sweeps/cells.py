@@ -84,7 +84,7 @@ class Cells:
 
     def _called(self, cell: int) -> Any:
         sequence = np.random.SeedSequence(self.seed, spawn_key=(KEY, *self.grid.place(cell)))
-        # Whoever draws from the generators of the process gets the numbers of the cell too.
+        # A cell that draws from the generators of the process gets numbers of its own too.
         state = sequence.spawn(1)[0].generate_state(8)
         np.random.seed(state)  # noqa: NPY002
         random.seed(state.tobytes())

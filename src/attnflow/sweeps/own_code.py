@@ -28,7 +28,7 @@ def own_module(name: str) -> ModuleType | None:
         spec = importlib.util.find_spec(name.partition(".")[0])
         own = spec is not None and _is_own_file(name, spec.origin)
         return importlib.import_module(name) if own else None
-    except Exception:  # whoever imports it says so
+    except Exception:  # the cell that imports it says so
         return None
 
 
