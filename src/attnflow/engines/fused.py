@@ -24,7 +24,7 @@ CALL = 1 << 33
 compilation.announce()
 
 
-def _columns(rows: Array) -> Array:
+def coordinate_first(rows: Array) -> Array:
     """Transpose (n, d) to coordinate-first layout, padded with zeros to whole vectors."""
     n, d = rows.shape
     columns = np.zeros((d, -(-n // WIDTH) * WIDTH))
@@ -32,7 +32,7 @@ def _columns(rows: Array) -> Array:
     return columns
 
 
-def _log2_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
+def binary_masses(log_masses: Array | None, padded: int) -> tuple[Array, float]:
     """Binary logarithms of the masses divided by the largest, padded, and the natural logarithm of that one."""
     scaled = np.zeros(padded)
     if log_masses is None:
@@ -61,15 +61,15 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
         if sums is not None:
             return sums
     m, n = len(queries), len(keys)
-    k = _columns(keys)
-    v = k if values is keys else _columns(values)
-    scaled, largest = _log2_masses(log_masses, k.shape[1])
+    k = coordinate_first(keys)
+    v = k if values is keys else coordinate_first(values)
+    scaled, largest = binary_masses(log_masses, k.shape[1])
     scratch = np.empty(WIDTH * kernels.TILE)
-    asked = k if queries is keys else _columns(queries)
+    asked = k if queries is keys else coordinate_first(queries)
     within = kernels.exponent_bound(asked, k, gain, scratch) <= kernels.UNSHIFTED
     means, log_totals = [], []
     for rows in row_blocks(m, n * (len(k) + len(v)), CALL):
-        q = asked if rows.stop >= m and rows.start == 0 else _columns(queries[rows])
+        q = asked if rows.stop >= m and rows.start == 0 else coordinate_first(queries[rows])
         mean, total, top = np.empty((v.shape[0], q.shape[1])), np.empty(q.shape[1]), np.empty(q.shape[1])
         if m * n < PARALLEL_PAIRS:
             kernels.softmax_rows(q, k, v, n, scaled, gain, within, (0, q.shape[1]), mean, total, top, scratch)
@@ -91,7 +91,7 @@ def softmax_many(
 ) -> tuple[Array, Array]:
     """Return what `softmax` does for many systems (b, n, d) at once, each with a gain of its own (b,)."""
     b, n, _ = keys.shape
-    scaled, largest = _log2_masses(log_masses, -(-n // WIDTH) * WIDTH)
+    scaled, largest = binary_masses(log_masses, -(-n // WIDTH) * WIDTH)
     mean, total, top = np.empty((b, n, values.shape[2])), np.empty((b, n)), np.empty((b, n))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         c, e = centre(keys, gains * size(queries)), centre(values)
@@ -109,8 +109,8 @@ def softmax_layers(
     one vector b per step, or one for all, or none for 0.
     """
     states = np.empty((len(gammas), *x.shape))
-    columns = _columns(x)
-    scaled, _ = _log2_masses(log_masses, columns.shape[1])
+    columns = coordinate_first(x)
+    scaled, _ = binary_masses(log_masses, columns.shape[1])
     kernels.softmax_layers(columns, forms, biases, gains, gammas, scaled, states)
     return states
 
