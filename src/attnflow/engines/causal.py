@@ -84,6 +84,6 @@ def _dense(
     """Return what `_direct` does, row by row: slow, for masses of any size."""
     mean, log_total = np.zeros((len(queries), values.shape[1])), np.full(len(queries), -np.inf)
     for i in np.flatnonzero(first < last).tolist():
-        heard = slice(first[i], last[i])
-        mean[i], log_total[i] = dense.softmax(queries[i : i + 1], keys[heard], values[heard], log_masses[heard], gain)
+        row, heard = slice(i, i + 1), slice(first[i], last[i])
+        mean[row], log_total[row] = dense.softmax(queries[row], keys[heard], values[heard], log_masses[heard], gain)
     return mean, log_total
