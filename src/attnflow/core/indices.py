@@ -1,17 +1,21 @@
-"""The indices of queries and sources, for laws whose weights depend on them (masks, positions).
+"""The weights of laws, with the indices of queries and sources where these depend on them (masks, positions).
 
-A law whose `log_weights` takes the keywords ``rows`` and ``columns`` is told both in every call: `rows` (m,) are the
-indices of the queries among the tokens, `columns` (n,) those of the sources. All code that needs weights asks for them
-here, so what a law is told is decided in one place. The tokens of such a law are never merged, sorted or dropped.
+A law whose `log_weights` (or `signed_weights`) takes the keywords ``rows`` and ``columns`` is told both in every call:
+`rows` (m,) are the indices of the queries among the tokens, `columns` (n,) those of the sources. All code that needs
+weights asks for them here, so what a law is told is decided in one place. The tokens of such a law are never merged,
+sorted or dropped.
 
 A law that does not take them must give each token the same weights whatever its index.
+
+The weights of a law with ``stochastic = False`` are no probabilities: it writes `signed_weights` in place of
+`log_weights`, and code that needs probabilities refuses it here, in one sentence.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -33,7 +37,7 @@ MODERATE = 0.25
 
 
 def takes_indices(law: Any) -> bool:
-    """Say whether the `log_weights` of a law takes the keywords rows and columns.
+    """Say whether the `log_weights` of a law, or its `signed_weights`, takes the keywords rows and columns.
 
     >>> import attnflow as af
     >>> takes_indices(af.Softmax())
@@ -45,13 +49,14 @@ def takes_indices(law: Any) -> bool:
 
 @cache
 def _takes_indices(kind: Any) -> bool:
-    parameters = inspect.signature(kind.log_weights).parameters.values()
+    method = "signed_weights" if getattr(kind, "stochastic", True) is False else "log_weights"
+    parameters = inspect.signature(getattr(kind, method)).parameters.values()
     taken = [parameter.name for parameter in parameters if parameter.name in NAMES]
     everything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     if len(taken) == 1 and not everything:
-        raise InputError(f"log_weights of {kind.__name__} takes {taken[0]} alone, expected both rows and columns")
+        raise InputError(f"{method} of {kind.__name__} takes {taken[0]} alone, expected both rows and columns")
     told = everything or len(taken) == 2
-    check_method(kind, "log_weights", ("x", "t"), ("sources", "masses", *(NAMES if told else ())))
+    check_method(kind, method, ("x", "t"), ("sources", "masses", *(NAMES if told else ())))
     return told
 
 
@@ -75,27 +80,67 @@ def log_weights(
 
     Unless given, the queries are the tokens 0, 1, ... in this order, and so are the sources.
     """
+    need_probabilities(law)
     y = x if sources is None else sources
-    told: dict[str, Any] = {}
-    if positional(law):
-        told = {
-            "rows": _first(x) if rows is None else rows,
-            "columns": _first(y) if columns is None else columns,
-        }
-    found: Array = law.log_weights(x, t, sources=y, masses=masses, **told)
+    found: Array = law.log_weights(x, t, sources=y, masses=masses, **_told(law, x, y, rows, columns))
     return found
 
 
+def weights(
+    law: Any,
+    x: Array,
+    t: float = 0,
+    *,
+    sources: Array | None = None,
+    masses: Array | None = None,
+    rows: Array | None = None,
+    columns: Array | None = None,
+) -> Array:
+    """Return the weights of a law, P_ij or numbers of any sign, as `log_weights` does: checked, see `rows_of`."""
+    y = x if sources is None else sources
+    if probabilities(law):
+        return rows_of(law, log_weights(law, x, t, sources=y, masses=masses, rows=rows, columns=columns), x, y)
+    return _signed(law, law.signed_weights(x, t, sources=y, masses=masses, **_told(law, x, y, rows, columns)), x, y)
+
+
+def probabilities(law: Any) -> bool:
+    """Say whether the weights of a law are probabilities: at least 0, with rows that sum to one."""
+    return bool(getattr(law, "stochastic", True))
+
+
+def need_probabilities(law: Any) -> None:
+    """Refuse a law whose weights are no probabilities."""
+    if not probabilities(law):
+        raise InputError(
+            f"the weights of {type(law).__name__} are no probabilities, which are needed here: take a law whose rows "
+            "of weights sum to one, such as Softmax"
+        )
+
+
+def _told(law: Any, x: Array, y: Array, rows: Array | None, columns: Array | None) -> dict[str, Any]:
+    """Return the indices of queries and sources, for a law that takes them."""
+    if not positional(law):
+        return {}
+    return {"rows": _first(x) if rows is None else rows, "columns": _first(y) if columns is None else columns}
+
+
 def weight_rows(
-    law: Any, x: Array, t: float, *, sources: Array, masses: Array | None = None, most: int | None = None
+    law: Any,
+    x: Array,
+    t: float,
+    *,
+    sources: Array,
+    masses: Array | None = None,
+    most: int | None = None,
+    of: Callable[..., Array] = log_weights,
 ) -> Iterator[tuple[slice, Array]]:
-    """Yield log P_ij in blocks of rows: queries x are the tokens 0, 1, ..., and so are the sources."""
+    """Yield log P_ij, or `weights`, in blocks of rows: queries x are the tokens 0, 1, ..., and so are the sources."""
     blocks = list(row_blocks(len(x), len(sources), most))
     if len(blocks) > 1 and hasattr(law, "check_order"):
         law.check_order(x, t, sources=sources, masses=masses)
     every = _first(x)
     for rows in blocks:
-        yield rows, log_weights(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
+        yield rows, of(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
 
 
 def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
@@ -108,13 +153,8 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
     ...
     attnflow.InputError: a row of the weights of Law sums to 0.75, expected 1: subtract the logarithm of its sum
     """
-    name, m, n = type(law).__name__, x.shape[-2], sources.shape[-2]
-    shape = tuple(np.shape(log_weights))
-    if shape[-2:] != (m, n):
-        raise InputError(
-            f"log_weights of {name} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} "
-            f"queries, with log P_ij for each of {n} sources"
-        )
+    name = type(law).__name__
+    _check_shape(f"log_weights of {name}", "log P_ij", log_weights, x, sources)
     P: Array = namespace(x).exp(log_weights)
     if not foreign(P):
         sums = P.sum(axis=-1)
@@ -129,9 +169,29 @@ def rows_of(law: object, log_weights: Any, x: Array, sources: Array) -> Array:
     return P
 
 
+def _signed(law: object, found: Any, x: Array, sources: Array) -> Array:
+    """Return weights that are no probabilities, refusing what a law of one's own may return by mistake."""
+    _check_shape(f"signed_weights of {type(law).__name__}", "a weight", found, x, sources)
+    if not foreign(found) and np.isnan(np.sum(found)) and _at_fault(law, x, sources) is not None:
+        raise not_numbers(law, x, sources)
+    weights: Array = found
+    return weights
+
+
+def _check_shape(method: str, what: str, found: Any, x: Array, sources: Array) -> None:
+    shape, m, n = tuple(np.shape(found)), x.shape[-2], sources.shape[-2]
+    if shape[-2:] != (m, n):
+        raise InputError(
+            f"{method} returned an array of shape {shape}, expected ({m}, {n}): a row for each of {m} queries, with "
+            f"{what} for each of {n} sources"
+        )
+
+
 def not_numbers(law: object, *tokens: Any) -> InputError:
     """Return the refusal of weights that are NaN: a law of one's own returned them, or scores overflow."""
     if (name := _at_fault(law, *tokens)) is not None:
+        if not probabilities(law):
+            return InputError(f"signed_weights of {name} returned NaN, expected numbers: correct its formula")
         return InputError(
             f"log_weights of {name} returned NaN, expected log P_ij, which is -inf where P_ij = 0: correct its formula"
         )
@@ -150,10 +210,16 @@ def _at_fault(law: Any, *tokens: Any) -> str | None:
     if not _largest(*tokens) < most:
         return None
     laws = [*(getattr(law, "heads", ()) or (law,))]
-    others = [one for one in laws if type(one).log_weights.__module__.partition(".")[0] != "attnflow"]
+    others = [one for one in laws if _written_in(one).partition(".")[0] != "attnflow"]
     if not others and not all(_moderate(value, most) for one in (law, *laws) for value in vars(one).values()):
         return None
     return type((others or laws)[0]).__name__
+
+
+def _written_in(law: Any) -> str:
+    """Return the module that defines the weights of a law."""
+    kind: Any = type(law)
+    return str((kind.log_weights if probabilities(law) else kind.signed_weights).__module__)
 
 
 def _moderate(value: Any, most: float) -> bool:
@@ -188,18 +254,21 @@ def refuse_hidden_order(
         return
     xp, w = namespace(x), None if masses is None else masses[: len(y)]
     with np.errstate(all="ignore"):
-        there = law.log_weights(x[:m], t, sources=y, masses=w)
-        back = law.log_weights(_reversed(x[:m]), t, sources=_reversed(y), masses=None if w is None else _reversed(w))
+        of = law.log_weights if probabilities(law) else law.signed_weights
+        there = of(x[:m], t, sources=y, masses=w)
+        back = of(_reversed(x[:m]), t, sources=_reversed(y), masses=None if w is None else _reversed(w))
         if any(tuple(np.shape(found)[-2:]) != (m, len(y)) for found in (there, back)):
             return
-        means, other = xp.exp(there) @ y, xp.exp(back) @ _reversed(y)
+        if probabilities(law):
+            there, back = xp.exp(there), xp.exp(back)
+        means, other = there @ y, back @ _reversed(y)
         extent = xp.max(y, axis=0) + xp.max(-y, axis=0)
         apart = abs(means - xp.stack([other[..., m - 1 - i, :] for i in range(m)], axis=-2)) > DIFFERENT * extent
         differing = apart.sum(axis=-1) > 0
         few = 2 * differing.sum() <= math.prod(differing.shape)
     if not holds(few):
         raise InputError(
-            f"the weights of {type(law).__name__} depend on the order of the tokens, which its log_weights is not told "
+            f"the weights of {type(law).__name__} depend on the order of the tokens, which it is not told "
             "where rows are taken in blocks or tokens are merged: let it take the keywords rows and columns, the "
             "indices of queries and sources"
         )

@@ -197,7 +197,9 @@ def _attention(ax: Any, run: Trajectory, shown: Scene) -> None:
         _say(ax, str(reason))
         return
     order = np.argsort(shown.groups.labels, kind="stable")
-    image = ax.imshow(P[np.ix_(order, order)], cmap=ramp(), vmin=0.0, interpolation="nearest", rasterized=True)
+    image = ax.imshow(
+        P[np.ix_(order, order)], cmap=ramp(), vmin=min(0.0, P.min()), interpolation="nearest", rasterized=True
+    )
     ax.figure.colorbar(image, ax=ax, shrink=0.75, pad=0.02, aspect=24).outline.set_visible(False)
     bare(ax)
     ax.set_xlabel("token heard $j$", labelpad=9)

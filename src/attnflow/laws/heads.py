@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from attnflow.core.arrays import namespace
-from attnflow.core.indices import log_weights
+from attnflow.core.indices import log_weights, weights
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.core.parameters import about
 from attnflow.laws import chunks
@@ -71,6 +71,11 @@ class Heads(Law):
         return all(law.continuous for law in self.laws)
 
     @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        """Whether the weights of every head are probabilities."""
+        return all(law.stochastic for law in self.laws)
+
+    @property
     def array_api(self) -> bool:  # type: ignore[override]
         """Whether every head takes arrays of any library."""
         return all(law.array_api for law in self.laws)
@@ -99,6 +104,12 @@ class Heads(Law):
         """Return the matrices log P^h_ij, stacked: (heads, m, n)."""
         of = [log_weights(law, x, t, sources=sources, masses=masses, **indices) for law in self.laws]
         return namespace(x).stack(of)
+
+    def signed_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None, **indices: Any
+    ) -> Array:
+        """Return the matrices of weights, stacked, where those of some head are no probabilities."""
+        return namespace(x).stack([weights(law, x, t, sources=sources, masses=masses, **indices) for law in self.laws])
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Return sum_h V_h sum_j P^h_ij v_j."""

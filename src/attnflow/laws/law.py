@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, holds, namespace
 from attnflow.core.dask_arrays import chunked, chunked_cloud
-from attnflow.core.indices import log_weights, not_numbers, refuse_hidden_order, rows_of, takes_indices, weight_rows
+from attnflow.core.indices import (
+    need_probabilities,
+    not_numbers,
+    refuse_hidden_order,
+    takes_indices,
+    weight_rows,
+    weights,
+)
 from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import check_fields, parameters_of
 from attnflow.core.progress import tick
@@ -116,7 +123,7 @@ class Neighbourhood(NamedTuple):
 
 
 class Law:
-    """A row-stochastic matrix P(x, t) over tokens, and the averages it takes.
+    """A matrix P(x, t) over tokens, row-stochastic in most laws, and the averages it takes.
 
     For developers. A law is a frozen dataclass that writes
 
@@ -130,6 +137,14 @@ class Law:
         where `rows` (m,) are the indices of the queries among the tokens and `columns` (n,) those of the sources, both
         always given, as arrays of the library of x; other sources than the tokens are numbered from 0. Tokens of such a
         law are never merged, sorted or dropped, and it is told the indices in every block of rows.
+
+    A law whose weights are no probabilities, because they may be negative or do not sum to one, sets
+    ``stochastic = False`` and writes in place of `log_weights`
+
+    ``signed_weights(x, t, *, sources, masses) -> (m, n)``
+        the weights themselves, any real numbers, with `rows` and `columns` as above if it needs them. Sums over sources
+        are divided by their total mass (1/n), so that they have limits for many tokens. Chains, log weights, leaders
+        and entropies, which need probabilities, refuse such a law.
 
     A subclass of another law that has its own `log_weights` inherits none of the faster methods. Speed is optional:
     override
@@ -181,6 +196,7 @@ class Law:
     formula: ClassVar[str | Mapping[str, str]] = ""
     alternatives: ClassVar[tuple[str, ...]] = ()
     continuous: ClassVar[bool] = True
+    stochastic: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = False
     batched: ClassVar[bool] = False
     array_api: ClassVar[bool] = False
@@ -192,7 +208,7 @@ class Law:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.replays, cls.limit_of = vars(cls).get("replays", ""), vars(cls).get("limit_of", "")
-        if "log_weights" in vars(cls):
+        if "log_weights" in vars(cls) or "signed_weights" in vars(cls):
             for name in FOLLOWS_WEIGHTS - vars(cls).keys():
                 setattr(cls, name, vars(Law)[name])
 
@@ -229,7 +245,14 @@ class Law:
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:
         """Return log P_ij, shape (m, n)."""
+        need_probabilities(self)
         raise InputError(f"{type(self).__name__} does not say its weights: a law must write log_weights")
+
+    def signed_weights(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return the weights (m, n) of a law with ``stochastic = False``."""
+        raise InputError(f"{type(self).__name__} does not say its weights: a law must write signed_weights")
 
     def hear(
         self,
@@ -251,16 +274,15 @@ class Law:
         """Do the work of `hear`: here in blocks of rows of `log_weights`."""
         xp, scale = namespace(x), math.sqrt(sources.gain)
         y, most = scale * sources.places, ARRAY_BYTES // x.dtype.itemsize if foreign(x) else None
-        blocks = weight_rows(self, scale * x, t, sources=y, masses=sources.masses, most=most)
-        return Heard(xp.concat([rows_of(self, log_p, x[rows], y) @ sources.values for rows, log_p in blocks]), None)
+        blocks = weight_rows(self, scale * x, t, sources=y, masses=sources.masses, most=most, of=weights)
+        return Heard(xp.concat([P @ sources.values for _, P in blocks]), None)
 
     def listen_many(self, x: Array, t: float, sources: Sources) -> Heard:
         """Do the work of `listen` for many clouds (b, n, d) at once, each of which hears itself alone."""
         y, values, masses, gain = sources[:4]
         if self.batched:
             scale = np.sqrt(gain)
-            log_p = log_weights(self, scale * x, t, sources=scale * y, masses=masses)
-            return Heard(rows_of(self, log_p, x, scale * y) @ values, None)
+            return Heard(weights(self, scale * x, t, sources=scale * y, masses=masses) @ values, None)
         each = [
             self.hear(one, t, sources=z, values=w, masses=masses, gain=gain)
             for one, z, w in zip(x, y, values, strict=True)
@@ -282,14 +304,14 @@ class Law:
     @overload
     def weights(self, x: Foreign, t: float = 0, masses: Any = None) -> Foreign: ...
     def weights(self, x: Any, t: float = 0, masses: Any = None) -> Any:
-        """Return the matrix P_ij, shape (n, n), rows summing to one: for small n.
+        """Return the matrix P_ij, shape (n, n): for small n. Rows sum to one, unless the weights are no probabilities.
 
         NumPy in, NumPy out, in float64; an array of torch, JAX or CuPy comes back as one, as in `attend`.
         """
         tokens = inputs.any_cloud(x, self)
         w, t = inputs.mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._finite(rows_of(self, log_weights(self, tokens, t, masses=w), tokens, tokens), tokens)
+            return self._finite(weights(self, tokens, t, masses=w), tokens)
 
     @overload
     def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...

@@ -164,6 +164,8 @@ def _predicted(run: Trajectory, radius: float, most: Effort) -> tuple[float | No
     law, motion, x = run.law, run.motion, run.final
     if law is None or motion is None:
         return None, "this run was loaded without its law or motion"
+    if not law.stochastic:
+        return None, f"the weights of {type(law).__name__} are no probabilities, so tokens do not average"
     sphere = motion.surface == "sphere"
     if not motion.averages and not sphere:
         matrix = "" if motion.as_layers is None else " with a matrix V"

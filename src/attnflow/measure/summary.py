@@ -42,8 +42,8 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
     Clusters are counted at tol times the extent of the first and the last state taken together, the diagonal of their
     box: by default at a hundredth of it, where a picture shows one dot. A cluster leads if it holds the leader of some
     token (which of its merged tokens that is, is rounding). A run under `Heads`, or loaded without its law or motion,
-    has no leaders and no rank here; leaders are left out beyond 5000 tokens, the rank beyond 1000. The tokens of the
-    run may be in Dask.
+    has no leaders and no rank here; one whose weights are no probabilities has no leaders. Leaders are left out beyond
+    5000 tokens, the rank beyond 1000. The tokens of the run may be in Dask.
 
     >>> import attnflow as af
     >>> x0 = af.tokens.polygon(3)
@@ -61,8 +61,10 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
         return Summary(found.count, None, None, run.stopped, part)
     assert run.law is not None
     x, t, labels = in_memory(run.seen()), run.times.item(-1), in_memory(found.labels)
-    leading = np.unique(labels[leaders(run.law, x, t, run.masses).distinct])
     full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
+    if not run.law.stochastic:
+        return Summary(found.count, None, full, run.stopped, part)
+    leading = np.unique(labels[leaders(run.law, x, t, run.masses).distinct])
     return Summary(found.count, len(leading), full, run.stopped, part)
 
 

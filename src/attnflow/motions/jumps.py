@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import inputs
 from attnflow.core.blocks import row_blocks
-from attnflow.core.indices import log_weights, not_numbers, rows_of
+from attnflow.core.indices import log_weights, need_probabilities, not_numbers, rows_of
 from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.core.progress import tick
@@ -268,6 +268,7 @@ def each_picked(sums: Array, rng: np.random.Generator) -> Integers:
 def _one_matrix(law: Law) -> None:
     if isinstance(law, Heads):
         raise InputError("Jumps pick one source per token, but heads bring several weights: use Residual with heads")
+    need_probabilities(law)
 
 
 def constant_law(law: Law) -> None:
