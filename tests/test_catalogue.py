@@ -80,7 +80,9 @@ def test_entries_can_be_shown(found: Entry) -> None:
 @pytest.mark.parametrize("found", ALL, ids=lambda found: f"{found.kind}-{found.name}")
 def test_bounds_are_those_that_are_checked(found: Entry) -> None:
     """A number just outside the bounds of a parameter is refused, the nearest one inside is not."""
-    needed: dict[str, Any] = {one.name: 1 for one in found.parameters.values() if one.required}
+    needed: dict[str, Any] = {
+        one.name: af.Softmax() if one.part is af.Law else 1 for one in found.parameters.values() if one.required
+    }
     if found.name == "heads":
         return
     for one in found.parameters.values():

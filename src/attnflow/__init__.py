@@ -15,7 +15,7 @@ from attnflow import catalogue, figures, geometry, measure, tokens, watch
 from attnflow.core import calls, progress
 from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
-from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Softmax
+from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Masked, Softmax
 from attnflow.motions import (
     FeedForward,
     Flow,
@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
-    "Law", "Layers", "Leaps", "Localmax", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
+    "Law", "Layers", "Leaps", "Localmax", "Masked", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
     "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
     "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
     "simulate", "sweep", "tokens", "watch",

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from attnflow.core import inputs
+from attnflow.core.graphs import constant_graph
 
 
 class REQUIRED:
@@ -118,14 +119,16 @@ def _part(one: Parameter, value: Any, name: str) -> Any:
     return value
 
 
-# A number, or a function of time; a number that is constant; a whole one; a square matrix, any matrix or a vector, each
-# perhaps a function of time; one of some words; true or false; a part with parameters of its own; a list of laws, which
-# the law that takes them checks; anything, where a field says nothing of itself and its default says nothing either.
+# A number, or a function of time; a number that is constant; a whole one; a square matrix, zeros and ones that say who
+# may hear whom, any matrix or a vector, each perhaps a function of time; one of some words; true or false; a part with
+# parameters of its own; a list of laws, which the law that takes them checks; anything, where a field says nothing of
+# itself and its default says nothing either.
 KINDS = {
     "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **one.bounds), text="formula"),
     "number": Kind(lambda one, value, name: inputs.number(value, name, **one.bounds)),
     "count": Kind(lambda one, value, name: inputs.whole(value, name, **one.bounds)),
     "matrix": Kind(lambda one, value, name: inputs.constant_matrix(value, name), text="file"),
+    "graph": Kind(lambda one, value, name: constant_graph(value, name), text="file", field=False),
     "rectangular": Kind(_rectangular, text="file", field=False),
     "vector": Kind(lambda one, value, name: inputs.constant_vector(value, name), text="file", field=False),
     "choice": Kind(_choice),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnflow.core import inputs
-from attnflow.core.arrays import foreign, is_real
+from attnflow.core.arrays import foreign, holds, is_real, namespace
 from attnflow.core.inputs import Array, InputError, Matrix
+
+# A bias b is taken for K^T b_Q if it is up to this part of its size: also in single precision.
+CLOSE = 1e-5
 
 
 class QueryKey(NamedTuple):
@@ -43,6 +47,35 @@ def forms_at(law: Any, times: range, d: int) -> Array:
     return np.array([value for value in values if value is not None]).reshape(-1, d, d)
 
 
+def queries_and_keys(
+    law: Any, t: float, x: Array, sources: Array, times: Callable[[Array, Array], Array]
+) -> tuple[Array, Array]:
+    """Return the queries and keys of the scores <B x_i + b, x_j> of a law: B x_i + b and x_j.
+
+    Where Q and K were given these are Q x_i + b_Q and K x_j, with K^T b_Q = b: what positions turn in a transformer.
+    `times(x, A)` is x A^T.
+    """
+    d = x.shape[-1]
+    form, b = form_at(law, t, d, like=x), inputs.vector_at(law.b, t, d, "b", like=x)
+    if law.query_key is None:
+        queries = x if form is None else times(x, form)
+        return queries if b is None else queries + b, sources
+    Q, K = (inputs.follow(_at(part, t, name), x, name) for part, name in zip(law.query_key, "QK", strict=True))
+    queries, keys = times(x, Q), times(sources, K)
+    return queries if b is None else queries + _bias_of_queries(K, b), keys
+
+
+def _bias_of_queries(K: Any, b: Any) -> Any:
+    """Return b_Q with K^T b_Q = b."""
+    found = namespace(b).linalg.pinv(K.T) @ b
+    if not holds(abs(K.T @ found - b) <= CLOSE * abs(b).max()):
+        raise InputError(
+            "b is not K.T @ b_Q for any bias b_Q of the queries, which is needed where Q and K are given: give such a "
+            "b, or B = K.T @ Q in place of Q and K"
+        )
+    return found
+
+
 def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None]:
     """Check the matrix B of the scores <B x_i, x_j>, or return K^T Q for matrices Q and K with scores <Q x_i, K x_j>.
 
@@ -67,11 +100,7 @@ def constant_form(B: Matrix, Q: Matrix, K: Matrix) -> tuple[Any, QueryKey | None
         )
 
     def form(t: float) -> Any:
-        at = [
-            _any_rectangle(inputs.called(part, t, name), f"{name}({t:g})") if inputs.varies_in_time(part) else part
-            for part, name in zip(parts, "QK", strict=True)
-        ]
-        return _form(*at)
+        return _form(*(_at(part, t, name) for part, name in zip(parts, "QK", strict=True)))
 
     if lengths:
         return inputs.OverLayers([form(t) for t in range(lengths.pop())], "B = K.T @ Q"), QueryKey(*parts)
@@ -84,6 +113,13 @@ def _form(Q: Any, K: Any) -> Any:
             f"Q has shape {tuple(Q.shape)} and K {tuple(K.shape)}, expected the same: k rows of d numbers each"
         )
     return K.T @ Q
+
+
+def _at(part: Any, t: float, name: str) -> Any:
+    """Return the value of Q or K at time t."""
+    if not inputs.varies_in_time(part):
+        return part
+    return _any_rectangle(inputs.called(part, t, name), f"{name}({t:g})")
 
 
 def _any_rectangle(matrix: Any, name: str) -> Any:

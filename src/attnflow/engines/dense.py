@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.arrays import foreign, namespace
+from attnflow.core.arrays import foreign, namespace, sign
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN
@@ -44,18 +44,41 @@ def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: flo
     """
     xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):
-        s, shift = _scores_about_centre(queries, keys, gain)
+        s, shift = scores_about_centre(queries, keys, gain)
         top = xp.max(s, axis=-1, keepdims=True)
         exponents = _applied(gain, s) * (s - top)
         shift = gain * (top[..., 0] + shift)
+    log_p, log_sum = _normalised(exponents, log_masses)
+    return log_p, shift + log_sum
+
+
+def log_softmax_of_scores(scores: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
+    """Return log P_ij and log sum_j w_j e^{g s_ij} for given scores, -inf where a source is not heard, whatever g is.
+
+    Every row has a source that is heard.
+    """
+    xp, direction = namespace(scores), sign(gain)
+    heard, turned = scores > -np.inf, direction * scores
+    top = xp.max(xp.where(heard, turned, -np.inf), axis=-1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Scores that are not heard are out of the way before they are multiplied: derivatives of the gain stay finite.
+        apart = _applied(direction * gain, scores) * (xp.where(heard, turned, top) - top)
+        shift = direction * gain * top[..., 0]
+    log_p, log_sum = _normalised(xp.where(heard, apart, -np.inf), log_masses)
+    return log_p, shift + log_sum
+
+
+def _normalised(exponents: Array, log_masses: Array | None) -> tuple[Array, Array]:
+    """Return log P_ij for weights w_j e^{e_ij}, and the logarithms of their sums."""
+    xp = namespace(exponents)
     if log_masses is not None:
-        exponents += log_masses
+        exponents = exponents + log_masses
     highest = xp.max(exponents, axis=-1, keepdims=True)
     log_sum = highest + xp.log(xp.exp(exponents - highest).sum(axis=-1, keepdims=True))
-    return exponents - log_sum, shift + log_sum[..., 0]
+    return exponents - log_sum, log_sum[..., 0]
 
 
-def _scores_about_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array | float]:
+def scores_about_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array | float]:
     """Return <q_i, k_j - c> and <q_i, c>, c the centre of keys that are far from the origin, otherwise 0."""
     if not foreign(keys) and keys.ndim == 2 and clearly_near(keys):
         return queries @ keys.T, 0.0
@@ -101,8 +124,13 @@ def neighbours(
 
     Sources of weight 0 are absent. Leading axes stand for several systems.
     """
-    xp = namespace(queries)
-    s = xp.where(weights[..., None, :] > 0, scores(queries, keys), -np.inf)
+    s = namespace(queries).where(weights[..., None, :] > 0, scores(queries, keys), -np.inf)
+    return near_top(s, slack, relative)
+
+
+def near_top(s: Array, slack: Array, relative: float) -> tuple[NDArray[np.bool_], Array, NDArray[np.int64]]:
+    """Return the same for given scores, -inf where a source is absent."""
+    xp = namespace(s)
     best = xp.max(s, axis=-1)
     return s >= (best - slack - relative * xp.abs(best))[..., None], best, s.argmax(axis=-1)
 

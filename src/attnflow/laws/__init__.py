@@ -8,17 +8,19 @@ from attnflow.laws.law import (
     Hearing,
     Law,
     Neighbourhood,
+    Products,
     Sources,
     check_law,
     varies,
     weighs_like,
 )
+from attnflow.laws.masked import Masked
 from attnflow.laws.softmax import Softmax
 from attnflow.laws.top_scores import Hardmax, Localmax, TieError
 
 # Laws in the order of menus and lists.
 __all__ = [  # noqa: RUF022
-    "Softmax", "Hardmax", "Localmax", "HegselmannKrause", "Heads",
-    "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood",
+    "Softmax", "Hardmax", "Localmax", "HegselmannKrause", "Heads", "Masked",
+    "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood", "Products",
     "check_law", "varies", "weighs_like",
 ]  # fmt: skip

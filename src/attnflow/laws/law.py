@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
 
 import numpy as np
@@ -38,7 +39,7 @@ Kind = TypeVar("Kind", bound="Law")
 # What a subclass inherits from another law only if it also inherits its weights.
 FOLLOWS_WEIGHTS = frozenset((
     "listen", "listen_many", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api",
-    "exponents", "neighbourhood", "accurate_pull", "each_system", "attend_chunks",
+    "exponents", "neighbourhood", "accurate_pull", "each_system", "attend_chunks", "products", "of_scores", "scores",
 ))  # fmt: skip
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
@@ -69,6 +70,13 @@ class Sources(NamedTuple):
     gain: float
     engine: str
     memory: Memory | None = None
+
+
+class Products(NamedTuple):
+    """Queries (m, k) and keys (n, k) of a law with scores s_ij = <q_i, k_j>, before any beta multiplies them."""
+
+    queries: Array
+    keys: Array
 
 
 class Exponents(NamedTuple):
@@ -145,6 +153,18 @@ class Law:
         the weights themselves, any real numbers, with `rows` and `columns` as above if it needs them. Sums over sources
         are divided by their total mass (1/n), so that they have limits for many tokens. Chains, log weights, leaders
         and entropies, which need probabilities, refuse such a law.
+
+    A law whose weights follow, row by row, from scores s_ij = <q_i, k_j> also writes
+
+    ``products(x, t, *, sources) -> Products``
+        its queries and keys;
+    ``of_scores(scores, x, t, *, sources, masses) -> (m, n)``
+        log P_ij (signed weights, where it has those) with these scores (m, n) in place of its own, -inf where a source
+        may not be heard; each row has one that is heard. A beta multiplies in here. `log_weights` agrees with it up to
+        rounding.
+
+    Masks restrict its scores, and positions turn its queries and keys and add to its scores; `scores` may be overridden
+    to say how they are summed.
 
     A subclass of another law that has its own `log_weights` inherits none of the faster methods. Speed is optional:
     override
@@ -253,6 +273,29 @@ class Law:
     ) -> Array:
         """Return the weights (m, n) of a law with ``stochastic = False``."""
         raise InputError(f"{type(self).__name__} does not say its weights: a law must write signed_weights")
+
+    @property
+    def scored(self) -> bool:
+        """Whether the weights follow from scores, so that `products` and `of_scores` are written."""
+        return unwrap(type(self).products) is not unwrap(Law.products)
+
+    def products(self, x: Array, t: float = 0, *, sources: Array | None = None) -> Products:
+        """Return the queries and keys of the scores s_ij = <q_i, k_j>."""
+        raise InputError(f"{type(self).__name__} has no scores <q_i, k_j>, as Softmax and Hardmax have")
+
+    def scores(self, products: Products, t: float = 0) -> Array:
+        """Return s_ij = <q_i, k_j>, shape (m, n), or what differs from it by a constant in each row if that is enough.
+
+        Leading axes stand for several systems.
+        """
+        found: Array = products.queries @ products.keys.swapaxes(-1, -2)
+        return found
+
+    def of_scores(
+        self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij for these scores in place of the law's own, shape (m, n)."""
+        raise InputError(f"{type(self).__name__} has no scores <q_i, k_j>, as Softmax and Hardmax have")
 
     def hear(
         self,

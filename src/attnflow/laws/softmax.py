@@ -14,12 +14,12 @@ from attnflow.core.arrays import foreign, identity, namespace, sign
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
-from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
+from attnflow.core.query_key import QueryKey, form_at, forms_at, queries_and_keys, set_form
 from attnflow.engines import dense
 from attnflow.engines.centring import centre, ends, from_centre
 from attnflow.geometry.copies import Copies, copies
 from attnflow.laws import chunks
-from attnflow.laws.law import COMPILED_TOKENS, Exponents, Heard, Law, Sources
+from attnflow.laws.law import COMPILED_TOKENS, Exponents, Heard, Law, Products, Sources
 
 # Up to ALL_DIFFERENCES tokens, all differences of two tokens fit in the cache and are formed. Up to FAINT_DIFFERENCES
 # tokens, they are formed for those whose pull is FAINT: at most this part of the cloud's size.
@@ -139,6 +139,22 @@ class Softmax(Law):
         """Return log P_ij = beta s_ij + log w_j - log sum_k w_k e^{beta s_ik}, s_ij = <B x_i + b, x_j>."""
         queries, gain = self.queries(x, t)
         return dense.log_softmax(queries, x if sources is None else sources, _log(masses), gain)[0]
+
+    def products(self, x: Array, t: float = 0, *, sources: Array | None = None) -> Products:
+        """Return B x_i + b and x_j; where Q and K were given, Q x_i + b_Q and K x_j, with b = K^T b_Q."""
+        return Products(*queries_and_keys(self, t, x, x if sources is None else sources, lambda y, A: y @ A.T))
+
+    def scores(self, products: Products, t: float = 0) -> Array:
+        """Return the scores, as seen from the centre of keys that are far from the origin."""
+        beta = inputs.number_at(self.beta, t, "beta", like=products.keys)
+        return dense.scores_about_centre(products.queries, products.keys, sign(beta) * beta)[0]
+
+    def of_scores(
+        self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij = beta s_ij + log w_j - log sum_k w_k e^{beta s_ik} for these scores."""
+        beta = inputs.number_at(self.beta, t, "beta", like=x)
+        return dense.log_softmax_of_scores(scores, _log(masses), beta)[0]
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources with the softmax weights."""

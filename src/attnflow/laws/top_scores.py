@@ -16,11 +16,11 @@ from attnflow.core import inputs
 from attnflow.core.arrays import foreign, namespace, place
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
-from attnflow.core.query_key import QueryKey, form_at, forms_at, set_form
+from attnflow.core.query_key import QueryKey, form_at, forms_at, queries_and_keys, set_form
 from attnflow.engines import dense
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import chunks
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Neighbourhood, Slack, Sources, weighs_like
+from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Neighbourhood, Products, Slack, Sources, weighs_like
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")
@@ -42,6 +42,28 @@ def distinct(points: Array) -> Array:
     new[..., 1:] = (ordered[..., 1:, :] != ordered[..., :-1, :]).any(axis=-1)
     first = np.empty(order.shape)
     np.put_along_axis(first, order, new, axis=-1)
+    return first
+
+
+def _one_each(near: NDArray[np.bool_], points: Array) -> NDArray[np.bool_]:
+    """Return which of the true entries of each row are the first at their point, (..., m, n) for points (..., n, d).
+
+    >>> _one_each(np.array([[True, True, True], [False, True, True]]), np.array([[1.0], [1.0], [2.0]])).astype(int)
+    array([[1, 0, 1],
+           [0, 1, 1]])
+    """
+    order = np.lexsort(np.moveaxis(points, -1, 0))
+    ordered = np.take_along_axis(points, order[..., None], axis=-2)
+    new = np.ones(order.shape, dtype=bool)
+    new[..., 1:] = (ordered[..., 1:, :] != ordered[..., :-1, :]).any(axis=-1)
+    start = np.maximum.accumulate(np.where(new, np.arange(order.shape[-1]), 0), axis=-1)[..., None, :]
+    order = np.broadcast_to(order[..., None, :], near.shape)
+    hits = np.take_along_axis(near, order, axis=-1)
+    count: NDArray[np.int64] = np.cumsum(hits, axis=-1)
+    # How many entries are true up to this one at its point.
+    so_far: NDArray[np.int64] = count - np.take_along_axis(count - hits, np.broadcast_to(start, near.shape), axis=-1)
+    first = np.empty_like(near)
+    np.put_along_axis(first, order, hits & (so_far == 1), axis=-1)
     return first
 
 
@@ -103,6 +125,30 @@ class TopScores(Law):
         if self.counting == "first":
             near = namespace(x).arange(keys.shape[-2], **place(x)) == leader[..., None]
         return dense.log_shares(near, counts)
+
+    def products(self, x: Array, t: float = 0, *, sources: Array | None = None) -> Products:
+        """Return B x_i + b and x_j; where Q and K were given, Q x_i + b_Q and K x_j, with b = K^T b_Q."""
+        return Products(*queries_and_keys(self, t, x, x if sources is None else sources, dense.scores))
+
+    def scores(self, products: Products, t: float = 0) -> Array:
+        """Return the scores, summed so that they can be compared."""
+        return dense.scores(*products)
+
+    def of_scores(
+        self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij: the logarithm of w_j over the mass of the neighbourhood, -inf outside it."""
+        places = x if sources is None else sources
+        slack = self.slack(t).at(self.queries(x, t))
+        near, leader = dense.near_top(scores, *slack)[::2]
+        if self.counting == "first":
+            near = namespace(x).arange(scores.shape[-1], **place(x)) == leader[..., None]
+        if self.counting in ("points", "error"):
+            near = _one_each(near, places)
+        if self.counting == "error":
+            _refuse_ties(near.sum(axis=-1) > 1, leader, t)
+        counts = masses if self.counting in ("tokens", "first") else None
+        return dense.log_shares(near, inputs.each_mass(counts, scores.shape[-1], like=places))
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average the values of the sources over the neighbourhood of each query."""

@@ -1,0 +1,48 @@
+"""Graphs of who may hear whom: square arrays of zeros and ones, perhaps functions of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnflow.core import inputs
+from attnflow.core.arrays import foreign, namespace, place, plain
+from attnflow.core.inputs import InputError
+
+
+def constant_graph(graph: Any, name: str) -> Any:
+    """Check a graph that is a value, or a sequence of values over layers; leave None and functions of time.
+
+    >>> constant_graph([[1, 0], [1, 1]], "graph").tolist()
+    [[True, False], [True, True]]
+    """
+    return inputs.constant(graph, name, 2, _checked)
+
+
+def graph_at(graph: Any, t: float, name: str) -> Any:
+    """Return the value at time t of a graph that passed `constant_graph`."""
+    return _checked(inputs.called(graph, t, name), f"{name}({t:g})") if inputs.varies_in_time(graph) else graph
+
+
+def edges(graph: Any, rows: Any, columns: Any) -> Any:
+    """Return graph[i, j] for these rows and columns, as an array of their library."""
+    own = namespace(rows).asarray(graph, **place(rows)) if foreign(rows) else graph
+    every = len(columns) == len(graph)
+    return own[rows] if every else own[rows][:, columns]
+
+
+def _checked(graph: Any, name: str) -> Any:
+    """Return a graph as an array of truth values, one byte each."""
+    given = plain(graph)
+    if not (isinstance(given, np.ndarray) and given.dtype == bool):
+        numbers = inputs.reals(graph, f"{name} is", "n rows of n numbers 0 or 1")
+        wrong = (numbers != 0) & (numbers != 1)
+        if wrong.any():
+            raise InputError(
+                f"{name} holds {numbers[wrong][0]:g}, expected numbers 0 or 1: graph[i, j] = 1 where token i hears j"
+            )
+        given = numbers != 0
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
+        raise InputError(f"{name} has shape {given.shape}, expected a square array (n, n) for n tokens")
+    return np.array(given)

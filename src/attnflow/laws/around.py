@@ -1,0 +1,169 @@
+"""Laws that hold another law and change whom its tokens hear by their indices: what masks and positions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from attnflow.core.arrays import namespace, place
+from attnflow.core.blocks import BLOCK, row_blocks
+from attnflow.core.indices import need_probabilities, rows_of
+from attnflow.core.inputs import Array, InputError
+from attnflow.laws.law import Heard, Law, Products, Sources, check_law
+
+# Rows that hear a short window of sources are taken this many at a time, or as many as the window is long.
+FEW_ROWS = 256
+
+
+class Around(Law):
+    """A law around another one, `law`, whose scores it changes by the indices of queries and sources.
+
+    For developers: a subclass overrides `products`, `scores` or both, and calls those of this class for what it holds.
+    """
+
+    around: ClassVar[str] = "law"
+    law: Law
+
+    def __post_init__(self) -> None:
+        if check_law(self.law).heads:
+            name = type(self).__name__
+            raise InputError(
+                f"{name} came with {self.law.short_name}: put it around each of them, Heads([{name}(...)])"
+            )
+        super().__post_init__()
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Whether the law inside is."""
+        return self.law.continuous
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        """Whether the weights of the law inside are probabilities."""
+        return self.law.stochastic
+
+    @property
+    def batched(self) -> bool:  # type: ignore[override]
+        """Whether the law inside takes many clouds at once."""
+        return self.law.batched
+
+    @property
+    def array_api(self) -> bool:  # type: ignore[override]
+        """Whether the law inside takes arrays of any library."""
+        return self.law.array_api
+
+    @property
+    def scored(self) -> bool:
+        """Whether the weights of the law inside follow from scores."""
+        # A law that is told the indices itself decides by more than its queries and keys.
+        return self.law.scored and (isinstance(self.law, Around) or not self.law.positional)
+
+    def check_number(self, n: int, t: float) -> None:
+        """Refuse parameters that are not those of n tokens."""
+        if isinstance(self.law, Around):
+            self.law.check_number(n, t)
+
+    def check_order(self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None) -> None:
+        """Refuse a law inside whose weights depend on the order of the tokens without being told."""
+        self.law.check_order(x, t, sources=sources, masses=masses)
+
+    def reach(self, first: int, last: int, n: int) -> tuple[int, int]:
+        """Return the ends of a range that holds all sources which the queries first, ..., last - 1 may hear."""
+        return self.law.reach(first, last, n) if isinstance(self.law, Around) else (0, n)
+
+    def products(
+        self, x: Array, t: float = 0, *, sources: Array | None = None, rows: Any = None, columns: Any = None
+    ) -> Products:
+        """Return the queries and keys of the law inside."""
+        return self.law.products(x, t, sources=sources, **self._told(rows, columns))
+
+    def scores(self, products: Products, t: float = 0, *, rows: Any = None, columns: Any = None) -> Array:
+        """Return the scores of the law inside."""
+        return self.law.scores(products, t, **self._told(rows, columns))
+
+    def of_scores(
+        self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
+    ) -> Array:
+        """Return log P_ij, or signed weights, as the law inside decides them."""
+        return self.law.of_scores(scores, x, t, sources=sources, masses=masses)
+
+    def log_weights(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Any = None,
+        columns: Any = None,
+    ) -> Array:
+        """Return log P_ij from the scores that are left; queries and sources are tokens 0, 1, ... unless told."""
+        need_probabilities(self)
+        return self._changed(x, t, sources, masses, rows, columns)
+
+    def signed_weights(
+        self,
+        x: Array,
+        t: float = 0,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Any = None,
+        columns: Any = None,
+    ) -> Array:
+        """Return the weights of a law inside whose weights are no probabilities, in the same way."""
+        return self._changed(x, t, sources, masses, rows, columns)
+
+    def _changed(
+        self, x: Array, t: float, sources: Array | None, masses: Array | None, rows: Any, columns: Any
+    ) -> Array:
+        """Return log P_ij, or signed weights."""
+        y = x if sources is None else sources
+        self.check_number(y.shape[-2], t)
+        row, column = numbers(x) if rows is None else rows, numbers(y) if columns is None else columns
+        return self._of_part(x, t, y, masses, {"rows": row, "columns": column})
+
+    def _of_part(self, x: Array, t: float, y: Array, masses: Array | None, told: dict[str, Any]) -> Array:
+        """Do the same for sources that hold all those which the queries may hear."""
+        if not self.scored:
+            return self.restricted(x, t, sources=y, masses=masses, **told)
+        s = self.scores(self.products(x, t, sources=y, **told), t, **told)
+        return self.of_scores(s, x, t, sources=y, masses=masses)
+
+    def restricted(self, x: Array, t: float, *, sources: Array, masses: Array | None, rows: Any, columns: Any) -> Array:
+        """Return log P_ij, or signed weights, where the law inside has no scores; here, refuse it."""
+        raise InputError(f"{type(self).__name__} came with {self.law!r}, which has no scores <q_i, k_j>: give Softmax")
+
+    def listen(self, x: Array, t: float, sources: Sources) -> Heard:
+        """Average in blocks of rows, each of which looks only at the sources in its reach."""
+        places, values, masses, gain = sources[:4]
+        # Sums that are no averages are divided by the mass of all sources, those out of reach too.
+        if not (self.scored and self.stochastic):
+            return super().listen(x, t, sources)
+        self.check_number(len(places), t)
+        xp, scale = namespace(x), math.sqrt(gain)
+        row, column, parts = numbers(x), numbers(places), []
+        for block in self._blocks(len(x), len(places)):
+            low, high = self.reach(block.start, min(block.stop, len(x)), len(places))
+            y, w = scale * places[low:high], None if masses is None else masses[low:high]
+            log_p = self._of_part(scale * x[block], t, y, w, {"rows": row[block], "columns": column[low:high]})
+            parts.append(rows_of(self, log_p, x[block], y) @ values[low:high])
+        return Heard(xp.concat(parts), None)
+
+    def _blocks(self, m: int, n: int) -> Iterator[slice]:
+        """Cut the rows so that a block looks at few more sources than each of its rows."""
+        low, high = self.reach(m - 1, m, n)
+        width = high - low
+        rows = max(1, min(BLOCK // n, m))
+        if width < n // 2 and (few := max(FEW_ROWS, width)) < m:
+            rows = max(1, min(few, BLOCK // (few + 2 * width)))
+        return row_blocks(m, 1, rows)
+
+    def _told(self, rows: Any, columns: Any) -> dict[str, Any]:
+        return {"rows": rows, "columns": columns} if isinstance(self.law, Around) else {}
+
+
+def numbers(x: Array) -> Any:
+    """Return 0, 1, ... for the rows of x, as an array of its library."""
+    return namespace(x).arange(x.shape[-2], **place(x))

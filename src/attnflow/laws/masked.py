@@ -1,0 +1,122 @@
+"""Masks: who may be heard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnflow.core.arrays import holds, namespace, plain
+from attnflow.core.graphs import edges, graph_at
+from attnflow.core.indices import log_weights, weights
+from attnflow.core.inputs import Array, InputError, Matrix
+from attnflow.core.parameters import about
+from attnflow.laws.around import Around
+from attnflow.laws.law import Law, Products
+
+
+@dataclass(frozen=True, eq=False)
+class Masked(Around):
+    """Masked attention: the weights of a law, restricted to the j that i may hear, and divided by their sum.
+
+    Several masks together leave the tokens that all of them allow. The law finds its own top scores and sums among
+    these alone. Tokens then have an order, 0, 1, ..., n - 1, and are never merged or sorted. A token that may hear
+    nobody is refused. Masks stand around single laws, inside `Heads` too; they and `Positional` may stand around each
+    other in any order.
+
+    Parameters
+    ----------
+    law
+        The law whose weights are restricted.
+    causal
+        True: token i hears the tokens j <= i.
+    window
+        A whole number w: token i hears the tokens |i - j| < w; with causal, 0 <= i - j < w.
+    graph
+        An array (n, n) of zeros and ones, with graph[i, j] = 1 where token i hears token j; a function of time, or a
+        sequence over layers. It is the only array (n, n) that is kept.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> af.Masked(af.Softmax(beta=0.0), causal=True).weights([[1.0], [2.0], [3.0]]).round(3)
+    array([[1.   , 0.   , 0.   ],
+           [0.5  , 0.5  , 0.   ],
+           [0.333, 0.333, 0.333]])
+    >>> af.Masked(af.Hardmax(), window=2).attend([[1.0], [2.0], [3.0]])
+    array([[2.],
+           [3.],
+           [3.]])
+
+    References
+    ----------
+    Karagodin, Polyanskiy, Rigollet, *Clustering in causal attention masking* (arXiv 2411.04990).
+    """
+
+    name: ClassVar[str] = "masked"
+    title: ClassVar[str] = "Masked"
+    formula: ClassVar[str] = "P_ij of the law, for the j that i may hear"
+
+    law: Law = field(metadata=about("part", "the law whose weights are restricted", part=Law))
+    causal: bool = field(default=False, metadata=about("switch", "true if token i hears the tokens j <= i alone"))
+    window: int | None = field(
+        default=None, metadata=about("count", "token i hears the tokens |i - j| < window", least=1, start=8)
+    )
+    graph: Matrix = field(default=None, metadata=about("graph", "zeros and ones, 1 where token i hears token j"))
+
+    def heard(self, rows: Any, columns: Any, t: float = 0) -> Any:
+        """Return which of the sources each query may hear, (m, n), by their indices."""
+        apart = rows[:, None] - columns
+        allowed = apart >= 0 if self.causal else apart == apart
+        if self.window is not None:
+            allowed = allowed & (apart < self.window) & (apart > -self.window)
+        if self.graph is not None:
+            allowed = allowed & edges(graph_at(self.graph, t, "graph"), rows, columns)
+        return allowed
+
+    def check_number(self, n: int, t: float) -> None:
+        """Refuse a graph that is not one of n tokens."""
+        super().check_number(n, t)
+        size = n if self.graph is None else len(graph_at(self.graph, t, "graph"))
+        if size != n:
+            raise InputError(
+                f"graph has shape ({size}, {size}), but there are {n} tokens: give {n} rows of {n} numbers"
+            )
+
+    def reach(self, first: int, last: int, n: int) -> tuple[int, int]:
+        """Return the ends of a range that holds all sources which the queries first, ..., last - 1 may hear."""
+        low, high = super().reach(first, last, n)
+        if self.graph is not None:
+            return low, high
+        wide = n if self.window is None else self.window
+        low, high = max(low, first - wide + 1), min(high, last if self.causal else last + wide - 1)
+        # A query that may hear nobody is refused where it is looked at.
+        return (low, high) if low < high else (0, n)
+
+    def scores(self, products: Products, t: float = 0, *, rows: Any = None, columns: Any = None) -> Array:
+        """Return the scores of the law inside, -inf where a source may not be heard."""
+        s = super().scores(products, t, rows=rows, columns=columns)
+        return _restricted(s, self.heard(rows, columns, t), rows)
+
+    def restricted(self, x: Array, t: float, *, sources: Array, masses: Array | None, rows: Any, columns: Any) -> Array:
+        """Return log P_ij of a law without scores: its weights divided by the sum of those that are left.
+
+        Weights that are no probabilities stay what they are, and are 0 where a source may not be heard.
+        """
+        xp, heard, told = namespace(x), self.heard(rows, columns, t), {"rows": rows, "columns": columns}
+        if not self.law.stochastic:
+            return xp.where(heard, weights(self.law, x, t, sources=sources, masses=masses, **told), 0.0)
+        left = _restricted(log_weights(self.law, x, t, sources=sources, masses=masses, **told), heard, rows)
+        top = xp.max(left, axis=-1, keepdims=True)
+        return left - top - xp.log(xp.exp(left - top).sum(axis=-1, keepdims=True))
+
+
+def _restricted(values: Array, allowed: Any, rows: Any) -> Array:
+    """Return scores or logarithms of weights, -inf where a source may not be heard; refuse a row where none is left."""
+    xp = namespace(values)
+    some = (allowed & (values != -np.inf)).sum(axis=-1) > 0
+    if not holds(some):
+        lost = plain(rows)[np.flatnonzero(~plain(some).reshape(-1, len(rows)).all(axis=0))[0]]
+        raise InputError(f"token {lost} may hear nobody: let it hear itself at least, or one of the others")
+    return xp.where(allowed, values, -np.inf)
