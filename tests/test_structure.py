@@ -47,6 +47,7 @@ PROBED = {
     ("measure.merges", "retracts"),
     ("measure.next_change", "b"),
     ("runs.ensembles", "helps"),
+    ("runs.ensembles", "random_step"),
     ("runs.ensembles", "step"),
 }
 

@@ -24,6 +24,7 @@ from attnflow.motions import (
     Layers,
     Leaps,
     Motion,
+    Noisy,
     RescaledFlow,
     RescaledLayers,
     Residual,
@@ -46,8 +47,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
-    "Law", "Layers", "Leaps", "Localmax", "Masked", "Motion", "RescaledFlow", "RescaledLayers", "Residual", "Schedule",
-    "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
+    "Law", "Layers", "Leaps", "Localmax", "Masked", "Motion", "Noisy", "RescaledFlow", "RescaledLayers", "Residual",
+    "Schedule", "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
     "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
     "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip

@@ -98,7 +98,7 @@ def name_and_parameters(part: Law | Motion, numbers: bool = False) -> tuple[str,
         default = value is field.default or (plain and value == field.default)
         if not default or (numbers and plain and not isinstance(value, bool | str)):
             short = repr(value) if isinstance(value, bool | str) else f"{value:g}" if plain else None
-            given[field.name] = short
+            given[field.name] = brief(value) if hasattr(value, "short_name") else short
     return part.short_name, given
 
 

@@ -425,7 +425,7 @@ def test_flags_are_those_of_the_catalogue() -> None:
     assert shown["exits"].help.endswith("(jumps)")
     for kind, table in (("cloud", "tokens"), ("law", "law"), ("motion", "motion")):
         for name, found in entries(kind).items():
-            assert name == "heads" or name in shown[kind].help
+            assert name in ("heads", "noisy") or name in shown[kind].help
             for one in found.parameters.values():
                 said = [flag.help for flag in shown.values() if (flag.table, flag.key) == (table, one.key)]
                 if one.kind in ("part", "laws") or one.beside or one.key == "seed":

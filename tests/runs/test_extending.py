@@ -50,6 +50,9 @@ MODELS: dict[str, tuple[Model, list[float]]] = {
     "merging": ((FEW, af.Softmax(beta=9.0), af.SphereFlow()), [5.0, 25.0, 1e9]),
     "jumps": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1)), [3, 40, 5000, 10**6]),
     "literal": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1, literal=True)), [3, 4000]),
+    # The first ends are no multiples of dt, and more than one stretch of steps follows.
+    "noisy flow": ((SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.01)), [0.004, 0.137, 0.7, 20.5 + 1e-3]),
+    "noisy layers": ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.2), sigma=lambda t: 1 / (t + 1))), [3, 2049]),
     "leaps": ((FEW, af.Softmax(beta=9.0), af.Leaps(gamma=0.1)), [70, 10**6 + 1]),
     "hardmax": ((CLOUD, af.Hardmax(), af.HardmaxFlow()), [1e-5, 0.25, 2.0, 9.0]),
     # Ends that shorten a step which then does not reach them: the trial of the first one, one after tokens have met,
@@ -88,7 +91,7 @@ def test_a_chain_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.tokens, af.simulate(x, law, motion, 3000, seed=first.seed).tokens)
 
 
-DYING = ["layers", "merging", "jumps", "leaps", "hardmax"]
+DYING = ["layers", "merging", "jumps", "noisy flow", "leaps", "hardmax"]
 
 
 @pytest.mark.parametrize(

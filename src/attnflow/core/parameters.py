@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -20,7 +21,8 @@ class REQUIRED:
 class Parameter:
     """A parameter: `help` says what it is in a few words, `symbol` is how formulas write it, as "beta" or "x_i".
 
-    Numbers are at least `least`, more than `above` and at most `most`. A page starts from `start` where that is another
+    Numbers are at least `least`, more than `above` and at most `most`, and finite unless infinity has a meaning, where
+    they may be `infinite`. A page starts from `start` where that is another
     value than the default, and has no field for a parameter that is not `shown`. Where a law turns into another one as
     the parameter tends to infinity, `limit` is its name, and `at_zero` says what it is at 0. Plain data have it under
     the name `key` where that is another one. A parameter with one value for each of several laws stands `beside` each
@@ -46,6 +48,7 @@ class Parameter:
     beside: str = ""
     shown: bool = True
     of_model: bool = True
+    infinite: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.symbol or self.name)
@@ -80,6 +83,8 @@ class Parameter:
         """
         if value is None and self.default is None:
             return None
+        if self.infinite and isinstance(value, Real) and value == math.inf:
+            return math.inf
         return KINDS[self.kind].check(self, value, name or self.name)
 
 

@@ -120,7 +120,7 @@ class Between(Sequence[Array]):
 
     def _at(self, k: int, some: slice) -> Array:
         known, tokens, t = self._known, self.run.tokens, self.times[k]
-        if self.run.motion is not None and self.run.motion.random:
+        if self.run.motion is not None and self.run.motion.chain:
             return tokens[np.searchsorted(known, t, side="right") - 1, some]
         after = int(np.searchsorted(known, t).clip(min(1, len(known) - 1), len(known) - 1))
         if known[after] == t or after == 0:
@@ -277,7 +277,7 @@ def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:
     times, states = times[chosen], states[chosen]
     if states.shape[2] > 1:
         return times, states
-    if run.motion is not None and run.motion.random:
+    if run.motion is not None and run.motion.chain:
         return np.repeat(times, 2)[1:], np.repeat(states, 2, axis=0)[:-1]
     return filled(run, times, states, LEAPT)
 

@@ -167,6 +167,8 @@ def _predicted(run: Trajectory, radius: float, most: Effort) -> tuple[float | No
     if not law.stochastic:
         return None, f"the weights of {type(law).__name__} are no probabilities, so tokens do not average"
     sphere = motion.surface == "sphere"
+    if motion.random and not motion.chain:
+        return None, f"tokens in {type(motion).__name__} never rest"
     if not motion.averages and not sphere:
         matrix = "" if motion.as_layers is None else " with a matrix V"
         return None, f"this is not known for {type(motion).__name__}{matrix}"

@@ -159,20 +159,28 @@ class RescaledFlow(ContinuousMotion):
 
     def frame(self, x: Array, t: float) -> tuple[Array, float]:
         """Return (y, g) with e^{tV} z = sqrt(g) y, where y does not grow exponentially."""
+        return self._turned(x, t), gain_of(2 * self._growth * t)
+
+    def _turned(self, x: Array, t: float) -> Array:
+        """Return e^{t(V - l I)} x."""
         V = matrix_at(self.V, t, x.shape[-1], "V")
-        gain = gain_of(2 * self._growth * t)
         if V is None:
-            return x, gain
+            return x
         if self._modes is not None:
             values, vectors, inverse = self._modes
-            return x @ ((vectors * np.exp(t * (values - self._growth))) @ inverse).real.T, gain
+            return x @ ((vectors * np.exp(t * (values - self._growth))) @ inverse).real.T
         from scipy.linalg import expm
 
-        return x @ expm(t * (V - self._growth * np.eye(len(V)))).T, gain
+        turned: Array = x @ expm(t * (V - self._growth * np.eye(len(V)))).T
+        return turned
 
     def seen(self, x: Array, t: float) -> Array:
         """Return e^{tV} z."""
         return grown(*self.frame(x, t))
+
+    def into_frame(self, y: Array, t: float) -> Array:
+        """Return e^{-tV} y."""
+        return math.exp(-self._growth * t) * self._turned(y, -t)
 
 
 @dataclass(frozen=True, eq=False)

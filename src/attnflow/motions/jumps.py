@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -22,6 +20,7 @@ from attnflow.core.parameters import about
 from attnflow.core.progress import tick
 from attnflow.laws import Heads, Hearing, Law, varies
 from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
+from attnflow.motions.random_steps import Seeded
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -280,26 +279,20 @@ def constant_law(law: Law) -> None:
         raise InputError("chains jump over steps, but a parameter of the law is a function of time: use Jumps")
 
 
-class _Chain(Stepper):
+class _Chain(Seeded):
     """A chain under way, with the generator it draws from."""
 
     def __init__(self, gamma: Scalar, hearing: Hearing, x: Array, t: int, state: dict[str, Any] | None) -> None:
+        super().__init__(hearing, state)
         self.gamma, self.hearing, self.x, self.t = gamma, hearing, x, t
         self.most = steps_per_stretch(len(x))
-        self.seed = secrets.randbits(128) if hearing.seed is None else hearing.seed
-        self.moves = 0
-        if state is not None:
-            self.seed, self.moves = int(str(state["seed"])), int(state["moves"])
-        self.rng = np.random.default_rng(self.seed)
-        if state is not None:
-            self.rng.bit_generator.state = json.loads(str(state["rng"]))
+        self.moves = 0 if state is None else int(state["moves"])
 
     def state(self) -> dict[str, Any]:
-        # Integers of 128 bits are no arrays: they are kept as text.
-        return {"seed": str(self.seed), "moves": self.moves, "rng": json.dumps(self.rng.bit_generator.state)}
+        return {**super().state(), "moves": self.moves}
 
     def report(self) -> dict[str, Any]:
-        return {"engine": "dense", "seed": self.seed, "moves": self.moves}
+        return {"engine": "dense", **super().report(), "moves": self.moves}
 
 
 class _Leaping(_Chain):

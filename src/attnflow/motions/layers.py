@@ -358,6 +358,12 @@ class RescaledLayers(DiscreteMotion):
         """Return R^t z."""
         return grown(*self.frame(x, int(t)))
 
+    def into_frame(self, y: Array, t: float) -> Array:
+        """Return R^{-t} y."""
+        direction, rho, _ = self._moving
+        inverse = np.linalg.matrix_power(np.linalg.inv(rho * direction), int(t))
+        return inverse[0, 0] * y if self.V is None else y @ inverse.T
+
 
 @dataclass(frozen=True, eq=False)
 class SphereLayers(DiscreteMotion):

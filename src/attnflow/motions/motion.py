@@ -110,8 +110,8 @@ class Motion:
         `ContinuousMotion` only ``velocity(hearing, x, t)`` and perhaps ``retract(x)``.
     ``prepare(x, hearing)``, if it matters
         refuses tokens that are not where the motion lives, and laws it cannot move under.
-    ``seen(x, t)``, in a moving frame
-        the tokens as the law sees them.
+    ``seen(x, t)`` and ``into_frame(y, t)``, in a moving frame
+        the tokens as the law sees them, and what is added to these as the frame shows it.
 
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
     what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
@@ -200,6 +200,10 @@ class Motion:
     def seen(self, x: Array, t: float) -> Array:
         """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
         return x
+
+    def into_frame(self, y: Array, t: float) -> Array:
+        """Return the vectors y of the tokens that the law sees as the motion's frame shows them at time t."""
+        return y
 
     def with_rtol(self, rtol: float) -> Self:
         """Return this motion at another relative tolerance, or as it is if it has none."""

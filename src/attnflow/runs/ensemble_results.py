@@ -41,6 +41,8 @@ class Ensemble:
         What was run, None for a law or motion that was not stored.
     observed
         Whether `values` are what a function observed instead of the tokens.
+    seeds
+        The seed of each system in a motion that draws random numbers; None in others.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Ensemble:
     motion: Motion | None = None
     masses: Array | None = None
     observed: bool = field(default=False, kw_only=True)
+    seeds: tuple[int, ...] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         b, n, d = self.final.shape
@@ -114,8 +117,9 @@ class Ensemble:
             raise IndexError(f"system {k!r} of {len(self)}: count from 0 to {len(self) - 1}") from None
         law, motion = self.part(self.law, k), self.part(self.motion, k)
         about = {
-            "law": describe(law), "motion": describe(motion), "until": self.times.item(-1), "seed": None,
-            "engine": "auto", "record": repr(self.times.tolist()),
+            "law": describe(law), "motion": describe(motion), "until": self.times.item(-1),
+            "seed": None if self.seeds is None else self.seeds[k], "engine": "auto",
+            "record": repr(self.times.tolist()),
         }  # fmt: skip
         how: dict[str, Any] = {"stopped": f"{self._reached}, as asked", "about": about, "report": {"engine": "auto"}}
         return Trajectory(self.times, self.tokens[:, k], law=law, motion=motion, masses=self.masses, **how)
@@ -146,6 +150,7 @@ class Ensemble:
             "own": {name: sorted(each_its_own(part)) for name, part in parts.items()},
             "steps": self.steps,
             "observed": self.observed,
+            "seeds": self.seeds and list(self.seeds),
             "versions": versions(),
         }
 
@@ -227,7 +232,9 @@ class Ensemble:
             if parts[name] is not None:
                 parts[name] = changed(parts[name], {key: arrays[key] for key in own})
         final, masses = arrays.get("final", values[-1]), arrays.get("masses")
-        return cls(arrays["time"], values, final, about["steps"], **parts, masses=masses, observed=about["observed"])
+        seeds = about.get("seeds") and tuple(about["seeds"])
+        options = {"observed": about["observed"], "seeds": seeds}
+        return cls(arrays["time"], values, final, about["steps"], **parts, masses=masses, **options)
 
 
 def changed(part: Any, values: dict[str, Any]) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
-from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector, reals
+from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector, reals, whole
 from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
+from attnflow.motions.random_steps import SAME
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
@@ -41,6 +43,7 @@ def ensemble(
     masses: ArrayLike | None = None,
     record: Record = None,
     observe: Observe | None = None,
+    seed: int | Sequence[int] | None = None,
 ) -> Ensemble:
     """Let many small systems, tokens (b, n, d), move independently, block by block, on all cores.
 
@@ -52,6 +55,10 @@ def ensemble(
 
     `record` is a list of times or `watch.Geometric`, by default the first and the last. `observe(x)` maps states
     (k, n, d) to k rows, recorded instead of the tokens.
+
+    In motions that draw random numbers, such as `Noisy`, each system draws from a seed of its own, whatever is beside
+    it: ``found.seeds[k]``, with which `simulate` repeats system k up to rounding. A `seed` is one number, from which
+    these are made, or a list of them, one for each system.
 
     Examples
     --------
@@ -70,7 +77,7 @@ def ensemble(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), the
     phase diagram.
     """
-    return _ensemble(tokens, law, motion, until, (masses, record, observe), Block.path)
+    return _ensemble(tokens, law, motion, until, (masses, record, observe), Block.path, seed)
 
 
 def independent(
@@ -105,12 +112,14 @@ def _ensemble(
     until: float,
     options: tuple[ArrayLike | None, Record, Observe | None],
     path: Callable[..., Iterator[tuple[Array, int]]],
+    seed: int | Sequence[int] | None = None,
 ) -> Ensemble:
     check_law(law)
     x, (masses, record, observe) = _systems(tokens), options
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))
-    blocks = list(_blocks(law, motion, x, len(times)))
+    seeds = _seeds(seed, len(x)) if motion.random else None
+    blocks = list(_blocks(law, motion, x, len(times), seeds))
     _part(blocks[0].law, np.zeros(1, dtype=np.int64)).check_order(blocks[0].start[0], masses=weights)
 
     def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
@@ -124,7 +133,7 @@ def _ensemble(
     values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
     final = np.concatenate([state for _, state, _ in found])[order]
     most = max(steps for *_, steps in found)
-    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None)
+    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None, seeds=seeds)
 
 
 class _Abandoned(Exception):
@@ -181,12 +190,23 @@ def _systems(tokens: ArrayLike) -> Array:
 def _times(record: Record, until: float, motion: Motion) -> NDArray[Any]:
     """Return the times to record: the first, those asked for, and the last."""
     check_motion(motion)
-    if not hasattr(motion, "step" if motion.discrete else "velocity"):
+    if not hasattr(motion, "step" if motion.discrete else "velocity") and not hasattr(motion, "random_step"):
         raise InputError(f"the motion is {motion!r}, expected one in layers or an integrated flow: use simulate")
     end, chosen = end_of(until, motion), rule(record)
     if chosen is not None and not isinstance(chosen, At | Geometric):
         raise InputError(f"record is {record!r}, expected a list of times, or Geometric(first, per_decade)")
     return moments(chosen, end, motion.discrete)
+
+
+def _seeds(seed: Any, b: int) -> tuple[int, ...]:
+    """Return a seed for each of b systems; those of the first ones are the same for every b."""
+    if seed is None or isinstance(seed, int | float | np.number | str):
+        first = secrets.randbits(128) if seed is None else whole(seed, "seed", least=0)
+        return tuple(np.random.SeedSequence(first).generate_state(b, np.uint64).tolist())
+    found = tuple(whole(one, "an entry of seed", least=0) for one in seed)
+    if len(found) != b:
+        raise InputError(f"seed holds {len(found)} numbers for {b} systems: give one number, or one for each")
+    return found
 
 
 def _rows(observe: Observe, state: Array) -> Array:
@@ -239,6 +259,7 @@ class Block:
     start: Array
     law: Law
     motion: Motion
+    seeds: tuple[int, ...] = ()
 
     def path(
         self, times: NDArray[Any], masses: Array | None, going: ensemble_flow.Going
@@ -247,8 +268,11 @@ class Block:
         try:
             return self.compiled_path(times, masses, going)
         except _NotCompiled:
+            hearing = ManyHearing(self.law, masses)
+            if self.motion.random:
+                return _random(self.start, hearing, self.motion, times, going, self.seeds)
             moved = _layers if self.motion.discrete else _flow
-            return moved(self.start, ManyHearing(self.law, masses), self.motion, times, going)
+            return moved(self.start, hearing, self.motion, times, going)
 
     def compiled_path(
         self, times: NDArray[Any], masses: Array | None, going: ensemble_flow.Going
@@ -261,14 +285,15 @@ class Block:
         return ((state, steps) for state in states)
 
 
-def _blocks(law: Law, motion: Motion, x: Array, times: int) -> Iterator[Block]:
+def _blocks(law: Law, motion: Motion, x: Array, times: int, seeds: tuple[int, ...] | None = None) -> Iterator[Block]:
     b, n, d = x.shape
     size = max(1, min(TOGETHER, RECORDED // times) // (n * d))
     for members, one_law, one_motion in _alike(law, motion, b):
         start = one_motion.prepare(x[members].reshape(-1, d), Hearing(_part(one_law, members[:1]))).reshape(-1, n, d)
         for first in range(0, len(members), size):
             part = slice(first, first + size)
-            yield Block(members[part], start[part], _part(one_law, members[part]), one_motion)
+            own = () if seeds is None else tuple(seeds[k] for k in members[part].tolist())
+            yield Block(members[part], start[part], _part(one_law, members[part]), one_motion, own)
 
 
 class ManyHearing(Hearing):
@@ -300,6 +325,34 @@ def _layers(
                 raise InputError(lost("a token", motion, x, when(True)(t)))
             going(t / times[-1], False)
         yield x, t
+
+
+def _random(
+    x: Array,
+    hearing: Hearing,
+    motion: Any,
+    times: NDArray[Any],
+    going: ensemble_flow.Going,
+    seeds: tuple[int, ...],
+) -> Iterator[tuple[Array, int]]:
+    """Yield the states at these times, those of the last step before, and how many steps it took."""
+    generators = [np.random.default_rng(seed) for seed in seeds]
+
+    def draw(*shape: int) -> Array:
+        return np.stack([rng.standard_normal(shape) for rng in generators])
+
+    room, k, steps = SAME * motion.interval, 0, 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for steps, (t, after) in enumerate(motion.path(hearing, x, 0, float(times[-1]), draw), 1):
+            if not np.isfinite(after).all():
+                raise InputError(lost("a token", motion, after, when(motion.discrete)(t)))
+            while times[k] < t - room:
+                yield x, steps - 1
+                k += 1
+            x = after
+            going(t / times[-1], False)
+    for _ in times[k:]:
+        yield x, steps
 
 
 def _flow(

@@ -1,0 +1,332 @@
+"""Noise around motions: its law against closed forms, the orders of its steps, what is random and what is not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from larger import larger
+from refusals import refused
+
+import attnflow as af
+from attnflow.catalogue import build
+from attnflow.core.inputs import Array
+from attnflow.laws import Hearing
+from attnflow.motions import ContinuousMotion
+
+SPHERE = af.tokens.sphere(n=6, d=3, seed=0)
+CLOUD = af.tokens.gaussian(n=6, d=2, seed=1)
+SOFT = af.Softmax(beta=2.0)
+CHANGING: Any = abs
+NO_MOTION: Any = "flow"
+
+
+@dataclass(frozen=True, eq=False)
+class Still(ContinuousMotion):
+    """A flow without drift, so that the noise is all that moves."""
+
+    surface = "sphere"
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        return np.zeros_like(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Decay(ContinuousMotion):
+    """The flow x' = -x of tokens that hear nothing."""
+
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
+        return -x
+
+
+def walked(motion: af.Noisy, law: af.Law, x: Array, normals: Array, until: float) -> Array:
+    """Return where the tokens are after steps that take these normal numbers (steps, n, d), in place of drawn ones."""
+    waiting = iter(normals)
+    steps = list(motion.path(Hearing(law), x, 0.0, until, lambda *shape: next(waiting)))
+    assert len(steps) == len(normals)
+    return steps[-1][1]
+
+
+def strong_errors(flow: af.Motion, x: Array, kappa: Any, paths: int) -> Array:
+    """Return the errors of steps of 1/8, 1/16, 1/32 at time 1, against steps of 1/256 on the same Brownian paths."""
+    rng, squares = np.random.default_rng(3), np.zeros(3)
+    for _ in range(paths):
+        fine = rng.standard_normal((256, *x.shape))
+
+        def end(steps: int, fine: Array = fine) -> Array:
+            normals = fine.reshape(steps, -1, *x.shape).sum(axis=1) * math.sqrt(steps / 256)
+            return walked(af.Noisy(flow, kappa=kappa, dt=1 / steps), SOFT, x, normals, 1.0)
+
+        reference = end(256)
+        squares += [np.square(end(steps) - reference).sum() for steps in (8, 16, 32)]
+    return np.sqrt(squares / paths)
+
+
+def slope(errors: Array) -> float:
+    """Return the order of errors of steps that are halved each time."""
+    return float(-np.polyfit(np.arange(len(errors)), np.log2(errors), 1)[0])
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [af.Flow(V=[[-1.0, 0.5], [-0.5, -1.0]]), af.RescaledFlow(V=[[0.5, 0.3], [0.0, -0.5]])],
+    ids=["flow", "frame"],
+)
+def test_steps_in_space_have_strong_order_one(flow: af.Motion) -> None:
+    """Ten paths of six tokens; the reference itself errs by an eighth of the smallest error, which raises the slope."""
+    assert 0.85 < slope(strong_errors(flow, CLOUD, lambda t: 2.0 + t, 10)) < 1.25
+
+
+def test_steps_on_the_sphere_have_strong_order_one_half() -> None:
+    assert 0.4 < slope(strong_errors(af.SphereFlow(), SPHERE, 2.0, 12)) < 0.75
+
+
+def exact_means(order: int, d: int, kappa: float, steps: int) -> float:
+    """Return E<x, e> after a time 1 of pure noise from x = e: that of one step, by quadrature, to the power of steps.
+
+    A step turns each tangent direction alike, so E<x', e> = c <x, e> with the number c = E cos of the first step.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    grid = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), axis=-1).reshape(-1, 1, d)
+    chance = np.prod(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij"), axis=0).ravel()
+    e, motion, hearing = np.eye(d)[:1], af.Noisy(Still(), kappa=kappa, dt=1 / steps), Hearing(SOFT)
+    moved = [motion.random_step(hearing, e, 0.0, 1 / steps, lambda *shape, one=one: one)[0, 0] for one in grid]
+    return float(chance @ np.array(moved)) ** steps
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_noise_on_the_sphere_has_weak_order_one(d: int) -> None:
+    """E<x, e> = e^{-(d-1) t / kappa}: no sampling, the mean of a step is a sum over nodes of a quadrature.
+
+    On the circle a step of pure noise is exact.
+    """
+    exact = math.exp(-(d - 1) / 2.0)
+    errors = np.array([abs(exact_means(12, d, 2.0, steps) - exact) for steps in (4, 8, 16)])
+    if d == 2:
+        assert errors.max() < 1e-10
+    else:
+        assert 0.95 < slope(errors) < 1.1
+        assert errors[2] < 0.02 * exact
+
+
+def test_noise_on_the_sphere_decays_as_brownian_motion_does() -> None:
+    """Of 20,000 tokens that hear nothing: four standard errors; noise of half the strength is 40 of them away."""
+    x = np.tile([1.0, 0.0, 0.0], (20_000, 1))
+    motion, rng = af.Noisy(Still(), kappa=4.0, dt=0.1), np.random.default_rng(0)
+    for _ in range(10):
+        x = motion.random_step(Hearing(SOFT), x, 0.0, 0.1, lambda *shape: rng.standard_normal(shape))
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1.0, atol=1e-14)
+    mean, error = x[:, 0].mean(), x[:, 0].std() / math.sqrt(len(x))
+    assert abs(mean - math.exp(-2 / 4.0)) < 4 * error + 0.002  # the error of ten steps
+    assert abs(x[:, 1:].mean(axis=0)).max() < 4 * error + 0.01
+
+
+def test_steps_in_space_have_weak_order_one() -> None:
+    """Ornstein and Uhlenbeck's process from 1: mean e^{-t}, variance (1 - e^{-2t}) / kappa; 40,000 tokens.
+
+    The errors of the means are 12 to 50 standard errors, so that their slope is known to 0.1.
+    """
+    kappa, rng, errors = 20.0, np.random.default_rng(1), []
+    for steps in (4, 8, 16):
+        motion = af.Noisy(Decay(), kappa=kappa, dt=1 / steps)
+        x = list(motion.path(Hearing(SOFT), np.ones((40_000, 1)), 0.0, 1.0, lambda *s: rng.standard_normal(s)))[-1][1]
+        errors.append([math.exp(-1) - x.mean(), x.var() - (1 - math.exp(-2)) / kappa])
+    means, variances = np.array(errors).T
+    assert 0.9 < slope(means) < 1.25
+    assert abs(variances[2]) < 0.05 / kappa < 0.1 / kappa < abs(variances[0])
+
+
+@larger
+def test_the_mean_of_softmax_tokens_has_weak_order_one() -> None:
+    """Of 4,000 systems on the same seeds, E<x_1, x_2> with steps that are halved; differences of neighbours halve."""
+    x = np.repeat(SPHERE[None, :3], 4000, axis=0)
+    found = []
+    for dt in (0.25, 0.125, 0.0625, 0.03125):
+        motion = af.Noisy(af.SphereFlow(), kappa=4.0, dt=dt)
+        seen = af.ensemble(x, SOFT, motion, 1.0, seed=0, observe=lambda s: (s[:, 0] * s[:, 1]).sum(axis=1)).values[-1]
+        found.append((seen.mean(), seen.std() / math.sqrt(len(seen))))
+    means, errors = np.array(found).T
+    assert abs(means[0] - means[-1]) < 0.25 + 4 * errors.max()
+    assert abs(means[2] - means[3]) < abs(means[0] - means[3]) + 4 * errors.max()
+
+
+def test_without_noise_the_drift_is_left() -> None:
+    for flow, x in (
+        (af.Flow(), CLOUD),
+        (af.RescaledFlow(V=[[1.0, 0.3], [0.0, 0.5]]), CLOUD),
+        (af.SphereFlow(), SPHERE),
+    ):
+        exact = af.simulate(x, SOFT, flow, until=0.5).final
+        cold = [af.simulate(x, SOFT, af.Noisy(flow, kappa=math.inf, dt=dt), until=0.5).final for dt in (0.01, 0.005)]
+        errors = [abs(one - exact).max() for one in cold]
+        assert errors[1] < 0.6 * errors[0] < 0.06
+    never = af.Noisy(af.SphereFlow(), kappa=lambda t: math.inf, dt=0.005)
+    np.testing.assert_array_equal(af.simulate(SPHERE, SOFT, never, until=0.5).final, cold[1])
+    for layers, x in ((af.Layers(gamma=0.3), CLOUD), (af.Residual(dt=0.1), CLOUD), (af.SphereLayers(dt=0.1), SPHERE)):
+        still = af.simulate(x, SOFT, af.Noisy(layers, sigma=0.0), until=7).final
+        np.testing.assert_allclose(still, af.simulate(x, SOFT, layers, until=7).final, rtol=0, atol=1e-12)
+
+
+def test_noise_of_layers_has_the_variance_that_was_asked_for() -> None:
+    """Layers with gamma = 1 and beta = 0 forget all but the barycentre: what is left beside it is sigma xi."""
+    x = np.random.default_rng(0).standard_normal((1500, 2))
+    law, sigmas = af.Softmax(beta=0.0), [0.5, 0.1, 0.3]
+    run = af.simulate(x, law, af.Noisy(af.Layers(gamma=1.0), sigma=sigmas), until=3, seed=0)
+    for sigma, state in zip(sigmas, run.tokens[1:], strict=True):
+        np.testing.assert_allclose(state.std(axis=0), sigma, rtol=4 / math.sqrt(2 * len(x)))
+    north = np.tile([0.0, 0.0, 1.0], (1500, 1))
+    around = af.simulate(north, law, af.Noisy(af.SphereLayers(), sigma=0.2), until=1, seed=0).final
+    angles = np.arccos(around[:, 2])
+    np.testing.assert_allclose(np.mean(angles**2), 2 * 0.2**2, rtol=4 / math.sqrt(len(angles)))
+
+
+def test_in_a_moving_frame_the_same_tokens_hear_the_same_noise() -> None:
+    V = [[1.0, 0.5], [0.0, -0.3]]
+    seen = af.simulate(CLOUD, SOFT, af.Noisy(af.RescaledLayers(V=V, dt=0.3), sigma=0.2), until=5, seed=0).seen()
+    plain = af.simulate(CLOUD, SOFT, af.Noisy(af.Residual(V=V, dt=0.3), sigma=0.2), until=5, seed=0).final
+    np.testing.assert_allclose(seen, plain, rtol=1e-12)
+    differences = []
+    for dt in (1 / 32, 1 / 64, 1 / 128):
+        flows = (af.Flow(V=V), af.RescaledFlow(V=V))
+        here, there = (af.simulate(CLOUD, SOFT, af.Noisy(one, kappa=5.0, dt=dt), until=0.5, seed=0) for one in flows)
+        differences.append(abs(there.seen() - here.final).max())
+    assert differences[2] < 0.05 * abs(here.final - CLOUD).max()
+    assert differences[2] < 0.8 * differences[0]
+
+
+def test_seeds_repeat_runs_and_are_told() -> None:
+    motion = af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.1)
+    first, again = (af.simulate(SPHERE, SOFT, motion, until=1.0, seed=4) for _ in range(2))
+    np.testing.assert_array_equal(first.tokens, again.tokens)
+    other = af.simulate(SPHERE, SOFT, motion, until=1.0)
+    assert abs(other.final - first.final).max() > 1e-3
+    np.testing.assert_array_equal(other.tokens, af.simulate(SPHERE, SOFT, motion, until=1.0, seed=other.seed).tokens)
+
+
+def test_times_steps_and_what_is_between_them() -> None:
+    """The last step is shorter; rounded multiples of dt are steps; between steps the earlier state is given."""
+    motion = af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.1)
+    run = af.simulate(SPHERE, SOFT, motion, until=0.75, seed=0)
+    np.testing.assert_allclose(run.times, [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75])
+    assert len(af.simulate(SPHERE, SOFT, motion, until=0.7, seed=0)) == 8
+    np.testing.assert_array_equal(run.at(0.3), run.tokens[3])
+    np.testing.assert_array_equal(run.at([0.15, 0.1 + 0.2]), run.tokens[[1, 3]])
+    few = af.simulate(SPHERE, SOFT, motion, until=0.75, seed=0, record=[0.1, 0.15, 3 * 0.1, 0.7])
+    np.testing.assert_array_equal(few.tokens, run.tokens[[0, 1, 1, 3, 7, 8]])
+    np.testing.assert_array_equal(few.at(0.45), run.tokens[4])
+    stopped = af.simulate(SPHERE, SOFT, motion, until=0.75, seed=0, watch=[af.watch.When(lambda t, x: t > 0.35)])
+    assert len(stopped) == 5
+    assert "t = 0.4" in stopped.stopped
+
+
+def test_a_token_draws_its_own_noise() -> None:
+    """Tokens at one place part, and are not united again."""
+    run = af.simulate(
+        np.tile([1.0, 0.0], (30, 1)), SOFT, af.Noisy(af.SphereFlow(), kappa=9.0, dt=0.1), until=1.0, seed=0
+    )
+    assert af.measure.clusters(run.final, tol=1e-9).count == 30
+
+
+MOTIONS = {
+    "sphere": (af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.1), 1.05),
+    "layers": (af.Noisy(af.SphereLayers(dt=0.1), sigma=0.1), 10),
+}
+
+
+@pytest.mark.parametrize("name", MOTIONS)
+def test_systems_of_an_ensemble_draw_from_their_own_seeds(name: str) -> None:
+    (motion, until), x = MOTIONS[name], np.stack([af.tokens.sphere(n=4, d=3, seed=s) for s in range(5)])
+    record = [until // 2, until]
+    all_of_them = af.ensemble(x, SOFT, motion, until, seed=7, record=record)
+    some = af.ensemble(x[:2], SOFT, motion, until, seed=7, record=record)
+    np.testing.assert_allclose(some.values, all_of_them.values[:, :2], rtol=0, atol=1e-14)
+    assert all_of_them.seeds is not None
+    assert some.seeds == all_of_them.seeds[:2]
+    assert len({*all_of_them.seeds}) == 5
+    swapped = af.ensemble(x[[3, 1]], SOFT, motion, until, seed=[all_of_them.seeds[k] for k in (3, 1)])
+    np.testing.assert_allclose(swapped.final, all_of_them.final[[3, 1]], rtol=0, atol=1e-14)
+    for k in (0, 4):
+        alone = af.simulate(x[k], SOFT, motion, until, seed=all_of_them[k].seed, record=record)
+        np.testing.assert_allclose(alone.tokens, all_of_them.values[:, k], rtol=0, atol=1e-12)
+    assert abs(af.ensemble(x, SOFT, motion, until, seed=8).final - all_of_them.final).max() > 1e-3
+
+
+def test_temperatures_of_an_ensemble_and_its_files(tmp_path: Any) -> None:
+    kappas = np.array([1.0, 1e9])
+    motion = af.Noisy(af.SphereFlow(), kappa=kappas, dt=0.1)
+    found = af.ensemble(np.stack([SPHERE, SPHERE]), SOFT, motion, 1.0, seed=0)
+    cold = af.simulate(SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=math.inf, dt=0.1), 1.0).final
+    assert abs(found.final[1] - cold).max() < 1e-3 < 0.1 < abs(found.final[0] - cold).max()
+    assert found[0].motion.kappa == 1.0  # type: ignore[union-attr]
+    found.save(tmp_path / "found.npz")
+    back: Any = af.load(tmp_path / "found.npz")
+    assert back.seeds == found.seeds
+    np.testing.assert_array_equal(back.values, found.values)
+    with refused("seed holds 1 numbers for 2 systems"):
+        af.ensemble(np.stack([SPHERE, SPHERE]), SOFT, motion, 1.0, seed=[0])
+
+
+def test_plain_data_describe_a_motion_in_a_motion() -> None:
+    made = build("motion", {"name": "noisy", "kappa": 2.0, "dt": 0.1, "motion": {"name": "sphere-flow", "rtol": 1e-6}})
+    assert repr(made) == repr(af.Noisy(af.SphereFlow(rtol=1e-6), kappa=2.0, dt=0.1))
+    assert af.catalogue.has_parameters(made)
+    with refused("noisy does not say motion"):
+        build("motion", {"name": "noisy", "kappa": 2.0, "dt": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: af.Noisy(af.HardmaxFlow(), kappa=1.0, dt=0.1), "which HardmaxFlow has not"),
+        (lambda: af.Noisy(af.Leaps(gamma=0.1), sigma=0.1), "which Leaps has not"),
+        (lambda: af.Noisy(af.Jumps(gamma=0.1), sigma=0.1), "Jumps is random itself"),
+        (lambda: af.Noisy(af.Noisy(af.Flow(), kappa=1.0, dt=0.1), kappa=1.0, dt=0.1), "Noisy is random itself"),
+        (lambda: af.Noisy(af.Flow(), sigma=0.1), "Noisy around Flow takes kappa and dt, not sigma"),
+        (lambda: af.Noisy(af.Flow(), kappa=1.0), "takes kappa and dt"),
+        (lambda: af.Noisy(af.Layers(gamma=0.1), kappa=1.0, dt=0.1), "Noisy around Layers takes sigma"),
+        (lambda: af.Noisy(af.Layers(gamma=0.1)), "Noisy around Layers takes sigma"),
+        (lambda: af.Noisy(af.Flow(), kappa=0.0, dt=0.1), "kappa is 0, expected a finite number above 0"),
+        (lambda: af.Noisy(af.Flow(), kappa=math.nan, dt=0.1), "kappa is nan"),
+        (lambda: af.Noisy(af.Flow(), kappa=1.0, dt=0.0), "dt is 0, expected a finite number above 0"),
+        (lambda: af.Noisy(af.Flow(), kappa=1.0, dt=CHANGING), "dt is a function of time, expected a constant"),
+        (lambda: af.Noisy(af.Layers(gamma=0.1), sigma=-1.0), "sigma is -1, expected a finite number at least 0"),
+        (lambda: af.Noisy(NO_MOTION, kappa=1.0, dt=0.1), "motion is 'flow', expected a motion"),
+    ],
+)
+def test_what_cannot_be_noisy_is_refused(make: Any, sentence: str) -> None:
+    with refused(sentence):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ((2 * SPHERE, SOFT, MOTIONS["sphere"][0], 1.0), "has norm 2, expected 1"),
+        ((SPHERE, af.Hardmax(), MOTIONS["sphere"][0], 1.0), "Hardmax jumps as tokens move"),
+        ((CLOUD, SOFT, af.Noisy(af.Flow(), kappa=lambda t: 1.0 - t, dt=0.5), 2.0), "kappa(1) is 0, expected"),
+        ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=[0.1, 0.2]), 3), "sigma has 2 entries"),
+        ((CLOUD, SOFT, af.Noisy(af.Flow(), kappa=[1.0, 2.0], dt=0.5), 1.0), "kappa is given layer by layer"),
+        ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=0.1), 2.5), "give a whole number"),
+    ],
+)
+def test_runs_that_cannot_begin_are_refused(given: Any, sentence: str) -> None:
+    with refused(sentence):
+        af.simulate(*given)
+
+
+def test_tokens_that_grow_without_end_end_the_run() -> None:
+    run = af.simulate(CLOUD, SOFT, af.Noisy(af.Flow(), kappa=1.0, dt=1.0), until=2000.0, seed=0)
+    assert "left the range of float64" in run.stopped
+    assert "RescaledFlow" in run.stopped
+    assert np.isfinite(run.tokens).all()
+
+
+def test_foreign_arrays_and_dask_are_refused() -> None:
+    torch, dask = pytest.importorskip("torch"), pytest.importorskip("dask.array")
+    with refused("Noisy takes NumPy arrays alone"):
+        af.simulate(torch.tensor(SPHERE), SOFT, MOTIONS["sphere"][0], 1.0)
+    with refused("Noisy"):
+        af.simulate(dask.from_array(CLOUD, chunks=(3, 2)), SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=0.1), 2)
