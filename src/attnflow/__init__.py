@@ -15,7 +15,22 @@ from attnflow import catalogue, figures, geometry, measure, tokens, watch
 from attnflow.core import calls, progress
 from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
-from attnflow.laws import Hardmax, Heads, HegselmannKrause, Law, Localmax, Masked, Softmax
+from attnflow.laws import (
+    Entmax,
+    Hardmax,
+    Heads,
+    HegselmannKrause,
+    Law,
+    Linear,
+    Localmax,
+    Masked,
+    SelfAdjusted,
+    Sigmoid,
+    Sinkhorn,
+    Softmax,
+    Sparsemax,
+    Unnormalized,
+)
 from attnflow.motions import (
     FeedForward,
     Flow,
@@ -46,9 +61,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Ensemble", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError", "Jumps",
-    "Law", "Layers", "Leaps", "Localmax", "Masked", "Motion", "Noisy", "RescaledFlow", "RescaledLayers", "Residual",
-    "Schedule", "Softmax", "SphereFlow", "SphereLayers", "Trajectory",
+    "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError",
+    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "Motion", "Noisy", "RescaledFlow",
+    "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
+    "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
     "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
     "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
