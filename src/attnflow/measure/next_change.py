@@ -19,6 +19,7 @@ from attnflow.motions.solvers.clumps import added, centres
 from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Start, Watcher, when
+from attnflow.serialise import brief
 
 # Nothing is waited for beyond this step, or this time.
 HORIZON = 10**300
@@ -174,6 +175,8 @@ def _predicted(run: Trajectory, radius: float, most: Effort) -> tuple[float | No
         return None, f"this is not known for {type(motion).__name__}{matrix}"
     if getattr(motion, "b", None) is not None:
         return None, f"this is not known for {type(motion).__name__} with a bias b"
+    if not motion.memoryless:
+        return None, f"this is not known for {brief(motion)}, whose speed depends on radii or on the time"
     if not np.ptp(x, axis=0).any() and not sphere:
         return math.inf, TOGETHER
     if varies(law):

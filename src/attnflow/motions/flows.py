@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError, Matrix, matrix_at, number
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, matrix_at, number, number_at
 from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.motion import Motion, Stepper, apply, constant, gain_of, grown, on_sphere, one_value_matrix
+from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, sizes
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3
@@ -184,30 +185,48 @@ class RescaledFlow(ContinuousMotion):
 
 
 @dataclass(frozen=True, eq=False)
-class SphereFlow(ContinuousMotion):
+class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
     """Self-attention on the unit sphere: x_i' = Proj_{x_i} V sum_j P_ij x_j (SA), Proj_x y = y - <x, y> x.
 
     ``normalized=False`` is USA: the softmax sum is divided by n (by the total mass) instead of Z_i, so
     x_i' = Proj_{x_i} V (1/n) sum_j e^{beta <x_i, x_j>} x_j. Tokens are put back on the sphere after every accepted
     step; `run.report["norm defect"]` is the largest distance that ever took.
 
+    `norm` says how the norm is kept; all this is "post". With A_i = V sum_j P_ij theta_j, heard at the directions
+    theta_i, the others are
+
+    - "pre": x_i' = A_i, so that theta_i' = r_i^{-1} Proj A_i and r_i' = <theta_i, A_i>, where x_i = r_i theta_i;
+    - "peri": x_i' = A_i / |A_i|, so that theta_i' = (r_i |A_i|)^{-1} Proj A_i, r_i' = <theta_i, A_i> / |A_i|;
+    - "ngpt": theta_i' = alpha Proj A_i / |A_i|;
+    - "cod": theta_i' = Proj A_i / sqrt(t + 1);
+    - "mix": "post" until the time `tau`, then "pre".
+
+    Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
+    radii; a run may end where a token passes through 0. "peri" and "ngpt" are the same for SA and USA, since A / |A|
+    does not depend on what divides the sum.
+
     Clusters rest for times like e^{2 beta}, beside which the decay inside them is fast. So tokens that have met go on
     as one mass: those within 10 rtol of each other, by chains, that are approaching, at their centre of mass. They move
     by at most that; all others feel its square. `run.report["bodies"]` is how many are left, and
     `measure.merge_times` measures what the choice does to the times of merging. Where a parameter is a function of time
-    none are united. For V other than c I a cluster that rests where V holds it limits the steps, and long times cost as
-    much as they are long.
+    none are united, nor where tokens have radii. For V other than c I a cluster that rests where V holds it limits the
+    steps, and long times cost as much as they are long.
 
     Examples
     --------
     >>> import attnflow as af
-    >>> run = af.simulate(af.tokens.sphere(n=12, d=3, seed=0), af.Softmax(beta=1.0), af.SphereFlow(), until=60.0)
+    >>> x0 = af.tokens.sphere(n=12, d=3, seed=0)
+    >>> run = af.simulate(x0, af.Softmax(beta=1.0), af.SphereFlow(), until=60.0)
     >>> af.measure.diameter(run.final) < 1e-6
     True
+    >>> slow = af.simulate(x0, af.Softmax(beta=1.0), af.SphereFlow(norm="pre"), until=60.0)
+    >>> 1e-3 < af.measure.diameter(slow.final), bool(slow.radii[-1].min() > 40)
+    (True, True)
 
     References
     ----------
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
+    Karagodin, Ge, Polyanskiy, Rigollet, *Normalization in attention dynamics* (arXiv 2510.22026).
     """
 
     name = "sphere-flow"
@@ -219,9 +238,20 @@ class SphereFlow(ContinuousMotion):
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     normalized: bool = field(default=True, metadata=about("switch", "true for SA, false for USA"))
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
-    retracts = True
-    unites = True
+    norm: str = field(default="post", metadata=NORM)
+    tau: float = field(default=1.0, metadata=TAU)
+    alpha: Scalar = field(default=1.0, metadata=ALPHA)
     helps = "end earlier, use SphereLayers(V, dt), or leave V out"
+
+    @property
+    def retracts(self) -> bool:  # type: ignore[override]
+        """Whether tokens are put back on the sphere."""
+        return not self.keeps_radii
+
+    @property
+    def unites(self) -> bool:  # type: ignore[override]
+        """Whether tokens that have met go on as one: with radii they would move at different speeds."""
+        return not self.keeps_radii
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""
@@ -231,25 +261,41 @@ class SphereFlow(ContinuousMotion):
         return x
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
-        """Return Proj_x V m for SA, Proj_x V m Z / n for USA, at x / |x|.
+        """Return s^{-1} Proj_x V m for SA, s^{-1} Proj_x V m Z / n for USA, at x / |x|, s = 1 for post.
 
         Off the sphere, where the inner stages of a step are, tokens thus feel no pull back to it, which would limit the
         steps. For V = c I, Proj_x V m is c Proj_x (m - x), and differences keep a drift of e^{-100} accurate.
         """
-        x = self.retract(x)
+        at = f"t = {t:g}"
+        x = x / sizes(x, "token", at, "change its start, or end earlier") if self.keeps_radii else self.retract(x)
         V, heard = matrix_at(self.V, t, x.shape[-1], "V"), hearing.pull(x, t)
+        # A = V m is v + own x.
         if V is None or (V[0, 0] * np.eye(len(V)) == V).all():
-            v = heard.mean if V is None else V[0, 0] * heard.mean
+            own = 1.0 if V is None else V[0, 0]
+            v = heard.mean if V is None else own * heard.mean
         else:
-            v = apply(V, heard.mean + x)
+            own, v = 0.0, apply(V, heard.mean + x)
+        if self.norm in ("peri", "ngpt"):
+            A = v + own * x
+            size = sizes(A, "what is heard by token", at, "change its start, or take another norm")
+            return (A if self.norm == "peri" else number_at(self.alpha, t, "alpha", above=0.0) * _tangent(v, x)) / size
+        outgoing = self.norm == "pre" or (self.norm == "mix" and t >= self.tau)
+        v = v + own * x if outgoing else v
         if not self.normalized:
             assert heard.log_total is not None
             v = v * np.exp(heard.log_total - math.log(hearing.total_mass or x.shape[-2]))[..., None]
-        return v - _products(v, x) * x
+        if outgoing:
+            return v
+        return _tangent(v, x) / math.sqrt(t + 1) if self.norm == "cod" else _tangent(v, x)
 
     def retract(self, x: Array) -> Array:
-        """Return x / |x|."""
-        return x / np.sqrt(_products(x, x))
+        """Return x / |x|, or x itself where it has a radius."""
+        return x if self.keeps_radii else x / np.sqrt(_products(x, x))
+
+
+def _tangent(v: Array, x: Array) -> Array:
+    """Return Proj_x v for each row."""
+    return v - _products(v, x) * x
 
 
 def _products(x: Array, y: Array) -> Array:

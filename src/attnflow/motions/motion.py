@@ -140,6 +140,11 @@ class Motion:
         if each token moves towards what it hears, so that groups which no longer hear each other rest for ever;
     ``chain = True``
         if x_i <- x_i + gamma (x_j - x_i) with probability P_ij, with gamma an attribute;
+    ``keeps_radii = True``
+        if states are x = r theta: the tokens of a run are then the directions theta, which the law hears, and
+        `run.radii` are the r; watchers see the directions;
+    ``memoryless = False``
+        if more than the tokens decides how they go on: their radii, or the time;
     ``skips_steps = True``
         if steps in which little happens are passed over, so that 10^25 of them are possible;
     ``rtol``
@@ -169,6 +174,8 @@ class Motion:
     grows: ClassVar[bool] = False
     averages: ClassVar[bool] = False
     chain: ClassVar[bool] = False
+    keeps_radii: ClassVar[bool] = False
+    memoryless: ClassVar[bool] = True
     skips_steps: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
     rtol: float | None = None

@@ -14,6 +14,7 @@ from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, location
 from attnflow.laws import Law
 from attnflow.motions import Motion
+from attnflow.motions.normalisation import radii as norms
 from attnflow.runs import files
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import when
@@ -43,6 +44,8 @@ class Ensemble:
         Whether `values` are what a function observed instead of the tokens.
     seeds
         The seed of each system in a motion that draws random numbers; None in others.
+    kept_radii
+        The radii (T, b, n) where a motion keeps radii, else None; `radii` are the norms of any tokens.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Ensemble:
     masses: Array | None = None
     observed: bool = field(default=False, kw_only=True)
     seeds: tuple[int, ...] | None = field(default=None, kw_only=True)
+    kept_radii: Array | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         b, n, d = self.final.shape
@@ -96,6 +100,11 @@ class Ensemble:
             )
         return self.values
 
+    @property
+    def radii(self) -> Array:
+        """The norms (T, b, n) of the tokens, or the radii of a motion that keeps them."""
+        return norms(self.tokens) if self.kept_radii is None else self.kept_radii
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the recorded tokens (T, b, n, d): ``np.asarray(found)``."""
         return np.array(self.tokens, dtype=dtype, copy=copy)
@@ -122,6 +131,8 @@ class Ensemble:
             "record": repr(self.times.tolist()),
         }  # fmt: skip
         how: dict[str, Any] = {"stopped": f"{self._reached}, as asked", "about": about, "report": {"engine": "auto"}}
+        if self.kept_radii is not None:
+            about["radii"], how["radii"] = True, self.kept_radii[:, k]
         return Trajectory(self.times, self.tokens[:, k], law=law, motion=motion, masses=self.masses, **how)
 
     def part(self, of: Any, k: int) -> Any:
@@ -137,6 +148,8 @@ class Ensemble:
             found["final"] = (("system", "token", "coordinate"), self.final)
         else:
             found["tokens"] = (("time", "system", "token", "coordinate"), self.values)
+        if self.kept_radii is not None:
+            found["radii"] = (("time", "system", "token"), self.kept_radii)
         for part in (self.law, self.motion):
             found |= {name: (("system",), value) for name, value in each_its_own(part).items()}
         return found if self.masses is None else {**found, "masses": (("token",), self.masses)}
@@ -190,7 +203,8 @@ class Ensemble:
 
     def _rows(self) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
         """Return the arrays of a table: it has rows of one kind, those of what was recorded."""
-        return {name: value for name, value in self._variables().items() if name != "final"}
+        beside = ("final", "radii") if self.observed else ()
+        return {name: value for name, value in self._variables().items() if name not in beside}
 
     def save(self, path: str | Path) -> None:
         """Write the ensemble to a new file: .npz or .nc, to be read by `attnflow.load`, or .csv for other programs.
@@ -233,8 +247,8 @@ class Ensemble:
                 parts[name] = changed(parts[name], {key: arrays[key] for key in own})
         final, masses = arrays.get("final", values[-1]), arrays.get("masses")
         seeds = about.get("seeds") and tuple(about["seeds"])
-        options = {"observed": about["observed"], "seeds": seeds}
-        return cls(arrays["time"], values, final, about["steps"], **parts, masses=masses, **options)
+        more = {"masses": masses, "observed": about["observed"], "seeds": seeds, "kept_radii": arrays.get("radii")}
+        return cls(arrays["time"], values, final, about["steps"], **parts, **more)
 
 
 def changed(part: Any, values: dict[str, Any]) -> Any:

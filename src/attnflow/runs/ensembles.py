@@ -19,6 +19,7 @@ from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
+from attnflow.motions.normalisation import directions, radii
 from attnflow.motions.random_steps import SAME
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
@@ -122,18 +123,23 @@ def _ensemble(
     blocks = list(_blocks(law, motion, x, len(times), seeds))
     _part(blocks[0].law, np.zeros(1, dtype=np.int64)).check_order(blocks[0].start[0], masses=weights)
 
-    def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, int]:
-        rows, state, steps = [], block.start, 0
+    def moved(block: Block, going: ensemble_flow.Going) -> tuple[Array, Array, Array | None, int]:
+        rows, sizes, x, steps = [], [], block.start, 0
         for state, steps in path(block, times, weights, going):  # noqa: B007
-            rows.append(state if observe is None else _rows(observe, state))
-        return np.stack(rows), state.copy(), steps
+            x = directions(state) if motion.keeps_radii else state
+            rows.append(x if observe is None else _rows(observe, x))
+            if motion.keeps_radii:
+                sizes.append(radii(state))
+        return np.stack(rows), x.copy(), np.stack(sizes) if sizes else None, steps
 
     found = _on_all_cores(moved, blocks, motion)
     order = np.argsort(np.concatenate([block.members for block in blocks]))
     values = np.concatenate([rows for rows, *_ in found], axis=1)[:, order]
-    final = np.concatenate([state for _, state, _ in found])[order]
+    final = np.concatenate([x for _, x, *_ in found])[order]
+    sizes = [size for *_, size, _ in found if size is not None]
     most = max(steps for *_, steps in found)
-    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None, seeds=seeds)
+    own: dict[str, Any] = {"seeds": seeds, "kept_radii": np.concatenate(sizes, axis=1)[:, order] if sizes else None}
+    return Ensemble(times, values, final, most, law, motion, weights, observed=observe is not None, **own)
 
 
 class _Abandoned(Exception):

@@ -41,4 +41,5 @@ def load(path: str | Path) -> Trajectory | Any:
         raise InputError(f"{path} holds no state yet: call simulate again with store={str(path)!r}")
     results = about.get("results", {"stopped": UNFINISHED, "report": {}})
     law, motion = rebuild(about["run"]["law"]), rebuild(about["run"]["motion"])
-    return Trajectory(times, tokens, law=law, motion=motion, masses=masses, about=about["run"], **results)
+    how: dict[str, Any] = {"about": about["run"], "radii": arrays.get("radii"), **results}
+    return Trajectory(times, tokens, law=law, motion=motion, masses=masses, **how)

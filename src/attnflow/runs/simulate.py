@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
 from attnflow.motions.motion import check_stepper, end_of, lost
+from attnflow.motions.normalisation import directions
 from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
@@ -92,10 +93,11 @@ def simulate(
     seed = None if seed is None else whole(seed, "seed", least=0)
     hearing = replace(hearing, seed=seed)
     about: dict[str, Any]
+    radial: dict[str, Any] = {"radii": True} if motion.keeps_radii else {}
     if foreign(x):
         if watch or store is not None or engine not in ("auto", "dense"):
             raise InputError(f"tokens of {library(x)} take no watchers, store or engine: leave these out, or {CONVERT}")
-        about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record))}
+        about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record)), **radial}
         with progress.task("simulate: step", until) as work:
             ran = run_layers(x, hearing, motion, int(until), record, work)
         return Trajectory(**ran, law=law, motion=motion, masses=hearing.masses, about=about)
@@ -106,7 +108,7 @@ def simulate(
     about = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": seed, "engine": engine,
         "record": repr(rule(record)), "tokens": _digest(x), "masses": _digest(hearing.masses),
-        "functions of time": _varying(hearing, motion, 0),
+        "functions of time": _varying(hearing, motion, 0), **radial,
     }  # fmt: skip
     recording = (
         MemoryRecording() if store is None else Store.open_or_create(location(store, "store"), about, x, hearing.masses)
@@ -142,8 +144,10 @@ def _run(
             raise InputError("a function of time differs from that of the stored run: give the same, or a new store")
     checkpoint = next((watcher for watcher in watch if isinstance(watcher, Checkpoint)), Checkpoint())
     watchers = [*watch, recorder, *([] if checkpoint in watch else [checkpoint])]
+    shown = directions if motion.keeps_radii else _as_they_are
     for watcher in watchers:
-        watcher.begin(Start(t, x, until, motion.discrete, origin))
+        look = _as_they_are if watcher is recorder else shown
+        watcher.begin(Start(t, look(x), until, motion.discrete, look(origin)))
 
     work.reach(t, part=0.0)
     stepper, stopped = motion.start(hearing, x, t, state), None
@@ -157,9 +161,10 @@ def _run(
             recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
             if checkpoint.due():
                 recording.checkpoint()
-        stretch = _cut(stepper.advance(until), watchers, motion)
+        stretch = stepper.advance(until)
+        stretch = _cut(stretch, _shown(stretch, shown), watchers, motion)
         for watcher in watchers:
-            watcher.see(stretch)
+            watcher.see(stretch if watcher is recorder else _shown(stretch, shown))
         t, x = stretch.after
         work.reach(t, where, part=0.0, notes=stepper.slow)
         stopped = stretch.ended or (f"reached {when(motion.discrete)(t)}, as asked" if t >= until else None)
@@ -205,8 +210,22 @@ def _digest(array: Array | None) -> str | None:
     return None if array is None else hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
 
 
-def _cut(stretch: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stretch:
-    """End the stretch where tokens leave the range of float64, or where the first watcher says stop."""
+def _as_they_are(x: Array) -> Array:
+    return x
+
+
+def _shown(stretch: Stretch, shown: Callable[[Array], Array]) -> Stretch:
+    """Return the stretch as watchers see it: the tokens of its states."""
+    if shown is _as_they_are:
+        return stretch
+    between = stretch.between
+    inside = None if between is None else lambda t: shown(between(t))
+    (t, x), tokens = stretch.before, stretch.tokens
+    return replace(stretch, before=(t, shown(x)), tokens=shown(tokens), between=inside)
+
+
+def _cut(stretch: Stretch, seen: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stretch:
+    """End the stretch where tokens leave the range of float64, or where the first watcher, who sees them, says stop."""
     if not np.isfinite(stretch.after[1]).all():
         k = int(np.isfinite(stretch.tokens).all(axis=(1, 2)).argmin())
         i = int((~np.isfinite(stretch.tokens[k]).all(axis=1)).argmax())
@@ -214,5 +233,5 @@ def _cut(stretch: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stret
         return stretch.cut(k, lost(f"token {i}", motion, stretch.tokens[k], at))
     if stretch.ended is not None:
         return stretch
-    stops = [stop for watcher in watchers if (stop := watcher.stop(stretch)) is not None]
+    stops = [stop for watcher in watchers if (stop := watcher.stop(seen)) is not None]
     return stretch.cut(*min(stops, key=lambda stop: stop[0])) if stops else stretch

@@ -16,6 +16,8 @@ from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import SAMPLE, Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
+from attnflow.motions.normalisation import directions
+from attnflow.motions.normalisation import radii as norms
 from attnflow.runs import chunk_store, files, store
 from attnflow.serialise import brief, describe, rebuild, versions
 
@@ -36,6 +38,9 @@ class Trajectory:
         `measure` and `figures` want ``run.to_numpy()``. Where it started from a Dask array they are a Dask array, of
         which `plot` draws a sample, and `measure` has the clusters, the diameter, the leaders and the summary; all else
         wants a sample, such as ``run.tokens[-1][::1000].compute()``.
+    radii : (T, n)
+        The norms of the tokens; where a motion keeps radii, as `SphereFlow(norm="pre")` does, `tokens` are directions
+        and these are the radii r of the states x = r theta.
     stopped : str
         A sentence that says why the run ended.
     next_change : NextChange
@@ -69,8 +74,11 @@ class Trajectory:
         stopped: str,
         about: dict[str, Any],
         report: dict[str, Any],
+        radii: Array | None = None,
     ) -> None:
-        self.times, self._tokens = times, tokens
+        # States x = r theta, or their directions and radii, if about["radii"]; else the tokens themselves.
+        self.times, self._tokens, self._radii = times, tokens, radii
+        self._directions: Any = None if radii is None else tokens
         self.law, self.motion, self.masses = law, motion, masses
         self.stopped, self.about, self.report = stopped, about, report
         self._next_change: Any = None
@@ -79,9 +87,29 @@ class Trajectory:
     @property
     def tokens(self) -> Array:
         """Recorded tokens (T, n, d), read from disk at first use when the run was streamed there."""
+        if not self.about.get("radii"):
+            return self._recorded()
+        if self._directions is None:
+            self._directions = directions(self._recorded())
+        found: Array = self._directions
+        return found
+
+    @property
+    def radii(self) -> Array:
+        """The norms (T, n) of the states: those of the tokens, or the radii r of a motion that keeps them."""
+        found: Array = norms(self._recorded()) if self._radii is None else self._radii
+        return found
+
+    def _recorded(self) -> Array:
+        """Return what was recorded, (T, n, d): tokens, or x = r theta where a motion keeps radii."""
         if callable(self._tokens):
             self._tokens = self._tokens()
         return self._tokens
+
+    def _state(self, k: int) -> Array:
+        """Return the k-th recorded state: its tokens, or x = r theta where a motion keeps radii."""
+        one = self._recorded()[k]
+        return one if self._radii is None else one * self._radii[k][:, None]
 
     @property
     def final(self) -> Array:
@@ -218,11 +246,12 @@ class Trajectory:
         assert self.motion is not None
         hearing = Hearing(self.law, self.masses, self.about["engine"], self.seed)
         step = None if self.motion.discrete or k == 0 else {"step_size": float(self.times[k + 1] - self.times[k])}
-        stepper = self.motion.start(hearing, self.tokens[k], self.times.item(k), step)
+        shown = directions if self.about.get("radii") else lambda x: x
+        stepper = self.motion.start(hearing, self._state(k), self.times.item(k), step)
         while True:
             stretch = stepper.advance(t if self.motion.discrete else float(self.times[-1]))
             if stretch.after[0] >= t:
-                return (stretch.between(t) if stretch.between is not None else stretch.after[1]), None
+                return shown(stretch.between(t) if stretch.between is not None else stretch.after[1]), None
             if stretch.ended is not None:
                 return None, stretch.ended
 
@@ -250,7 +279,7 @@ class Trajectory:
             return self
         about = {**self.about, "law": describe(self.law), "motion": describe(self.motion)}
         law, motion = rebuild(about["law"]) or self.law, rebuild(about["motion"]) or self.motion
-        tokens = reals(self.tokens, "the tokens of the run are", "values that are known")
+        tokens = reals(self._recorded(), "the tokens of the run are", "values that are known")
         masses = None if self.masses is None else reals(self.masses, "masses are", "values that are known")
         how: dict[str, Any] = {"stopped": self.stopped, "about": about, "report": self.report}
         return Trajectory(self.times, tokens, law=law, motion=motion, masses=masses, **how)
@@ -265,6 +294,8 @@ class Trajectory:
             "time": (("time",), self.times),
             "tokens": (("time", "token", "coordinate"), self.tokens),
         }
+        if self.about.get("radii"):
+            variables["radii"] = (("time", "token"), self.radii)
         return variables if self.masses is None else {**variables, "masses": (("token",), self.masses)}
 
     def save(self, path: str | Path) -> None:
@@ -276,7 +307,8 @@ class Trajectory:
         - ``.nc``: netCDF, read by `attnflow.load` or `xarray.open_dataset`;
         - ``.csv``: the table of `to_pandas`, for other programs.
 
-        All keep every bit of the tokens; .csv does not say what was run. A run in Dask is saved as ``.zarr``.
+        All keep every bit of the tokens; .csv does not say what was run. A run in Dask is saved as ``.zarr``. Where a
+        motion keeps radii, files also hold `radii`, and the `tokens` of a store are the states x = r theta.
 
         >>> import tempfile, attnflow as af
         >>> run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
@@ -297,8 +329,9 @@ class Trajectory:
         if self.stopped == UNFINISHED:
             raise InputError("this run is not finished: finish it by simulate(..., store=...), or copy its store")
         kind = chunk_store.ChunkStore if lazy else store.Store
-        kept = kind.create(target, run.about, run.tokens[0], run.masses)
-        kept.append(run.times, run.tokens)
+        states = run._recorded() if run._radii is None else run.tokens * run._radii[..., None]
+        kept = kind.create(target, run.about, states[0], run.masses)
+        kept.append(run.times, states)
         return kept.finish(**results)
 
     def to_xarray(self) -> Any:

@@ -113,6 +113,10 @@ def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
         return None
     if isinstance(motion, Residual | SphereLayers) and motion.b is not None:
         return None
+    if isinstance(motion, SphereLayers | SphereFlow) and motion.norm != "post":
+        return None
+    if isinstance(motion, SphereLayers) and motion.centred:
+        return None
     V = matrix_at(motion.V, 0, d, "V")
     V = np.eye(d) if V is None else V
     sphere = isinstance(motion, SphereLayers | SphereFlow)

@@ -1,0 +1,107 @@
+"""How the norm of a token is kept: normalisation before, after, or on both sides of attention.
+
+A token is x = r theta, theta on the unit sphere, and attention A is heard at theta. The schemes differ in the residual
+step x <- x + dt A, N(x) = x / |x|, and in the flow that is its limit:
+
+====== ======================================= ==================================
+scheme layer                                   flow
+====== ======================================= ==================================
+post   x <- N(x + dt A)                        theta' = Proj A
+pre    x <- x + dt A                           x' = A
+peri   x <- x + dt N(A)                        x' = A / |A|
+ngpt   x <- N(x + dt alpha (N(A) - x))         theta' = alpha Proj A / |A|
+cod    x <- N(x + dt A / sqrt(t + 1))          theta' = Proj A / sqrt(t + 1)
+mix    that of post until tau, then that of pre
+====== ======================================= ==================================
+
+Proj y = y - <theta, y> theta. In all of them theta' = s^{-1} Proj A with some s > 0: each token goes the way it would
+go under post, at another speed. So the same configurations rest, and an energy of the directions that never decreases
+because theta' is a positive multiple of its gradient, as under softmax with V = B = I, does so under every scheme.
+
+References
+----------
+Karagodin, Ge, Polyanskiy, Rigollet, *Normalization in attention dynamics* (arXiv 2510.22026).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnflow.core.arrays import holds
+from attnflow.core.inputs import Array, InputError
+from attnflow.core.parameters import about
+from attnflow.motions.motion import lengths
+
+# Schemes whose tokens have a radius of their own: their states are x = r theta.
+RADIAL = ("pre", "peri", "mix")
+SCHEMES = ("post", "pre", "peri", "ngpt", "cod", "mix")
+
+NORM = about("choice", "how the norm is kept", choices=SCHEMES)
+TAU = about("number", "time when mix turns from post to pre", least=0.0)
+ALPHA = about("function", "step size of ngpt", above=0.0)
+
+
+class Normalised:
+    """What motions with a parameter `norm` say of themselves."""
+
+    norm: str
+
+    @property
+    def keeps_radii(self) -> bool:
+        """Whether states are x = r theta, with a radius r for each token."""
+        return self.norm in RADIAL
+
+    @property
+    def memoryless(self) -> bool:
+        """Whether directions alone decide how tokens go on: not their radii, and not the time."""
+        return self.norm in ("post", "ngpt")
+
+    def seen(self, x: Array, t: float) -> Array:
+        """Return theta, which the law hears."""
+        return directions(x) if self.keeps_radii else x
+
+
+def directions(x: Any) -> Any:
+    """Return theta = x / |x| for each token, of the arrays of any library.
+
+    >>> import numpy as np
+    >>> directions(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+    """
+    return x / radii(x)[..., None]
+
+
+def radii(x: Any) -> Any:
+    """Return r = |x| for each token, of the arrays of any library.
+
+    >>> import numpy as np
+    >>> radii(np.array([[3.0, 4.0]]))
+    array([5.])
+    """
+    return (x * x).sum(axis=-1) ** 0.5
+
+
+def sizes(x: Array, whose: str, at: str, remedy: str) -> Array:
+    """Return |x| with a last axis of length one, and refuse what has no direction.
+
+    >>> import numpy as np
+    >>> sizes(np.array([[1.0], [0.0]]), "token", "t = 2", "change its start")
+    Traceback (most recent call last):
+    ...
+    attnflow.InputError: token 1 is 0 at t = 2 and has no direction: change its start
+    """
+    norms = lengths(x)
+    if not holds(norms != 0):
+        i = int(norms.argmin()) % norms.shape[-1]
+        raise InputError(f"{whose} {i} is 0 at {at} and has no direction: {remedy}")
+    return norms[..., None]
+
+
+def centred(x: Array) -> Array:
+    """Return each token without the mean of its coordinates.
+
+    >>> import numpy as np
+    >>> centred(np.array([[1.0, 3.0]]))
+    array([[-1.,  1.]])
+    """
+    return x - x.sum(axis=-1)[..., None] / x.shape[-1]

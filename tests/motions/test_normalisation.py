@@ -1,0 +1,186 @@
+"""How the norm is kept: each scheme against equations that are solved by other means."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy.integrate import solve_ivp
+
+import attnflow as af
+from attnflow.laws import Hearing
+from attnflow.motions.normalisation import RADIAL, SCHEMES
+
+X0 = af.tokens.sphere(n=6, d=3, seed=1)
+LAW = af.Softmax(beta=1.5)
+
+
+def closed(norm: str, n: int, beta: float, until: float, tau: float) -> np.ndarray:
+    """Return (rho, r) of n tokens that start orthogonal, derived by hand from theta' = s^{-1} Proj A and r'."""
+
+    def slope(t: float, y: np.ndarray) -> list[float]:
+        rho, r = y
+        own, other = np.exp(beta), np.exp(beta * rho)
+        a, p = own / (own + (n - 1) * other), other / (own + (n - 1) * other)
+        along = a + (n - 1) * p * rho
+        size = np.sqrt(a * a + 2 * a * p * (n - 1) * rho + p * p * (n - 1) * (1 + (n - 2) * rho))
+        kind = ("post" if t < tau else "pre") if norm == "mix" else norm
+        s = {"post": 1.0, "pre": r, "peri": r * size, "ngpt": size, "cod": np.sqrt(t + 1)}[kind]
+        growth = {"pre": along, "peri": along / size}.get(kind, 0.0)
+        return [2 * p * (1 - rho) * (1 + (n - 1) * rho) / s, growth]
+
+    options = {"rtol": 1e-12, "atol": 1e-13}
+    first = solve_ivp(slope, (0, tau), [0.0, 1.0], "LSODA", **options).y[:, -1]
+    return solve_ivp(slope, (tau, until), first, "LSODA", **options).y[:, -1]
+
+
+@pytest.mark.parametrize("norm", SCHEMES)
+def test_equiangular_tokens_follow_two_numbers(norm: str) -> None:
+    run = af.simulate(np.eye(5)[:4], LAW, af.SphereFlow(norm=norm, tau=0.75), until=3.0)
+    rho, r = closed(norm, 4, 1.5, 3.0, 0.75)
+    inner = run.final @ run.final.T
+    tol = 1e-6 if norm == "mix" else 1e-8
+    assert np.abs(inner[~np.eye(4, dtype=bool)] - rho).max() < tol
+    assert np.abs(run.radii[-1] - r).max() < tol * r
+    assert (r != 1) == (norm in RADIAL)
+
+
+@pytest.mark.parametrize(("norm", "speed"), [("post", 0.11288), ("pre", 0.11288), ("peri", 0.42268), ("ngpt", 0.42268)])
+def test_first_speed_of_the_paper(norm: str, speed: float) -> None:
+    x = np.eye(16)
+    v = af.SphereFlow(norm=norm).velocity(Hearing(af.Softmax(beta=1.0)), x, 0.0)
+    v = v - (v * x).sum(axis=1, keepdims=True) * x
+    assert abs(v[0] @ x[1] + x[0] @ v[1] - speed) < 5e-6
+
+
+@pytest.mark.parametrize("norm", SCHEMES)
+def test_layers_tend_to_the_flow_with_order_one(norm: str) -> None:
+    exact = af.simulate(X0, LAW, af.SphereFlow(norm=norm, tau=0.5, alpha=0.7), until=2.0).final
+    ends = [
+        af.simulate(X0, LAW, af.SphereLayers(dt=dt, norm=norm, tau=0.5, alpha=0.7), until=round(2 / dt)).final
+        for dt in (1 / 64, 1 / 128)
+    ]
+    one, two = (np.abs(end - exact).max() for end in ends)
+    assert 0.9 < np.log2(one / two) < 1.1
+
+
+@pytest.mark.parametrize("norm", SCHEMES)
+def test_layer_norm_is_rms_norm_among_centred_vectors(norm: str) -> None:
+    """An orthonormal basis of the vectors whose coordinates add up to 0 turns one into the other."""
+    basis = np.linalg.svd(np.eye(4) - 1 / 4)[0][:, :3]
+    V = np.random.default_rng(0).standard_normal((4, 4))
+    plane = af.SphereLayers(V=basis.T @ V @ basis, dt=0.25, norm=norm)
+    centred = af.SphereLayers(V=V, dt=0.25, norm=norm, centred=True)
+    small = af.simulate(X0, LAW, plane, until=8)
+    large = af.simulate(X0 @ basis.T, LAW, centred, until=8)
+    np.testing.assert_allclose(large.tokens @ basis, small.tokens, atol=1e-12)
+    np.testing.assert_allclose(large.radii, small.radii, rtol=1e-12)
+    # A mean of the coordinates is never heard.
+    other = X0 @ basis.T + 0.5
+    again = af.simulate(other / np.linalg.norm(other, axis=1, keepdims=True), LAW, centred, until=8)
+    np.testing.assert_allclose(again.tokens, large.tokens, atol=1e-12)
+
+
+def test_mix_is_post_and_then_pre() -> None:
+    mix = af.simulate(X0, LAW, af.SphereFlow(norm="mix", tau=1.0), until=3.0, record=[1.0])
+    first = af.simulate(X0, LAW, af.SphereFlow(), until=1.0).final
+    np.testing.assert_allclose(mix.tokens[1], first, atol=1e-7)
+    np.testing.assert_allclose(
+        mix.final, af.simulate(first, LAW, af.SphereFlow(norm="pre"), until=2.0).final, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_states_of_pre_are_a_flow_in_space(normalized: bool) -> None:
+    """X' = A(x / |x|), written out with the weights of the law."""
+
+    def slope(t: float, flat: np.ndarray) -> np.ndarray:
+        x = flat.reshape(X0.shape)
+        theta = x / np.linalg.norm(x, axis=1, keepdims=True)
+        pulls = np.exp(1.5 * theta @ theta.T)
+        return (pulls @ theta / (pulls.sum(axis=1, keepdims=True) if normalized else len(x))).ravel()
+
+    x = solve_ivp(slope, (0, 2), X0.ravel(), "LSODA", rtol=1e-11, atol=1e-12).y[:, -1].reshape(X0.shape)
+    run = af.simulate(X0, LAW, af.SphereFlow(norm="pre", normalized=normalized), until=2.0)
+    np.testing.assert_allclose(run.final * run.radii[-1][:, None], x, rtol=1e-7)
+
+
+@pytest.mark.parametrize("norm", SCHEMES)
+def test_energy_of_directions_never_decreases(norm: str) -> None:
+    run = af.simulate(X0, LAW, af.SphereFlow(norm=norm), until=4.0)
+    assert (np.diff(af.measure.energy(run, beta=1.5)) > 0).all()
+
+
+@pytest.mark.parametrize("norm", ["peri", "ngpt"])
+def test_what_is_divided_by_its_size_does_not_know_n(norm: str) -> None:
+    one, other = (
+        af.simulate(X0, LAW, af.SphereFlow(norm=norm, normalized=normalized), until=1.0) for normalized in (True, False)
+    )
+    np.testing.assert_array_equal(one.tokens, other.tokens)
+
+
+@pytest.mark.parametrize("motion", [af.SphereFlow(norm="pre"), af.SphereLayers(dt=0.5, norm="peri")])
+def test_radii_are_kept_wherever_runs_go(motion: af.motions.Motion, tmp_path: Path) -> None:
+    run = af.simulate(X0, LAW, motion, until=8, record=[3, 6])
+    assert np.abs(np.linalg.norm(run.tokens, axis=2) - 1).max() < 1e-15
+    for ending in ("zarr", "npz", "nc"):
+        run.save(tmp_path / f"run.{ending}")
+        again = af.load(tmp_path / f"run.{ending}")
+        np.testing.assert_array_equal(again.tokens, run.tokens)
+        np.testing.assert_array_equal(again.radii, run.radii)
+        np.testing.assert_allclose(again.at(4), run.at(4), atol=1e-9)
+    np.testing.assert_allclose(run.at(4), af.simulate(X0, LAW, motion, until=8).at(4), atol=1e-9)
+    data = run.to_xarray()
+    np.testing.assert_array_equal(data.radii, run.radii)
+    assert "radii" in run.to_pandas()
+
+    part = tmp_path / "part.zarr"
+    af.simulate(X0, LAW, motion, until=3, record=[3], store=part)
+    whole = af.simulate(X0, LAW, motion, until=8, store=tmp_path / "whole.zarr")
+    longer = af.simulate(X0, LAW, motion, until=8, record=[3], store=part)
+    np.testing.assert_array_equal(longer.final, whole.final)
+    np.testing.assert_array_equal(longer.radii[-1], whole.radii[-1])
+
+    found = af.ensemble(np.stack([X0, -X0]), LAW, motion, until=8, record=[3, 6])
+    np.testing.assert_allclose(found.tokens[:, 0], run.tokens, atol=1e-8)
+    np.testing.assert_allclose(found.radii[:, 0], run.radii, rtol=1e-8)
+    np.testing.assert_array_equal(found[1].radii, found.radii[:, 1])
+    found.save(tmp_path / "found.npz")
+    np.testing.assert_array_equal(af.load(tmp_path / "found.npz").radii, found.radii)
+    observed = af.ensemble(found.tokens[0], LAW, motion, until=8, observe=lambda x: np.linalg.norm(x, axis=2))
+    assert np.abs(observed.values - 1).max() < 1e-15
+    assert len(observed.to_pandas()) == observed.values.size
+
+
+def test_watchers_see_directions() -> None:
+    longest = af.watch.When(lambda t, x: bool(np.linalg.norm(x, axis=1).max() > 1 + 1e-15), "a token is long")
+    run = af.simulate(X0, LAW, af.SphereLayers(norm="pre"), until=3, watch=[longest])
+    assert run.times[-1] == 3
+    assert run.radii[-1].min() > 1.5
+
+
+@pytest.mark.parametrize("norm", ["peri", "ngpt"])
+def test_who_hears_nothing_is_refused(norm: str) -> None:
+    pair = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    with refused("what is heard by token 0 is 0 at t = 0 and has no direction: change its start, or take another norm"):
+        af.simulate(pair, af.Softmax(beta=0.0), af.SphereFlow(norm=norm), until=1.0)
+
+
+def test_a_token_that_reaches_zero_is_refused() -> None:
+    # Two others pull it there: x' = 1/3.
+    three = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    with refused("token 2 is 0 at step 4 and has no direction: change dt"):
+        af.simulate(three, af.Softmax(beta=0.0), af.SphereLayers(dt=0.75, norm="pre"), until=9)
+
+
+def test_other_refusals() -> None:
+    with refused("dt must be one number"):
+        af.SphereLayers(dt=lambda t: 1 / (t + 1), norm="cod")
+    with refused("norm is 'both'"):
+        af.SphereFlow(norm="both")
+    with refused("use centred=False"):
+        af.simulate(np.ones((2, 4)) / 2, LAW, af.SphereLayers(centred=True), until=1)
+    with refused("leave norm out"):
+        af.measure.phase_diagram([1.0], [0.0, 1.0], motion=af.SphereFlow(norm="pre"))
+    run = af.simulate(X0, LAW, af.SphereFlow(norm="cod"), until=1.0)
+    assert "SphereFlow(norm='cod'), whose speed depends on radii or on the time" in str(run.next_change)
