@@ -24,6 +24,7 @@ from attnflow.laws import (
     Linear,
     Localmax,
     Masked,
+    Positional,
     SelfAdjusted,
     Sigmoid,
     Sinkhorn,
@@ -62,9 +63,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError",
-    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "Motion", "Noisy", "RescaledFlow",
-    "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
-    "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
+    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "Motion", "Noisy", "Positional",
+    "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax",
+    "Sparsemax", "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
     "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
     "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip

@@ -149,18 +149,20 @@ def test_the_causal_attention_of_torch() -> None:
     np.testing.assert_allclose(law.attend(x).numpy(), expected.numpy(), atol=1e-14)
 
 
-def test_masked_softmax_can_be_differentiated_in_beta() -> None:
+def test_masks_and_positions_take_other_libraries_and_their_derivatives() -> None:
     jax = pytest.importorskip("jax")
-    jnp = jax.numpy
+
+    def law(beta: Any) -> Law:
+        positional = af.Positional(af.Softmax(beta=beta), rope=0.3, alibi=0.2, bias=GRAPH)
+        return af.Masked(positional, causal=True, graph=GRAPH)
 
     def total(beta: Any) -> Any:
-        return af.Masked(af.Softmax(beta=beta), causal=True, graph=GRAPH).attend(jnp.asarray(X)).sum()
+        return law(beta).attend(jax.numpy.asarray(X)).sum()
 
     step = 1e-4
-    ahead, behind = (
-        af.Masked(af.Softmax(beta=0.7 + s), causal=True, graph=GRAPH).attend(X).sum() for s in (step, -step)
-    )
-    np.testing.assert_allclose(float(jax.grad(total)(0.7)), (ahead - behind) / (2 * step), rtol=1e-5)
+    ahead, behind = (law(0.7 + s).attend(X).sum() for s in (step, -step))
+    np.testing.assert_allclose(float(total(0.7)), law(0.7).attend(X).sum(), atol=1e-5)
+    np.testing.assert_allclose(float(jax.grad(total)(0.7)), (ahead - behind) / (2 * step), rtol=1e-4)
 
 
 def test_scores_of_a_far_cloud_are_seen_from_its_centre() -> None:

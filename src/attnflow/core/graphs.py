@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, namespace, place, plain
 from attnflow.core.inputs import InputError
+
+
+class Order(NamedTuple):
+    """Who may be heard by the order of tokens: with causal j <= i, with a window |i - j| < window."""
+
+    causal: bool = False
+    window: int | None = None
 
 
 def constant_graph(graph: Any, name: str) -> Any:

@@ -9,6 +9,8 @@ from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attnflow.core import inputs
 from attnflow.core.graphs import constant_graph
 
@@ -105,6 +107,23 @@ def _rectangular(one: Parameter, value: Any, name: str) -> Any:
     return inputs.constant(value, name, 2, inputs.rectangular)
 
 
+def _frequencies(one: Parameter, value: Any, name: str) -> Any:
+    return frequencies(value, name)
+
+
+def frequencies(value: Any, name: str) -> Any:
+    """Check one number, or a vector of numbers, which becomes a tuple; leave functions of time.
+
+    >>> frequencies([1, 0.5], "rope"), frequencies(2, "rope")
+    ((1.0, 0.5), 2.0)
+    """
+    if inputs.varies_in_time(value):
+        return value
+    if not isinstance(value, list | tuple | np.ndarray) or np.ndim(value) == 0:
+        return inputs.number(value, name)
+    return tuple(inputs.constant_vector(np.asarray(value), name).tolist())
+
+
 def _choice(one: Parameter, value: Any, name: str) -> str:
     if isinstance(value, str) and not one.choices:
         return value
@@ -125,9 +144,9 @@ def _part(one: Parameter, value: Any, name: str) -> Any:
 
 
 # A number, or a function of time; a number that is constant; a whole one; a square matrix, zeros and ones that say who
-# may hear whom, any matrix or a vector, each perhaps a function of time; one of some words; true or false; a part with
-# parameters of its own; a list of laws, which the law that takes them checks; anything, where a field says nothing of
-# itself and its default says nothing either.
+# may hear whom, any matrix or a vector, each perhaps a function of time; one number or several, or a function of time;
+# one of some words; true or false; a part with parameters of its own; a list of laws, which the law that takes them
+# checks; anything, where a field says nothing of itself and its default says nothing either.
 KINDS = {
     "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **one.bounds), text="formula"),
     "number": Kind(lambda one, value, name: inputs.number(value, name, **one.bounds)),
@@ -136,6 +155,7 @@ KINDS = {
     "graph": Kind(lambda one, value, name: constant_graph(value, name), text="file", field=False),
     "rectangular": Kind(_rectangular, text="file", field=False),
     "vector": Kind(lambda one, value, name: inputs.constant_vector(value, name), text="file", field=False),
+    "frequencies": Kind(_frequencies, text="formula"),
     "choice": Kind(_choice),
     "switch": Kind(_switch),
     "part": Kind(_part, flag=False, field=False),

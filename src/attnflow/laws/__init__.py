@@ -17,6 +17,7 @@ from attnflow.laws.law import (
 )
 from attnflow.laws.linear import Linear
 from attnflow.laws.masked import Masked
+from attnflow.laws.positional import Positional
 from attnflow.laws.self_adjusted import SelfAdjusted
 from attnflow.laws.sigmoid import Sigmoid
 from attnflow.laws.sinkhorn import Sinkhorn
@@ -28,7 +29,7 @@ from attnflow.laws.unnormalized import Unnormalized
 # Laws in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Softmax", "Hardmax", "Localmax", "Entmax", "Sparsemax", "Sinkhorn", "SelfAdjusted", "Unnormalized", "Sigmoid",
-    "Linear", "HegselmannKrause", "Heads", "Masked",
+    "Linear", "HegselmannKrause", "Heads", "Masked", "Positional",
     "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood", "Products",
     "check_law", "varies", "weighs_like",
 ]  # fmt: skip

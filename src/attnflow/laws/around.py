@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from attnflow.core.arrays import namespace, place
+from attnflow.core.arrays import foreign, namespace, place
 from attnflow.core.blocks import BLOCK, row_blocks
+from attnflow.core.graphs import Order
 from attnflow.core.indices import need_probabilities, rows_of
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws.law import Heard, Law, Products, Sources, check_law
@@ -20,6 +21,7 @@ class Around(Law):
     """A law around another one, `law`, whose scores it changes by the indices of queries and sources.
 
     For developers: a subclass overrides `products`, `scores` or both, and calls those of this class for what it holds.
+    Sums are made fast by the law inside, if it has `serves_products` and `listen_products`, as `Softmax` has.
     """
 
     around: ClassVar[str] = "law"
@@ -67,6 +69,26 @@ class Around(Law):
     def check_order(self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None) -> None:
         """Refuse a law inside whose weights depend on the order of the tokens without being told."""
         self.law.check_order(x, t, sources=sources, masses=masses)
+
+    @property
+    def core(self) -> Law:
+        """The innermost law."""
+        return self.law.core if isinstance(self.law, Around) else self.law
+
+    @property
+    def turns(self) -> bool:
+        """Whether queries and keys are other than those of the law inside."""
+        return isinstance(self.law, Around) and self.law.turns
+
+    @property
+    def shifts(self) -> bool:
+        """Whether scores are other than products of queries and keys."""
+        return isinstance(self.law, Around) and self.law.shifts
+
+    @property
+    def order(self) -> Order | None:
+        """Who may be heard, where that is decided by the order of tokens; None where a graph decides too."""
+        return self.law.order if isinstance(self.law, Around) else Order()
 
     def reach(self, first: int, last: int, n: int) -> tuple[int, int]:
         """Return the ends of a range that holds all sources which the queries first, ..., last - 1 may hear."""
@@ -142,6 +164,9 @@ class Around(Law):
         if not (self.scored and self.stochastic):
             return super().listen(x, t, sources)
         self.check_number(len(places), t)
+        heard = self._by_engine(x, t, sources)
+        if heard is not None:
+            return heard
         xp, scale = namespace(x), math.sqrt(gain)
         row, column, parts = numbers(x), numbers(places), []
         for block in self._blocks(len(x), len(places)):
@@ -150,6 +175,30 @@ class Around(Law):
             log_p = self._of_part(scale * x[block], t, y, w, {"rows": row[block], "columns": column[low:high]})
             parts.append(rows_of(self, log_p, x[block], y) @ values[low:high])
         return Heard(xp.concat(parts), None)
+
+    def _by_engine(self, x: Array, t: float, sources: Sources) -> Heard | None:
+        """Average in an engine, where scores are products of queries and keys and the law inside knows one for them."""
+        engine = self._engine(sources.engine, *x.shape)
+        if engine == "dense" or foreign(x) or len(x) != len(sources.places):
+            return None
+        scale, told = math.sqrt(sources.gain), {"rows": numbers(x), "columns": numbers(x)}
+        queries, keys = self.products(scale * x, t, sources=scale * sources.places, **told)
+        # The gain itself multiplies after the top score has been subtracted.
+        products = Products(queries / scale, keys / scale) if scale != 1 else Products(queries, keys)
+        core: Any = self.core
+        heard: Heard | None = core.listen_products(x, t, sources, products, self.order)
+        return heard
+
+    def uses(self, engine: str, n: int, d: int) -> str:
+        return self._engine(engine, n, d)
+
+    def _engine(self, engine: str, n: int, k: int) -> str:
+        """Return the engine that the law inside has for products of its n queries and keys; "dense" if it has none."""
+        core: Any = self.core
+        if self.shifts or self.order is None or not hasattr(core, "serves_products"):
+            return "dense"
+        served: str = core.serves_products(engine, n, k, self.order)
+        return served
 
     def _blocks(self, m: int, n: int) -> Iterator[slice]:
         """Cut the rows so that a block looks at few more sources than each of its rows."""

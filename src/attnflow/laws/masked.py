@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attnflow.core.arrays import holds, namespace, plain
-from attnflow.core.graphs import edges, graph_at
+from attnflow.core.graphs import Order, edges, graph_at
 from attnflow.core.indices import log_weights, weights
 from attnflow.core.inputs import Array, InputError, Matrix
 from attnflow.core.parameters import about
@@ -74,6 +74,15 @@ class Masked(Around):
         if self.graph is not None:
             allowed = allowed & edges(graph_at(self.graph, t, "graph"), rows, columns)
         return allowed
+
+    @property
+    def order(self) -> Order | None:
+        """Who may be heard, where that is decided by the order of tokens."""
+        inside = super().order
+        if self.graph is not None or inside is None:
+            return None
+        windows = [one for one in (self.window, inside.window) if one is not None]
+        return Order(self.causal or inside.causal, min(windows, default=None))
 
     def check_number(self, n: int, t: float) -> None:
         """Refuse a graph that is not one of n tokens."""

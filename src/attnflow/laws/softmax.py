@@ -12,6 +12,7 @@ from attnflow import engines
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, identity, namespace, sign
 from attnflow.core.blocks import row_blocks
+from attnflow.core.graphs import Order
 from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, queries_and_keys, set_form
@@ -161,7 +162,7 @@ class Softmax(Law):
         if foreign(x):
             c = centre(sources.values)
             return Heard(super().listen(x, t, sources._replace(values=sources.values - c)).mean + c, None)
-        places, values, masses, outer_gain, engine, memory = sources
+        places, values, masses, outer_gain, engine = sources[:5]
         if values is places and (bodies := _bodies(places, len(x), engine)) is not None:
             few, label = places[bodies.first], bodies.label
             added = Sources(few, few, bodies.added(masses), outer_gain, engine)
@@ -169,10 +170,29 @@ class Softmax(Law):
             assert heard.log_total is not None
             return Heard(heard.mean[label], heard.log_total[label]) if x is places else heard
         queries, gain = self.queries(x, t, outer_gain)
-        name = engines.choose(engine, "softmax", len(x), len(places), x.shape[1])
-        remembered = (memory,) if name in engines.REMEMBERS else ()
-        sums = engines.module(name).softmax
-        return Heard(*sums(queries, places, values, _log(masses), gain * outer_gain, *remembered))
+        return _sums(Products(queries, places), sources, gain)
+
+    def listen_products(self, x: Array, t: float, sources: Sources, products: Products, order: Order) -> Heard | None:
+        """Average with the scores of these queries and keys, which need not be those of x and of the sources.
+
+        An order says whom queries may hear. None where no engine does it.
+        """
+        queries, keys = products
+        beta = inputs.number_at(self.beta, t, "beta")
+        turned = Products(sign(beta) * queries if beta < 0 else queries, keys)
+        name = self.serves_products(sources.engine, len(queries), queries.shape[1], order)
+        if name == "causal":
+            from attnflow.engines import causal
+
+            gain = abs(beta) * sources.gain
+            return Heard(*causal.softmax(*turned, sources.values, _log(sources.masses), gain, window=order.window))
+        return None if name == "dense" else _sums(turned, sources, abs(beta))
+
+    def serves_products(self, engine: str, n: int, k: int, order: Order) -> str:
+        """Return the engine for n queries and keys in k dimensions that hear each other in this order."""
+        if order.causal and k <= engines.WIDE and engines.choose(engine, "softmax", n, n, k) != "dense":
+            return "causal"
+        return "dense" if any(order) else self.uses(engine, n, k)
 
     def listen_many(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average in each of many clouds (b, n, d), of which each may have a beta of its own."""
@@ -267,6 +287,15 @@ def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
     if engine != "auto" or queries * len(places) < CROWD:
         return None
     return copies(places, at_a_glance=places.shape[1] <= engines.SEPARABLE_DIMENSION)
+
+
+def _sums(products: Products, sources: Sources, gain: float) -> Heard:
+    """Average the values of the sources, in an engine that is chosen for these queries and keys."""
+    queries, keys = products
+    name = engines.choose(sources.engine, "softmax", len(queries), len(keys), keys.shape[1])
+    remembered = (sources.memory,) if name in engines.REMEMBERS else ()
+    sums = engines.module(name).softmax
+    return Heard(*sums(queries, keys, sources.values, _log(sources.masses), gain * sources.gain, *remembered))
 
 
 def _log(masses: Array | None) -> Array | None:

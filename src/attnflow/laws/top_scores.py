@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnflow import engines
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, namespace, place
+from attnflow.core.graphs import Order
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, forms_at, queries_and_keys, set_form
@@ -169,6 +170,22 @@ class TopScores(Law):
             tied = leader != len(places) - 1 - backwards[2]
             _refuse_ties(tied, np.arange(len(sources.places))[kept][leader], t)
         return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
+
+    def listen_products(self, x: Array, t: float, sources: Sources, products: Products, order: Order) -> Heard | None:
+        """Average with the scores of these queries and keys; None where an order restricts whom they may hear."""
+        if self.serves_products(sources.engine, len(x), products.keys.shape[1], order) == "dense":
+            return None
+        room, relative = self.slack(t).at(self.queries(x, t, sources.gain), sources.gain)
+        keys, values = products.keys, sources.values
+        chosen = engines.engine(sources.engine, self.kind, len(x), *keys.shape)
+        counts = inputs.each_mass(sources.masses, len(keys))
+        mean, best, leader = chosen.top(products.queries, keys, values, counts, room, relative)
+        return Heard(values[leader] if self.counting == "first" else mean, sources.gain * best)
+
+    def serves_products(self, engine: str, n: int, k: int, order: Order) -> str:
+        """Return the engine for n queries and keys in k dimensions that hear each other in this order."""
+        # Points that tie are told apart by where tokens are, not by their keys.
+        return "dense" if any(order) or self.counting in ("points", "error") else self.uses(engine, n, k)
 
     def separates(self, x: Array, groups: NDArray[np.int64], t: float = 0) -> bool:
         """Say whether groups of tokens never hear each other as long as each stays in its hull.
