@@ -474,4 +474,4 @@ def _moment(e: Experiment, time: Any, token: int | None) -> str:
 def _certified(e: Experiment, m: Margins | None) -> str:
     if m is not None and m.level is not None:
         return "statistical"
-    return "exact" if m is not None and m.exact else e.arithmetic
+    return (m.certified if m is not None else "") or e.arithmetic

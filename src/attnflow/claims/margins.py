@@ -46,9 +46,10 @@ class Margins:
     `values` has shape (T,) or (T, n): one row for each of the `times`, one column per token. `tol` is the rounding
     bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on, as long as tol
     is at most LOOSEST; a `strict` one holds beyond tol only, and what lies within tol is undecided. `what` is the
-    statement in words, for sentences; `level` is the confidence of margins that come from random draws; `exact` says
-    that no rounding is in their signs, though they are floats. `undecided` is why entries are undecided; None where it
-    is because of rounding, whose bounds are those of Higham, *Accuracy and stability of numerical algorithms* (2002).
+    statement in words, for sentences; `level` is the confidence of margins that come from random draws; `certified` says
+    how their signs were proved, "exact" or "ball", where that is not by the arithmetic of the experiment. `undecided`
+    is why entries are undecided; None where it is because of rounding, whose bounds are those of Higham, *Accuracy and
+    stability of numerical algorithms* (2002).
 
     >>> margins = Margins("x >= 0", np.array([0.5, -1e-17, -0.1]), np.arange(3), tol=1e-16)
     >>> margins.held, margins.failed
@@ -61,7 +62,7 @@ class Margins:
     tol: Any = 0.0
     strict: bool = False
     level: float | None = None
-    exact: bool = False
+    certified: str = ""
     undecided: Undecided | None = None
 
     def __post_init__(self) -> None:

@@ -178,7 +178,7 @@ def controllability(e: Experiment) -> list[Margins]:
         turned = [-(y[j, 0] - y[i, 0]) for i, j in pairwise(np.argsort(x[:, 0], kind="stable")) if x[i, 0] < x[j, 0]]
         what = "targets on the line have the order of the points, as under every flow,"
         found.append(once(what, -max([0.0, *turned]) / width))
-    return [*(replace(margins, exact=True) for margins in found), reached(e)]
+    return [*(replace(margins, certified="exact") for margins in found), reached(e)]
 
 
 def _apart(e: Experiment) -> list[Margins]:

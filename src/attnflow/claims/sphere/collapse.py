@@ -59,10 +59,11 @@ def _moving(e: Experiment) -> Margins:
     )
 
 
-def attracting_rate(e: Experiment, x: Array) -> float:
-    """Return at which rate x, at rest up to rotations, attracts its neighbours; 0 if it does not.
+def attracting_rate(e: Experiment, x: Array, up_to_rotations: bool = True) -> float:
+    """Return at which rate x, at rest, attracts its neighbours; 0 if it does not.
 
-    All eigenvalues of the linearised flow on the tangent space have negative real parts, save those of rotations.
+    All eigenvalues of the linearised flow on the tangent space have negative real parts, save those of rotations in a
+    model that has this symmetry.
     """
     velocity = _velocity(e, x)
     n, d = x.shape
@@ -78,7 +79,7 @@ def attracting_rate(e: Experiment, x: Array) -> float:
     values = np.linalg.eigvals(J)
     scale = float(np.abs(values).max()) or 1.0
     turns = [x @ (np.outer(p, q) - np.outer(q, p)) for k, p in enumerate(np.eye(d)) for q in np.eye(d)[:k]]
-    orbit = int(np.linalg.matrix_rank(np.reshape(turns, (len(turns), -1)), tol=1e-6))
+    orbit = int(np.linalg.matrix_rank(np.reshape(turns, (len(turns), -1)), tol=1e-6)) if up_to_rotations else 0
     rates = np.sort(-values.real)[orbit:] / scale
     calm = float(np.abs(velocity).max()) <= 1e-8 * scale
     return float(rates.min()) if calm and len(rates) and rates.min() > 1e-4 else 0.0
