@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import attnflow as af
-
 PLANE = np.array([[np.cos(a), np.sin(a)] for a in (0.3, 1.4, 2.0)])
 
 BROKEN: dict[str, dict[str, Any]] = {

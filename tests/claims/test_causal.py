@@ -17,6 +17,7 @@ from attnflow.claims.statistics import empirical_bernstein
 
 # Two tokens in the plane: the first rests at xi = e_1; the second listens to itself more, the nearer it is to e_2.
 V = np.diag([1.0, -1.0])
+START = np.array([[np.cos(0.1), np.sin(0.1)], [np.cos(1.9), np.sin(1.9)]])
 
 
 def spurious(angle: float, slope: float) -> np.ndarray[Any, Any]:
@@ -64,7 +65,8 @@ def test_a_state_at_rest_attracts_by_the_slope_of_its_share(slope: float, attrac
         # d/dp of sin(p) (-a - 2 (1 - a) cos(p)) at its zero, with a' = a (1 - a) slope
         eigenvalue = np.sin(p) * (-(1 - 2 * np.cos(p)) * a * (1 - a) * slope + 2 * (1 - a) * np.sin(p))
         # The others: -2 of the first token, and -2 (<x_i, A_i> + 1) across the sphere.
-        assert found.rate == pytest.approx(min(-eigenvalue, 2.0), rel=1e-6)
+        across = 2 * (a * np.cos(p) + (1 - a) * np.cos(2 * p) + 1)
+        assert found.rate == pytest.approx(min(-eigenvalue, 2.0, across), rel=1e-6)
         assert np.abs(found.x[1] - [np.cos(p), np.sin(p)]).max() < 1e-9
         assert found.turning[0] == 0
         assert found.turning[1] == pytest.approx(np.abs(2 * np.sin(p) * np.cos(p)), rel=1e-9)
@@ -77,7 +79,7 @@ def test_a_state_that_only_floats_call_attracting_is_not_proved() -> None:
 
 
 def test_two_points_is_refuted_with_a_proof() -> None:
-    verdict = af.check("causal/two-points", tokens=[[1.0, 0.1], [-0.4, 0.9]], V=V, B=spurious(2.0, 8.0), until=60.0)
+    verdict = af.check("causal/two-points", tokens=START, V=V, B=spurious(2.0, 8.0), until=60.0)
     assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert "real parts below -" in verdict.because
 

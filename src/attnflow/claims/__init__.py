@@ -7,7 +7,7 @@
 
 import sys
 
-from attnflow.claims import emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
+from attnflow.claims import causal, emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -26,6 +26,7 @@ __all__ = [
     "Verdict",
     "Witness",
     "all",
+    "causal",
     "check",
     "emergence",
     "frank_wolfe",

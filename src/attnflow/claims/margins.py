@@ -46,7 +46,7 @@ class Margins:
     `values` has shape (T,) or (T, n): one row for each of the `times`, one column per token. `tol` is the rounding
     bound of these values, 0 where they are exact. An inequality that is not strict holds from -tol on, as long as tol
     is at most LOOSEST; a `strict` one holds beyond tol only, and what lies within tol is undecided. `what` is the
-    statement in words, for sentences; `level` is the confidence of margins that come from random draws; `certified` says
+    statement in words, for sentences; `level` is the confidence of margins that come from random draws; `certified` is
     how their signs were proved, "exact" or "ball", where that is not by the arithmetic of the experiment. `undecided`
     is why entries are undecided; None where it is because of rounding, whose bounds are those of Higham, *Accuracy and
     stability of numerical algorithms* (2002).

@@ -1,11 +1,9 @@
-"""Confidence bounds for probabilities and for means of bounded numbers, from independent draws: exact, not asymptotic."""
+"""Confidence bounds for probabilities and for means of bounded numbers, from independent draws: none is asymptotic."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import log, sqrt
-
-import numpy as np
 
 from attnflow.claims.margins import Margins, once
 from attnflow.core.inputs import Array
@@ -48,11 +46,12 @@ def at_most(what: str, successes: int, draws: int, probability: float) -> Margin
 
 
 def empirical_bernstein(values: Array, largest: float, level: float = LEVEL) -> tuple[float, float]:
-    """Return bounds (low, high) of the mean of numbers in [0, largest], each wrong with probability at most (1 - level) / 2.
+    """Return bounds (low, high) of the mean of numbers in [0, largest], each wrong as rarely as those above.
 
     With the variance v of m draws they are sqrt(2 v l / m) + 7 largest l / (3 (m - 1)) away from the mean of the draws,
     l = log(4 / (1 - level)).
 
+    >>> import numpy as np
     >>> low, high = empirical_bernstein(np.array([0.0, 1.0] * 500), 1.0, level=0.95)
     >>> round(low, 3), round(high, 3)
     (0.443, 0.557)

@@ -46,7 +46,7 @@ def attractor(x: Array, V: Array, B: Array) -> Attractor | None:
 
     >>> found = attractor(np.array([[1.0, 0.0], [1.0, 1e-4]]), np.diag([1.0, 0.0]), np.eye(2))
     >>> found.x.round(12).tolist(), round(found.rate, 6), found.turning.tolist()
-    ([[1.0, 0.0], [1.0, 0.0]], 0.5, [0.0, 0.0])
+    ([[1.0, 0.0], [1.0, 0.0]], 1.0, [0.0, 0.0])
 
     References
     ----------
@@ -59,7 +59,7 @@ def attractor(x: Array, V: Array, B: Array) -> Attractor | None:
         V_, B_ = balls(V), balls(B)
         start = balls(close)
         J = _jacobian(start, V_, B_)
-        inverse = balls(np.linalg.inv(J.astype(float)))
+        inverse = balls(np.linalg.pinv(J.astype(float)))
         # The point is refined in balls, where rounding is far below the width of the box.
         for _ in range(4):
             start = _middles(start - (inverse @ _field(start, V_, B_).ravel()).reshape(start.shape))
@@ -70,7 +70,7 @@ def attractor(x: Array, V: Array, B: Array) -> Attractor | None:
         image = start.ravel() - inverse @ _field(start, V_, B_).ravel() + shrunk
         if not all(outer.contains_interior(inner) for outer, inner in zip(box.ravel(), image, strict=True)):
             return None
-        # <x_i, F_i> = (1 - |x_i|^2) (<x_i, A_i> + |x_i|^2), so that a zero is on the sphere if the second factor is not 0.
+        # <x_i, F_i> = (1 - |x_i|^2) (<x_i, A_i> + |x_i|^2): a zero is on the sphere if the second factor is not 0.
         if any((token * (A + token)).sum().contains(0) for token, A in zip(box, _pulls(box, V_, B_), strict=True)):
             return None
         rate = _rate(slopes, x.shape[1])

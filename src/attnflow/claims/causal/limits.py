@@ -39,10 +39,10 @@ def _any_scores(rng: Rng, k: int) -> dict[str, Any]:
     d = int(rng.integers(2, 5))
     x = on_sphere(rng, k, n=int(rng.integers(2, 7)), d=d)
     B = None if k % 5 == 4 else log_uniform(rng, 0.2, 2.0) * rng.standard_normal((d, d))
-    return {"tokens": x, "B": B, "until": 200.0}
+    return {"tokens": x, "B": B, "until": 60.0}
 
 
-FIRST = Setting({"tokens": ..., "B": None, "until": 200.0}, causal_model, _any_scores, lengths=())
+FIRST = Setting({"tokens": ..., "B": None, "until": 60.0}, causal_model, _any_scores, lengths=())
 
 
 @CAUSAL.claim(
@@ -90,7 +90,7 @@ def _value_matrix(e: Experiment) -> Array:
 
 def _simple_and_positive(e: Experiment) -> list[Margins]:
     V = _value_matrix(e)
-    xi, gap = _leading(V)
+    gap = _leading(V)[1]
     size = float(np.linalg.norm(V, 2)) or 1.0
     largest = float(np.linalg.eigvals(V).real.max()) / size
     return [
@@ -113,10 +113,10 @@ def _any_weights(rng: Rng, k: int) -> dict[str, Any]:
     values = np.diag(np.concatenate([[1.0], rng.uniform(-3, 0.9, d - 1)]))
     V = P @ values @ np.linalg.inv(P) if P.size else rng.standard_normal((d, d))
     B = log_uniform(rng, 0.5, 10.0) * rng.standard_normal((d, d))
-    return {"tokens": x, "V": V, "B": B, "until": 60.0}
+    return {"tokens": x, "V": V, "B": B, "until": 30.0}
 
 
-TWO_POINTS = Setting({"tokens": ..., "V": ..., "B": None, "until": 60.0}, causal_model, _any_weights, lengths=())
+TWO_POINTS = Setting({"tokens": ..., "V": ..., "B": None, "until": 30.0}, causal_model, _any_weights, lengths=())
 
 
 def ends_at_leading_eigenvector(e: Experiment) -> Margins:
@@ -129,12 +129,13 @@ def ends_at_leading_eigenvector(e: Experiment) -> Margins:
     x, V, xi = e.states[-1], _value_matrix(e), _leading(_value_matrix(e))[0]
     found = attractor(x, V, e.instance.get("beta", 1.0) * form(e.instance.get("B"), x.shape[1]))
     if found is not None and found.turning.max() > 0:
-        proof = f"they rest where eigenvalues have real parts below {-found.rate:.3g}, and some are no eigenvectors of V"
+        proof = f"they rest where eigenvalues have real parts below {-found.rate:.3g}, some at no eigenvector of V"
         values = np.where(found.turning > 0, -found.turning / np.linalg.norm(V, 2), 1.0)
         return replace(per_token(f"{what} ({proof})", values, time=last), certified="ball")
-    if attracting_rate(e, x, up_to_rotations=False) == 0:
+    if found is None and attracting_rate(e, x, up_to_rotations=False) == 0:
         return unknown(what, Undecided("the run ends at no attracting state", "give more time"), last)
-    away = np.minimum(np.linalg.norm(x - xi, axis=1), np.linalg.norm(x + xi, axis=1))
+    limit = x if found is None else found.x
+    away = np.minimum(np.linalg.norm(limit - xi, axis=1), np.linalg.norm(limit + xi, axis=1))
     return per_token(what, np.where(away <= AT, 1.0, -away), 64 * EPS, time=last)
 
 
@@ -152,7 +153,7 @@ def two_points(e: Experiment) -> Margins:
 
 def _multiple_of_identity(rng: Rng, k: int) -> dict[str, Any]:
     given = _any_weights(rng, k)
-    return {"tokens": given["tokens"], "V": given["V"], "beta": log_uniform(rng, 0.3, 8.0), "until": 60.0}
+    return {"tokens": given["tokens"], "V": given["V"], "beta": log_uniform(rng, 0.3, 8.0), "until": 30.0}
 
 
 def _positive(e: Experiment) -> Margins:
@@ -160,7 +161,7 @@ def _positive(e: Experiment) -> Margins:
 
 
 PLAIN = Setting(
-    {"tokens": ..., "V": ..., "beta": 1.0, "until": 60.0}, causal_model, _multiple_of_identity, lengths=()
+    {"tokens": ..., "V": ..., "beta": 1.0, "until": 30.0}, causal_model, _multiple_of_identity, lengths=()
 )  # fmt: skip
 
 
