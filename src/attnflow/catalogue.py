@@ -66,6 +66,13 @@ class Entry:
         return " ".join(rest.partition("\n\n")[0].split())
 
     @property
+    def around(self) -> Parameter | None:
+        """The parameter that holds another law or motion, for one that is around another of its kind."""
+        base = PLACES[self.kind][1] if self.kind in PLACES else None
+        held = [one for one in self.parameters.values() if one.part is base and base is not None and one.required]
+        return held[0] if held else None
+
+    @property
     def data(self) -> dict[str, Any]:
         """All of this as JSON data, with the capabilities of the class that are plain values."""
         able = {name: getattr(self.make, name, None) for name in CAPABILITIES.get(self.kind, ())}

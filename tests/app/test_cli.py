@@ -425,7 +425,7 @@ def test_flags_are_those_of_the_catalogue() -> None:
     assert shown["exits"].help.endswith("(jumps)")
     for kind, table in (("cloud", "tokens"), ("law", "law"), ("motion", "motion")):
         for name, found in entries(kind).items():
-            assert name in ("heads", "noisy") or name in shown[kind].help
+            assert name == "heads" or name in shown[kind].help
             for one in found.parameters.values():
                 said = [flag.help for flag in shown.values() if (flag.table, flag.key) == (table, one.key)]
                 if one.kind in ("part", "laws") or one.beside or one.key == "seed":
@@ -442,6 +442,50 @@ def test_a_law_and_a_motion_with_parameters_of_one_name(tmp_path: Path) -> None:
     found = af.load(tmp_path / "run.zarr")
     expected = af.simulate(af.tokens.polygon(3), af.Softmax(b=[1.0, 0.0]), af.Residual(b=[0.0, -1.0]), until=2)
     np.testing.assert_array_equal(found.tokens, expected.tokens)
+
+
+def test_laws_and_motions_around_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name in a line, flags over a file that has it, and the same run in Python."""
+    base = ["--cloud", "sphere", "--n", "5", "--d", "2", "--seed", "3"]
+    parts = ["--law", "masked,softmax", "--causal", "true", "--beta", "4", "--motion", "noisy,sphere-flow"]
+    assert simulate(*base, *parts, "--kappa", "5", "--dt", "0.1", "--until", "1", "--store", tmp_path / "a.zarr") == 0
+    found = af.load(tmp_path / "a.zarr")
+    law = af.Masked(af.Softmax(beta=4.0), causal=True)
+    x, noisy = af.tokens.sphere(n=5, d=2, seed=3), af.Noisy(af.SphereFlow(), kappa=5.0, dt=0.1)
+    np.testing.assert_array_equal(found.tokens, af.simulate(x, law, noisy, until=1.0, seed=3).tokens)
+    (tmp_path / "run.toml").write_text(
+        'until = 3\nseed = 3\n[tokens]\ncloud = "sphere"\nn = 5\nd = 2\n[law]\nname = "softmax"\n'
+        '[motion]\nname = "noisy"\nsigma = 0.5\n[motion.motion]\nname = "sphere-layers"\ndt = 0.5\n'
+    )
+    # The first dt is that of the layers, since noise around them has none.
+    over = ["--sigma", "0.1", "--dt", "0.2", "--law", "masked,softmax", "--window", "2"]
+    assert simulate(tmp_path / "run.toml", *over, "--store", tmp_path / "b.zarr") == 0
+    motion = af.Noisy(af.SphereLayers(dt=0.2), sigma=0.1)
+    same = af.simulate(x, af.Masked(af.Softmax(), window=2), motion, until=3, seed=3)
+    np.testing.assert_array_equal(af.load(tmp_path / "b.zarr").tokens, same.tokens)
+    capsys.readouterr()
+    for name, sentence in (
+        ("noisy", "noisy is around another motion: name that too, as in noisy,layers"),
+        ("flow,noisy", "flow is around no other motion"),
+        ("noisy,nix", "the name of the motion is 'nix'"),
+        ("noisy,jumps --gamma 0.1 --sigma 1", "jumps is random itself"),
+    ):
+        assert simulate(*base, "--law", "softmax", "--motion", *name.split(), "--until", "1") == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_sweeps_vary_parameters_inside_of_others() -> None:
+    run = {
+        "tokens": {"cloud": "sphere", "n": 4, "d": 2},
+        "law": {"name": "masked", "causal": True, "law": {"name": "softmax"}},
+        "motion": {"name": "noisy", "dt": 0.1, "kappa": 1.0, "motion": {"name": "sphere-flow"}},
+        "until": 1.0,
+    }
+    seen = af.sweep(run=run, over={"beta": [0.5, 9.0], "kappa": [1.0, 100.0]}, measure=lambda run: run.final[:, 0])
+    law, motion = af.Masked(af.Softmax(beta=9.0), causal=True), af.Noisy(af.SphereFlow(), kappa=100.0, dt=0.1)
+    expected = af.simulate(af.tokens.sphere(n=4, d=2, seed=0), law, motion, until=1.0, seed=0).final[:, 0]
+    np.testing.assert_array_equal(np.ravel(seen.to_array().isel(beta=1, kappa=1)), expected)
+    assert run["law"] == {"name": "masked", "causal": True, "law": {"name": "softmax"}}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike
 from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
+from attnflow.app.nested import copied, name_in, owner
 from attnflow.catalogue import check_keys, check_parameters
 from attnflow.core.calls import meant
 from attnflow.core.inputs import Array, InputError, number, quoted, whole
@@ -48,21 +50,36 @@ class Config:
     def put(self, table: str | None, values: dict[str, Any]) -> None:
         """Put values over what the file says; another law, motion or cloud takes the parameters of the first away.
 
-        So does a parameter that is given in place of another one of the file.
+        So does a parameter that is given in place of another one of the file. A law around another one is named
+        "masked,softmax"; a parameter is that of the innermost law or motion that has it.
         """
         place = self.data if table is None else self.data.setdefault(table, {})
+        if table in ("law", "motion"):
+            self._put_model(table, place, values)
+            return
         for key, value in values.items():
-            names = ("cloud", "file") if table == "tokens" else ("name",)
-            changed = key in names and place.get(key) != value
-            for other in list(place) if changed else _alternatives(place, table, key):
+            changed = table == "tokens" and key in ("cloud", "file") and place.get(key) != value
+            for other in list(place) if changed else []:
                 if other not in values:
                     place.pop(other, None)
             place[key] = value
 
+    def _put_model(self, table: str, place: dict[str, Any], values: dict[str, Any]) -> None:
+        kind, named = MODELS[table]
+        if isinstance(values.get(named), str):
+            name_in(kind, place, values[named])
+        for key, value in values.items():
+            if key == named and isinstance(value, str):
+                continue
+            one = owner(kind, place, key)
+            for other in _alternatives(one, table, key):
+                if other not in values:
+                    one.pop(other, None)
+            one[key] = value
+
     def copy(self) -> Config:
         """Return a configuration that can be changed apart from this one."""
-        data = {key: dict(value) if isinstance(value, dict) else value for key, value in self.data.items()}
-        return Config(data, self.folder, self.files)
+        return Config(copied(self.data), self.folder, self.files)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `simulate`, the store left out."""
@@ -134,6 +151,8 @@ class Config:
         """Return what a text stands for: a formula in t, or a file of numbers."""
         if not isinstance(value, str):
             return value
+        if parameter.infinite and value.strip() == "inf":
+            return math.inf
         stands_for = KINDS[parameter.kind].text
         if stands_for == "file":
             return self.numbers(value, parameter.name, vector=parameter.kind == "vector")

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnflow import catalogue
 from attnflow.app.config import MODELS, Config, chosen
+from attnflow.app.nested import copied, tables, words
 from attnflow.core.calls import meant
 from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.motions import Stretch
@@ -111,7 +112,8 @@ def declared(run: Any, grid: Grid, seed: int, folder: Path) -> Declared:
     for other, remedy in OTHERS.items():
         if other in run:
             raise InputError(f"the run of a sweep has '{other}', which is no part of it: leave it out, and {remedy}")
-    config = Config({key: dict(value) if isinstance(value, Mapping) else value for key, value in run.items()}, folder)
+    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in run.items()}
+    config = Config(copied(plain), folder)
     if "seconds" in config.data.get("stop", {}):
         raise InputError("seconds in [stop] would let results depend on the machine: leave it out, or lower until")
     # A name that does not exist is refused before axes that only its parameters would explain.
@@ -208,9 +210,16 @@ def _names(data: Mapping[str, Any], grid: Grid, table: str) -> list[str]:
     """Return the names of all clouds, laws or motions that the run and its axes ask for."""
     named = MODELS[table][1]
     found = [data.get(table), *_values(grid, table)]
-    found = [one.get(named) if isinstance(one, Mapping) else one for one in found]
     found += [*_values(grid, f"{table}.{named}"), *_values(grid, named)]
-    return [one for one in found if isinstance(one, str)]
+    each = [one for table_or_name in found for one in _each(table_or_name, *MODELS[table])]
+    return [one for one in each if isinstance(one, str)]
+
+
+def _each(given: Any, kind: str, named: str) -> list[Any]:
+    """Return the names in a table or a line: several where a law is around another one."""
+    if isinstance(given, Mapping):
+        return [given.get(named)] if kind == "cloud" else [one.get(named) for one in tables(kind, given)]
+    return words(given) if isinstance(given, str) else [given]
 
 
 def _values(grid: Grid, name: str) -> list[Any]:

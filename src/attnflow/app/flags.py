@@ -34,6 +34,7 @@ Simulate tokens under a law of attention, from flags, from a TOML file, or from 
     --merges 0.999 --draw staircase.png
   attnflow simulate --cloud polygon --k 3 --law softmax --beta 40 --motion jumps --gamma 0.1 --until 1e25 --exits 0.1
 
+A law or a motion around another one comes before it: --motion noisy,sphere-flow --kappa 5 --dt 0.01.
 Numbers may be formulas in t; matrices are lists such as "[[1, 0], [0, 2]]", or .csv and .npy files. A store records
 the configuration, the versions and the seed with the run; an interrupted run goes on when the command is repeated.
 """
@@ -49,7 +50,7 @@ def flags() -> dict[str, Flag]:
     >>> flags()["b"].table, flags()["motion-b"].table
     ('law', 'motion')
     """
-    named = {kind: Flag(*place, listed(_by_flags(kind))) for kind, place in NAMES.items()}
+    named = {kind: Flag(*place, _names(kind)) for kind, place in NAMES.items()}
     others = _others()
     taken = {*named, "tokens", "help", *others}
     made: dict[str, dict[str, Flag]] = {kind: {} for kind in NAMES}
@@ -177,13 +178,15 @@ a TOML file:
 """
 
 
-def _by_flags(kind: str) -> list[str]:
-    """Return the names of those that flags can describe."""
-    return [
+def _names(kind: str) -> str:
+    """Return the names of those that flags can describe, those around others last."""
+    alone = [
         name
         for name, found in entries(kind).items()
         if not any(one.required and not KINDS[one.kind].flag for one in found.parameters.values())
     ]
+    others = [name for name, found in entries(kind).items() if found.around]
+    return listed(alone) + (f"; {listed(others)} around another, as {others[0]},{alone[0]}" if others else "")
 
 
 def _held(found: Entry) -> Mapping[str, Parameter]:

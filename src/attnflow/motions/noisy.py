@@ -99,11 +99,9 @@ class Noisy(RandomSteps):
                 f"Noisy needs the velocity or the step of a motion, which {name} has not: give Layers or a flow"
             )
         if any(getattr(self, each) is None for each in given) or any(getattr(self, each) is not None for each in other):
-            example = "kappa=5.0, dt=0.01" if len(given) > 1 else "sigma=0.1"
-            raise InputError(
-                f"Noisy around {name} takes {' and '.join(given)}, not {' and '.join(other)}: for example "
-                f"Noisy({name}(...), {example})"
-            )
+            example = "kappa=5.0 and dt=0.01" if len(given) > 1 else "sigma=0.1"
+            wanted = f"takes {' and '.join(given)}, not {' or '.join(other)}"
+            raise InputError(f"Noisy around {name} {wanted}: for example {example}")
         if self.motion.moving_frame and type(self.motion).into_frame is Motion.into_frame:
             raise InputError(f"{name} moves in a frame and does not say what noise is there: let it write into_frame")
         if inputs.varies_in_time(self.dt):
