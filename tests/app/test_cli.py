@@ -484,7 +484,7 @@ def test_sweeps_vary_parameters_inside_of_others() -> None:
     seen = af.sweep(run=run, over={"beta": [0.5, 9.0], "kappa": [1.0, 100.0]}, measure=lambda run: run.final[:, 0])
     law, motion = af.Masked(af.Softmax(beta=9.0), causal=True), af.Noisy(af.SphereFlow(), kappa=100.0, dt=0.1)
     expected = af.simulate(af.tokens.sphere(n=4, d=2, seed=0), law, motion, until=1.0, seed=0).final[:, 0]
-    np.testing.assert_array_equal(np.ravel(seen.to_array().isel(beta=1, kappa=1)), expected)
+    np.testing.assert_array_equal(np.ravel(seen.value.isel(beta=1, kappa=1)), expected)
     assert run["law"] == {"name": "masked", "causal": True, "law": {"name": "softmax"}}
 
 

@@ -323,8 +323,7 @@ def _simulate(given: dict[str, Any]) -> int:
             said.setdefault(table, {})[key] = _value(given[f"--{name}"])
     if {"cloud", "file"} <= said.get("tokens", {}).keys():
         raise InputError("--cloud and --tokens both say what the tokens are: give one of them")
-    for table, values in said.items():
-        settings.put(table, values)
+    settings.put_all(said)
     arguments, asked, output = settings.arguments(), settings.asked, settings.output
     if "draw" in output and not long_times.drawable(asked):
         raise InputError("draw has no picture without merges, exits for several betas, or phases: ask for one")

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
-from attnflow.app.nested import copied, name_in, owner
+from attnflow.app.nested import copied, has, name_in, owner
 from attnflow.catalogue import check_keys, check_parameters
 from attnflow.core.calls import meant
 from attnflow.core.inputs import Array, InputError, number, quoted, whole
@@ -63,6 +63,19 @@ class Config:
                 if other not in values:
                     place.pop(other, None)
             place[key] = value
+
+    def put_all(self, said: dict[str | None, dict[str, Any]]) -> None:
+        """Put what flags say; one that a law and a motion may have goes to the motion if only that one has it."""
+        law, motion = said.get("law", {}), said.get("motion", {})
+        for table, given in (("law", law), ("motion", motion)):
+            if "name" in given:
+                self.put(table, {"name": given["name"]})
+        places = (self.data.get("law", {}), self.data.get("motion", {}))
+        for key in [key for key in law if key not in motion]:
+            if not has("law", places[0], key) and has("motion", places[1], key):
+                said.setdefault("motion", motion)[key] = law.pop(key)
+        for table, values in said.items():
+            self.put(table, values)
 
     def _put_model(self, table: str, place: dict[str, Any], values: dict[str, Any]) -> None:
         kind, named = MODELS[table]

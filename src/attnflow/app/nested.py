@@ -71,10 +71,22 @@ def _example(kind: str) -> str:
 
 def owner(kind: str, table: dict[str, Any], key: str) -> dict[str, Any]:
     """Return the innermost of the tables whose law or motion has a parameter; where none has it, the outermost."""
-    every = list(tables(kind, table))
-    known = [one for one in every if str(one.get("name")) in entries(kind)]
-    having = [one for one in known if any(p.key == key for p in entry(kind, one["name"]).parameters.values())]
+    having = _having(kind, table, key)
     return having[-1] if having else table
+
+
+def has(kind: str, table: dict[str, Any], key: str) -> bool:
+    """Say whether a law or a motion, or one inside, has a parameter.
+
+    >>> has("motion", {"name": "noisy", "motion": {"name": "layers"}}, "gamma"), has("law", {"name": "softmax"}, "gamma")
+    (True, False)
+    """
+    return bool(_having(kind, table, key))
+
+
+def _having(kind: str, table: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    known = [one for one in tables(kind, table) if str(one.get("name")) in entries(kind)]
+    return [one for one in known if any(p.key == key for p in entry(kind, one["name"]).parameters.values())]
 
 
 def copied(value: Any) -> Any:
