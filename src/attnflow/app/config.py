@@ -67,9 +67,9 @@ class Config:
     def put_all(self, said: dict[str | None, dict[str, Any]]) -> None:
         """Put what flags say; one that a law and a motion may have goes to the motion if only that one has it."""
         law, motion = said.get("law", {}), said.get("motion", {})
-        for table, given in (("law", law), ("motion", motion)):
+        for model, given in (("law", law), ("motion", motion)):
             if "name" in given:
-                self.put(table, {"name": given["name"]})
+                self.put(model, {"name": given["name"]})
         places = (self.data.get("law", {}), self.data.get("motion", {}))
         for key in [key for key in law if key not in motion]:
             if not has("law", places[0], key) and has("motion", places[1], key):

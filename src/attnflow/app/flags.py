@@ -43,8 +43,8 @@ the configuration, the versions and the seed with the run; an interrupted run go
 def flags() -> dict[str, Flag]:
     """Return the flags by name, in the order in which they are applied: a law comes before its parameters.
 
-    Where a law and a motion have a parameter of the same name, the flag of the second one begins with "motion-"; without
-    that it is meant too if the law of the run has no such parameter.
+    Where a law and a motion have a parameter of the same name, the flag of the second one begins with "motion-". The
+    plain flag means it too if the law of the run has no such parameter.
 
     >>> flags()["ties"].help
     'how tied sources count: tokens, points, first or error (hardmax)'

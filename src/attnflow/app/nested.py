@@ -78,7 +78,8 @@ def owner(kind: str, table: dict[str, Any], key: str) -> dict[str, Any]:
 def has(kind: str, table: dict[str, Any], key: str) -> bool:
     """Say whether a law or a motion, or one inside, has a parameter.
 
-    >>> has("motion", {"name": "noisy", "motion": {"name": "layers"}}, "gamma"), has("law", {"name": "softmax"}, "gamma")
+    >>> noisy = {"name": "noisy", "motion": {"name": "layers"}}
+    >>> has("motion", noisy, "gamma"), has("motion", noisy, "beta")
     (True, False)
     """
     return bool(_having(kind, table, key))
