@@ -7,7 +7,7 @@
 
 import sys
 
-from attnflow.claims import causal, emergence, frank_wolfe, hardmax, localmax, neural_ode, sphere
+from attnflow.claims import causal, emergence, frank_wolfe, hardmax, localmax, neural_ode, rope, sphere
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -34,6 +34,7 @@ __all__ = [
     "hardmax",
     "localmax",
     "neural_ode",
+    "rope",
     "search",
     "sphere",
 ]
