@@ -7,7 +7,18 @@
 
 import sys
 
-from attnflow.claims import causal, emergence, frank_wolfe, hardmax, localmax, neural_ode, rope, sphere
+from attnflow.claims import (
+    causal,
+    emergence,
+    frank_wolfe,
+    hardmax,
+    localmax,
+    long_context,
+    neural_ode,
+    rope,
+    sinkformers,
+    sphere,
+)
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -33,9 +44,11 @@ __all__ = [
     "get",
     "hardmax",
     "localmax",
+    "long_context",
     "neural_ode",
     "rope",
     "search",
+    "sinkformers",
     "sphere",
 ]
 
