@@ -11,10 +11,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnflow import catalogue, figures, geometry, measure, tokens, watch
+from attnflow import catalogue, densities, figures, geometry, measure, tokens, watch
 from attnflow.core import calls, progress
 from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
+from attnflow.densities import MeanField
 from attnflow.laws import (
     Entmax,
     Hardmax,
@@ -63,14 +64,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError",
-    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "Motion", "Noisy", "Positional",
+    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "MeanField", "Motion", "Noisy", "Positional",
     "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax",
     "Sparsemax", "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
-    "catalogue", "check", "claims", "ensemble", "figures", "geometry", "load", "measure", "progress", "search",
-    "simulate", "sweep", "tokens", "watch",
+    "catalogue", "check", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure", "progress",
+    "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
 
-for _module in (figures, geometry, measure, tokens, watch, sys.modules[__name__]):
+for _module in (densities, figures, geometry, measure, tokens, watch, sys.modules[__name__]):
     calls.speak(_module)
 
 

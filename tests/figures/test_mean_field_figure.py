@@ -11,7 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow import figures
-from attnflow.measure import MeanField, sampling_rate
+from attnflow.measure import MeanFieldDistances, sampling_rate
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.usefixtures("figures_closed")
 SIZES = np.array([32, 64, 128, 256])
 
 
-def made(times: int, d: int) -> MeanField:
+def made(times: int, d: int) -> MeanFieldDistances:
     noise = np.exp(0.1 * np.random.default_rng(0).standard_normal((times, 4, 5)))
     W = sampling_rate(SIZES, d)[None, :, None] * noise
     many = np.stack([af.tokens.uniform(20_000, d, seed=0) / (1 + k) for k in range(times)])
-    return MeanField(np.arange(times), SIZES, 0.98 * W, 1.02 * W, many, d)
+    return MeanFieldDistances(np.arange(times), SIZES, 0.98 * W, 1.02 * W, many, d)
 
 
 def bars(ax: Any, k: int) -> tuple[Any, Any, Any]:
@@ -76,7 +76,9 @@ def test_densities_are_those_of_the_reference() -> None:
         assert np.median(inside) == pytest.approx((1 + k) ** 2 / 4, rel=0.1)
     assert len({image.norm.vmax for image in images}) == 1
     # A row of pixels is a value of the second coordinate.
-    tilted = MeanField(np.array([0]), SIZES, found.low[:1], found.high[:1], found.reference[:1] * [1.0, 0.25], 2)
+    tilted = MeanFieldDistances(
+        np.array([0]), SIZES, found.low[:1], found.high[:1], found.reference[:1] * [1.0, 0.25], 2
+    )
     ax: Any = figures.mean_field(tilted).axes[1]
     density = np.ma.filled(ax.images[0].get_array(), 0.0)
     assert (density.sum(axis=0) > 0).sum() > 2 * (density.sum(axis=1) > 0).sum()

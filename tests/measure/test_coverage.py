@@ -70,7 +70,7 @@ def test_slopes_of_the_mean_field(sizes: int, runs: int, most: float) -> None:
     for _ in range(count):
         noise: Array = np.exp(spread * rng.standard_normal((1, sizes, runs)) - spread**2 / 2)
         W: Array = np.asarray(n[None, :, None] ** -0.5 * noise, dtype=np.float64)
-        (rate,) = af.measure.MeanField(np.array([0.0]), n, W, W, np.zeros((1, 2 * n[-1], 1)), 1).rates()
+        (rate,) = af.measure.MeanFieldDistances(np.array([0.0]), n, W, W, np.zeros((1, 2 * n[-1], 1)), 1).rates()
         held += abs(rate.exponent + 0.5) <= rate.error
     as_often_as_stated(held, count, 0.945, most)
 

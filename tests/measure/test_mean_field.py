@@ -94,7 +94,7 @@ def test_fits_are_those_of_exact_laws() -> None:
     """Distances that follow a law without noise give it back, and brackets are part of the error."""
     n = np.array([32, 64, 128, 256])
     W = np.sqrt((0.3 * np.log(n) + 0.2) / n)[None, :, None] * np.ones((1, 4, 2))
-    found = af.measure.MeanField(np.array([0.0]), n, W, W, af.tokens.grid(9, 2)[None], 2)
+    found = af.measure.MeanFieldDistances(np.array([0.0]), n, W, W, af.tokens.grid(9, 2)[None], 2)
     (rate,) = found.rates()
     assert rate.constant == pytest.approx(0.3, rel=1e-12)
     assert rate.constant_error == pytest.approx(0.0, abs=1e-12)
@@ -116,7 +116,7 @@ def test_noise_is_part_of_the_error_as_often_as_it_says() -> None:
     held = 0
     for _ in range(200):
         W = n[None, :, None] ** -0.5 * np.exp(0.1 * rng.standard_normal((1, 3, 6)))
-        (rate,) = af.measure.MeanField(np.array([0.0]), n, W, W, np.zeros((1, 600, 1)), 1).rates()
+        (rate,) = af.measure.MeanFieldDistances(np.array([0.0]), n, W, W, np.zeros((1, 600, 1)), 1).rates()
         held += abs(rate.exponent + 0.5) <= rate.error
     assert 180 <= held <= 199
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.figures.marks import shade_bar
 from attnflow.figures.style import DASHED, colours, figure_of, found_by, log_axis, log_numbers, look, ramp, sheet, tone
-from attnflow.measure.mean_field import MeanField, SizeRate, sampling_rate
+from attnflow.measure.mean_field import MeanFieldDistances, SizeRate, sampling_rate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,13 +21,13 @@ MOST_TIMES, PER_BIN = 4, 50
 PREDICTED: dict[str, Any] = {"ls": DASHED, "lw": 1.0}
 
 
-def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Array | None = None) -> Figure:
+def mean_field(found: MeanFieldDistances, *, gap: bool | Sequence[bool] = False, many: Array | None = None) -> Figure:
     """Draw W_2 against n at each time, with error bars and the predicted rate, and the density of the many tokens.
 
     Bars are twice the noise of sampling plus what the brackets leave open. The prediction goes through the largest
     size; in the plane without a gap it is ((c log n + c') / n)^{1/2}, c predicted and c' fitted. `gap` is that of
-    `MeanField.rates`. Densities are those of the first two coordinates, at up to four of the times, of the reference
-    or of `many` (T, N, d), more tokens at the same times.
+    `MeanFieldDistances.rates`. Densities are those of the first two coordinates, at up to four of the times, of the
+    reference or of `many` (T, N, d), more tokens at the same times.
 
     >>> import attnflow as af
     >>> from functools import partial
@@ -37,7 +37,7 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Ar
     >>> [ax.get_title() for ax in figure.axes[1:3]]
     ['$t = 0$', '$t = 4$']
     """
-    found_by("measure.mean_field(...)", found, MeanField)
+    found_by("measure.mean_field(...)", found, MeanFieldDistances)
     crowd = found.reference if many is None else np.asarray(many)
     if crowd.ndim != 3 or (len(crowd), crowd.shape[2]) != (len(found.times), found.reference.shape[2]):
         wanted = (len(found.times), "N", found.reference.shape[2])
@@ -57,7 +57,7 @@ def mean_field(found: MeanField, *, gap: bool | Sequence[bool] = False, many: Ar
     return figure
 
 
-def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
+def _distances(ax: Any, found: MeanFieldDistances, gap: bool | Sequence[bool]) -> None:
     n, bars = found.sizes, 2 * found.standard_error + found.half_width
     fine = np.geomspace(n[0], n[-1], 60)
     for k, (rate, colour) in enumerate(zip(found.rates(gap=gap), colours(range(len(found.times))), strict=True)):
@@ -79,7 +79,7 @@ def _distances(ax: Any, found: MeanField, gap: bool | Sequence[bool]) -> None:
     ax.figure.legend(handles=[*handles[1:], handles[0]], loc="outside lower center", ncols=2)
 
 
-def _predicted(found: MeanField, rate: SizeRate, k: int, n: Array) -> Array:
+def _predicted(found: MeanFieldDistances, rate: SizeRate, k: int, n: Array) -> Array:
     if rate.offset is not None and rate.predicted_constant is not None:
         return np.asarray(np.sqrt((rate.predicted_constant * np.log(n) + rate.offset) / n))
     shape = sampling_rate(n, found.dimension, gap=rate.gap)

@@ -5,7 +5,7 @@ from attnflow.measure.clusters import Clusters, clusters, distance_to_limits
 from attnflow.measure.diameter import diameter
 from attnflow.measure.energies import energy, pair_energy
 from attnflow.measure.exits import ExitRate, ExitTimes, GeometricLaw, exit_rate, exit_times
-from attnflow.measure.mean_field import MeanField, SizeRate, mean_field, sampling_rate
+from attnflow.measure.mean_field import MeanFieldDistances, SizeRate, mean_field, sampling_rate
 from attnflow.measure.merges import Merge, Merges, Plateau, Staircase, merge_times, staircase
 from attnflow.measure.next_change import NextChange, next_change
 from attnflow.measure.over_time import OverTime
@@ -18,7 +18,7 @@ from attnflow.measure.summary import Summary, summary
 from attnflow.measure.transport import Quantisation, quantise, wasserstein
 
 __all__ = [
-    "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "MeanField", "Merge", "Merges",
+    "Clusters", "Course", "ExitRate", "ExitTimes", "GeometricLaw", "Leaders", "MeanFieldDistances", "Merge", "Merges",
     "NextChange", "OverTime", "PhaseDiagram", "Phases", "Plateau", "PowerLaw", "Quantisation", "Rank", "RareEvent",
     "Rate", "SizeRate", "Staircase", "Summary", "clusters", "contraction_rate", "diameter", "distance_to_limits",
     "energy", "entropy", "exit_probability", "exit_rate", "exit_times", "influence", "leaders", "mean_field",

@@ -103,7 +103,7 @@ class SizeRate:
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanFieldDistances:
     """What `mean_field` found.
 
     Attributes
@@ -209,7 +209,7 @@ def mean_field(
     reference: int = 10**6,
     runs: int = 8,
     seed: int = 0,
-) -> MeanField:
+) -> MeanFieldDistances:
     """Measure how far systems of n tokens are from one of a million, in W_2, at some times, with the predicted rate.
 
     ``sampler(n=n, seed=seed)`` draws n independent tokens of the initial law: ``functools.partial(af.tokens.uniform,
@@ -254,7 +254,7 @@ def mean_field(
         low, high = _brackets(sampler, limit, law, motion, when, counts, others, work)
     d = limit.shape[2]
     inside = max(1, d - 1) if motion.surface == "sphere" else d
-    return MeanField(np.array(when), np.array(counts), low, high, limit, inside)
+    return MeanFieldDistances(np.array(when), np.array(counts), low, high, limit, inside)
 
 
 def _brackets(
