@@ -152,6 +152,18 @@ def test_radii_are_kept_wherever_runs_go(motion: af.motions.Motion, tmp_path: Pa
     assert len(observed.to_pandas()) == observed.values.size
 
 
+def test_noise_is_added_to_the_state_where_tokens_have_radii() -> None:
+    noisy = af.simulate(X0, LAW, af.Noisy(af.SphereLayers(dt=0.5, norm="pre"), sigma=0.1), until=1, seed=3)
+    still = af.simulate(X0, LAW, af.SphereLayers(dt=0.5, norm="pre"), until=1)
+    x, y = (run.final * run.radii[-1][:, None] for run in (noisy, still))
+    along = ((x - y) * still.final).sum(axis=1)
+    assert np.abs(np.linalg.norm(noisy.final, axis=1) - 1).max() < 1e-15
+    assert 0.03 < along.std() < 0.3
+    flows = [af.Noisy(af.SphereFlow(norm="pre"), kappa=np.inf, dt=0.5), af.SphereLayers(dt=0.5, norm="pre")]
+    one, other = (af.simulate(X0, LAW, motion, until=2 * k, seed=0) for k, motion in zip((0.5, 1), flows, strict=True))
+    np.testing.assert_allclose(one.final, other.final, atol=1e-14)
+
+
 def test_watchers_see_directions() -> None:
     longest = af.watch.When(lambda t, x: bool(np.linalg.norm(x, axis=1).max() > 1 + 1e-15), "a token is long")
     run = af.simulate(X0, LAW, af.SphereLayers(norm="pre"), until=3, watch=[longest])

@@ -119,6 +119,16 @@ class Noisy(RandomSteps):
         return self.motion.surface
 
     @property
+    def keeps_radii(self) -> bool:  # type: ignore[override]
+        """Whether states are x = r theta; noise is then added to x, in space."""
+        return self.motion.keeps_radii
+
+    @property
+    def memoryless(self) -> bool:  # type: ignore[override]
+        """Whether the tokens alone decide how they go on."""
+        return self.motion.memoryless
+
+    @property
     def moving_frame(self) -> bool:  # type: ignore[override]
         """Whether tokens are seen in a moving frame."""
         return self.motion.moving_frame
@@ -157,13 +167,13 @@ class Noisy(RandomSteps):
         if isinstance(motion, DiscreteMotion):
             y = moved(motion, "step", motion.step(hearing, x, t), x)
             noise = inputs.number_at(self.sigma, t, "sigma", least=0.0) * noise  # type: ignore[arg-type]
-            if motion.surface == "sphere":
+            if motion.surface == "sphere" and not motion.keeps_radii:
                 return along_geodesics(y, tangent(y, noise))
             return y + motion.into_frame(noise, t + 1)
         assert isinstance(motion, ContinuousMotion)
         v = moved(motion, "velocity", motion.velocity(hearing, x, t), x)
         noise = math.sqrt(2 * h / self._kappa_at(t)) * noise
-        if motion.surface == "sphere":
+        if motion.surface == "sphere" and not motion.keeps_radii:
             return along_geodesics(x, h * v + tangent(x, noise))
         return x + h * v + motion.into_frame(noise, t)
 

@@ -106,15 +106,17 @@ def least_weight(e: Experiment, gap: Array) -> Array:
     """Return a lower bound of all a_ij while 1 - <x_i, x_j> <= gap for all pairs."""
     n = e.shape[0]
     plain = e.instance.get("B") is None
-    if e.normalized:
+    if e.instance.get("normalized", True):
         spread = abs(e.beta) * gap if plain else score_size(e) * np.sqrt(2 * gap)
         return 1 / (1 + (n - 1) * np.exp(spread))
     least = np.minimum(e.beta * (1 - gap), e.beta) if plain else np.full(gap.shape, -score_size(e))
     return np.asarray(np.exp(least) / n)
 
 
-def acute_contracts(e: Experiment) -> Margins:
+def acute_contracts(e: Experiment, clock: Array | None = None) -> Margins:
     """Return by how much c = min <x_i, x_j>, once positive, grows faster than c' >= 2 min a_ij c (1 - c).
+
+    The `clock` is how much time passes for the slowest token between two records, the time itself unless given.
 
     For a pair where the minimum is attained, <x_i, x_j>' = sum_k a_ik (<x_k, x_j> - <x_i, x_k> c) + the same with i
     and j exchanged; each term is at least a_ik c (1 - <x_i, x_k>), and that of k = j is a_ij c (1 - c) or more.
@@ -125,7 +127,8 @@ def acute_contracts(e: Experiment) -> Margins:
     usable = (before < 1 - 1e-9) & (before > FLOOR) & (after > FLOOR)
     u, v = np.where(usable, before, 0.5), np.where(usable, np.minimum(after, 1 - EPS), 0.5)
     gain = np.log((1 - v) / v) - np.log((1 - u) / u)
-    margin = np.where(usable, gain - 2 * least_weight(e, u) * np.diff(e.times), 1.0)
+    passed = np.diff(e.times) if clock is None else clock
+    margin = np.where(usable, gain - 2 * least_weight(e, u) * passed, 1.0)
     what = "log(c / (1 - c)), c = min <x_i, x_j> > 0, grows at the rate 2 min a_ij or faster"
     return Margins(what, margin, e.times[:-1], integration_error(e) / (np.sqrt(np.minimum(u, v)) * (1 - u)))
 
