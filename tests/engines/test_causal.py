@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from attnflow import engines
+from attnflow.engines import causal, dense, fast, separable
 from attnflow.engines.causal import softmax
 
 Array = NDArray[np.float64]
@@ -123,3 +126,108 @@ def test_a_key_nobody_hears_yet_changes_nothing() -> None:
     x[70:] *= 5.0
     np.testing.assert_allclose(softmax(x, x, x, None, 2.0)[0][:64], before, rtol=0, atol=ROUNDING)
     assert math.isclose(softmax(x, x, x, None, 2.0)[1][0], 2.0 * float(x[0] @ x[0]), rel_tol=1e-14)
+
+
+def by_blocks(patch: pytest.MonkeyPatch, name: str, engine: str = "fused", block: int = 60) -> list[str]:
+    """Let all sums over prefixes be taken in small blocks in this way, where it applies; return what was done."""
+    done = []
+
+    def plan(queries: Array, keys: Array, gain: float, *_: Any) -> Any:
+        made = separable.plan(queries, keys, gain) if name == "separable" else None
+        applies = made is not None or name == "halves"
+        done.append(name if applies else "direct")
+        choice = fast.Choice(engine, 0.0, None, 1.0) if name == "halves" and engine != "blocked" else None
+        return causal._Plan(done[-1], 0.0, block, made, choice)
+
+    patch.setattr(causal, "_plan", plan)
+    patch.setattr(causal, "SHORT", 40)
+    patch.setattr(engines, "BLOCKED_DIMENSION", 1)
+    patch.setattr(engines, "BLOCKED_PAIRS", 100)
+    return done
+
+
+# Exponents beyond this are summed directly: their rounding would decide about merged sums.
+MERGED = 1e3
+
+
+@pytest.mark.parametrize(
+    ("d", "cloud"), [*((d, cloud) for d in (1, 2) for cloud in CLOUDS), (3, "normal"), (3, "sorted"), (3, "far away")]
+)
+def test_prefixes_on_a_grid(cloud: str, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(d)
+    x, w = CLOUDS[cloud](rng, 203, d), rng.uniform(-8, 8, 203)
+    done = by_blocks(monkeypatch, "separable")
+    for gain in (1e-6, 1.0) if d == 3 else (1e-6, 2.0, 30.0):
+        if gain * np.abs(x - x.mean(axis=0)).max() ** 2 <= (100 if d == 3 else MERGED):
+            assert max(errors(x, x, x, None, gain)) < TOLERANCE, gain
+            assert max(errors(x, x, x, w, gain, 90)) < TOLERANCE, gain
+    assert "separable" in done
+
+
+@pytest.mark.parametrize(
+    ("engine", "cloud"),
+    [*(("pruned", cloud) for cloud in CLOUDS), (fast.BOTH, "normal"), ("fused", "sorted"), ("blocked", "growing")],
+)
+def test_prefixes_by_halves(cloud: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, w = CLOUDS[cloud](rng, 203, 2), rng.uniform(-8, 8, 203)
+    done = by_blocks(monkeypatch, "halves", engine, 40)
+    for gain in (0.0, 2.0, 30.0):
+        if gain * np.abs(x - x.mean(axis=0)).max() ** 2 <= MERGED:
+            assert max(errors(x, x, x, None, gain)) < TOLERANCE, gain
+            assert max(errors(x, x, x, w, gain, 90)) < TOLERANCE, gain
+    assert set(done) == {"halves"}
+
+
+@pytest.mark.parametrize("name", ["separable", "halves"])
+@pytest.mark.parametrize(("k", "v"), [(1, 2), (2, 4), (3, 2)])
+def test_other_queries_keys_and_values_in_every_way(name: str, k: int, v: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with keys without mass, windows that end anywhere, and blocks with no key to hear."""
+    rng = np.random.default_rng(k + v)
+    q, keys, values = (
+        rng.standard_normal((257, k)) + 1,
+        2 * rng.standard_normal((257, k)),
+        rng.standard_normal((257, v)),
+    )
+    by_blocks(monkeypatch, name, block=32)
+    masses = rng.uniform(-3, 3, 257)
+    masses[rng.random(257) < 0.4] = -np.inf
+    masses[:70] = masses[100:190] = -np.inf
+    for log_masses in (None, masses):
+        for window in (None, 41, 128):
+            assert max(errors(q, keys, values, log_masses, 0.7, window)) < TOLERANCE, window
+
+
+def test_light_prefixes_are_as_accurate_as_heavy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Early keys weigh e^-300 of later ones, and are all that early queries hear."""
+    x = np.random.default_rng(0).standard_normal((400, 2))
+    masses = np.linspace(-300, 0, 400)
+    for name in ("separable", "halves"):
+        by_blocks(monkeypatch, name)
+        assert max(errors(x, x, x, masses, 1.0)) < TOLERANCE
+        assert max(errors(x, x, x, masses[::-1].copy(), 1.0)) < TOLERANCE
+
+
+def test_the_way_follows_from_the_inputs() -> None:
+    x = np.random.default_rng(0).standard_normal((30_000, 2))
+    assert causal.name(x, x, 1.0) == causal.name(x[:8000], x[:8000], 1.0) == "separable"
+    assert causal.name(x, x, 300.0) == "halves"
+    assert causal.name(x[:2000], x[:2000], 1.0) == causal.name(x, x, 1e5) == "direct"
+    wide = np.random.default_rng(0).standard_normal((8000, 16))
+    assert causal.name(wide, wide, 0.1) == "halves"
+    assert causal.name(wide[:, :5].copy(), wide[:, :5].copy(), 0.1) == "direct"
+
+
+@pytest.mark.parametrize(("d", "gain", "precise"), [(2, 1.0, False), (2, 100.0, False), (2, 1.0, True), (9, 0.2, True)])
+def test_many_tokens(d: int, gain: float, precise: bool) -> None:
+    """The ways that are chosen, on some rows of many."""
+    n, window = 6000, 4500
+    x = np.random.default_rng(d).standard_normal((n, d))
+    diameter = float(np.linalg.norm(np.ptp(x, axis=0)))
+    for width in (None, window):
+        mean, log_total = softmax(x, x, x, None, gain, width, precise)
+        for i in (0, 1, 777, window - 1, window, n - 1):
+            heard = slice(0 if width is None else max(0, i + 1 - window), i + 1)
+            expected, total = dense.softmax(x[i : i + 1], x[heard], x[heard], None, gain)
+            assert np.abs(mean[i] - expected[0]).max() < (ROUNDING if precise else TOLERANCE) * diameter
+            assert abs(log_total[i] - total[0]) < (ROUNDING if precise else TOLERANCE) * max(1.0, abs(total[0]))

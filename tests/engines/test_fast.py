@@ -85,7 +85,7 @@ def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monk
 def test_heavy_tails_are_shared_at_a_radius_where_few_hear_everybody() -> None:
     """Beyond the radius, queries hear few of the sources; a radius too small costs many times as much."""
     x = np.random.default_rng(0).standard_t(3, (100_000, 2))
-    name, radius, _ = fast.plan(x, x, 1.0)
+    name, _, _, radius = fast.plan(x, x, 1.0)
     assert name == "separable and pruned"
     outer = x[np.linalg.norm(x, axis=1) > radius]
     assert len(outer) > 1000
@@ -99,7 +99,7 @@ def test_inner_and_outer_queries_meet() -> None:
     """Where the work is shared, both sides of the radius agree with dense sums."""
     x = np.random.default_rng(3).standard_normal((60_000, 2))
     x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
-    name, radius, _ = fast.plan(x, x, 30.0)
+    name, _, _, radius = fast.plan(x, x, 30.0)
     assert name == fast.name(x, x, 30.0) == "separable and pruned"
     order = np.argsort(np.abs(np.linalg.norm(x, axis=1) - radius))[:40]
     mean, _ = fast.softmax(x, x, x, None, 30.0)
@@ -125,3 +125,11 @@ def test_tight_flows_hear_exact_sums() -> None:
     run = af.simulate(x, af.Softmax(), af.RescaledFlow(rtol=1e-10), until=0.02)
     again = af.simulate(x, af.Softmax(), af.RescaledFlow(rtol=1e-10), until=0.02, engine="fused")
     np.testing.assert_array_equal(run.final, again.final)
+
+
+@pytest.mark.parametrize("m", [1, 5, 20])
+def test_few_queries_of_many_keys(m: int) -> None:
+    """So few that a sixteenth of them is none."""
+    keys = CLOUDS["normal"][:4000]
+    mean, _ = fast.softmax(keys[:m].copy(), keys, keys, None, 1e3)
+    np.testing.assert_allclose(mean, dense.softmax(keys[:m], keys, keys, None, 1e3)[0], rtol=0, atol=1e-9)

@@ -21,11 +21,15 @@ BOTH = "separable and pruned"
 
 
 class Choice(NamedTuple):
-    """Which engine to take; the plan of the separable one, and up to which |q| it is taken if both are."""
+    """Which engine to take; its work in pairs of the fused one.
+
+    Of the separable engine also the plan, and up to which |q| it is taken if two engines are.
+    """
 
     name: str
-    radius: float
-    plan: separable.Plan | None
+    work: float
+    plan: separable.Plan | None = None
+    radius: float = 0.0
 
 
 def name(queries: Array, keys: Array, gain: float) -> str:
@@ -48,7 +52,19 @@ def softmax(
     """
     if memory is not None and memory.keys is not None:
         return pruned.softmax(queries, keys, values, log_masses, gain, memory)
-    choice = plan(queries, keys, gain)
+    return carry_out(plan(queries, keys, gain), queries, keys, values, log_masses, gain, memory)
+
+
+def carry_out(
+    choice: Choice,
+    queries: Array,
+    keys: Array,
+    values: Array,
+    log_masses: Array | None,
+    gain: float,
+    memory: Memory | None = None,
+) -> tuple[Array, Array]:
+    """Return what `softmax` does, by the choice made for these queries and keys."""
     if choice.name == "separable":
         return separable.carry_out(choice.plan, queries, keys, values, log_masses, gain)
     if choice.name == "pruned":
@@ -71,18 +87,36 @@ def plan(queries: Array, keys: Array, gain: float) -> Choice:
     m, n = len(queries), len(keys)
     made = separable.plan(queries, keys, gain)
     alone = math.inf if made is None else made.cost(m, n)
-    choices = [(float(m * n), Choice("fused", 0.0, None)), (alone, Choice("separable", 0.0, made))]
+    choices = [Choice("fused", float(m * n)), Choice("separable", alone, made)]
     if alone > CHEAP * (m + n):
         heard = pruned.listeners(queries, keys, gain)
-        choices.append((pruned.cost(queries, keys, gain, heard), Choice("pruned", 0.0, None)))
+        choices.append(Choice("pruned", pruned.cost(queries, keys, gain, heard)))
         radius = pruned.inner_radius(queries, keys, gain, heard)
         if radius is not None:
-            inner = _within(queries, radius)
-            made = separable.plan(queries[inner], keys, gain)
-            if made is not None:
-                work = made.cost(len(made.queries), n) + pruned.cost(queries[~inner], keys, gain)
-                choices.append((work, Choice(BOTH, radius, made)))
-    return min(choices, key=lambda choice: choice[0])[1]
+            both = for_others(Choice(BOTH, 0.0, None, radius), queries, keys, gain)
+            choices.append(both._replace(work=work(both, queries, keys, gain)))
+    return min(choices, key=lambda choice: choice.work)
+
+
+def for_others(choice: Choice, queries: Array, keys: Array, gain: float) -> Choice:
+    """Return the same choice for other tokens: far cheaper than to choose anew."""
+    if choice.name not in ("separable", BOTH):
+        return choice
+    inner = queries if choice.name == "separable" else queries[_within(queries, choice.radius)]
+    return choice._replace(plan=separable.plan(inner, keys, gain) if len(inner) else None)
+
+
+def work(choice: Choice, queries: Array, keys: Array, gain: float) -> float:
+    """Predict the work of a choice that was made for these tokens, or for others, in pairs of the fused engine."""
+    if choice.name == "fused":
+        return float(len(queries) * len(keys))
+    if choice.name == "pruned":
+        return pruned.cost(queries, keys, gain)
+    if choice.plan is None:
+        return math.inf
+    alone = choice.plan.cost(len(choice.plan.queries), len(keys))
+    outer = queries[~_within(queries, choice.radius)] if choice.name == BOTH else queries[:0]
+    return alone + (pruned.cost(outer, keys, gain) if len(outer) else 0.0)
 
 
 def _within(queries: Array, radius: float) -> NDArray[np.bool_]:

@@ -116,7 +116,7 @@ def inner_radius(queries: Array, keys: Array, gain: float, heard: Heard | None =
     outer = [m / count * (SEARCH * (count - i) + float(pairs[i:].sum())) for i in range(count + 1)]
     least, radius = outer[0], None
     for i in range(count // RADII, count + 1, count // RADII):
-        made = separable.plan(some[: i * len(some) // count], sample, gain)
+        made = separable.plan(some[: -(-i * len(some) // count)], sample, gain)
         inner = math.inf if made is None else made.cost(i * m // count, n)
         if inner >= least:
             break

@@ -249,22 +249,39 @@ class Slab(NamedTuple):
     fields: Array
 
 
-def propagated(grid: Grid, total: Moments, full: Indices | None = None) -> Iterator[Slab]:
+class Factors(NamedTuple):
+    """For each axis the matrices K between panels, and the binary exponents g t' s' of the centres t', s' of panels."""
+
+    matrices: list[Array]
+    shifts: list[Array]
+
+
+def factors_of(grid: Grid) -> Factors:
+    """Return what `propagated` multiplies with: it depends on the grid alone."""
+    sources, targets, gain = grid.sources, grid.targets, grid.gain
+    matrices, shifts = [], []
+    for a in range(len(grid.kappa)):
+        t, s = targets.centres(a), sources.centres(a)
+        width = [targets.box.half[a] / targets.panels[a], sources.box.half[a] / sources.panels[a]]
+        matrices.append(exponentials(t, s, np.array(width), gain))
+        shifts.append(gain * LOG2E * np.multiply.outer(t, s))
+    return Factors(matrices, shifts)
+
+
+def propagated(
+    grid: Grid, total: Moments, full: Indices | None = None, factors: Factors | None = None
+) -> Iterator[Slab]:
     """Yield the grid of the targets, slab by slab in the same memory, from the moments of all sources.
 
-    `full` lists the boxes of the targets that are wanted; without it all are.
+    `full` lists the boxes of the targets that are wanted; without it all are. Who propagates several times over one
+    grid computes the `factors` once.
     """
     sources, targets = grid.sources, grid.targets
     wanted = np.full(targets.counts, full is None)
     if full is not None:
         wanted.ravel()[full] = True
-    fields, d, gain, faintest = len(total.fields), len(grid.kappa), grid.gain, FAINT - math.log2(grid.number)
-    matrices, shifts = [], []
-    for a in range(d):
-        t, s = targets.centres(a), sources.centres(a)
-        width = [targets.box.half[a] / targets.panels[a], sources.box.half[a] / sources.panels[a]]
-        matrices.append(exponentials(t, s, np.array(width), gain))
-        shifts.append(gain * LOG2E * np.multiply.outer(t, s))
+    fields, d, faintest = len(total.fields), len(grid.kappa), FAINT - math.log2(grid.number)
+    matrices, shifts = factors_of(grid) if factors is None else factors
     # The number of boxes that one panel of the first axis needs, before or after the products with the others.
     panel = math.prod(np.maximum(sources.counts, targets.counts)[1:].tolist())
     together = min(len(wanted), max(1, SLAB // (P**d * panel)))
