@@ -81,5 +81,6 @@ def softmax_parallel(queries, packed, n, logs, values, gain, sums, total, top):
             _weigh(tile, j - i, columns, last, logs, first, gain, top[i:j], factor, total[i:j], room)
             for r in range(j - i):
                 if factor[r] != 1.0:
-                    sums[i + r] *= factor[r]
+                    for k in range(sums.shape[1]):
+                        sums[i + r, k] *= factor[r]
             _apply(tile, j - i, columns, values, first, sums[i:j])

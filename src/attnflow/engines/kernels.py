@@ -16,6 +16,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numba
 import numpy as np
+from numba.core.cpu_options import ParallelOptions
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import HARMLESS, NEAR
@@ -31,7 +32,9 @@ UNSHIFTED = 500.0
 
 # Overflow gives NaN, as in NumPy; the caller checks for it.
 compiled = kept_on_disk(nogil=True, error_model="numpy")
-in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
+# Only loops over `prange` are parallel: any other loop that Numba would make so takes a second or two to compile.
+LOOPS_ALONE = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
+in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=ParallelOptions(dict.fromkeys(LOOPS_ALONE, False)))
 inlined = numba.njit(inline="always")
 
 
@@ -152,11 +155,15 @@ def softmax_many(queries, keys, values, log2_masses, gains, mean, total, top):
     scratch = np.empty(WIDTH * TILE)
     heavy = log2_masses.min() >= -UNSHIFTED
     for s in range(b):
-        q[:, :n], k[:, :n], v[:, :n] = queries[s].T, keys[s].T, values[s].T
+        turn(queries[s], q)
+        turn(keys[s], k)
+        turn(values[s], v)
         within = exponent_bound(q, k, gains[s], scratch) <= UNSHIFTED and heavy
         softmax_rows(q, k, v, n, log2_masses, gains[s], within, (0, padded), average, sums, highest, scratch)
-        mean[s] = average[:, :n].T
-        total[s], top[s] = sums[:n], highest[:n]
+        for i in range(n):
+            total[s, i], top[s, i] = sums[i], highest[i]
+            for c in range(len(average)):
+                mean[s, i, c] = average[c, i]
 
 
 @compiled
@@ -174,13 +181,13 @@ def softmax_layers(x, forms, biases, gains, gammas, log2_masses, states):
         if len(forms):
             apply(forms[min(s, len(forms) - 1)], x, queries)
         if len(biases):
-            if not len(forms):
-                queries[:] = x
             for k in range(d):
-                queries[k] += biases[min(s, len(biases) - 1), k]
+                for i in range(padded):
+                    queries[k, i] = (queries if len(forms) else x)[k, i] + biases[min(s, len(biases) - 1), k]
         if is_far(x, n, queries, gains[s], centre):
             for k in range(d):
-                seen[k, :n] = x[k, :n] - centre[k]
+                for i in range(n):
+                    seen[k, i] = x[k, i] - centre[k]
             unshifted, calm = exponent_bound(queries, seen, gains[s], scratch) <= UNSHIFTED and heavy, False
             softmax_rows(
                 queries, seen, seen, n, log2_masses, gains[s], unshifted, (0, padded), mean, total, top, scratch
@@ -220,6 +227,17 @@ def is_far(x, n, queries, gain, centre):
         reach = max(reach, gain * np.abs(queries[k, :n]).max())
     lost = EPS * distance * (1 + reach * extent)
     return distance > NEAR * extent and lost > HARMLESS * extent
+
+
+@inlined
+def turn(rows, columns):
+    """Fill the first columns with the rows, which may be fewer.
+
+    A loop, as elsewhere in the kernels: to assign a slice, Numba compiles for seconds the text of an error.
+    """
+    for i in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            columns[k, i] = rows[i, k]
 
 
 @compiled
@@ -310,21 +328,20 @@ def top_layers(x, forms, slacks, gammas, weights, points, first, states):
     query, mean = np.empty(d), np.empty((n, d))
     columns, scores = np.empty((d, n)), np.empty(n)
     for s in range(steps):
-        columns[:] = x.T
+        turn(x, columns)
         if points:
             _first_of_its_point(x, weights)
         additive, normalized, relative = slacks[s]
         for i in range(n):
-            query[:] = x[i]
-            if len(forms):
-                for a in range(d):
-                    query[a] = _plain_score(x[i], forms[min(s, len(forms) - 1), a])
+            for a in range(d):
+                query[a] = _plain_score(x[i], forms[min(s, len(forms) - 1), a]) if len(forms) else x[i, a]
             slack = additive
             if normalized > 0:
                 slack += normalized * math.sqrt(_plain_score(query, query))
             _, leader = _top_row(query, columns, x, weights, slack, relative, mean[i], scores)
             if first:
-                mean[i] = x[leader]
+                for k in range(d):
+                    mean[i, k] = x[leader, k]
         for i in range(n):
             for k in range(d):
                 x[i, k] = mean[i, k] if gammas[s] == 1.0 else x[i, k] + gammas[s] * (mean[i, k] - x[i, k])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
-from attnflow.engines.kernels import compiled
+from attnflow.engines.kernels import compiled, inlined
 from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, spread, store
 from attnflow.motions.solvers.ensemble_sums_kernels import Room, Rule, hear, room_for, take_gains
 
@@ -189,7 +189,7 @@ def _squares(change, x, y, rtol, atol, result):
     store(result, 0, total / splat(x.size / WIDTH))
 
 
-@compiled
+@inlined
 def _errors(step, clock, method, rtol):
     """Find the error of each step from x to y, the root mean square over the coordinates: accepted below one."""
     x, K, _, y, stage, zero = step
@@ -204,7 +204,7 @@ def _errors(step, clock, method, rtol):
             clock.error[lane] = clock.h[lane] * fifth / math.sqrt(fifth + 0.01 * third)
 
 
-@compiled
+@inlined
 def _first_steps(step, clock, until, rule, room, rtol):
     """Find the lengths of steps that explicit Euler steps say are reasonable; K[0] holds the velocities at x."""
     x, K, _, y, stage, _ = step
@@ -227,7 +227,7 @@ def _first_steps(step, clock, until, rule, room, rtol):
         clock.length[lane] = min(100 * h, second, until)
 
 
-@compiled
+@inlined
 def _look_inside(step, h, rule, room, method):
     """Fill the coefficients F of the polynomials of degree seven between x and y."""
     x, K, F, y, stage, zero = step
@@ -244,7 +244,7 @@ def _look_inside(step, h, rule, room, method):
         _combined(zero, h, K, method.D[r], INNER_STAGES, F[3 + r])
 
 
-@compiled
+@inlined
 def _inside(step, part):
     """Fill step.stage with the states at these parts of the steps, with y itself where the part is 1."""
     x, _, F, y, stage, _ = step
@@ -257,10 +257,12 @@ def _inside(step, part):
         store(stage, a, load(x, a) + s)
     for lane in range(WIDTH):
         if part[lane] == 1.0:
-            stage[:, lane::WIDTH] = y[:, lane::WIDTH]
+            for a in range(lane, x.shape[1], WIDTH):
+                for k in range(x.shape[0]):
+                    stage[k, a] = y[k, a]
 
 
-@compiled
+@inlined
 def _begin(clock, until, count, steps):
     """Choose the steps to try, 0 for a system that is finished or stuck; return whether a system moves."""
     any_moves = False
@@ -281,7 +283,7 @@ def _begin(clock, until, count, steps):
     return any_moves
 
 
-@compiled
+@inlined
 def _judge(clock, steps):
     """Accept or refuse each step, and choose the length of the next."""
     for lane in range(WIDTH):
@@ -297,7 +299,7 @@ def _judge(clock, steps):
             clock.length[lane] = h * (max(LEAST_FACTOR, SAFETY * error**EXPONENT) if error == error else LEAST_FACTOR)
 
 
-@compiled
+@inlined
 def _record(step, clock, times, rule, room, method, states):
     """Fill the states that the accepted steps have reached, one of each system at a time."""
     known = False
@@ -324,7 +326,7 @@ def _record(step, clock, times, rule, room, method, states):
                 clock.due[lane] += 1
 
 
-@compiled
+@inlined
 def _move(step, clock, rule, room):
     """Go to the ends of the accepted steps."""
     x, K, _, y, _, _ = step
@@ -341,7 +343,7 @@ def _move(step, clock, rule, room):
             clock.t[lane] = clock.after[lane]
 
 
-@compiled
+@inlined
 def _start(step, clock, rule, room, rtol, times, states, steps):
     """Choose the first steps of eight systems, and record where they are at time 0."""
     x, K = step.x, step.K
@@ -356,7 +358,7 @@ def _start(step, clock, rule, room, rtol, times, states, steps):
             clock.due[lane] += 1
 
 
-@compiled
+@inlined
 def _go_on(step, clock, rule, room, method, rtol, times, states, steps, most):
     """Integrate eight systems, in at most `most` steps; return how many are left, -1 if a system has not arrived.
 
@@ -414,6 +416,7 @@ def flows(start, gains, rule, method, tolerance, times, states, steps, way, most
         most = _go_on(step, clock, rule, room, method, rtol, times, states[:, first:last], taken, most)
         if most < 0:
             return False
-        steps[first:last] = taken[: last - first]
+        for lane in range(last - first):
+            steps[first + lane] = taken[lane]
         done[0], done[1] = last, 0
     return True

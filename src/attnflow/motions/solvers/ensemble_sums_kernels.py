@@ -16,7 +16,7 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN
-from attnflow.engines.kernels import LOG2E, UNSHIFTED, apply, compiled
+from attnflow.engines.kernels import LOG2E, UNSHIFTED, apply, compiled, inlined
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 
@@ -77,7 +77,7 @@ def _score(queries, i, keys, j):
     return s
 
 
-@compiled
+@inlined
 def _count_within(x, room):
     """Note in which systems all binary exponents are within `UNSHIFTED` of 0 if F = I; return how many they are."""
     largest = splat(0.0)
@@ -104,7 +104,7 @@ def _weighed(x, masses, room):
     return room.other
 
 
-@compiled
+@inlined
 def _each_pair_plane(x, masses, room):
     """Means and totals of systems in the plane where F = I, unshifted: nonsense where exponents are large.
 
@@ -131,7 +131,7 @@ def _each_pair_plane(x, masses, room):
         store(mean, m + i, share * s1)
 
 
-@compiled
+@inlined
 def _each_pair(x, masses, room):
     """The same in any dimension: the weights of a row, then coordinate by coordinate."""
     m, values, mean, total, row = x.shape[1], _weighed(x, masses, room), room.mean, room.total, room.row
@@ -208,10 +208,8 @@ def hear(x, rule, room, result):
         queries = room.other
         if len(rule.form):
             apply(rule.form, x, queries)
-        else:
-            queries[:] = x
         for a in range(0, x.size, WIDTH):
-            store(queries, a, load(room.signs, 0) * load(queries, a))
+            store(queries, a, load(room.signs, 0) * load(queries if len(rule.form) else x, a))
         _each_row(queries, x, rule, room)
     mean = room.mean
     if rule.centred:
