@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"arXiv[\s:]+(\d{4}\.\d{4,5})")
 
 
-class ArxivLinks(SphinxTransform):
+class ArxivLinks(SphinxTransform):  # type: ignore[misc]
     """Put a link in the place of a number that is plain text."""
 
     default_priority = 600

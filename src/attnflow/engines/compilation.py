@@ -47,7 +47,7 @@ def version_of_kernels(package: Path) -> str:
     return f"{numba.__version__} {digest.hexdigest()}"
 
 
-class _Announcement(event.Listener):
+class _Announcement(event.Listener):  # type: ignore[misc]
     """Say on standard error, once in a process, that kernels are being compiled."""
 
     said = False
@@ -69,7 +69,7 @@ def announce() -> None:
     """Announce compilations from now on."""
     global _registered
     if not _registered:
-        event.register("numba:compile", _announcement)  # type: ignore[no-untyped-call]
+        event.register("numba:compile", _announcement)
         _registered = True
 
 
