@@ -22,9 +22,10 @@ help:
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
-# Packages are compiled by both cores, without their tests, which nobody imports.
+# Python compiles what is imported, half of what is installed, and keeps it, also where the environment forbids that:
+# each of the many processes that tests start would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-COMPILE := $(BIN)/python -W ignore -m compileall -q -j 2 -x '/tests/' .venv/lib
 
 # What the library itself needs comes first: its kernels can be compiled by one core while the other installs the rest.
 .venv/library: pyproject.toml constraints.txt
@@ -32,12 +33,10 @@ COMPILE := $(BIN)/python -W ignore -m compileall -q -j 2 -x '/tests/' .venv/lib
 	$(PYTHON) -m venv .venv
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation -e .
-	$(COMPILE)
 	@touch $@
 
 .venv/ready: .venv/library
 	$(PIP) --no-build-isolation -e '.[all,dev,docs]'
-	$(COMPILE)
 	@touch $@
 
 demo: .venv/ready
@@ -65,10 +64,8 @@ typescript: .venv/library
 	  npm install --silent --no-fund --no-audit --no-save --prefix .venv/node typescript@$(TYPESCRIPT) && touch .venv/node/$(TYPESCRIPT) \
 	  || echo "NO TYPESCRIPT: npm could not install it, the types of the explorer's page are not checked"; fi
 
-# Two tests that need the same kernel would both compile it. Where Python is told to write no bytecode, each of the many
-# processes that tests start would compile the library anew. The library is read from src: pip may be replacing it.
+# Two tests that need the same kernel would both compile it. The library is read from src: pip may be replacing it.
 kernels: .venv/library
-	$(BIN)/python -m compileall -q src
 	PYTHONPATH=src $(BIN)/python tests/compile_kernels.py
 
 # Beside the kernels, the other core installs what tests need and checks style and types.
