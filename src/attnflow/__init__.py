@@ -42,6 +42,7 @@ from attnflow.motions import (
     Leaps,
     Motion,
     Noisy,
+    RandomHeads,
     RescaledFlow,
     RescaledLayers,
     Residual,
@@ -65,8 +66,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError",
     "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "MeanField", "Motion", "Noisy", "Positional",
-    "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax",
-    "Sparsemax", "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
+    "RandomHeads", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn",
+    "Softmax", "Sparsemax", "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
     "catalogue", "check", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure", "progress",
     "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip

@@ -197,6 +197,21 @@ def test_in_a_moving_frame_the_same_tokens_hear_the_same_noise() -> None:
     assert differences[2] < 0.8 * differences[0]
 
 
+def test_where_tokens_keep_radii_the_state_has_noise_in_space() -> None:
+    """A token that hears itself alone has x' = x / |x| under pre: one step by hand; directions and radii are told."""
+    x = SPHERE[:1]
+    run = af.simulate(x, SOFT, af.Noisy(af.SphereFlow(norm="pre"), kappa=2.0, dt=0.1), until=0.1, seed=5)
+    y = x + 0.1 * x + math.sqrt(2 * 0.1 / 2.0) * np.random.default_rng(5).standard_normal((1, 3))
+    np.testing.assert_allclose(run.radii[-1], np.linalg.norm(y, axis=1), rtol=1e-14)
+    np.testing.assert_allclose(run.final, y / np.linalg.norm(y, axis=1), rtol=1e-14)
+    for norm in ("peri", "ngpt", "cod"):
+        noisy = af.Noisy(af.SphereFlow(norm=norm), kappa=1e12, dt=0.005)
+        plain = af.simulate(SPHERE, SOFT, af.SphereFlow(norm=norm), until=0.5)
+        np.testing.assert_allclose(af.simulate(SPHERE, SOFT, noisy, until=0.5).final, plain.final, atol=0.01)
+    with refused("norm is 'mix', on the sphere first and off it later"):
+        af.Noisy(af.SphereFlow(norm="mix"), kappa=1.0, dt=0.1)
+
+
 def test_seeds_repeat_runs_and_are_told() -> None:
     motion = af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.1)
     first, again = (af.simulate(SPHERE, SOFT, motion, until=1.0, seed=4) for _ in range(2))

@@ -53,6 +53,7 @@ MODELS: dict[str, tuple[Model, list[float]]] = {
     # The first ends are no multiples of dt, and more than one stretch of steps follows.
     "noisy flow": ((SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.01)), [0.004, 0.137, 0.7, 20.5 + 1e-3]),
     "noisy layers": ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.2), sigma=lambda t: 1 / (t + 1))), [3, 2049]),
+    "random heads": ((SPHERE, SOFT, af.RandomHeads(dt=0.1, scores=True)), [3, 2049]),
     "leaps": ((FEW, af.Softmax(beta=9.0), af.Leaps(gamma=0.1)), [70, 10**6 + 1]),
     "hardmax": ((CLOUD, af.Hardmax(), af.HardmaxFlow()), [1e-5, 0.25, 2.0, 9.0]),
     # Ends that shorten a step which then does not reach them: the trial of the first one, one after tokens have met,

@@ -7,12 +7,13 @@ from attnflow.motions.jumps import Jumps
 from attnflow.motions.layers import Layers, Leaps, RescaledLayers, Residual, SphereLayers
 from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch, check_motion
 from attnflow.motions.noisy import Noisy
+from attnflow.motions.random_heads import RandomHeads
 from attnflow.motions.random_steps import RandomSteps
 
 # Motions in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Layers", "Residual", "RescaledLayers", "SphereLayers", "Leaps", "Jumps",
     "Flow", "RescaledFlow", "SphereFlow", "HardmaxFlow",
-    "Noisy",
+    "Noisy", "RandomHeads",
     "FeedForward", "Motion", "DiscreteMotion", "ContinuousMotion", "RandomSteps", "Stepper", "Stretch", "check_motion",
 ]  # fmt: skip

@@ -27,6 +27,8 @@ class Noisy(RandomSteps):
     with the tangent vector dt v_i + sqrt(2 dt / kappa) Proj xi_i, of weak order 1 and strong order 1/2. In the frame of
     `RescaledFlow` the noise of x is e^{-tV} dW_i. ``kappa=math.inf`` is the drift alone, in these steps of first order.
 
+    Where a motion keeps radii, as ``SphereFlow(norm="pre")`` does, x = r theta has noise in space; "mix" is refused.
+
     Around layers give ``sigma``: after each step sigma xi_i is added; on the sphere tokens go along the geodesic with
     the tangent vector sigma Proj xi_i.
 
@@ -104,6 +106,10 @@ class Noisy(RandomSteps):
             raise InputError(f"Noisy around {name} {wanted}: for example {example}")
         if self.motion.moving_frame and type(self.motion).into_frame is Motion.into_frame:
             raise InputError(f"{name} moves in a frame and does not say what noise is there: let it write into_frame")
+        if getattr(self.motion, "norm", "") == "mix":
+            raise InputError(
+                "norm is 'mix', on the sphere first and off it later: Noisy takes 'post' or 'pre', not both"
+            )
         if inputs.varies_in_time(self.dt):
             raise InputError("dt is a function of time, expected a constant: steps are multiples of it")
         super().__post_init__()
