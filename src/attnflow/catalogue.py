@@ -164,19 +164,57 @@ def build(
 
     `value(parameter, given)` turns what is given for a parameter into what it stands for; refusals say `where` it is
     given. Parts of a law or a motion are tables too, and the laws of several heads a list of tables. What parameters
-    say of themselves is checked.
+    say of themselves is checked. Parameters of what stands around a law, as masks do, may be given beside its own.
 
     >>> build("motion", {"name": "layers", "gamma": 0.5})
     Layers(gamma=0.5, alpha=None, V=None)
     >>> build("law", {"name": "heads", "heads": [{"name": "softmax", "V": [[2.0]]}, {"name": "hardmax"}]})
     Heads(Softmax(beta=1.0, B=None, b=None), Hardmax(B=None, ties='tokens', b=None))
+    >>> build("law", {"name": "hardmax", "causal": True})
+    Masked(law=Hardmax(B=None, ties='tokens', b=None), causal=True, window=None, graph=None)
     """
     if not isinstance(data, Mapping):
         raise InputError(f"the {kind} is {quoted(data)}, expected a table with its name, such as {{'name': 'softmax'}}")
     found = entry(kind, data.get("name", ""))
     where = f"{where or kind} {found.name}"
     given = {key: one for key, one in data.items() if key != "name"}
-    return _made(found.make, found.parameters, given, value or (lambda parameter, given: given), where)
+    value = value or (lambda parameter, given: given)
+    outside = {one: [key for key in given if key in keys] for one, keys in around(kind, found.name).items()}
+    beside = {key for keys in outside.values() for key in keys}
+    made = _made(found.make, found.parameters, {k: v for k, v in given.items() if k not in beside}, value, where)
+    for name, keys in outside.items():
+        one = entry(kind, name)
+        own = {key: given[key] for key in keys if not _is_default(one, key, given[key])}
+        if own:
+            made = _made(one.make, one.parameters, {_held_by(one): made, **own}, value, f"{kind} {name}")
+    return made
+
+
+def around(kind: str, name: str) -> dict[str, list[str]]:
+    """Return the keys by which others are put around a law or a motion, such as masks around a law, by their names.
+
+    Keys that it has itself are its own.
+
+    >>> around("law", "softmax")["masked"]
+    ['causal', 'window', 'graph']
+    """
+    own = {one.key for one in entry(kind, name).parameters.values()}
+    return {
+        other: [one.key for one in found.parameters.values() if one.key not in own and one.name != _held_by(found)]
+        for other, found in _all(kind).items()
+        if _held_by(found) and other != name
+    }
+
+
+def _is_default(found: Entry, key: str, given: Any) -> bool:
+    default = next(one.default for one in found.parameters.values() if one.key == key)
+    return given is None or (isinstance(given, bool) and given == default)
+
+
+def _held_by(found: Entry) -> str:
+    """Return the parameter that holds what an entry stands around; "" for most."""
+    held: str = getattr(found.make, "around", "")
+    return held
 
 
 def _made(

@@ -23,6 +23,7 @@ FUNCTION = "function of time"
 SCHEDULE = "schedule"
 LAYERS = "over layers"
 OTHER = "another value"
+LARGE = "large array"
 # Of weights with more numbers than this only the digest is stored: a store is no place for a trained model.
 MOST_NUMBERS = 1 << 20
 
@@ -35,7 +36,7 @@ def describe(value: Any) -> Any:
     {'name': 'Softmax', 'beta': 9.0, 'B': None, 'b': None}
     """
     if has_parameters(value):
-        return {"name": class_name(type(value)), **{k: describe(v) for k, v in parameters(value).items()}}
+        return _described(value)
     if isinstance(value, Schedule):
         return {SCHEDULE: value.text}
     if isinstance(value, OverLayers):
@@ -44,7 +45,7 @@ def describe(value: Any) -> Any:
         return {FUNCTION: getattr(value, "__name__", type(value).__name__)}
     if isinstance(value, np.ndarray | np.generic) or foreign(value):
         try:
-            return plain(value).tolist()
+            return plain(value).tolist() if math.prod(np.shape(value)) <= MOST_NUMBERS else _large(plain(value))
         except (TypeError, RuntimeError):
             raise InputError(
                 f"a parameter is traced by {library(value)}, expected a number that is known, or tokens of that library"
@@ -54,6 +55,22 @@ def describe(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): describe(v) for k, v in value.items()}
     return value if value is None or isinstance(value, bool | int | float | str) else {OTHER: repr(value)}
+
+
+def _described(value: Any, turned: bool = False) -> dict[str, Any]:
+    """Return a law or a motion as plain data; Q and K are told apart where its queries and keys are `turned`."""
+    turned = turned or getattr(value, "turns", False)
+    given, matrices = parameters(value), getattr(value, "query_key", None)
+    if turned and matrices is not None:
+        given = {**{name: one for name, one in given.items() if name != "B"}, **matrices._asdict()}
+    told = {name: _described(one, turned) if isinstance(one, Law) else describe(one) for name, one in given.items()}
+    return {"name": class_name(type(value)), **told}
+
+
+def _large(array: Any) -> dict[str, Any]:
+    """Return what is stored of an array with very many numbers, such as a graph of all tokens."""
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return {LARGE: list(array.shape), "sha256": digest}
 
 
 def _each_layer(sequence: OverLayers) -> Any:
@@ -74,9 +91,14 @@ def brief(part: Law | Motion) -> str:
     ('Softmax(beta=9, B)', "Hardmax(ties='first')", 'Layers(gamma)')
     >>> brief(af.RescaledFlow()), brief(af.RescaledLayers(dt=0.5))
     ('RescaledFlow', 'RescaledLayers(dt=0.5)')
+    >>> brief(af.Masked(af.Softmax(beta=9.0), causal=True))
+    'Masked(Softmax(beta=9), causal=True)'
     """
     name, given = name_and_parameters(part)
-    written = [each if value is None else f"{each}={value}" for each, value in given.items()]
+    inside = getattr(part, "around", "")
+    written = [
+        each if value is None else value if each == inside else f"{each}={value}" for each, value in given.items()
+    ]
     return f"{name}({', '.join(written)})" if written else name
 
 

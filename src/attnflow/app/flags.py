@@ -204,7 +204,9 @@ def _help(kind: str, key: str) -> str:
     meanings: dict[str, list[str]] = {}
     for name, found in entries(kind).items():
         if key in _held(found):
-            meanings.setdefault(_meaning(_held(found)[key]), []).append(name)
+            # What stands around a law is not named itself.
+            held = getattr(found.make, "around", "")
+            meanings.setdefault(_meaning(_held(found)[key]), []).append(f"any {kind}" if held else name)
     return "; ".join(f"{meaning} ({', '.join(names)})" for meaning, names in meanings.items())
 
 

@@ -253,7 +253,15 @@ class Ensemble:
 
 def changed(part: Any, values: dict[str, Any]) -> Any:
     """Return a law or a motion with other values of some parameters; one that is no dataclass has none."""
-    return replace(part, **values) if values else part
+    if not values:
+        return part
+    inside, own = getattr(part, "around", ""), dict(values)
+    held = {name: own.pop(name) for name in values if inside and name.startswith(f"{inside}.")}
+    if held:
+        own[inside] = changed(getattr(part, inside), {name[len(inside) + 1 :]: one for name, one in held.items()})
+    if getattr(part, "query_key", None) is not None:
+        own = {**part.query_key._asdict(), "B": None, **own}
+    return replace(part, **own)
 
 
 def each_its_own(part: Any) -> dict[str, Array]:
@@ -262,7 +270,12 @@ def each_its_own(part: Any) -> dict[str, Array]:
     >>> import attnflow as af
     >>> each_its_own(af.Softmax(beta=np.array([1.0, 2.0])))
     {'beta': array([1., 2.])}
+    >>> each_its_own(af.Masked(af.Softmax(beta=np.array([1.0, 2.0])), causal=True))
+    {'law.beta': array([1., 2.])}
     """
+    inside = getattr(part, "around", "")
+    held = each_its_own(getattr(part, inside)) if inside else {}
     # The bias b of a law or a motion is a vector itself, the same for all systems.
     known = {name: value for name, value in parameters(part).items() if name != "b"}
-    return {name: value for name, value in known.items() if isinstance(value, np.ndarray) and value.ndim == 1}
+    own = {name: value for name, value in known.items() if isinstance(value, np.ndarray) and value.ndim == 1}
+    return {**own, **{f"{inside}.{name}": value for name, value in held.items()}}
