@@ -179,42 +179,36 @@ def build(
     where = f"{where or kind} {found.name}"
     given = {key: one for key, one in data.items() if key != "name"}
     value = value or (lambda parameter, given: given)
-    outside = {one: [key for key in given if key in keys] for one, keys in around(kind, found.name).items()}
-    beside = {key for keys in outside.values() for key in keys}
-    made = _made(found.make, found.parameters, {k: v for k, v in given.items() if k not in beside}, value, where)
+    outside = {one: [key for key in given if key in keys] for one, keys in beside(kind, found.name).items()}
+    apart = {key for keys in outside.values() for key in keys}
+    made = _made(found.make, found.parameters, {k: v for k, v in given.items() if k not in apart}, value, where)
     for name, keys in outside.items():
         one = entry(kind, name)
         own = {key: given[key] for key in keys if not _is_default(one, key, given[key])}
-        if own:
-            made = _made(one.make, one.parameters, {_held_by(one): made, **own}, value, f"{kind} {name}")
+        if own and one.around:
+            made = _made(one.make, one.parameters, {one.around.key: made, **own}, value, f"{kind} {name}")
     return made
 
 
-def around(kind: str, name: str) -> dict[str, list[str]]:
+def beside(kind: str, name: str) -> dict[str, list[str]]:
     """Return the keys by which others are put around a law or a motion, such as masks around a law, by their names.
 
     Keys that it has itself are its own.
 
-    >>> around("law", "softmax")["masked"]
+    >>> beside("law", "softmax")["masked"]
     ['causal', 'window', 'graph']
     """
     own = {one.key for one in entry(kind, name).parameters.values()}
     return {
-        other: [one.key for one in found.parameters.values() if one.key not in own and one.name != _held_by(found)]
+        other: [one.key for one in found.parameters.values() if one.key not in own and one is not found.around]
         for other, found in _all(kind).items()
-        if _held_by(found) and other != name
+        if found.around and other != name
     }
 
 
 def _is_default(found: Entry, key: str, given: Any) -> bool:
     default = next(one.default for one in found.parameters.values() if one.key == key)
     return given is None or (isinstance(given, bool) and given == default)
-
-
-def _held_by(found: Entry) -> str:
-    """Return the parameter that holds what an entry stands around; "" for most."""
-    held: str = getattr(found.make, "around", "")
-    return held
 
 
 def _made(

@@ -26,6 +26,11 @@ LAW = af.Positional(af.Masked(af.Softmax(beta=2.0), causal=True), rope=0.1)
         {"name": "softmax", "beta": 2, "causal": True, "rope": 0.1},
         {"name": "masked", "law": {"name": "softmax", "beta": 2}, "causal": True, "rope": 0.1},
         {"name": "positional", "law": {"name": "softmax", "beta": 2, "causal": True}, "rope": 0.1, "window": None},
+        {
+            "name": "positional",
+            "law": {"name": "masked", "law": {"name": "softmax", "beta": 2}, "causal": True},
+            "rope": 0.1,
+        },
         {"name": "heads", "heads": [{"name": "softmax", "beta": 2, "causal": True, "rope": 0.1}]},
     ],
 )
@@ -49,6 +54,7 @@ def test_flags_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["simulate", "--tokens", str(X.tolist()), *words.split(), "--until", "3", "--store", str(store)]) == 0
     run = af.load(store)
     np.testing.assert_allclose(run.final, af.simulate(X, LAW, af.Layers(gamma=0.5), until=3).final, atol=1e-14)
+    assert isinstance(run.law, af.Law)
     assert brief(run.law) == "Positional(Masked(Softmax(beta=2), causal=True), rope=0.1)"
     graph, rope = "[[1,0],[1,1]]", "[0.5]"
     more = ["--graph", graph, "--rope", rope, "--bias", "[[0,1],[0,0]]", "--alibi", "1 / (t + 1)"]

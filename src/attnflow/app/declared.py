@@ -202,7 +202,7 @@ def _known(data: Mapping[str, Any], grid: Grid) -> Iterator[tuple[str, Key]]:
         for name in (one for one in names if one in entries):
             # One seed is that of everything random.
             keys += [one.key for one in entries[name].parameters.values() if (kind, one.key) != ("cloud", "seed")]
-            keys += [key for others in catalogue.around(kind, name).values() for key in others if key not in keys]
+            keys += [key for others in catalogue.beside(kind, name).values() for key in others if key not in keys]
         yield from ((f"{table}.{key}", Key(table, key)) for key in keys)
     yield from ((f"stop.{key}", Key("stop", key)) for key in STOPS)
 

@@ -204,9 +204,9 @@ def _help(kind: str, key: str) -> str:
     meanings: dict[str, list[str]] = {}
     for name, found in entries(kind).items():
         if key in _held(found):
-            # What stands around a law is not named itself.
-            held = getattr(found.make, "around", "")
-            meanings.setdefault(_meaning(_held(found)[key]), []).append(f"any {kind}" if held else name)
+            meanings.setdefault(_meaning(_held(found)[key]), []).append(
+                f"{name}, around any {kind}" if found.around else name
+            )
     return "; ".join(f"{meaning} ({', '.join(names)})" for meaning, names in meanings.items())
 
 
