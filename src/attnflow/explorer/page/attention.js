@@ -70,10 +70,12 @@ export function createAttention(canvas, store) {
     const context = grid.getContext("2d");
     const image = context.createImageData(size, size);
     const scale = Array.from({ length: 256 }, (_, k) => ramp(k / 255, tone));
+    // Weights that are no probabilities may be negative, or above one: their sizes are shown, as parts of the largest.
+    const most = rows.flat().reduce((largest, weight) => Math.max(largest, Math.abs(weight)), 1);
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
         // Shades grow with the root, as most weights of many tokens are small.
-        const level = Math.round(255 * Math.sqrt(rows[i][j]));
+        const level = Math.round(255 * Math.sqrt(Math.abs(rows[i][j]) / most));
         image.data.set([...scale[level], 255], 4 * (i * size + j));
       }
     context.putImageData(image, 0, 0);
