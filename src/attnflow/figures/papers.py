@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnflow.claims.causal import paper as causal
 from attnflow.claims.claim import Paper
 from attnflow.claims.emergence import paper as emergence
 from attnflow.claims.frank_wolfe import paper as frank_wolfe
@@ -18,3 +19,4 @@ def _plain(paper: Paper) -> str:
 FRANK_WOLFE, EMERGENCE = _plain(frank_wolfe.FW), _plain(emergence.EMERGENCE)
 HARDMAX, LOCALMAX = _plain(_HARDMAX), _plain(_LOCALMAX)
 SPHERE, METASTABLE = _plain(sphere.SPHERE), _plain(sphere.METASTABLE)
+CAUSAL = _plain(causal.CAUSAL)
