@@ -21,6 +21,7 @@ from attnflow.serialise import describe
 
 # Figures without a preset, and why.
 EXCLUDED = {
+    "causal/centres": "the page does not offer masks yet",
     "claims/verdicts": "a table of claims, no run",
     "emergence/coordinates": "128 dimensions",
     "emergence/low-rank": "80 dimensions",
