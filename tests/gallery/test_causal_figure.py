@@ -21,5 +21,5 @@ def test_centres_by_their_definitions() -> None:
             renyi += [k] if all(apart[k, j] > delta for j in renyi) else []
         shown = drawing.shows[f"{n} tokens"]
         assert (shown["strong centres"], shown["Renyi centres"]) == (len(strong), len(renyi))
-        drawn = [line.get_ydata()[0] for line in ax.lines if line.get_gid() == "strong centres"]
+        drawn = [np.asarray(line.get_ydata())[0] for line in ax.lines if line.get_gid() == "strong centres"]
         assert np.allclose(sorted(drawn), sorted(angles[strong]))
