@@ -158,8 +158,9 @@ def test_a_slow_start_is_not_at_rest() -> None:
     assert verdict.outcome == "undecided"
 
 
-def test_collapse_on_the_circle_needs_a_small_beta() -> None:
-    assert af.check("sphere/collapse", tokens=on_circle(0.0, 1.0, 3.5), beta=5.0).outcome == "hypotheses not met"
+@pytest.mark.parametrize(("beta", "outcome"), [(5.0, "holds"), (-0.16, "holds"), (-0.17, "hypotheses not met")])
+def test_collapse_on_the_circle_needs_a_beta_that_is_not_too_low(beta: float, outcome: str) -> None:
+    assert af.check("sphere/collapse", tokens=on_circle(0.0, 1.0, 3.5), beta=beta).outcome == outcome
     assert af.check("sphere/collapse", tokens=on_circle(0.0, 1.0, 3.5), beta=1.0).outcome == "holds"
 
 
