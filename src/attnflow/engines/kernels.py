@@ -16,7 +16,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numba
 import numpy as np
-from numba.core.cpu_options import ParallelOptions
 
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import HARMLESS, NEAR
@@ -32,9 +31,7 @@ UNSHIFTED = 500.0
 
 # Overflow gives NaN, as in NumPy; the caller checks for it.
 compiled = kept_on_disk(nogil=True, error_model="numpy")
-# Only loops over `prange` are parallel: any other loop that Numba would make so takes a second or two to compile.
-LOOPS_ALONE = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
-in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=ParallelOptions(dict.fromkeys(LOOPS_ALONE, False)))
+in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
 inlined = numba.njit(inline="always")
 
 
