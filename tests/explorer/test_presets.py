@@ -31,6 +31,7 @@ EXCLUDED = {
     "fw/dominance": "a cone in a polygon, nothing moves",
     "localmax/clusters": "means over 16 starts for each of 13 deltas and three sizes",
     "long-times/exits-of-polygons": "a thousand chains for each beta and polygon; long-times/exits has a preset",
+    "norm/mean-cosine": "32 dimensions, and new weights in each layer",
     "sphere/clusters": "means over 12 starts for each of 17 betas and six sizes",
     "sphere/phase-diagram": "means over 128 starts for each of 90 betas",
 }
@@ -198,6 +199,16 @@ def test_delta_leads_from_hardmax_to_averaging() -> None:
     ends = {delta: run("learn/delta", delta=delta).final for delta in (0.0, 0.2, 0.6, 5.0)}
     assert [af.measure.clusters(x, 1e-3).count for x in ends.values()] == [6, 5, 4, 1]
     np.testing.assert_array_equal(ends[0.0], run("laws/side-by-side/hardmax").final)
+
+
+def test_pre_aligns_more_slowly_than_post() -> None:
+    state = NAMED["learn/normalised"].state
+    pre = af.simulate(**arguments(read(state)))
+    post = af.simulate(**arguments(read({**state, "motion": {"name": "sphere-flow", "norm": "post"}, "until": 20.0})))
+    half, end = (af.measure.diameter(pre.at(t)) for t in (20.0, 40.0))
+    assert 0.4 < end / half < 0.6
+    assert end > 0.01
+    assert af.measure.diameter(post.final) < 1e-3
 
 
 def test_two_tokens_change_places_until_gamma_is_less_than_one() -> None:

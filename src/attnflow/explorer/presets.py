@@ -364,6 +364,17 @@ def _lessons() -> Iterator[Preset]:
         _state(np.column_stack([np.cos(degrees), np.sin(degrees)]), _softmax(4.0), {"name": "sphere-flow"}, 30.0),
         _view("paths numbers"),
     )
+    yield Preset(
+        "learn/normalised",
+        "Pre-LN: tokens align ever more slowly",
+        "norm",
+        "Under Pre-LN angles halve when t doubles, since radii grow; set norm to post and all tokens meet by time 20, "
+        "exponentially fast.",
+        _state(
+            {"cloud": "sphere", "n": 12, "d": 3, "seed": 2}, _softmax(1.0), {"name": "sphere-flow", "norm": "pre"}, 40.0
+        ),
+        _view("paths"),
+    )
     inside = [[0.3, 0.2], [-0.2, 0.3], [0.1, -0.4]]
     yield Preset(
         "learn/generic",

@@ -8,6 +8,7 @@ from attnflow.claims.emergence import paper as emergence
 from attnflow.claims.frank_wolfe import paper as frank_wolfe
 from attnflow.claims.hardmax import HARDMAX as _HARDMAX
 from attnflow.claims.localmax import LOCALMAX as _LOCALMAX
+from attnflow.claims.normalisation import NORM as _NORM
 from attnflow.claims.sphere import paper as sphere
 
 
@@ -20,3 +21,4 @@ FRANK_WOLFE, EMERGENCE = _plain(frank_wolfe.FW), _plain(emergence.EMERGENCE)
 HARDMAX, LOCALMAX = _plain(_HARDMAX), _plain(_LOCALMAX)
 SPHERE, METASTABLE = _plain(sphere.SPHERE), _plain(sphere.METASTABLE)
 CAUSAL = _plain(causal.CAUSAL)
+NORM = _plain(_NORM)
