@@ -130,13 +130,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, Any], af.T
 def test_a_run_that_died_goes_on_at_the_last_whole_step(
     tmp_path: Path, after: int, whole: Callable[[int, Any], af.Trajectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two chunks in each of the states 0 to 3, of which 2 is recorded, and 3 is copied from between the records."""
+    """Two chunks in each of the states 0 to 3, of which 2 is recorded, and 3 is copied from between the records.
+
+    Those of 0 and 1 are written together.
+    """
     path, uninterrupted = tmp_path / "run.zarr", whole(3, 2)
     with monkeypatch.context() as patch:
         dying(patch, after)
         with pytest.raises(DiesError):
             af.simulate(HALVES, SOFT, LAYERS, 3, record=2, store=path)
-    if after < 2:
+    if after < 4:
         with refused("holds no state yet"):
             af.load(path)
     else:

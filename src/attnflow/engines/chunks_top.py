@@ -21,6 +21,8 @@ __all__ = ["MOST_CANDIDATES", "MOST_DIMENSIONS", "Candidates", "ahead", "candida
 
 # More points than this near the hull are refused: with their tree they take some 200 MB in each worker.
 MOST_CANDIDATES = 1 << 20
+# For a mean, this many tokens are added one after the other.
+ADDED = 64
 
 
 class Candidates(NamedTuple):
@@ -48,10 +50,23 @@ class Candidates(NamedTuple):
 def candidates(tokens: Array, start: int) -> Candidates:
     """Return the candidates among the tokens of a chunk, of which the first has the index `start`."""
     n = len(tokens)
-    # A sum along memory adds up pairs, and then pairs of these: its rounding hardly grows with n.
-    mean = np.ascontiguousarray(tokens.T).sum(axis=1) / n
-    found = Candidates(tokens, np.ones(n), np.arange(start, start + n), np.inf, n, mean, tokens[0])
-    return _few(_once(_pruned(found)))
+    kept, smallest = _kept(tokens)
+    rows = np.arange(n) if kept is None else kept
+    copies, mean = np.ones(len(rows)), _mean(tokens)
+    return _few(_once(Candidates(tokens[rows], copies, start + rows, smallest, n, mean, tokens[0].copy())))
+
+
+def _mean(tokens: Array) -> Array:
+    """Return the mean of the tokens: ADDED of them are added at a time, then pairs of sums, and pairs of these.
+
+    Rounding hardly grows with their number, and they need not be copied coordinate by coordinate.
+    """
+    n, d = tokens.shape
+    whole = n - n % ADDED
+    sums = tokens[:whole].reshape(ADDED, -1).sum(axis=0).reshape(-1, d)
+    every = np.concatenate([sums, tokens[whole:]])
+    mean: Array = np.ascontiguousarray(every.T).sum(axis=1) / n
+    return mean
 
 
 @on_one_thread
@@ -65,12 +80,18 @@ def merged(parts: Sequence[Candidates]) -> Candidates:
 
 def _pruned(found: Candidates) -> Candidates:
     """Leave out points well inside the hull of the others."""
-    size = vertices.size_of(found.points)
-    kept = vertices.outermost(found.points, size) if vertices.SIZES[0] < size < vertices.SIZES[1] else None
+    kept, size = _kept(found.points)
     if kept is None:
         return found
     points, copies, first = found.points[kept], found.copies[kept], found.first[kept]
     return found._replace(points=points, copies=copies, first=first, smallest=min(size, found.smallest))
+
+
+def _kept(points: Array) -> tuple[Indices | None, float]:
+    """Return which points are not well inside the hull of the others, and their size; None and infinity for all."""
+    size = vertices.size_of(points)
+    kept = vertices.outermost(points, size) if vertices.SIZES[0] < size < vertices.SIZES[1] else None
+    return kept, np.inf if kept is None else size
 
 
 def _once(found: Candidates) -> Candidates:

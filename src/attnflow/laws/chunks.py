@@ -9,8 +9,9 @@ numbers alone decide.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,6 @@ import numpy as np
 from attnflow.core import inputs
 from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.core.progress import tick
-from attnflow.engines.centring import ends
 
 # Seconds between two looks at what a cluster has done.
 WAIT = 0.5
@@ -43,7 +43,30 @@ def _dask() -> Any:
 
 
 def _task(function: Callable[..., Any]) -> Any:
-    return _dask().delayed(function, pure=False, traverse=False)
+    return _dask().delayed(_Asked(function), pure=False, traverse=False)
+
+
+class _Asked:
+    """A function that returns what it refuses, and the first refusal that it is given, instead of raising it.
+
+    Several chunks may be refused, in any order; the first of them is what the user hears of.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.__name__ = function, import_module("dask.utils").funcname(function)
+
+    def __call__(self, *given: Any) -> Any:
+        every = [one for part in given for one in (part if isinstance(part, list) else [part])]
+        if (refused := _first_refused(every)) is not None:
+            return refused
+        try:
+            return self.function(*given)
+        except InputError as error:
+            return error.with_traceback(None)  # which would keep the chunk in memory
+
+
+def _first_refused(results: Sequence[Any]) -> InputError | None:
+    return next((one for one in results if isinstance(one, InputError)), None)
 
 
 def shared(value: Any) -> Any:
@@ -61,8 +84,11 @@ def added(parts: Sequence[Any], add: Callable[..., Any], *given: Any) -> Any:
 
 
 def computed(tasks: Sequence[Any]) -> Any:
-    """Return the results of tasks."""
-    return _dask().compute(*done(tasks))
+    """Return the results of tasks, or raise the first refusal among them."""
+    results = _dask().compute(*done(tasks))
+    if (refused := _first_refused(results)) is not None:
+        raise refused
+    return results
 
 
 def kept(function: Callable[..., Any], *given: Any) -> Any:
@@ -70,14 +96,47 @@ def kept(function: Callable[..., Any], *given: Any) -> Any:
 
     It is waited for: if tasks that read the tokens again were submitted before it ended, chunks would be kept for them.
     """
-    (task,) = done([_task(function)(*given)])
-    return task
+    task = _task(function)(*given)
+    held, refusal = done([task, _task(_nothing)(task)])
+    computed([refusal])
+    return held
+
+
+def _nothing(result: Any) -> None:
+    """Say nothing of a result that is no refusal."""
+
+
+class _Along:
+    """Tasks that are to be computed with others, and where they were kept then."""
+
+    def __init__(self, tasks: Sequence[Any]) -> None:
+        self.tasks, self.held = list(tasks), list[Any]()
+
+
+_along: ContextVar[_Along | None] = ContextVar("along", default=None)
+
+
+@contextmanager
+def along(tasks: Sequence[Any]) -> Iterator[list[Any]]:
+    """Let tasks be computed with the first ones inside this block: chunks that both need are read once.
+
+    The results are in the list when the block is left.
+    """
+    results, waiting = list[Any](), _Along(tasks)
+    before = _along.set(waiting)
+    try:
+        yield results
+    finally:
+        _along.reset(before)
+    results.extend(computed(waiting.held or waiting.tasks))
 
 
 def done(tasks: Sequence[Any]) -> Any:
     """Return tasks, or Dask arrays, that are computed now and stay where they were; progress is shown meanwhile."""
+    waiting = _along.get()
+    others = waiting.tasks if waiting is not None and not waiting.held else []
     with import_module("dask.callbacks").Callback(posttask=lambda *_: tick()):
-        held = _dask().persist(*tasks)
+        held = _dask().persist(*tasks, *others)
     distributed: Any = sys.modules.get("distributed")
     for future in distributed.futures_of(held) if distributed is not None else ():
         while not future.done():
@@ -86,7 +145,9 @@ def done(tasks: Sequence[Any]) -> Any:
             tick()
         if future.status != "finished":
             future.result()  # raises what went wrong
-    return held
+    if waiting is not None and others:
+        waiting.held = list(held[len(tasks) :])
+    return held[: len(tasks)]
 
 
 def mapped(x: Any, function: Callable[..., Array], *given: Any) -> Any:
@@ -96,8 +157,8 @@ def mapped(x: Any, function: Callable[..., Array], *given: Any) -> Any:
 
 def check_rows(x: Array, start: int) -> None:
     """Refuse a chunk with a value that is not finite, whose first row has this number."""
-    # NumPy finds where the ends are faster than whether all numbers are finite.
-    if not np.isfinite(ends(x)).all():
+    # NumPy finds the ends of all numbers faster than whether all are finite; they are NaN if one is.
+    if not np.isfinite([x.min(), x.max()]).all():
         bad = start + int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
         raise InputError(f"tokens hold a value that is not finite in row {bad}: remove or replace that row")
 

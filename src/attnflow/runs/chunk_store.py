@@ -4,6 +4,9 @@ The layout is that of all stores, but a chunk of ``tokens`` holds some rows of o
 recorded one to ``tokens``, any other to an array of its own in the folder ``tokens/steps``, which is removed when the
 next one is whole. The checkpoint says where the newest whole state is. A place is used for one state alone, so that a
 worker that is late, after the process that asked it was killed, does no harm.
+
+The start is given again when a call is repeated. So it is not written before the first step, but with it: each chunk is
+read once for both. A run that was killed before its first step was whole starts anew.
 """
 
 from __future__ import annotations
@@ -57,36 +60,56 @@ class ChunkStore(Store):
         super().__init__(path.absolute(), group)  # workers may be in another folder
         self.newest: tuple[int, Place] | None = None
         self.marked: tuple[int, dict[str, Any]] | None = None
+        # The start of a new run, each of whose chunks is written when it is computed, as long as not all are.
+        self.expects_start = False
+        self.start: tuple[int, Any] | None = None
 
     @staticmethod
     def chunks(x: Any) -> tuple[int, ...]:
         return 1, *x.chunksize
 
     def append(self, times: NDArray[Any], tokens: Any) -> None:
-        """Write states to the recording, chunk by chunk."""
+        """Write states to the recording, chunk by chunk; the start of a run only when the first step is."""
         for t, x in zip(times.tolist(), tokens, strict=True):
-            k = self.written
+            k = self.written + (self.start is not None)
             self.tokens.resize((k + 1, *self.tokens.shape[1:]))
+            if self.expects_start:
+                self.expects_start = False
+                written = partial(_written, self.path / ASIDE)
+                self.start = t, x.map_blocks(written, dtype=np.float64, meta=np.empty((0, 0)))
+                continue
             try:
                 self._fill((RECORD, k), x)
             except LostError:
                 self._forget()
                 raise
-            self.time.resize((k + 1,))
-            self.time[k] = t
-            self.written, self.newest = k + 1, (t, (RECORD, k))
+            self._count(t)
+
+    def _count(self, t: int) -> None:
+        """Note that the next record is whole."""
+        k = self.written
+        self.time.resize((k + 1,))
+        self.time[k] = t
+        self.written, self.newest = k + 1, (t, (RECORD, k))
 
     def held(self, t: int, x: Any) -> Any:
-        """Return the state at time t as it is on disk, writing it if it was not recorded."""
+        """Return the state at time t as it is on disk, writing it if it was not recorded; the start as it was given."""
+        if self.start is not None and self.start[0] == t:
+            return x
         if self.newest is None or self.newest[0] != t:
             self._fill((t, 0), x)
             self.newest = t, (t, 0)
         return self._at(*self.newest)
 
+    def leaving(self, x: Any) -> Any:
+        """Return the newest state as the next one must be computed from it: the start is written meanwhile."""
+        return x if self.start is None else self.start[1]
+
     def mark(self, notes: dict[str, Any]) -> None:
         """Write down that the newest state is whole, and what else is needed to go on from there."""
-        self.marked = self.written, notes
-        self._mark()
+        self.marked = self.written + (self.start is not None), notes
+        if self.start is None:
+            self._mark()
 
     def _mark(self) -> None:
         assert self.newest is not None
@@ -110,6 +133,7 @@ class ChunkStore(Store):
                 self._mark()
         resumed = super().resume()
         if resumed is None or self.newest is None:
+            self.expects_start = True
             return None
         return resumed[0], self._at(*self.newest), *resumed[2:]
 
@@ -121,6 +145,8 @@ class ChunkStore(Store):
 
     def finish(self, **results: Any) -> None:
         """Write how the run ended, and from where it could go on if its end were later."""
+        if self.start is not None:  # a run without steps
+            self._compute(self.start[1], first_lost)
         if self.marked is not None:
             self._mark()
         shutil.rmtree(self.path / STEPS, ignore_errors=True)
@@ -147,13 +173,31 @@ class ChunkStore(Store):
             new_array(between, str(slot), like, self.tokens.chunks, ["time", "token", "coordinate"], self.level)
         name, rows = ASIDE if slot == RECORD else f"{STEPS}/{slot}", int(self.tokens.chunks[1])
         even = x if x.chunksize[0] == rows else x.rechunk((rows, -1))
-        refuse_lost(computed(Chunks(even).each(partial(_write, self.path / name, k))))
+        self._compute(even, partial(_write, self.path / name, k))
+
+    def _compute(self, x: Any, look: Any) -> None:
+        """Compute a state, with the start if that is still to be written; refuse the state if no law can hear it."""
+        found = computed(Chunks(x).each(look))
+        if self.start is not None:
+            t, self.start = self.start[0], None
+            self._count(t)
+        refuse_lost(found)
 
 
 def _write(path: Path, k: int, chunk: Array, first: int) -> tuple[int, Array] | None:
     """Write some rows of state k, and say which is the first that no law can hear."""
-    zarr_library().open_array(path, mode="r+")[k, first : first + len(chunk)] = chunk
+    # Zarr would look whether a chunk need not be written, and copy a part of another shape: both take as long as writing.
+    array = zarr_library().open_array(path, mode="r+")
+    if hasattr(array, "with_config"):  # since Zarr 3.1.6
+        array = array.with_config({"write_empty_chunks": True})
+    array[k : k + 1, first : first + len(chunk)] = chunk[None]
     return first_lost(chunk, first)
+
+
+def _written(path: Path, chunk: Array, block_info: Any = None) -> Array:
+    """Write some rows of the start, and return them."""
+    _write(path, 0, chunk, block_info[0]["array-location"][0][0])
+    return chunk
 
 
 def first_lost(chunk: Array, first: int) -> tuple[int, Array] | None:

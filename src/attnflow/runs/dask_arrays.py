@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from attnflow.core import progress
 from attnflow.core.dask_arrays import chunked_cloud, dask_array
 from attnflow.core.inputs import SAMPLE, Array, InputError, location
 from attnflow.laws import Heard, Hearing, Law, check_law
-from attnflow.laws.chunks import Chunks, check_rows, check_size, computed, done
+from attnflow.laws.chunks import Chunks, along, check_rows, check_size, computed, done
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import end_of, lost
 from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
@@ -30,7 +30,7 @@ from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Checkpoint, Progress, Start, Watcher
 from attnflow.serialise import check_layers, describe, varying
 
-# Bits are mixed this many numbers at a time, which fit in the cache.
+# This many numbers are looked at at a time, which fit in the cache.
 MIXED = 1 << 14
 
 
@@ -59,19 +59,22 @@ def simulate_chunks(
 def _simulated(
     tokens: Any, law: Law, motion: Motion, until: int, record: Record, path: Path | None, work: progress.Task
 ) -> Trajectory:
-    x = _each_row(partial(_prepared, motion, law), tokens)
+    x, heard = _each_row(partial(_prepared, motion, law), tokens), None
+    if path is not None:
+        x = _in_chunks_of(x, max(x.chunks[0]))  # Zarr has chunks of one size
+    with along(Chunks(x).each(partial(_look, path is not None))) as looked:
+        # What the law refuses leaves no store behind.
+        if path is not None and not path.exists():
+            heard = law.attend(x, 0)
     about = {
         "law": describe(law), "motion": describe(motion), "until": until, "seed": None, "engine": "auto",
-        "record": repr(rule(record)), "tokens": _looked_at(x, path is not None), "arrays": "dask",
+        "record": repr(rule(record)), "tokens": _identity(x, looked), "arrays": "dask",
         "functions of time": varying(law, 0) + varying(motion, 0),
     }  # fmt: skip
     recording: _Kept | ChunkStore = _Kept()
-    heard = None
     if path is not None:
-        x = x.rechunk((max(x.chunks[0]), -1))  # Zarr has chunks of one size
-        # What the law refuses leaves no store behind.
-        heard = None if path.exists() else law.attend(x, 0)
         recording = ChunkStore.open_or_create(path, about, x, None)
+        x = _in_chunks_of(x, recording.tokens.chunks[1])
     try:
         results = recording.finished
         if results is None:
@@ -103,8 +106,9 @@ def _run(
         if t >= until:
             break
         work.reach(t, part=0.0)
-        before = start if t == 0 and heard is not None else (x, law.attend(x, t))
-        moved = _each_row(partial(_stepped, motion, t), *before)
+        if t or heard is None:
+            heard = law.attend(x, t)
+        moved = _each_row(partial(_stepped, motion, t), recording.leaving(x), heard)
         try:
             recorder.take(t, np.array([t + 1]), [moved])
             t, x = t + 1, recording.held(t + 1, moved)
@@ -156,6 +160,10 @@ class _Kept(Recording):
             self.newest = t, kept
         return self.newest[1]
 
+    def leaving(self, x: Any) -> Any:
+        """Return the newest state as the next one must be computed from it."""
+        return x
+
     def mark(self, notes: dict[str, Any]) -> None:
         """Nothing of it outlives the process."""
 
@@ -192,33 +200,51 @@ def _stepped(motion: Any, t: int, x: Array, mean: Array) -> Array:
         return motion.step(lambda *_: Heard(mean, None), x, t)
 
 
-def _looked_at(x: Any, fingerprint: bool) -> str | None:
-    """Check the tokens as `cloud` does, in one pass; return a number that tells them from others, if one is wanted."""
-    found = computed(Chunks(x).each(partial(_look, fingerprint)))
-    check_size(max(size for size, _ in found))
-    return f"{x.shape} {sum(mixed for _, mixed in found) % 2**64:016x}" if fingerprint else None
+def _identity(x: Any, looked: Sequence[tuple[float, int | None]]) -> str | None:
+    """Check the sizes that were found in chunks, as `cloud` does; return what tells the tokens from others, if known."""
+    check_size(max(size for size, _ in looked))
+    mixed = [bits for _, bits in looked if bits is not None]
+    return f"{x.shape} {sum(mixed) % 2**64:016x}" if mixed else None
 
 
-def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int]:
+def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int | None]:
+    """Check some rows; return their largest coordinate, and the sum of their mixed bits, if it is wanted."""
+    check_rows(chunk, first)
     largest = float(max(-chunk.min(), chunk.max()))
-    if not np.isfinite(largest):
-        check_rows(chunk, first)
-    return largest, _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else 0
+    return largest, _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else None
+
+
+def _in_chunks_of(x: Any, rows: int) -> Any:
+    return x if x.chunksize[0] == rows else x.rechunk((rows, -1))
 
 
 def _fingerprint(chunk: Array, first: int) -> int:
-    """Return the sum modulo 2^64 of the bits of all numbers, each mixed with its place: the same for all chunks.
+    """Return a sum over all numbers, modulo 2^64, of their bits times a factor of their place: the same for all chunks.
+
+    Factors are odd, so that no number can change alone; `first` is the place of the first number.
 
     >>> x = np.arange(6.0).reshape(3, 2)
     >>> (_fingerprint(x[:1], 0) + _fingerprint(x[1:], 2)) % 2**64 == _fingerprint(x, 0) != _fingerprint(x[::-1], 0)
     True
     """
-    bits, total = np.ascontiguousarray(chunk).view(np.uint64).ravel(), 0
-    for start in range(0, len(bits), MIXED):
-        some = bits[start : start + MIXED]
-        places = np.arange(first + start, first + start + len(some), dtype=np.uint64)
-        total += int(_mixed(some + _mixed(places)).sum(dtype=np.uint64))
+    bits, total, position = np.ascontiguousarray(chunk).view(np.uint64).ravel(), 0, first
+    folded = np.empty(MIXED, dtype=np.uint64)
+    while len(bits):
+        block, k = divmod(position, MIXED)
+        some, bits = bits[: MIXED - k], bits[MIXED - k :]
+        # The bits that round numbers differ in come down to where no product loses them.
+        mixed = np.right_shift(some, np.uint64(32), out=folded[: len(some)])
+        mixed ^= some
+        mixed *= _factors()[k : k + len(some)]
+        total += int(mixed.sum()) * int(_mixed(np.array([block], dtype=np.uint64))[0] | np.uint64(1))
+        position += len(some)
     return total % 2**64
+
+
+@cache
+def _factors() -> NDArray[np.uint64]:
+    """Return odd numbers, by which the bits of MIXED numbers in a row are multiplied."""
+    return _mixed(np.arange(1, MIXED + 1, dtype=np.uint64)) | np.uint64(1)
 
 
 def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
