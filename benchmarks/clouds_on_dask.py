@@ -5,7 +5,9 @@
 
 makes the store in a temporary folder (8 d bytes for each token, and twice as much for the store of each run) and prints
 the CPU time of the workers for each token, beside that of one process at a million tokens; the peaks of their memory;
-and how far sampled tokens are from direct sums. It fails if a worker was restarted, as those are that need too much
+and how far sampled tokens are from direct sums. In a virtual machine that has given unused memory back, files on a disk
+cost more than twice the time of all else, because the host has to find memory for the copies of them: set TMPDIR to a
+folder in memory then, such as /dev/shm. It fails if a worker was restarted, as those are that need too much
 memory, or if a sample is wrong by more than 1e-10.
 """
 
@@ -28,7 +30,7 @@ from attnflow.engines import fused
 
 Array = NDArray[np.float64]
 
-MOTION, CHUNK, SAMPLE = af.Layers(gamma=0.5), 1_000_000, 16
+MOTION, CHUNK, ALONE, SAMPLE = af.Layers(gamma=0.5), 2_000_000, 1_000_000, 16
 LAWS: dict[str, af.Law] = {"softmax": af.Softmax(beta=1.0), "hardmax": af.Hardmax()}
 
 
@@ -75,14 +77,14 @@ def direct_hardmax(queries: Array, path: Path) -> Array:
 
 def alone(law: af.Law, d: int, stored: bool) -> float:
     """Return the CPU time for each token of one layer of a million tokens in one process, written to a store or not."""
-    x, times = af.tokens.gaussian(n=CHUNK, d=d, seed=0), []
+    x, times = af.tokens.gaussian(n=ALONE, d=d, seed=0), []
     for _ in range(4):
         with tempfile.TemporaryDirectory() as folder:
             store = Path(folder) / "run.zarr" if stored else None
             begin = time.process_time()
             af.simulate(x, law, MOTION, until=1, record=[1], store=store)
             times.append(time.process_time() - begin)
-    return min(times) / CHUNK
+    return min(times) / ALONE
 
 
 def warmed(law: af.Law, d: int) -> None:
@@ -119,7 +121,7 @@ def layer(client: Any, law: af.Law, start: Path, sample: NDArray[np.int64]) -> t
     one, stored = alone(law, d, False), alone(law, d, True)
     return (
         f"{law.name}, {n:,} tokens, d = {d}: {seconds:.1f} s, CPU {1e9 * cpu:.0f} ns for each token; one process at "
-        f"{CHUNK:,}: {1e9 * one:.0f} ns in memory, {1e9 * stored:.0f} ns to a store, ratios {cpu / one:.2f} and "
+        f"{ALONE:,}: {1e9 * one:.0f} ns in memory, {1e9 * stored:.0f} ns to a store, ratios {cpu / one:.2f} and "
         f"{cpu / stored:.2f}; peaks of memory {peaks} MB; error {error:.1e}"
     ), error
 
@@ -130,8 +132,10 @@ def main(n: int, d: int, names: list[str]) -> None:
     from distributed import Client, LocalCluster
 
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "2 GiB"}
-    # Dask asks workers to give memory back whenever they can, and new memory costs more than half of the time here.
-    memory = {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 1 << 30 for name in ("TRIM", "MMAP")}
+    # Dask asks workers to give memory back whenever they can, and new memory costs more than half of the time here. Nor
+    # should each thread of a worker, of which Zarr has some, keep memory of its own.
+    keep = {"TRIM_THRESHOLD_": 1 << 30, "MMAP_THRESHOLD_": 1 << 30, "ARENA_MAX": 1}
+    memory = {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}": value for name, value in keep.items()}
     with (
         dask.config.set(memory),
         tempfile.TemporaryDirectory() as folder,

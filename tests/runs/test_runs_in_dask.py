@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -268,3 +269,56 @@ def test_fingerprints_tell_clouds_apart() -> None:
     nearby = X.copy()
     nearby[17, 1] = np.nextafter(nearby[17, 1], 9)
     assert len({whole, _fingerprint(nearby, 0), _fingerprint(X[::-1], 0), _fingerprint(X[:, ::-1], 0)}) == 4
+    # Round numbers differ in their highest bits alone. Chunks may end anywhere in long clouds.
+    whole_numbers = np.arange(60_000.0).reshape(-1, 2) % 7
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(30_000), (50, 1)), axis=1)
+    assert len({_fingerprint(whole_numbers[order], 0) for order in orders}) == 50
+    parts = [_fingerprint(whole_numbers[a:b], 2 * a) for a, b in ((0, 9000), (9000, 9001), (9001, 30_000))]
+    assert sum(parts) % 2**64 == _fingerprint(whole_numbers, 0)
+
+
+def test_a_first_step_reads_chunks_twice(tmp_path: Path) -> None:
+    """Once for the check, the fingerprint and the points near the hull; once to write the start and the next state."""
+    read = []
+
+    def chunk(block_info: Any = None) -> Any:
+        read.append(block_info[None]["chunk-location"][0])
+        return np.random.default_rng(read[-1]).standard_normal((100, 2))
+
+    x = da.map_blocks(chunk, chunks=((100,) * 3, (2,)), dtype=float, meta=np.empty((0, 0)))
+    run = af.simulate(x, af.Hardmax(), LAYERS, until=1, store=tmp_path / "run.zarr")
+    assert sorted(read) == [0, 0, 1, 1, 2, 2]
+    np.testing.assert_array_equal(computed(run.tokens[0]), computed(x))
+
+
+def test_each_chunk_on_disk_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that write parts of the same chunk would lose some of them."""
+    written, write = [], chunk_store._write
+
+    def noted(path: Path, k: int, chunk: Any, first: int) -> Any:
+        written.append((k, first, len(chunk)))
+        return write(path, k, chunk, first)
+
+    monkeypatch.setattr(chunk_store, "_write", noted)
+    af.simulate(chunked(), af.Hardmax(), LAYERS, until=1, store=tmp_path / "run.zarr")
+    assert sorted(written) == [(k, first, min(60, 200 - first)) for k in (0, 1) for first in range(0, 200, 60)]
+
+
+def test_the_first_bad_row_of_all_is_named() -> None:
+    """Whatever chunk is looked at first."""
+    bad = X.copy()
+    bad[[43, 150, 190]] = np.nan
+    late = {0: 0.05, 67: 0.05}
+
+    def slowly(chunk: Any, block_info: Any = None) -> Any:
+        time.sleep(late.get(block_info[0]["array-location"][0][0], 0.0))
+        return chunk
+
+    x = chunked(bad).map_blocks(slowly, dtype=float, meta=np.empty((0, 0)))
+    with dask.config.set(scheduler="threads", num_workers=4):
+        for use in (
+            lambda: af.simulate(x, af.Softmax(), LAYERS, 1), lambda: af.Softmax().attend(x),
+            lambda: af.Hardmax().attend(x), lambda: af.measure.diameter(x),
+        ):  # fmt: skip
+            with refused("tokens hold a value that is not finite in row 43:"):
+                use()

@@ -17,7 +17,7 @@ from attnflow.engines import vertices
 from attnflow.engines.compilation import on_one_thread
 from attnflow.engines.vertices import MOST_DIMENSIONS, Indices
 
-__all__ = ["MOST_CANDIDATES", "MOST_DIMENSIONS", "Candidates", "ahead", "candidates", "doubtful", "merged"]
+__all__ = ["MOST_CANDIDATES", "MOST_DIMENSIONS", "Candidates", "ahead", "candidates", "doubtful", "heard", "merged"]
 
 # More points than this near the hull are refused: with their tree they take some 200 MB in each worker.
 MOST_CANDIDATES = 1 << 20
@@ -109,11 +109,22 @@ def _few(found: Candidates) -> Candidates:
     )
 
 
+@on_one_thread
 def doubtful(queries: Array, found: Candidates) -> Indices:
     """Return the queries, such as those at 0, whose top scores points that were left out might have by rounding."""
     if found.complete:
         return np.empty(0, dtype=np.int64)
     return vertices.doubtful_queries(queries, vertices.size_of(found.points), found.smallest)
+
+
+@on_one_thread
+def heard(queries: Array, found: Candidates, weights: Array) -> tuple[Array, Indices]:
+    """Return the mean of the candidates with the top score of each query, and the first; no query may be doubtful."""
+    points = found.points
+    mean, _, first = vertices.top_of_certain(
+        queries, vertices.size_of(points), points, points, weights, np.arange(len(points))
+    )
+    return mean, first
 
 
 @on_one_thread

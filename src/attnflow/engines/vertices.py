@@ -171,7 +171,7 @@ def top(
     size = size_of(sources[0])
     doubtful = doubtful_queries(queries, size)
     if not len(doubtful):
-        return _top_outermost(queries, size, *sources)
+        return top_of_certain(queries, size, *sources)
     rows, copies = np.unique(queries[doubtful], axis=0, return_inverse=True)  # most often just one, at 0
     few = len(rows) <= ONE_BY_ONE
     answers = fused.top(rows, keys, values, weights, slack, relative) if few else _Tree(*_merged(*sources)).top(rows)
@@ -179,13 +179,13 @@ def top(
     if len(doubtful) < len(queries):
         certain = np.delete(np.arange(len(queries)), doubtful)
         order = np.argsort(np.concatenate([doubtful, certain]))
-        others = _top_outermost(queries[certain], size, *sources)
+        others = top_of_certain(queries[certain], size, *sources)
         mean, best, leader = (np.concatenate(pair)[order] for pair in zip(answers, others, strict=True))
         return mean, best, leader
     return answers
 
 
-def _top_outermost(
+def top_of_certain(
     queries: Array, size: float, keys: Array, values: Array, weights: Array, index: Indices
 ) -> tuple[Array, Array, Indices]:
     """Answer queries that are not doubtful."""

@@ -432,13 +432,21 @@ def _at_zero(queries: Array, start: int, found: Any, ties: str) -> NDArray[np.in
 def _averages_of_chunk(x: Array, found: Any, law: Hardmax, t: float, block_info: Any = None) -> Array:
     """Return what the tokens of a chunk hear, from the candidates among all tokens."""
     queries = law.queries(x, t)
-    sources = Sources(found.points, found.points, found.copies, 1.0, "vertices")
     at_zero = _at_zero(queries, block_info[0]["array-location"][0][0], found, law.ties)
     if not len(at_zero):
-        return law._listen(queries, t, sources).mean
+        return _averages(queries, found, law.ties)
     mean = np.empty(x.shape)
     mean[at_zero] = found.head if law.ties == "first" else found.mean
     certain = np.delete(np.arange(len(x)), at_zero)
     if len(certain):
-        mean[certain] = law._listen(queries[certain], t, sources).mean
+        mean[certain] = _averages(queries[certain], found, law.ties)
     return mean
+
+
+def _averages(queries: Array, found: Any, ties: str) -> Array:
+    """Return what queries hear that are not doubtful."""
+    from attnflow.engines import chunks_top as top
+
+    weights = np.ones(len(found.points)) if ties == "points" else found.copies
+    mean, first = top.heard(queries, found, weights)
+    return found.points[first] if ties == "first" else mean

@@ -186,7 +186,8 @@ class ChunkStore(Store):
 
 def _write(path: Path, k: int, chunk: Array, first: int) -> tuple[int, Array] | None:
     """Write some rows of state k, and say which is the first that no law can hear."""
-    # Zarr would look whether a chunk need not be written, and copy a part of another shape: both take as long as writing.
+    # Zarr would copy a part that has another shape than a chunk, and look whether it need be written at all: together
+    # that takes as long as writing.
     array = zarr_library().open_array(path, mode="r+")
     if hasattr(array, "with_config"):  # since Zarr 3.1.6
         array = array.with_config({"write_empty_chunks": True})

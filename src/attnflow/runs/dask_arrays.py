@@ -1,7 +1,8 @@
 """The loop for Dask arrays: layer after layer, chunk by chunk, on the scheduler that Dask has.
 
 It is the loop of `simulate` without watchers, which look at NumPy arrays between the steps. A step asks the law what
-tokens hear, which takes passes over all chunks; then each chunk moves by itself. A worker holds a few chunks for each
+tokens hear, which takes passes over all chunks; then each chunk moves by itself. The first of these passes also checks
+the tokens that were given, and those of a store are also told from others by it. A worker holds a few chunks for each
 of its threads, and the sums of the law. With a store nothing else is in memory; without one, all recorded states are,
 and the newest.
 """
@@ -61,7 +62,7 @@ def _simulated(
 ) -> Trajectory:
     x, heard = _each_row(partial(_prepared, motion, law), tokens), None
     if path is not None:
-        x = _in_chunks_of(x, max(x.chunks[0]))  # Zarr has chunks of one size
+        x = x.rechunk((max(x.chunks[0]), -1))  # Zarr has chunks of one size
     with along(Chunks(x).each(partial(_look, path is not None))) as looked:
         # What the law refuses leaves no store behind.
         if path is not None and not path.exists():
@@ -74,7 +75,7 @@ def _simulated(
     recording: _Kept | ChunkStore = _Kept()
     if path is not None:
         recording = ChunkStore.open_or_create(path, about, x, None)
-        x = _in_chunks_of(x, recording.tokens.chunks[1])
+        x = x.rechunk((recording.tokens.chunks[1], -1))  # an interrupted run goes on in chunks of its own
     try:
         results = recording.finished
         if results is None:
@@ -201,7 +202,7 @@ def _stepped(motion: Any, t: int, x: Array, mean: Array) -> Array:
 
 
 def _identity(x: Any, looked: Sequence[tuple[float, int | None]]) -> str | None:
-    """Check the sizes that were found in chunks, as `cloud` does; return what tells the tokens from others, if known."""
+    """Check the sizes found in chunks, as `cloud` does; return what tells the tokens from others, if it is known."""
     check_size(max(size for size, _ in looked))
     mixed = [bits for _, bits in looked if bits is not None]
     return f"{x.shape} {sum(mixed) % 2**64:016x}" if mixed else None
@@ -209,13 +210,10 @@ def _identity(x: Any, looked: Sequence[tuple[float, int | None]]) -> str | None:
 
 def _look(fingerprint: bool, chunk: Array, first: int) -> tuple[float, int | None]:
     """Check some rows; return their largest coordinate, and the sum of their mixed bits, if it is wanted."""
-    check_rows(chunk, first)
     largest = float(max(-chunk.min(), chunk.max()))
+    if not np.isfinite(largest):
+        check_rows(chunk, first)
     return largest, _fingerprint(chunk, first * chunk.shape[1]) if fingerprint else None
-
-
-def _in_chunks_of(x: Any, rows: int) -> Any:
-    return x if x.chunksize[0] == rows else x.rechunk((rows, -1))
 
 
 def _fingerprint(chunk: Array, first: int) -> int:
