@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnflow import engines
+import attnflow as af
 from attnflow.engines import causal, dense, fast, separable
 from attnflow.engines.causal import softmax
 
@@ -141,8 +141,6 @@ def by_blocks(patch: pytest.MonkeyPatch, name: str, engine: str = "fused", block
 
     patch.setattr(causal, "_plan", plan)
     patch.setattr(causal, "SHORT", 40)
-    patch.setattr(engines, "BLOCKED_DIMENSION", 1)
-    patch.setattr(engines, "BLOCKED_PAIRS", 100)
     return done
 
 
@@ -216,6 +214,22 @@ def test_the_way_follows_from_the_inputs() -> None:
     wide = np.random.default_rng(0).standard_normal((8000, 16))
     assert causal.name(wide, wide, 0.1) == "halves"
     assert causal.name(wide[:, :5].copy(), wide[:, :5].copy(), 0.1) == "direct"
+
+
+@pytest.mark.parametrize(("engine", "precise"), [("auto", False), ("fast", False), ("precise", True), ("fused", True)])
+def test_a_law_asks_for_exact_sums_where_the_user_does(
+    engine: str, precise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def heard(q: Array, k: Array, v: Array, w: Array | None, gain: float, window: int | None, exactly: bool) -> Any:
+        asked.append((gain, window, exactly))
+        return np.zeros_like(v), np.zeros(len(q))
+
+    monkeypatch.setattr(causal, "softmax", heard)
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    af.Masked(af.Softmax(beta=3.0), causal=True, window=7).hear(x, engine=engine)
+    assert asked == [(3.0, 7, precise)]
 
 
 @pytest.mark.parametrize(("d", "gain", "precise"), [(2, 1.0, False), (2, 100.0, False), (2, 1.0, True), (9, 0.2, True)])

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from attnflow import engines
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array
-from attnflow.engines import causal_kernels, causal_prefixes, compilation, dense, fast, kernels, separable
+from attnflow.engines import blocked, causal_kernels, causal_prefixes, compilation, dense, fast, kernels, separable
 from attnflow.engines.centring import about_centre
 from attnflow.engines.fused import CALL, LIGHTEST, binary_masses, coordinate_first
 from attnflow.engines.simd import WIDTH
@@ -142,7 +142,7 @@ def _merge(mean: Array, log_total: Array, other: Sums) -> None:
 class _Plan(NamedTuple):
     """How prefixes are summed, what it costs in pairs of the direct sum in the plane, and the size of blocks.
 
-    On a grid also the plan of the separable engine; for halves the choice among engines, if there is any.
+    On a grid also the plan of the separable engine; for halves the choice of `fast`, None for the blocked engine.
     """
 
     name: str
@@ -160,11 +160,11 @@ def _plan(queries: Array, keys: Array, gain: float, columns: int | None, counts:
     plans = [_Plan("direct", pair * pairs)]
     with np.errstate(over="ignore"):
         reach = gain * math.sqrt(float(_largest_square(queries)) * float(_largest_square(keys)))
-    if pairs < FEW_PAIRS or not reach <= (LARGEST_PRECISE if precise else LARGEST_EXPONENT):
+    if not reach <= (LARGEST_PRECISE if precise else LARGEST_EXPONENT):
         return plans[0]
-    if d >= engines.BLOCKED_DIMENSION:
+    if d >= engines.BLOCKED_DIMENSION and pairs > engines.BLOCKED_PAIRS:
         return _Plan("halves", 0.0, LEAF)
-    if d > separable.MOST_DIMENSIONS or precise:
+    if pairs < FEW_PAIRS or d > separable.MOST_DIMENSIONS or precise:
         return plans[0]
     made = separable.plan(queries, keys, gain)
     if made is not None and width <= separable.MOST_COLUMNS:
@@ -254,9 +254,7 @@ def _rectangle(
     if choice is not None:
         made = fast.for_others(choice, queries, keys, gain)
         return fast.carry_out(made, queries, keys, values, log_masses, gain)
-    sums = engines.engine("precise", "softmax", len(queries), *keys.shape).softmax
-    result: Sums = sums(queries, keys, values, log_masses, gain)
-    return result
+    return blocked.softmax(queries, keys, values, log_masses, gain)
 
 
 @about_centre

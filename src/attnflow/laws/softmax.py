@@ -184,13 +184,14 @@ class Softmax(Law):
         if name == "causal":
             from attnflow.engines import causal
 
-            gain = abs(beta) * sources.gain
-            return Heard(*causal.softmax(*turned, sources.values, _log(sources.masses), gain, window=order.window))
+            gain, precise = abs(beta) * sources.gain, sources.engine not in ("auto", "fast", "separable", "pruned")
+            sums = causal.softmax(*turned, sources.values, _log(sources.masses), gain, order.window, precise)
+            return Heard(*sums)
         return None if name == "dense" else _sums(turned, sources, abs(beta))
 
     def serves_products(self, engine: str, n: int, k: int, order: Order) -> str:
         """Return the engine for n queries and keys in k dimensions that hear each other in this order."""
-        if order.causal and k <= engines.WIDE and engines.choose(engine, "softmax", n, n, k) != "dense":
+        if order.causal and engines.choose(engine, "softmax", n, n, k) != "dense":
             return "causal"
         return "dense" if any(order) else self.uses(engine, n, k)
 
