@@ -27,7 +27,10 @@ class Draw(np.random.Generator):
         self.n, self.d = int(self.integers(1, 8)), int(self.integers(1, 4))
 
 
-LAWS = [af.Softmax, af.Hardmax, af.Localmax, af.HegselmannKrause, af.Heads]
+LAWS = [
+    af.Softmax, af.Hardmax, af.Localmax, af.HegselmannKrause, af.Heads, af.Entmax, af.Sparsemax, af.Sinkhorn,
+    af.SelfAdjusted, af.Unnormalized, af.Sigmoid, af.Linear,
+]  # fmt: skip
 MOTIONS: list[Any] = [
     af.Layers, af.Residual, af.RescaledLayers, af.SphereLayers, af.Flow, af.RescaledFlow, af.SphereFlow,
     af.HardmaxFlow, af.Jumps, af.Leaps,
@@ -298,7 +301,7 @@ def test_random_calls(first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_fair_share_of_random_calls_has_a_result(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that are nearly all refused would test nothing but the refusals."""
     monkeypatch.chdir(tmp_path)
-    told = [once(Draw(18, k), kind) for k in range(24)]
+    told = [once(Draw(23, k), kind) for k in range(24)]
     assert not any(told), told
     assert told.count(None) >= 8
     assert told.count("") >= 2  # and some are refused

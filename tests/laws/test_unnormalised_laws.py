@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import attnflow as af
 from attnflow.core.inputs import Array
@@ -75,6 +76,15 @@ def test_exponentials_and_sigmoids_are_linear_for_small_beta() -> None:
     np.testing.assert_allclose(
         (af.Sigmoid(beta=small).weights(X) - 1 / 40) * 4 / small, af.Linear().weights(X), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("wrap", [lambda law: law, lambda law: af.Masked(law, causal=True)])
+def test_weights_that_leave_float64_are_refused_in_one_sentence(wrap: Callable[[af.Law], af.Law]) -> None:
+    for call in (wrap(af.Unnormalized()).weights, wrap(af.Unnormalized()).attend):
+        with refused(
+            "the weights of tokens as large as .* leave the range of float64: divide the tokens by a constant"
+        ):
+            call(40 * X)
 
 
 def test_sums_of_many_tokens_are_fast_and_right() -> None:

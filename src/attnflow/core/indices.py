@@ -195,9 +195,12 @@ def not_numbers(law: object, *tokens: Any) -> InputError:
         return InputError(
             f"log_weights of {name} returned NaN, expected log P_ij, which is -inf where P_ij = 0: correct its formula"
         )
+    size, held = f"tokens as large as {_largest(*tokens):.3g}", precision(tokens[0])
+    if not probabilities(law):
+        return InputError(f"the weights of {size} leave the range of {held}: divide the tokens by a constant")
     return InputError(
-        f"the scores of tokens as large as {_largest(*tokens):.3g} leave the range of {precision(tokens[0])}: "
-        "divide the tokens by a constant, and multiply beta by its square"
+        f"the scores of {size} leave the range of {held}: divide the tokens by a constant, and multiply beta by its "
+        "square"
     )
 
 
@@ -211,6 +214,8 @@ def _at_fault(law: Any, *tokens: Any) -> str | None:
         return None
     laws = [*(getattr(law, "heads", ()) or (law,))]
     others = [one for one in laws if _written_in(one).partition(".")[0] != "attnflow"]
+    if not others and not probabilities(law):  # exponentials that nothing divides overflow for moderate scores
+        return None
     if not others and not all(_moderate(value, most) for one in (law, *laws) for value in vars(one).values()):
         return None
     return type((others or laws)[0]).__name__

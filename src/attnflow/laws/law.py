@@ -325,7 +325,8 @@ class Law:
         y, values, masses, gain = sources[:4]
         if self.batched:
             scale = np.sqrt(gain)
-            return Heard(weights(self, scale * x, t, sources=scale * y, masses=masses) @ values, None)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return Heard(weights(self, scale * x, t, sources=scale * y, masses=masses) @ values, None)
         each = [
             self.hear(one, t, sources=z, values=w, masses=masses, gain=gain)
             for one, z, w in zip(x, y, values, strict=True)
