@@ -1,0 +1,156 @@
+"""Value matrices drawn anew in each layer: two tokens end together, or opposite to each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnflow.claims.claim import DERIVED, Paper, Setting
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.margins import Margins, once
+from attnflow.claims.samplers import Rng, pick
+from attnflow.claims.statistics import LEVEL, empirical_bernstein
+from attnflow.core.inputs import Array, InputError, number, whole
+from attnflow.core.progress import tick
+from attnflow.laws import Softmax
+from attnflow.motions import RandomHeads
+from attnflow.runs.ensembles import ManyHearing
+
+RANDOM = Paper(
+    "random", "Fedorov et al.", "Clustering in deep stochastic transformers", "2601.21942",
+    heading="Random weights in each layer",
+    notation="""Tokens on the unit sphere of R^d, x_i <- y_i / |y_i|, y_i = x_i + sqrt(dt) W m_i, where
+    m_i = sum_j e^{beta <x_i, x_j>} x_j / Z_i and W is a d x d matrix of independent standard normal numbers, new in
+    each layer and the same for all tokens. As dt -> 0, with time t = dt times the number of layers, the overlap
+    rho = <x_1, x_2> of two tokens follows du = (q (d - 2) + (1 - q) rho) dt + sqrt(2 (1 - q)) dw, where
+    u = artanh rho, 1/q = 2 cosh^2(beta (1 - rho) / 2), and w is a Brownian motion. This is derived here, not
+    quoted.""",
+)  # fmt: skip
+
+# Where u = artanh rho goes beyond this, tokens are together or opposite to 1e-13; more layers would only round.
+FARTHEST = 16.0
+MOST_LAYERS, MOST_PAIRS = 20_000, 20_000
+# What layers of length dt are allowed to err by, in units of dt; 4,000 pairs showed less at dt = 0.05 and 0.02.
+LAYERS_ERR = 1.0
+
+
+def antipodal(d: int, beta: float, rho: Any) -> Array:
+    """Return the probability that two tokens with overlap rho end antipodal: by the scale function of u = artanh rho.
+
+    With s'(u) = e^{-(d - 2) G(u)} / cosh u, G' = 1 / cosh(beta (1 - tanh u)), it is the integral of s' beyond u over
+    that of all s', and 0 where the latter is infinite.
+
+    >>> round(float(antipodal(3, 1.0, 0.0)), 4), round(float(antipodal(2, 5.0, 0.0)), 4)
+    (0.2224, 0.5)
+    """
+    if not attracts(d, beta) > 0:
+        return np.zeros(np.shape(rho))
+    # s' decays like e^{-rate |u|} on the left, so that beyond this only 1e-15 of it is left.
+    left = max(FARTHEST, 36.0 / attracts(d, beta))
+    from scipy.interpolate import CubicHermiteSpline
+
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    ends = np.linspace(-left, 3 * FARTHEST, int(8 * (left + 3 * FARTHEST)) + 1)
+    half = np.diff(ends)[:, None] / 2
+    u = ends[:-1, None] + half * (1 + nodes)
+    slope = (d - 2) / np.cosh(beta * (1 - np.tanh(u)))
+    # The exponent inside each interval: a sum over nodes of its part up to there, from the polynomial through them.
+    inner = half * (slope @ _up_to(nodes).T)
+    whole_ones = np.concatenate([[0.0], np.cumsum((half * slope) @ weights)])
+    log_s = -(whole_ones[:-1, None] + inner) - np.log(np.cosh(u))
+    top = log_s.max()
+    parts = (half * np.exp(log_s - top)) @ weights
+    beyond = np.concatenate([np.cumsum(parts[::-1])[::-1], [0.0]])
+    slopes = -np.exp(-whole_ones - np.log(np.cosh(ends)) - top)
+    at = np.clip(np.arctanh(np.clip(rho, -1 + 1e-15, 1 - 1e-15)), -left, 3 * FARTHEST)
+    found: Array = CubicHermiteSpline(ends, beyond, slopes)(at) / beyond[0]
+    return found
+
+
+def _up_to(nodes: Array) -> Array:
+    """Return the matrix that takes values at nodes of [-1, 1] to integrals from -1 to each node."""
+    degrees = np.arange(len(nodes))
+    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, len(nodes) - 1))
+    columns = [
+        np.polynomial.legendre.legval(nodes, np.polynomial.legendre.legint(np.eye(len(nodes))[k], lbnd=-1))
+        for k in degrees
+    ]
+    matrix: Array = np.stack(columns, axis=1) @ to_coefficients
+    return matrix
+
+
+def attracts(d: int, beta: float) -> float:
+    """Return how fast s' decays towards rho = -1, positive where -1 attracts: where d - 1 < 2 cosh^2 beta.
+
+    >>> attracts(3, 0.0), attracts(3, 1.0) > 0
+    (0.0, True)
+    """
+    return 1 - (d - 2) / math.cosh(2 * beta)
+
+
+def _model(given: Any) -> tuple[Softmax, RandomHeads]:
+    return Softmax(beta=given["beta"]), RandomHeads(dt=given["dt"])
+
+
+def _pairs(rng: Rng, k: int) -> dict[str, Any]:
+    d = 2 + k % 4
+    beta = pick(rng, (0.7, 1.0, 2.0) if d <= 3 else (1.5, 2.0, 3.0))
+    return {"d": d, "beta": beta, "rho": float(rng.uniform(-0.9, 0.9)), "seed": int(rng.integers(2**31))}
+
+
+PAIR = Setting(
+    {"d": 3, "beta": 1.0, "rho": 0.0, "dt": 0.02, "time": 8.0, "runs": 600, "seed": 0},
+    _model, _pairs, samples=6, lengths=(),
+)  # fmt: skip
+
+
+def ended(e: Experiment) -> Array:
+    """Return the overlaps of many pairs of tokens at the end, each pair with matrices of its own."""
+    d, runs = whole(e.d, "d", least=2), whole(e.runs, "runs", least=2)
+    rho, dt = number(e.rho, "rho", above=-1.0), number(e.dt, "dt", above=0.0)
+    layers = math.ceil(number(e.time, "time", above=0.0) / dt)
+    if layers > MOST_LAYERS or runs > MOST_PAIRS:
+        raise InputError(
+            f"{runs} pairs in {layers} layers are too many: give at most {MOST_PAIRS} runs and {MOST_LAYERS} dt as time"
+        )
+    rng, hearing = np.random.default_rng([int(e.seed), 2601, 21942]), ManyHearing(e.law)
+    motion: Any = e.motion
+    x = np.zeros((runs, 2, d))
+    x[:, 0, 0], x[:, 1, 0], x[:, 1, 1] = 1.0, rho, math.sqrt(1 - rho**2)
+    for k in range(layers):
+        tick()
+        x = motion.random_step(hearing, x, k, 1.0, lambda *shape: rng.standard_normal((runs, *shape)))
+    overlaps: Array = (x[:, 0] * x[:, 1]).sum(axis=1)
+    return overlaps
+
+
+def _range(e: Experiment) -> list[Margins]:
+    return [
+        once("-1 < rho < 1", 1 - abs(e.rho), strict=True),
+        once("d - 1 < 2 cosh^2 beta", attracts(whole(e.d, "d", least=2), e.beta), 0.01, strict=True),
+        once("dt <= 0.05", 0.05 - e.dt, 1e-12),
+    ]
+
+
+@RANDOM.claim(
+    "antipodal", "derived", DERIVED, PAIR,
+    """Two tokens, dt -> 0: the overlap tends to 1 or to -1. 1 always attracts, -1 if and only if d - 1 < 2 cosh^2 beta.
+    From the overlap rho the tokens end antipodal with probability S(artanh rho) / S(-infinity), where
+    S(u) = int_u^infinity e^{-(d - 2) G(v)} / cosh v dv, G' = 1 / cosh(beta (1 - tanh v)): 0.2224 for d = 3, beta = 1,
+    rho = 0, and 1/2 for d = 2, rho = 0 and every beta.""",
+    given={"-1 attracts, in short steps": _range},
+    note="""The probability p(rho) is a martingale along the run: E p(rho_t) = p(rho_0) at every time t, and as t grows
+    p(rho_t) becomes 1 where tokens end antipodal and 0 where they end together.""",
+)  # fmt: skip
+def ends_antipodal(e: Experiment) -> list[Margins]:
+    """The mean of p(rho_t) over many pairs of tokens against p(rho_0), within bounds that hold at any sample size, and
+    dt for the error of layers."""
+    p = float(antipodal(int(e.d), e.beta, e.rho))
+    overlaps = ended(e)
+    low, high = empirical_bernstein(antipodal(int(e.d), e.beta, overlaps), 1.0)
+    room = LAYERS_ERR * e.dt
+    what = f"the mean of p(rho_t) is p(rho_0) = {p:.4f}"
+    return [replace(once(what, min(high - p, p - low) + room), level=LEVEL)]
