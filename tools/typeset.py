@@ -21,7 +21,7 @@ GREEK = {
 LARGE = {"sum": "\\sum", "prod": "\\prod", "int": "\\int"}
 # English words too, so that they are operators only before a bracket, a bar or a limit.
 NAMED = {name: f"\\mathrm{{{name}}}" for name in ("mean", "argmax", "diam", "Proj", "rank", "conv", "aff")} | {
-    name: f"\\{name}" for name in ("max", "min", "log", "exp", "cos", "tanh", "liminf", "sup", "inf", "det")
+    name: f"\\{name}" for name in ("max", "min", "log", "exp", "cos", "cosh", "tanh", "liminf", "sup", "inf", "det")
 }
 OTHERS = {
     "Ax": "Ax", "Av": "Av", "Bx": "Bx", "Rr": "Rr", "tV": "tV", "dt": "dt", "dmu": "d\\mu", "xbar": "\\bar{x}",

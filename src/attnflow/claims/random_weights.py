@@ -23,11 +23,11 @@ RANDOM = Paper(
     "random", "Fedorov et al.", "Clustering in deep stochastic transformers", "2601.21942",
     heading="Random weights in each layer",
     notation="""Tokens on the unit sphere of R^d, x_i <- y_i / |y_i|, y_i = x_i + sqrt(dt) W m_i, where
-    m_i = sum_j e^{beta <x_i, x_j>} x_j / Z_i and W is a d x d matrix of independent standard normal numbers, new in
+    m_i = sum_j e^{beta <x_i, x_j>} x_j / Z_i and W is a square matrix of independent standard normal numbers, new in
     each layer and the same for all tokens. As dt -> 0, with time t = dt times the number of layers, the overlap
-    rho = <x_1, x_2> of two tokens follows du = (q (d - 2) + (1 - q) rho) dt + sqrt(2 (1 - q)) dw, where
-    u = artanh rho, 1/q = 2 cosh^2(beta (1 - rho) / 2), and w is a Brownian motion. This is derived here, not
-    quoted.""",
+    of two tokens is rho = <x_1, x_2> = tanh u, where u has the drift
+    q (d - 2) + (1 - q) rho and noise of variance 2 (1 - q) in each unit of time, and
+    q = 1 / (1 + cosh(beta (1 - rho))). This is derived here, not quoted.""",
 )  # fmt: skip
 
 # Where u = artanh rho goes beyond this, tokens are together or opposite to 1e-13; more layers would only round.
@@ -130,17 +130,18 @@ def ended(e: Experiment) -> Array:
 def _range(e: Experiment) -> list[Margins]:
     return [
         once("-1 < rho < 1", 1 - abs(e.rho), strict=True),
-        once("d - 1 < 2 cosh^2 beta", attracts(whole(e.d, "d", least=2), e.beta), 0.01, strict=True),
+        once("d - 2 < cosh(2 beta)", attracts(whole(e.d, "d", least=2), e.beta), 0.01, strict=True),
         once("dt <= 0.05", 0.05 - e.dt, 1e-12),
     ]
 
 
 @RANDOM.claim(
     "antipodal", "derived", DERIVED, PAIR,
-    """Two tokens, dt -> 0: the overlap tends to 1 or to -1. 1 always attracts, -1 if and only if d - 1 < 2 cosh^2 beta.
-    From the overlap rho the tokens end antipodal with probability S(artanh rho) / S(-infinity), where
-    S(u) = int_u^infinity e^{-(d - 2) G(v)} / cosh v dv, G' = 1 / cosh(beta (1 - tanh v)): 0.2224 for d = 3, beta = 1,
-    rho = 0, and 1/2 for d = 2, rho = 0 and every beta.""",
+    """Two tokens, dt -> 0: the overlap tends to 1 or to -1. An overlap of 1 always attracts, one of -1 if and only if
+    d - 2 < cosh(2 beta), which is d - 1 < 2 cosh(beta)^2. From the overlap rho = tanh u the tokens end antipodal with
+    the probability p(rho) that is the integral from u to infinity, over the integral from minus infinity to infinity,
+    of e^{-(d - 2) G(v)} / cosh(v), where G'(v) = 1 / cosh(beta (1 - tanh v)). So p(0) = 0.2224 for d = 3, beta = 1, and
+    p(0) = 1/2 for d = 2 and every beta.""",
     given={"-1 attracts, in short steps": _range},
     note="""The probability p(rho) is a martingale along the run: E p(rho_t) = p(rho_0) at every time t, and as t grows
     p(rho_t) becomes 1 where tokens end antipodal and 0 where they end together.""",
