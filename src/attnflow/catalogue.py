@@ -457,7 +457,8 @@ def _entry(part: Any) -> Entry:
     for key in set(part.alternatives) - {one.key for one in parameters.values()}:
         raise InputError(f"alternatives of {name} has {key!r}, which is not one of its parameters")
     title = part.title or part.name.replace("-", " ").capitalize()
-    surface = getattr(part, "surface", "space")
+    # That of a motion around another one depends on the other one.
+    surface = one if isinstance(one := getattr(part, "surface", None), str) else "space"
     return Entry(kind, part.name, title, part, parameters, part.formula, part.alternatives, surface)
 
 

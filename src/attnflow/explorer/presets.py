@@ -374,6 +374,18 @@ def _lessons() -> Iterator[Preset]:
             {"cloud": "sphere", "n": 12, "d": 3, "seed": 2}, _softmax(1.0), {"name": "sphere-flow", "norm": "pre"}, 40.0
         ),
         _view("paths"),
+        "learn/causal",
+        "Every token hears those before it",
+        "causal",
+        "Token 0 hears itself alone and rests, and all others come to it, as causal/first-token says; drag it, or "
+        "take the mask away.",
+        _state(
+            {"cloud": "sphere", "n": 10, "d": 2, "seed": 4},
+            {**_softmax(1.0), "causal": True},
+            {"name": "sphere-flow"},
+            60.0,
+        ),
+        _view("paths numbers"),
     )
     inside = [[0.3, 0.2], [-0.2, 0.3], [0.1, -0.4]]
     yield Preset(

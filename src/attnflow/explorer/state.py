@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.catalogue import build, entries, entry
+from attnflow.catalogue import beside, build, entries, entry
 from attnflow.core.inputs import Array, InputError, cloud, matrix_at, number, one_of, whole
 from attnflow.core.installed import of_this_process
 from attnflow.core.parameters import KINDS, Parameter, parameters_of
@@ -141,6 +141,20 @@ def shown(kind: str) -> tuple[str, ...]:
     )
 
 
+def parameters_beside(kind: str, name: str) -> list[Parameter]:
+    """Return the parameters of what may stand around a law or a motion, such as masks.
+
+    >>> [one.key for one in parameters_beside("law", "softmax")]
+    ['causal', 'window', 'graph', 'rope', 'alibi', 'bias']
+    """
+    return [
+        one
+        for other, keys in beside(kind, name).items()
+        for one in entry(kind, other).parameters.values()
+        if one.key in keys
+    ]
+
+
 def arguments(state: State) -> dict[str, Any]:
     """Return the arguments of `simulate`."""
     return {name: getattr(state, name) for name in ("tokens", "law", "motion", "until", "seed", "record")}
@@ -174,7 +188,8 @@ def _part(value: Any, kind: str) -> dict[str, Any]:
     name = one_of(table.get("name", ""), shown(kind), f"the name of the {kind}")
     own = entry(kind, name).parameters
     limits = [entry(kind, one.limit).parameters for one in own.values() if one.limit]
-    known = {one.key: one for parameters in (*limits, own) for one in parameters.values()}
+    outside = {one.key: one for one in parameters_beside(kind, name)}
+    known = outside | {one.key: one for parameters in (*limits, own) for one in parameters.values()}
     return {key: _checked(known.get(key), key, one, kind) for key, one in table.items()}
 
 
@@ -243,8 +258,9 @@ def _at_the_limit(law: dict[str, Any], motion: dict[str, Any]) -> dict[str, dict
     exact = {
         one.data["exact_for"]: name for name, one in entries("motion").items() if one.data["only_law"] == end.limit
     }
-    # What is exact needs no tolerance.
-    if motion["name"] in exact and motion.keys() <= {"name", "rtol"}:
+    # What is exact needs no tolerance, and a law around which nothing stands.
+    plain = not any(one.key in law for one in parameters_beside("law", end.limit))
+    if plain and motion["name"] in exact and motion.keys() <= {"name", "rtol"}:
         motion = {"name": exact[motion["name"]]}
     return {"law": law, "motion": motion}
 

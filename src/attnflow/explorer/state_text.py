@@ -12,6 +12,8 @@ import numpy as np
 from attnflow.app.flags import flags
 from attnflow.core.parameters import parameters_of
 from attnflow.explorer.state import MOMENTS, State, drawn
+from attnflow.laws import Law
+from attnflow.motions import Motion
 from attnflow.runs.recording import Every, Geometric
 from attnflow.serialise import SCHEDULE, describe
 
@@ -35,7 +37,7 @@ def python(state: State) -> str:
     <BLANKLINE>
     """
     end = _number(state.until)
-    foreign = [one for one in (state.law, state.motion) if not _public(one)]
+    foreign = [one for part in (state.law, state.motion) for one in _parts(part) if not _public(one)]
     options = [f"until={end}", *(f"{name}={text}" for name, text in _options(state))]
     lines = [
         "import attnflow as af",
@@ -67,7 +69,18 @@ def _built(thing: Any) -> str:
     known = parameters_of(thing.__class__)
     given = {key: v for key, v in describe(thing).items() if key in known and v != known[key].default}
     of = "af." if _public(thing) else ""
-    return f"{of}{type(thing).__name__}({', '.join(f'{key}={_parameter(v)}' for key, v in given.items())})"
+    inside = [key for key in given if isinstance(getattr(thing, key), Law | Motion)]
+    parts = [_built(getattr(thing, key)) for key in inside]
+    words = [*parts, *(f"{key}={_parameter(v)}" for key, v in given.items() if key not in inside)]
+    return f"{of}{type(thing).__name__}({', '.join(words)})"
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """Yield a law or a motion, and those that it stands around."""
+    yield thing
+    for key in parameters_of(thing.__class__):
+        if isinstance(inside := getattr(thing, key, None), Law | Motion):
+            yield from _parts(inside)
 
 
 def _public(thing: Any) -> bool:

@@ -16,7 +16,7 @@ from attnflow.laws.law import (
     weighs_like,
 )
 from attnflow.laws.linear import Linear
-from attnflow.laws.masked import Masked
+from attnflow.laws.masked import Masked, species
 from attnflow.laws.positional import Positional
 from attnflow.laws.self_adjusted import SelfAdjusted
 from attnflow.laws.sigmoid import Sigmoid
@@ -31,5 +31,5 @@ __all__ = [  # noqa: RUF022
     "Softmax", "Hardmax", "Localmax", "Entmax", "Sparsemax", "Sinkhorn", "SelfAdjusted", "Unnormalized", "Sigmoid",
     "Linear", "HegselmannKrause", "Heads", "Masked", "Positional",
     "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood", "Products",
-    "check_law", "varies", "weighs_like",
+    "check_law", "species", "varies", "weighs_like",
 ]  # fmt: skip

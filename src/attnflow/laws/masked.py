@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow.core.arrays import holds, namespace, plain
 from attnflow.core.graphs import Order, edges, graph_at
@@ -35,7 +37,8 @@ class Masked(Around):
         A whole number w: token i hears the tokens |i - j| < w; with causal, 0 <= i - j < w.
     graph
         An array (n, n) of zeros and ones, with graph[i, j] = 1 where token i hears token j; a function of time, or a
-        sequence over layers. It is the only array (n, n) that is kept.
+        sequence over layers. It is the only array (n, n) that is kept. `attnflow.laws.species` makes one for several
+        species, for cross-attention, and for contexts that rest.
 
     Examples
     --------
@@ -119,6 +122,38 @@ class Masked(Around):
         left = _restricted(log_weights(self.law, x, t, sources=sources, masses=masses, **told), heard, rows)
         top = xp.max(left, axis=-1, keepdims=True)
         return left - top - xp.log(xp.exp(left - top).sum(axis=-1, keepdims=True))
+
+
+def species(labels: Sequence[Any], hears: Mapping[Any, Sequence[Any]]) -> NDArray[np.bool_]:
+    """Return the graph of tokens of several species, for `Masked`: `hears` says which species each of them hears.
+
+    A token hears all tokens of these species. One whose species hears none hears itself alone: it rests in motions that
+    average and on the sphere, and is a fixed context. So tokens of one cloud listen to another one:
+
+    >>> import attnflow as af
+    >>> labels = ["query"] * 2 + ["context"] * 3
+    >>> species(labels, {"query": ["context"]}).astype(int)
+    array([[0, 0, 1, 1, 1],
+           [0, 0, 1, 1, 1],
+           [0, 0, 1, 0, 0],
+           [0, 0, 0, 1, 0],
+           [0, 0, 0, 0, 1]])
+    >>> x = af.tokens.gaussian(n=5, d=2, seed=0)
+    >>> law = af.Masked(af.Softmax(beta=1.0), graph=species(labels, {"query": ["context"]}))
+    >>> run = af.simulate(x, law, af.Layers(gamma=0.5), until=10)
+    >>> bool((run.final[2:] == x[2:]).all()), bool((run.final[:2] == x[:2]).any())
+    (True, False)
+    """
+    names = list(labels)
+    known = set(names)
+    for one in (name for pair in hears.items() for name in (pair[0], *pair[1])):
+        if one not in known:
+            raise InputError(
+                f"hears names the species {one!r}, but the labels are {sorted(map(str, known))}: use these"
+            )
+    heard = {name: np.array([other in hears.get(name, ()) for other in names]) for name in known}
+    rows = [heard[name] if heard[name].any() else np.arange(len(names)) == i for i, name in enumerate(names)]
+    return np.array(rows)
 
 
 def _restricted(values: Array, allowed: Any, rows: Any) -> Array:

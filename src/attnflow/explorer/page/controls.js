@@ -70,7 +70,13 @@ export function createControls(element, store) {
     const before = store.state[kind];
     left.set(`${kind} ${before.name}`, before);
     const chosen = left.get(`${kind} ${name}`) ?? models.fresh(kind, name, identity);
-    return { ...chosen, ...matricesOf(kind, chosen, before) };
+    return { ...chosen, ...matricesOf(kind, chosen, before), ...around(kind, name, before) };
+  }
+
+  /** What stands around a law stays there when another one is chosen. */
+  function around(/** @type {Part} */ kind, /** @type {string} */ name, before) {
+    const keys = (models.model(kind, name).beside ?? []).map(({ key }) => key);
+    return Object.fromEntries(keys.map((key) => [key, before[key] ?? null]));
   }
 
   /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */

@@ -5,7 +5,7 @@
  *   shown: boolean, limit: string, at_zero: string, choices: string[], least?: number, above?: number,
  *   most?: number}} Parameter  as in `attnflow.core.parameters`
  * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
- *   alternatives: string[], parameters: Parameter[], shown?: boolean, discrete?: boolean, random?: boolean,
+ *   alternatives: string[], parameters: Parameter[], beside?: Parameter[], shown?: boolean, discrete?: boolean, random?: boolean,
  *   usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
  * @typedef {"law" | "motion" | "cloud"} Kind
  */
@@ -81,9 +81,15 @@ export const cloudOn = (surface) =>
 export function formulaOf(kind, given) {
   const end = kind === "law" && atLimit(given);
   const { formula } = model(kind, end ? end.limit : given.name);
-  if (typeof formula === "string") return formula;
+  if (typeof formula === "string") return formula + heard(given);
   const said = Object.entries(given).filter(([, value]) => value !== null && value !== undefined).flat();
-  return Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0];
+  return (Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0]) + heard(given);
+}
+
+/** Whom a mask lets tokens hear, after the formula of a law. @returns {string} */
+function heard({ causal, window }) {
+  if (window) return causal ? `, 0 <= i - j < ${window}` : `, |i - j| < ${window}`;
+  return causal ? ", j <= i" : "";
 }
 
 /** Which of its alternatives a law or motion is given by. @param {Model} of */

@@ -30,6 +30,7 @@ export function createParameters(kind, store, fields) {
     function: (one, id) => (one.limit ? slider(one, id) : text(one, id, asFormula(one.key))),
     number: (one, id) => text(one, id, asNumber(one.key, bounds(one))),
     count: (one, id) => text(one, id, asNumber(one.key, { ...bounds(one), whole: true })),
+    frequencies: (one, id) => text(one, id, asFormula(one.key)),
     matrix(one, id) {
       return createForm({
         id, name: one.symbol, fields, dimension: () => dimension(store.state), explicit: () => explicit(now.of, one),
@@ -52,14 +53,19 @@ export function createParameters(kind, store, fields) {
   };
 
   const words = (/** @type {string} */ key) => key.replaceAll("_", " ");
-  const bounds = (/** @type {Parameter} */ one) => ({ least: one.least, above: one.above, most: one.most });
+  const bounds = (/** @type {Parameter} */ one) =>
+    now.of?.beside?.includes(one) ? { least: 0, most: one.most } : { least: one.least, above: one.above, most: one.most };
 
   function text(/** @type {Parameter} */ one, /** @type {string} */ id, /** @type {(text: string) => any} */ parse) {
     const formula = one.kind === "function" ? "a number or a formula in t" : "a number";
     const label = one.symbol === one.key && /_../.test(one.key) ? words(one.key) : markup(one.symbol);
+    // What stands around a law is not there at 0.
+    const optional = now.of?.beside?.includes(one);
+    const none = optional ? ", 0 for none" : "";
     return fields.field({
-      id, label, title: `${one.key}, ${one.help}: ${formula}`, parse, wide: kind === "motion",
-      get: () => value(one), set: (x, label) => put({ [one.key]: x }, label),
+      id, label, title: `${one.key}, ${one.help}: ${formula}${none}`, parse, wide: kind === "motion",
+      get: () => value(one) ?? (optional ? 0 : null),
+      set: (x, label) => put({ [one.key]: optional && x === 0 ? null : x }, label),
     });
   }
 
@@ -111,17 +117,30 @@ export function createParameters(kind, store, fields) {
   }
 
   function build(of) {
-    const shown = shownParameters(of);
-    now = { of, widgets: shown.map((one) => [one, widget(one)]), by: of.alternatives.length ? alternatives(of) : null };
+    const [shown, beside] = [shownParameters(of), of.beside ?? []];
+    now = { of, widgets: [], by: of.alternatives.length ? alternatives(of) : null };
+    now.widgets = [...shown, ...beside].map((one) => [one, widget(one)]);
     const those = (/** @type {(one: Parameter) => any} */ wanted) =>
-      now.widgets.filter(([one]) => wanted(one)).map(([, { element }]) => element);
+      now.widgets.filter(([one]) => shown.includes(one) && wanted(one)).map(([, { element }]) => element);
     const inLine = (/** @type {Parameter} */ one) => !one.limit && !["matrix", "switch"].includes(one.kind);
     element.replaceChildren(
       ...those((one) => one.limit),
       make("div", { class: "line" }, ...(now.by ? [now.by.element] : []), ...those(inLine)),
       ...those((one) => one.kind === "switch"),
       ...those((one) => one.kind === "matrix"),
+      ...(beside.length ? [around(of, beside)] : []),
     );
+  }
+
+  /** What may stand around a law, folded up until it is there. @param {Parameter[]} beside */
+  function around(of, beside) {
+    const those = (/** @type {boolean} */ boxes) =>
+      now.widgets
+        .filter(([one]) => beside.includes(one) && (one.kind === "switch") === boxes)
+        .map(([, { element }]) => element);
+    const body = make("div", { class: "form-body" }, ...those(true), make("div", { class: "line" }, ...those(false)));
+    const open = beside.some((one) => store.state[kind][one.key]);
+    return make("details", { class: "form", open }, make("summary", {}, "masks and positions"), body);
   }
 
   return {
