@@ -374,6 +374,8 @@ def _lessons() -> Iterator[Preset]:
             {"cloud": "sphere", "n": 12, "d": 3, "seed": 2}, _softmax(1.0), {"name": "sphere-flow", "norm": "pre"}, 40.0
         ),
         _view("paths"),
+    )
+    yield Preset(
         "learn/causal",
         "Every token hears those before it",
         "causal",
