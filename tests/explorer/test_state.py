@@ -138,7 +138,7 @@ def test_nothing_is_ever_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         ({"law": {"name": "softmax", "B": [[1.0]]}}, "give a 2 by 2 matrix"),
         ({"law": {"name": "softmax", "B": [[[[1.0]]]]}}, "more than 3 levels"),
         ({"law": {"name": "softmax", "B": [[1.0, 0.0]] * 100}}, "more than 100 entries"),
-        ({"law": {"name": "hardmax"}}, "expected one of softmax, localmax, hegselmann-krause"),
+        ({"law": {"name": "hardmax"}}, "expected one of softmax, localmax, entmax"),
         ({"law": {"name": "softmax", "delta": 1}}, "has no parameter 'delta'"),
         ({"motion": {"name": "layers", "gamma": 0.5, "alpha": 0.5}}, "exactly one of gamma, alpha and V"),
         ({"motion": {"name": "layers", "gamma": 1.5}}, "gamma is 1.5"),
