@@ -63,7 +63,7 @@ def _described(value: Any, turned: bool = False) -> dict[str, Any]:
     given, matrices = parameters(value), getattr(value, "query_key", None)
     if turned and matrices is not None:
         given = {**{name: one for name, one in given.items() if name != "B"}, **matrices._asdict()}
-    told = {name: _described(one, turned) if isinstance(one, Law) else describe(one) for name, one in given.items()}
+    told = {name: _described(one, turned) if has_parameters(one) else describe(one) for name, one in given.items()}
     return {"name": class_name(type(value)), **told}
 
 

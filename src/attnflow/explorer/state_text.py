@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from attnflow.app.flags import flags
+from attnflow.catalogue import has_parameters
 from attnflow.core.parameters import parameters_of
 from attnflow.explorer.state import MOMENTS, State, drawn
-from attnflow.laws import Law
-from attnflow.motions import Motion
 from attnflow.runs.recording import Every, Geometric
 from attnflow.serialise import SCHEDULE, describe
 
@@ -69,9 +68,11 @@ def _built(thing: Any) -> str:
     known = parameters_of(thing.__class__)
     given = {key: v for key, v in describe(thing).items() if key in known and v != known[key].default}
     of = "af." if _public(thing) else ""
-    inside = [key for key in given if isinstance(getattr(thing, key), Law | Motion)]
-    parts = [_built(getattr(thing, key)) for key in inside]
-    words = [*parts, *(f"{key}={_parameter(v)}" for key, v in given.items() if key not in inside)]
+    values = {key: getattr(thing, key) for key in given}
+    texts = {key: _built(v) if has_parameters(v) else _parameter(given[key]) for key, v in values.items()}
+    # What a law stands around comes first, without a name.
+    around = {one.name for one in known.values() if one.part is not None and one.required}
+    words = [text if key in around else f"{key}={text}" for key, text in texts.items()]
     return f"{of}{type(thing).__name__}({', '.join(words)})"
 
 
@@ -79,7 +80,7 @@ def _parts(thing: Any) -> Iterator[Any]:
     """Yield a law or a motion, and those that it stands around."""
     yield thing
     for key in parameters_of(thing.__class__):
-        if isinstance(inside := getattr(thing, key, None), Law | Motion):
+        if has_parameters(inside := getattr(thing, key, None)):
             yield from _parts(inside)
 
 
