@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -204,6 +205,22 @@ def test_light_prefixes_are_as_accurate_as_heavy_ones(monkeypatch: pytest.Monkey
         by_blocks(monkeypatch, name)
         assert max(errors(x, x, x, masses, 1.0)) < TOLERANCE
         assert max(errors(x, x, x, masses[::-1].copy(), 1.0)) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["direct", "separable", "halves"])
+def test_the_number_of_threads_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((700, 2))
+    if name != "direct":
+        by_blocks(monkeypatch, name)
+    all_of_them = softmax(x, x, x, None, 2.0)
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        one = softmax(x, x, x, None, 2.0)
+    finally:
+        numba.set_num_threads(threads)
+    np.testing.assert_array_equal(all_of_them[0], one[0])
+    np.testing.assert_array_equal(all_of_them[1], one[1])
 
 
 def test_the_way_follows_from_the_inputs() -> None:
