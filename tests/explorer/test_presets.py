@@ -29,6 +29,7 @@ EXCLUDED = {
     "fw/cells-raw-and-directions": "cells of one polygon, nothing moves",
     "fw/contours": "an energy over polygons, nothing moves",
     "fw/dominance": "a cone in a polygon, nothing moves",
+    "laws/support": "weights of one row, nothing moves",
     "localmax/clusters": "means over 16 starts for each of 13 deltas and three sizes",
     "long-times/exits-of-polygons": "a thousand chains for each beta and polygon; long-times/exits has a preset",
     "norm/mean-cosine": "32 dimensions, and new weights in each layer",

@@ -1,6 +1,7 @@
 """How the norm is kept: each scheme against equations that are solved by other means."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +106,26 @@ def test_states_of_pre_are_a_flow_in_space(normalized: bool) -> None:
     np.testing.assert_allclose(run.final * run.radii[-1][:, None], x, rtol=1e-7)
 
 
+LAWS = [
+    af.Masked(LAW, causal=True), af.Positional(LAW, alibi=0.5), af.Heads([LAW, af.Softmax(beta=3.0)]), af.Sinkhorn(),
+    af.Entmax(alpha=1.5), af.Linear(), af.Unnormalized(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_every_law_is_heard_at_directions(law: af.laws.Law) -> None:
+    """Weights of any kind: rows that do not add up to one, and some that are negative, too."""
+    V = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.5], [0.25, 0.0, 1.0]])
+    for matrix in (None, 2 * np.eye(3), V):
+        A = law.attend(X0) @ (np.eye(3) if matrix is None else matrix).T
+        unit = A / np.linalg.norm(A, axis=1, keepdims=True)
+        tangent = unit - (unit * X0).sum(axis=1, keepdims=True) * X0
+        for norm, expected in {"pre": A, "peri": unit, "ngpt": tangent}.items():
+            # At radius 2 the same is heard, and directions turn at half the speed.
+            found = af.SphereFlow(V=matrix, norm=norm).velocity(Hearing(law), 2 * X0, 0.0)
+            np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
 @pytest.mark.parametrize("norm", SCHEMES)
 def test_energy_of_directions_never_decreases(norm: str) -> None:
     run = af.simulate(X0, LAW, af.SphereFlow(norm=norm), until=4.0)
@@ -183,6 +204,16 @@ def test_a_token_that_reaches_zero_is_refused() -> None:
     three = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
     with refused("token 2 is 0 at step 4 and has no direction: change dt"):
         af.simulate(three, af.Softmax(beta=0.0), af.SphereLayers(dt=0.75, norm="pre"), until=9)
+
+
+def test_tokens_in_dask_have_no_radii() -> None:
+    chunks = af.tokens.sphere(n=20, d=3, seed=0, chunks=10)
+    with refused("SphereLayers.norm='pre'. moves tokens in memory, not those in Dask"):
+        af.simulate(chunks, LAW, af.SphereLayers(norm="pre"), until=1)
+    motion = af.SphereLayers(norm="ngpt", dt=0.5)
+    parts: Any = af.simulate(chunks, LAW, motion, until=2).final
+    whole = af.simulate(np.asarray(chunks), LAW, motion, until=2).final
+    np.testing.assert_allclose(np.asarray(parts), whole, atol=1e-9)
 
 
 def test_other_refusals() -> None:

@@ -29,7 +29,7 @@ from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_
 from attnflow.runs.recording import Record, Recorder, Recording, rule
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import Checkpoint, Progress, Start, Watcher
-from attnflow.serialise import check_layers, describe, varying
+from attnflow.serialise import brief, check_layers, describe, varying
 
 # This many numbers are looked at at a time, which fit in the cache.
 MIXED = 1 << 14
@@ -133,7 +133,7 @@ def _check(law: Law, motion: Motion, watch: Sequence[Watcher], others: dict[str,
         )
     if not motion.by_rows:
         raise InputError(
-            f"{type(motion).__name__} moves tokens in memory, not those in Dask: use Layers, Residual or SphereLayers, "
+            f"{brief(motion)} moves tokens in memory, not those in Dask: use Layers, Residual or SphereLayers, "
             f"or {SAMPLE}"
         )
 
