@@ -32,7 +32,7 @@ NO_EXAMPLE = {
         "claims.Paper claims.Setting"
     ),
     "what another object holds or hands over": (
-        "densities.Balance densities.Transition "
+        "densities.Balance densities.BranchCurve densities.Transition "
         "geometry.Broken geometry.Certificate geometry.Dominant measure.Course measure.Merge measure.Plateau "
         "measure.Rate measure.SizeRate laws.Heard laws.Hearing laws.Sources motions.Stretch watch.Recorder "
         "watch.Recording watch.Start tokens.Cloud"

@@ -28,7 +28,7 @@ if any(find_spec(name) is None for name in ("furo", "myst_parser")):
 DOCS = Path(__file__).parents[1] / "docs"
 # The page of each paper, and how the ids of its claims begin.
 PAPERS = {"frank_wolfe": "fw", "normalisation": "norm", "sinkformers": "sinkhorn", "long_context": "long-context"}
-PAPERS |= {"random_weights": "random"}
+PAPERS |= {"random_weights": "random", "densities": "noise"}
 PAPERS |= {name: name for name in ("emergence", "hardmax", "localmax", "sphere")}
 DRAWN = "sphere/staircase"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><title>{}</title></svg>'

@@ -23,6 +23,9 @@ from attnflow.serialise import describe
 EXCLUDED = {
     "causal/centres": "the page does not offer masks yet",
     "claims/verdicts": "a table of claims, no run",
+    "densities/clusters": "densities, no tokens",
+    "densities/convergence": "errors of densities, no tokens",
+    "densities/transitions": "stationary densities, no tokens",
     "emergence/coordinates": "128 dimensions",
     "emergence/low-rank": "80 dimensions",
     "emergence/vertices": "means over hundreds of starts, many of them in four dimensions",

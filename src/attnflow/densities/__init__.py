@@ -6,7 +6,7 @@
 Density on the circle: 64 modes, order parameter 0.911615
 """
 
-from attnflow.densities.branches import Branch, Transition
+from attnflow.densities.branches import Branch, BranchCurve, Transition
 from attnflow.densities.density import Density, moments
 from attnflow.densities.diagram import Diagram, critical_beta, diagram
 from attnflow.densities.evolution import Balance, DensityRun
@@ -14,6 +14,6 @@ from attnflow.densities.mean_field import MeanField
 from attnflow.densities.stationary import Stationary
 
 __all__ = [
-    "Balance", "Branch", "Density", "DensityRun", "Diagram", "MeanField", "Stationary", "Transition", "critical_beta",
-    "diagram", "moments",
+    "Balance", "Branch", "BranchCurve", "Density", "DensityRun", "Diagram", "MeanField", "Stationary", "Transition",
+    "critical_beta", "diagram", "moments",
 ]  # fmt: skip

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attnflow.core import progress
-from attnflow.core.inputs import Array, InputError, number
+from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.densities.basis import basis
 from attnflow.densities.density import FEWEST, MOST, Density
 from attnflow.densities.one_thread import on_one_thread
@@ -57,6 +58,14 @@ class Transition:
 
     kappa: float
     order: float
+
+
+class BranchCurve(NamedTuple):
+    """Many points along a branch: kappa, the order parameter, and whether the density is stable."""
+
+    kappas: Array
+    orders: Array
+    stable: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +130,25 @@ class Branch:
             share = (k - self.kappas[i]) / ((self.kappas[i + 1] - self.kappas[i]) or 1.0)
             found.append(newton(model, self._density(_between(a, b, share))))
         return found
+
+    def curve(self, count: int = 500) -> BranchCurve:
+        """Return `count` points of the branch, with their stability: cubic polynomials of its length between its own.
+
+        Their slopes are those of the tangents; they are off by 1e-4 of the order parameter at most.
+        """
+        from scipy.interpolate import CubicHermiteSpline
+
+        k, points = self.mode - 1, self.points
+        lengths = np.cumsum([0.0, *(one.distance(other) for one, other in pairwise(points))])
+        known = np.array([[point.q * self.start, point.m[k]] for point in points])
+        slopes = np.array([[point.tangent[-1] * self.start, point.tangent[k]] for point in points])
+        at = np.linspace(0, lengths[-1], whole(count, "count", least=2))
+        kappas, orders = CubicHermiteSpline(lengths, known, slopes)(at).T
+        part = np.clip(np.searchsorted(lengths, at, side="right") - 1, 0, len(points) - 2)
+        # Between two points of which one is stable there is a fold, or the start.
+        turns = np.array([0.0, *(fold.order for fold in self.folds)])
+        turn = np.array([turns[turns <= high].max() for high in known[1:, 1]])[part]
+        return BranchCurve(kappas, orders, np.where(orders > turn, self.stable[part + 1], self.stable[part]))
 
     def _density(self, point: _Point) -> Density:
         return _density(self.model, point)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -117,16 +116,7 @@ def _transition(branch: Branch) -> tuple[float, float]:
 
 
 def _orders(branch: Branch, transition: float, kappas: Array) -> Array:
-    """Return the order parameter at some kappa: 0 up to the transition, and beyond it that of the branch.
-
-    Between the points of the branch both are cubic polynomials of its length, with the slopes that the tangents give.
-    """
-    from scipy.interpolate import CubicHermiteSpline
-
-    points, k = branch.points, branch.mode - 1
-    curve = np.array([[point.q, point.m[k]] for point in points])
-    slopes = np.array([[point.tangent[-1], point.tangent[k]] for point in points])
-    lengths = np.cumsum([0.0, *(point.distance(other) for point, other in pairwise(points))])
-    q, orders = CubicHermiteSpline(lengths, curve, slopes)(np.linspace(0, lengths[-1], FINE)).T
-    last = int(q.argmin())
-    return np.where(kappas > transition, np.interp(kappas / branch.start, q[last:], orders[last:]), 0.0)
+    """Return the order parameter at some kappa: 0 up to the transition, and beyond it that of the branch."""
+    curve = branch.curve(FINE)
+    last = int(curve.kappas.argmin())
+    return np.where(kappas > transition, np.interp(kappas, curve.kappas[last:], curve.orders[last:]), 0.0)

@@ -50,8 +50,9 @@ class MeanField:
     References
     ----------
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794), for
-    the equation. Atkinson, Han, *Spherical Harmonics and Approximations on the Unit Sphere* (2012), for the theorem of
-    Funk and Hecke, by which Bessel functions are the multipliers of e^{beta <x, y>}.
+    the equation. Mun, Rosenzweig, *Phase transitions for the noisy transformer model in arbitrary dimension* (arXiv
+    2606.05140), for its transitions. Atkinson, Han, *Spherical Harmonics and Approximations on the Unit Sphere* (2012),
+    for the theorem of Funk and Hecke, by which Bessel functions are the multipliers of e^{beta <x, y>}.
     """
 
     beta: float

@@ -8,6 +8,8 @@ from attnflow.claims.emergence import paper as emergence
 from attnflow.claims.frank_wolfe import paper as frank_wolfe
 from attnflow.claims.hardmax import HARDMAX as _HARDMAX
 from attnflow.claims.localmax import LOCALMAX as _LOCALMAX
+from attnflow.claims.mean_field import MEAN_FIELD as _MEAN_FIELD
+from attnflow.claims.noise import NOISE as _NOISE
 from attnflow.claims.normalisation import NORM as _NORM
 from attnflow.claims.sphere import paper as sphere
 
@@ -22,3 +24,4 @@ HARDMAX, LOCALMAX = _plain(_HARDMAX), _plain(_LOCALMAX)
 SPHERE, METASTABLE = _plain(sphere.SPHERE), _plain(sphere.METASTABLE)
 CAUSAL = _plain(causal.CAUSAL)
 NORM = _plain(_NORM)
+MEAN_FIELD, NOISE = _plain(_MEAN_FIELD), _plain(_NOISE)
