@@ -23,6 +23,13 @@ def softmax(name: str) -> None:
             module(name).softmax(queries, x, x, masses, beta)
 
 
+def causal(_: str) -> None:
+    """Sums over the tokens before each one, all of them and the last few."""
+    for d, window in product((2, 3), (None, 5)):
+        x = np.random.default_rng(d).standard_normal((40, d))
+        module("causal").softmax(x, x, x, np.zeros(len(x)), 1.0, window)
+
+
 def top(name: str) -> None:
     """Averages over top scores of few and of many tokens."""
     for d, n in product((2, 3), (20, 3000)):
@@ -50,7 +57,7 @@ def many(_: str) -> None:
 if __name__ == "__main__":
     # The fused kernels serve the others too; then those that take longest.
     kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "pruned")]
-    kinds += [(softmax, "blocked"), (near, ""), (top, "fused"), (softmax, "fast")]
+    kinds += [(softmax, "blocked"), (near, ""), (top, "fused"), (softmax, "fast"), (causal, "")]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(kind, name) for kind, name in kinds]:
             done.result()
