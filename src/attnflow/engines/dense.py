@@ -42,10 +42,9 @@ def log_softmax(queries: Array, keys: Array, log_masses: Array | None, gain: flo
     The row maximum is subtracted before the gain g multiplies, so no gain is too large; and keys far from the origin
     are seen from their centre. Leading axes stand for several systems.
     """
-    xp = namespace(queries)
     with np.errstate(over="ignore", invalid="ignore"):
         s, shift = scores_about_centre(queries, keys, gain)
-        top = xp.max(s, axis=-1, keepdims=True)
+        top = _row_maxima(s)
         exponents = _applied(gain, s) * (s - top)
         shift = gain * (top[..., 0] + shift)
     log_p, log_sum = _normalised(exponents, log_masses)
@@ -59,7 +58,7 @@ def log_softmax_of_scores(scores: Array, log_masses: Array | None, gain: float) 
     """
     xp, direction = namespace(scores), sign(gain)
     heard, turned = scores > -np.inf, direction * scores
-    top = xp.max(xp.where(heard, turned, -np.inf), axis=-1, keepdims=True)
+    top = _row_maxima(xp.where(heard, turned, -np.inf))
     with np.errstate(over="ignore", invalid="ignore"):
         # Scores that are not heard are out of the way before they are multiplied: derivatives of the gain stay finite.
         apart = _applied(direction * gain, scores) * (xp.where(heard, turned, top) - top)
@@ -68,12 +67,18 @@ def log_softmax_of_scores(scores: Array, log_masses: Array | None, gain: float) 
     return log_p, shift + log_sum
 
 
+def _row_maxima(s: Array) -> Array:
+    """Return the largest number of each row: for few tokens, a method of NumPy takes half the time of its function."""
+    maxima: Array = namespace(s).max(s, axis=-1, keepdims=True) if foreign(s) else s.max(axis=-1, keepdims=True)
+    return maxima
+
+
 def _normalised(exponents: Array, log_masses: Array | None) -> tuple[Array, Array]:
     """Return log P_ij for weights w_j e^{e_ij}, and the logarithms of their sums."""
     xp = namespace(exponents)
     if log_masses is not None:
         exponents = exponents + log_masses
-    highest = xp.max(exponents, axis=-1, keepdims=True)
+    highest = _row_maxima(exponents)
     log_sum = highest + xp.log(xp.exp(exponents - highest).sum(axis=-1, keepdims=True))
     return exponents - log_sum, log_sum[..., 0]
 
