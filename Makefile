@@ -28,11 +28,11 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 # What the library itself needs comes first: its kernels can be compiled by one core while the other installs the rest.
+NEEDS := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'])
 .venv/library: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "attnflow needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(PIP) hatchling editables
-	$(PIP) --no-build-isolation -e .
+	$(PIP) hatchling editables $$($(BIN)/python -c "$(NEEDS)")
 	@touch $@
 
 .venv/ready: .venv/library
