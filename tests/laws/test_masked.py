@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
-from attnflow.laws import Law
+from attnflow.catalogue import Entry, entries
+from attnflow.laws import Law, species
 
 N = 7
 RNG = np.random.default_rng(3)
@@ -216,6 +217,25 @@ def test_a_graph_may_change_in_time_or_from_layer_to_layer() -> None:
     np.testing.assert_array_equal(times.weights(X, t=2), af.Masked(af.Softmax(), causal=True).weights(X))
     with refused("but the run has 4 layers"):
         af.simulate(X, layers, af.Layers(gamma=0.5), until=4)
+
+
+EVERY = [found for found in entries("law").values() if not found.around and found.name != "heads"]
+
+
+@pytest.mark.parametrize("found", EVERY, ids=lambda found: found.name)
+def test_every_law_of_the_catalogue_can_be_masked(found: Entry) -> None:
+    law, masked = found.make(), af.Masked(found.make(), causal=True)
+    np.testing.assert_allclose(af.Masked(law).weights(X, masses=MASSES), law.weights(X, masses=MASSES), atol=1e-14)
+    np.testing.assert_allclose(masked.attend(X, masses=MASSES), masked.weights(X, masses=MASSES) @ X, atol=1e-13)
+    assert not np.triu(masked.weights(X), 1).any()
+    assert masked.stochastic == law.stochastic
+
+
+def test_several_species() -> None:
+    graph = species(["a", "b", "a", "c"], {"a": ["b", "c"], "b": ["b"]})
+    np.testing.assert_array_equal(graph, [[0, 1, 0, 1], [0, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 1]])
+    with refused("hears names the species 'd', but the labels are"):
+        species(["a", "b"], {"a": ["d"]})
 
 
 def test_what_is_refused() -> None:
