@@ -35,6 +35,7 @@ EXCLUDED = {
     "laws/support": "weights of one row, nothing moves",
     "localmax/clusters": "means over 16 starts for each of 13 deltas and three sizes",
     "long-times/exits-of-polygons": "a thousand chains for each beta and polygon; long-times/exits has a preset",
+    "noise/order": "500 tokens at four temperatures; learn/noisy is one run of fewer",
     "norm/mean-cosine": "32 dimensions, and new weights in each layer",
     "sphere/clusters": "means over 12 starts for each of 17 betas and six sizes",
     "sphere/phase-diagram": "means over 128 starts for each of 90 betas",
@@ -213,6 +214,14 @@ def test_pre_aligns_more_slowly_than_post() -> None:
     assert 0.4 < end / half < 0.6
     assert end > 0.01
     assert af.measure.diameter(post.final) < 1e-3
+
+
+def test_noise_spreads_the_tokens_that_attention_gathers() -> None:
+    state = NAMED["learn/noisy"].state
+    ends = [af.simulate(**arguments(read({**state, "seed": seed}))).final for seed in (0, 1)]
+    for x in ends:
+        assert np.linalg.norm(x.mean(axis=0)) > 0.8
+        assert af.measure.clusters(x, 1e-3).count > 40
 
 
 def test_two_tokens_change_places_until_gamma_is_less_than_one() -> None:

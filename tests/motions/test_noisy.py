@@ -284,6 +284,33 @@ def test_temperatures_of_an_ensemble_and_its_files(tmp_path: Any) -> None:
         af.ensemble(np.stack([SPHERE, SPHERE]), SOFT, motion, 1.0, seed=[0])
 
 
+@pytest.mark.parametrize(
+    "motion",
+    [
+        af.Noisy(af.SphereFlow(), kappa=5.0, dt=0.1),
+        af.Noisy(af.SphereLayers(dt=0.1), sigma=0.1),
+        af.RandomHeads(dt=0.1),
+    ],
+    ids=["flow", "layers", "heads"],
+)
+def test_masks_positions_and_noise_combine(motion: af.Motion) -> None:
+    """Causal, rotated and noisy at once: who comes later changes nothing, and whoever is rotated does."""
+    x = af.tokens.sphere(n=6, d=2, seed=0)
+    law = af.Positional(af.Masked(SOFT, causal=True), rope=0.7)
+    waiting = np.random.default_rng(0).standard_normal((3, 6, 2))
+    ends = []
+    for one, tokens in ((law, x), (law, np.concatenate([x[:4], -x[4:]])), (af.Masked(SOFT, causal=True), x)):
+        state = tokens
+        for k in range(3):
+            # Random matrices are the same for all tokens, noise of their own is that of their rows.
+            state = motion.random_step(Hearing(one), state, k, 0.1, lambda a, b, k=k: waiting[k, :a, :b])  # type: ignore[attr-defined]
+        ends.append(state)
+    np.testing.assert_allclose(ends[0][:4], ends[1][:4], atol=1e-13)
+    assert abs(ends[0] - ends[2]).max() > 1e-3
+    run = af.simulate(x, law, motion, until=2, seed=0)
+    assert "as asked" in run.stopped
+
+
 def test_plain_data_describe_a_motion_in_a_motion() -> None:
     made = build("motion", {"name": "noisy", "kappa": 2.0, "dt": 0.1, "motion": {"name": "sphere-flow", "rtol": 1e-6}})
     assert repr(made) == repr(af.Noisy(af.SphereFlow(rtol=1e-6), kappa=2.0, dt=0.1))

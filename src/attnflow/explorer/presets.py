@@ -389,6 +389,20 @@ def _lessons() -> Iterator[Preset]:
         ),
         _view("paths numbers"),
     )
+    yield Preset(
+        "learn/noisy",
+        "Noise keeps tokens from meeting",
+        "sphere",
+        "Attention gathers the tokens on one side of the circle, and noise of each token's own spreads them there, so "
+        "that they never meet and never rest.",
+        _state(
+            {"cloud": "sphere", "n": 60, "d": 2, "seed": 0},
+            _softmax(1.0),
+            {"name": "sphere-flow", "kappa": 10.0, "dt": 0.02},
+            20.0,
+        ),
+        _view("paths"),
+    )
     inside = [[0.3, 0.2], [-0.2, 0.3], [0.1, -0.4]]
     yield Preset(
         "learn/generic",
