@@ -76,7 +76,8 @@ export function createControls(element, store) {
   /** What stands around a law stays there when another one is chosen. */
   function around(/** @type {Part} */ kind, /** @type {string} */ name, before) {
     const keys = (models.model(kind, name).beside ?? []).map(({ key }) => key);
-    return Object.fromEntries(keys.map((key) => [key, before[key] ?? null]));
+    const there = keys.filter((key) => before[key] !== null && before[key] !== undefined);
+    return Object.fromEntries(there.map((key) => [key, before[key]]));
   }
 
   /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */
