@@ -5,9 +5,9 @@
 
 makes the store in a temporary folder (8 d bytes for each token, and twice as much for the store of each run) and prints
 the CPU time of the workers for each token, beside that of one process at a million tokens; the peaks of their memory;
-and how far sampled tokens are from direct sums. In a virtual machine that has given unused memory back, files on a disk
-cost more than twice the time of all else, because the host has to find memory for the copies of them: set TMPDIR to a
-folder in memory then, such as /dev/shm. It fails if a worker was restarted, as those are that need too much
+and how far sampled tokens are from direct sums. The folder is where TMPDIR says. On the disk of a virtual machine that
+has given unused memory back, writing costs several times as much as in a folder in memory, such as /dev/shm, as the
+host has to find memory for what is written. It fails if a worker was restarted, as those are that need too much
 memory, or if a sample is wrong by more than 1e-10.
 """
 
