@@ -166,7 +166,7 @@ PLAIN = Setting(
 
 
 @CAUSAL.claim(
-    "two-points/repaired", "Table 1, for scores beta <x_k, x_j>", OPEN, PLAIN,
+    "two-points/repaired", "Table 1, for plain scores", OPEN, PLAIN,
     """On the sphere, if the eigenvalue of V with the largest real part is real, simple and positive, with eigenvector
     xi, and K^T Q is a positive multiple of I, then from almost every start every x_k tends to xi or -xi.""",
     given={"a simple positive largest eigenvalue": _simple_and_positive, "beta > 0": _positive},
