@@ -55,7 +55,7 @@ class Pictures:
     root: Path
 
     def path(self, figure: Entry, ending: str, dark: bool = False, largest: float = math.inf) -> str | None:
-        """Return the path of a file of a figure, None if it was not drawn or is larger than so many bytes."""
+        """Return the path of a file of a figure, None if it was not drawn or is larger than the limit."""
         file = self.folder / ("dark" if dark else "") / f"{figure.stem}.{ending}"
         if not file.exists() or file.stat().st_size > largest:
             return None

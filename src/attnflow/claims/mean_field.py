@@ -26,7 +26,7 @@ MEAN_FIELD = Paper(
     SA or USA without noise. I_k are the modified Bessel functions. A wave of degree k is a cos(k theta) + b sin(k
     theta).""",
 )
-# Tokens with masses that stand for the density; waves at the start, of this size, and so many; growth of the fastest.
+# Tokens with masses that stand for the density; number and size of the waves at the start; growth of the fastest.
 TOKENS, SIZE, WAVES, GROWTH = 192, 1e-7, 8, 100.0
 CLOSE = 1e-3
 

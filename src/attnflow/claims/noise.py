@@ -24,15 +24,15 @@ NOISE = Paper(
     "Phase transitions for the noisy transformer model in arbitrary dimension",
     "2606.05140",
     heading="Noisy self-attention",
-    notation="""Infinitely many tokens on the unit sphere of R^d with the density f against the uniform probability
-    measure; USA with noise sqrt(2/kappa) dW is d_t f = -div(f grad phi) + (1/kappa) Laplacian f, where
-    phi(x) = int e^{beta <x, y>} f(y) dy / beta. Its free energy (1/kappa) int f log f - int phi f / 2 never grows. The
-    order parameter is |int x f|. I_k are the modified Bessel functions, and w_k = Gamma(d/2) (2/beta)^{d/2-1}
-    I_{k+d/2-1}(beta) / beta, I_k(beta) / beta on the circle. The paper's coupling K is kappa / 2.""",
+    notation="""Infinitely many tokens on the unit sphere of R^d, with a density f against the uniform probability
+    measure, under USA with independent noise of size sqrt(2/kappa). A free energy, the entropy over kappa minus the
+    energy of pairs, never grows. The order parameter is the length of the mean of all tokens. I_k are the modified
+    Bessel functions, and w_k is the k-th coefficient of e^{beta <x, y>} / beta: I_k(beta) / beta on the circle. The
+    paper's coupling is half of kappa.""",
 )
 # How far rates and forces of tokens may be off those of the density, in parts of them.
 CLOSE = 1e-6
-# So many waves are compared.
+# The number of waves that are compared.
 WAVES = 4
 # Tokens that stand for a density: on the circle, and on each circle of latitude of the sphere.
 TOKENS = {2: 256, 3: 32}

@@ -13,7 +13,7 @@ from attnflow.densities.branches import Branch, Curve
 from attnflow.densities.mean_field import MeanField
 from attnflow.densities.one_thread import on_one_thread
 
-# A branch is interpolated at so many points.
+# The number of points at which a branch is interpolated.
 FINE = 20_000
 
 

@@ -19,7 +19,7 @@ from attnflow.densities.one_thread import on_one_thread
 if TYPE_CHECKING:
     from attnflow.densities.mean_field import MeanField
 
-# The rates of energy and entropy are integrated over each step by Gauss's quadrature with so many nodes.
+# The nodes of Gauss's quadrature that integrates the rates of energy and entropy over each step.
 GAUSS = 5
 
 
