@@ -151,8 +151,8 @@ class MeanField:
         """Return the stationary density near a given one, found by Newton's method, with its stability.
 
         The flux of a stationary density vanishes, since the free energy does not change there: it solves
-        f = e^{kappa phi} / Z, with phi its own potential. Densities that are symmetric about e, the first axis, are looked for; the one
-        given is turned so that its first moment that is not 0 is at e.
+        f = e^{kappa phi} / Z, with phi its own potential. Densities that are symmetric about e, the first axis, are
+        looked for; the one given is turned so that its first moment that is not 0 is at e.
         """
         from attnflow.densities.stationary import newton
 
