@@ -66,7 +66,7 @@ def deviations(n: int, runs: int, kappa: float | None = None, dt: float = 0.01) 
     motion = flow if kappa is None else af.Noisy(flow, kappa=kappa, dt=dt)
     law = af.Softmax(beta=3.0)
     ends = [
-        af.simulate(start.sample(n, seed=s), law, motion, until, record=[until], seed=None if kappa is None else s)
+        af.simulate(start.sample(n, seed=s), law, motion, until, record=[until], seed=None if kappa is None else 99 + s)
         for s in range(runs)
     ]
     drawn = np.array([moments(run.final, 4) for run in ends])
