@@ -17,7 +17,7 @@ LINEAR = 0.4
 def order(
     seed: int = 0, n: int = 500, beta: float = 1.0, until: float = 30.0, dt: float = 0.05, ratios: str = "0.5 0.9 1.5 3"
 ) -> Drawing:
-    """The order parameter of noisy tokens on the circle over time, below and above the threshold of the uniform law."""
+    """The order parameter |sum_i x_i| / n of noisy tokens on the circle over time, below and above the threshold."""
     from scipy.special import iv
 
     threshold, figure = float(beta / iv(1, beta)), sheet(5.6, 3.6)
