@@ -33,7 +33,7 @@ FORMULAS: list[tuple[af.Law, Callable[[Array], Array]]] = [
 LAWS = [law for law, _ in FORMULAS]
 
 
-@pytest.mark.parametrize(("law", "formula"), FORMULAS, ids=lambda one: repr(one)[:40])
+@pytest.mark.parametrize(("law", "formula"), FORMULAS, ids=range(len(FORMULAS)))
 def test_weights_and_sums_are_the_formula(law: af.Law, formula: Callable[[Array], Array]) -> None:
     expected = formula((X @ B.T + b) @ X.T)
     np.testing.assert_allclose(law.weights(X, masses=W), expected, rtol=1e-12)
@@ -44,7 +44,7 @@ def test_weights_and_sums_are_the_formula(law: af.Law, formula: Callable[[Array]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_a_mass_is_so_many_copies_and_sources_may_be_unheard(law: af.Law) -> None:
+def test_a_mass_is_that_number_of_copies_and_sources_may_be_unheard(law: af.Law) -> None:
     counts = np.array([1, 3, 2, 1])
     copies = np.repeat(np.arange(4), counts)
     np.testing.assert_allclose(law.attend(X[:4], masses=counts.astype(float))[copies], law.attend(X[:4][copies]))

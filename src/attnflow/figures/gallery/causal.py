@@ -23,7 +23,7 @@ STAYED = 0.1
 def centres(
     seed: int = 0, few: int = 32, cold: float = 9.0, late: float = 5000.0, many: int = 200, colder: float = 64.0
 ) -> Drawing:
-    """Angles of causal tokens, which hear j <= k, over time: centres farther than delta = 4 / sqrt(beta) from others."""
+    """Angles of causal tokens, which hear j <= k, over time, and centres that are 4 / sqrt(beta) from all others."""
     figure, shows = sheet(7.0, 3.2), {}
     panels = ((few, cold, late), (many, colder, late / 10))
     for ax, (n, beta, until) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):

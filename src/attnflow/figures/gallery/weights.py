@@ -28,7 +28,7 @@ def _laws(beta: float, alpha: float) -> dict[str, af.Law]:
 
 @entry("laws/support", "From softmax to hardmax with weights that are zero", f"{ENTMAX}; {LOCALMAX}")
 def support(seed: int = 0, n: int = 200, beta: float = 4.0, alpha: float = 1.5, scores: int = 25) -> Drawing:
-    """One row of weights P_ij against the score <x_i, x_j>, and how many tokens are heard over beta, under four laws."""
+    """One row of weights P_ij against the score <x_i, x_j>, and the number of tokens heard over beta: four laws."""
     figure = sheet(7.0, 3.0)
     left, right = figure.subplots(1, 2)
     places = np.linspace(-1.0, 0.0, scores)[:, None]
