@@ -352,11 +352,33 @@ def test_what_cannot_be_noisy_is_refused(make: Any, sentence: str) -> None:
         ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=[0.1, 0.2]), 3), "sigma has 2 entries"),
         ((CLOUD, SOFT, af.Noisy(af.Flow(), kappa=[1.0, 2.0], dt=0.5), 1.0), "kappa is given layer by layer"),
         ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=0.1), 2.5), "give a whole number"),
+        ((CLOUD, SOFT, af.Noisy(af.Flow(), kappa=1.0, dt=1e-300), 1.0), "steps have the length 1e-300, and near until"),
+        ((CLOUD, SOFT, af.Noisy(af.Flow(), kappa=1.0, dt=5e-324), 1e300), "give a larger dt, or an earlier until"),
     ],
 )
 def test_runs_that_cannot_begin_are_refused(given: Any, sentence: str) -> None:
     with refused(sentence):
         af.simulate(*given)
+
+
+def test_a_flow_with_too_many_steps_warns_and_says_why() -> None:
+    motion, stop = af.Noisy(af.Flow(), kappa=1.0, dt=1e-8), af.watch.When(lambda t, x: True, "seen enough")
+    with pytest.warns(UserWarning, match=r"more than 1e\+07 steps; give a larger dt"):
+        run = af.simulate(CLOUD, SOFT, motion, until=1.0, seed=0, watch=[stop])
+    assert run.stopped.endswith("seen enough")
+    with pytest.warns(UserWarning, match=r"more than 1e\+07 steps"), refused("failed at t = 0"):
+        af.ensemble(CLOUD[None], SOFT, af.Noisy(af.Flow(), kappa=lambda t: 1 / t, dt=1e-8), until=1.0, seed=0)
+    # Up to ten million steps nothing is wrong, beyond ten thousand the progress says why it takes long.
+    shorter = af.Noisy(af.Flow(), kappa=1.0, dt=1e-5)
+    af.simulate(CLOUD, SOFT, shorter, until=1.0, seed=0, watch=[stop])
+    stepper = shorter.start(Hearing(SOFT, seed=0), CLOUD, 0.0)
+    assert stepper.slow() is None
+    stepper.advance(1.0)
+    assert "length 1e-05, so that very many are to come; give a larger dt" in str(stepper.slow())
+    stepper.advance(0.1)
+    assert stepper.slow() is None
+    # Layers are counted by the user.
+    assert af.Noisy(af.Layers(gamma=0.1), sigma=0.1).slow(0, 10**9) is None
 
 
 def test_tokens_that_grow_without_end_end_the_run() -> None:

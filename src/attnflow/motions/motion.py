@@ -31,6 +31,8 @@ STRETCH_STEPS = 2048
 ABSOLUTE = 1e-3
 # A flow with more steps to come than this is slow.
 SLOW_STEPS = 1e4
+# A flow with more steps to come than this will not end: the user is warned.
+ENDLESS = 1e7
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Motion:
         `ContinuousMotion` only ``velocity(hearing, x, t)`` and perhaps ``retract(x)``.
     ``prepare(x, hearing)``, if it matters
         refuses tokens that are not where the motion lives, and laws it cannot move under.
+    ``check_end(end)``, if it matters
+        refuses an end that a run cannot reach.
     ``seen(x, t)`` and ``into_frame(y, t)``, in a moving frame
         the tokens as the law sees them, and what is added to these as the frame shows it.
 
@@ -208,6 +212,12 @@ class Motion:
         """Return the tokens as the law sees them at time t; motions in a moving frame differ from x."""
         return x
 
+    def check_end(self, end: float) -> None:
+        """Refuse an end that a run cannot reach."""
+
+    def warn_if_endless(self, t: Any, until: float) -> None:
+        """Warn of a run from t to the end that takes too many steps, if that is known before."""
+
     def into_frame(self, y: Array, t: float) -> Array:
         """Return the vectors y of the tokens that the law sees as the motion's frame shows them at time t."""
         return y
@@ -262,6 +272,7 @@ def end_of(until: Any, motion: Motion) -> float:
     end = number(until, "until", above=0.0)
     if motion.discrete and not end.is_integer():
         raise InputError(f"until is {end:g}, but {type(motion).__name__} moves in steps: give a whole number")
+    motion.check_end(end)
     return end
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -14,12 +15,14 @@ import numpy as np
 
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
-from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch
+from attnflow.motions.motion import ENDLESS, SLOW_STEPS, Motion, Stepper, Stretch, steps_per_stretch
 
 # draw(*shape) returns independent standard normal numbers; in an ensemble, such an array for each system.
 Draw = Callable[..., Array]
 # Times that differ by less than this part of a step are equal: multiples of dt are rounded.
 SAME = 1e-6
+# What makes a run shorter.
+LONGER = "give a larger dt, or an earlier until"
 
 
 class RandomSteps(Motion):
@@ -49,6 +52,28 @@ class RandomSteps(Motion):
             yield after, x
             if not np.isfinite(x).all():
                 return
+
+    def check_end(self, end: float) -> None:
+        """Refuse steps so short that the time does not change."""
+        h = self.interval
+        if not self.discrete and end + h == end:
+            raise InputError(
+                f"steps have the length {h:g}, and near until = {end:g} the time plus a step is the same number in "
+                f"float64: {LONGER}"
+            )
+
+    def warn_if_endless(self, t: Any, until: float) -> None:
+        """Warn of a flow whose steps from t to the end are too many."""
+        if self._more_than(ENDLESS, t, until):
+            warnings.warn(f"this run would take more than {ENDLESS:.0e} steps; {LONGER}", stacklevel=2)
+
+    def slow(self, t: Any, until: float) -> str | None:
+        """Return a sentence if very many steps of a flow are to come."""
+        many = self._more_than(SLOW_STEPS, t, until)
+        return f"steps have the length {self.interval:g}, so that very many are to come; {LONGER}" if many else None
+
+    def _more_than(self, steps: float, t: Any, until: float) -> bool:
+        return not self.discrete and until - t > steps * self.interval
 
     def _grid(self, t: Any, until: float) -> Iterator[tuple[Any, float, Any]]:
         """Yield the time before each step, its length, and the time after it."""
@@ -93,15 +118,22 @@ class _Walk(Seeded):
         super().__init__(hearing, state)
         self.motion, self.hearing, self.x, self.t = motion, hearing, x, t
         self.most = steps_per_stretch(len(x))
+        self.until: float | None = None
 
     def advance(self, until: float) -> Stretch:
-        before = (self.t, self.x)
+        if self.until is None:
+            self.motion.warn_if_endless(self.t, until)
+        self.until, before = until, (self.t, self.x)
         with np.errstate(over="ignore", invalid="ignore"):
             path = self.motion.path(self.hearing, self.x, self.t, until, self._draw)
             times, states = zip(*islice(path, self.most), strict=True)
         self.t, self.x = times[-1], states[-1]
         between = None if self.motion.discrete else held(before, times, states, self.motion.interval)
         return Stretch(before, np.array(times), np.stack(states), between)
+
+    def slow(self) -> str | None:
+        """Say, of a flow that has very many steps before it, what helps."""
+        return None if self.until is None else self.motion.slow(self.t, self.until)
 
     def _draw(self, *shape: int) -> Array:
         return self.rng.standard_normal(shape)

@@ -120,6 +120,7 @@ def _ensemble(
     weights, times = mass_vector(masses, x.shape[1]), _times(record, until, motion)
     check_layers(law, motion, float(times[-1]))
     seeds = _seeds(seed, len(x)) if motion.random else None
+    motion.warn_if_endless(0, float(times[-1]))
     blocks = list(_blocks(law, motion, x, len(times), seeds))
     _part(blocks[0].law, np.zeros(1, dtype=np.int64)).check_order(blocks[0].start[0], masses=weights)
 

@@ -13,7 +13,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.engines import Memory
 from attnflow.laws import Hearing, varies
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Stepper, Stretch, moved
+from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, Stepper, Stretch, moved
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 from attnflow.motions.solvers.order_switch import OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
@@ -32,8 +32,8 @@ STIFF = 3.5
 # The first steps of a flow are always short, so its steps are looked at after SETTLED evaluations. The user is told a
 # reason for short steps when LOOKS steps have the same one.
 SETTLED, LOOKS = 1000, 3
-# A flow that would take more than ENDLESS steps at the pace of its last PACE steps will not end: the user is warned.
-PACE, ENDLESS = 2000, 1e7
+# Whether a flow would take more than ENDLESS steps is judged by the pace of its last PACE steps.
+PACE = 2000
 
 
 def _alone(numbers: int) -> AbstractContextManager[object]:
