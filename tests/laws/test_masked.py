@@ -12,6 +12,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.catalogue import Entry, entries
+from attnflow.core.indices import weights
 from attnflow.laws import Law, species
 
 N = 7
@@ -99,14 +100,33 @@ def test_weights_of_a_law_without_scores_are_restricted_and_divided_by_their_sum
     np.testing.assert_allclose(af.Masked(af.HegselmannKrause(eps=eps), causal=True).weights(X), P, atol=1e-15)
 
 
+EVERY = [found for found in entries("law").values() if not found.around and found.name != "heads"]
 LAWS = [af.Softmax(beta=1.5, B=B), af.Hardmax(B=B), af.Localmax(delta=0.4), af.HegselmannKrause(eps=1.0)]
+MASKED = LAWS + [found.make() for found in EVERY if found.make().rows_apart]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("law", MASKED, ids=repr)
 def test_a_causal_token_hears_what_the_last_of_the_first_tokens_hears(law: Law) -> None:
     heard = af.Masked(law, causal=True).attend(X, masses=MASSES)
     for k in range(N):
-        np.testing.assert_allclose(heard[k], law.attend(X[: k + 1], masses=MASSES[: k + 1])[k], atol=1e-14)
+        np.testing.assert_allclose(heard[k], law.attend(X[: k + 1], masses=MASSES[: k + 1])[k], atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("law", MASKED, ids=repr)
+def test_a_masked_row_is_that_of_the_tokens_which_are_heard(law: Law, name: str) -> None:
+    P = af.Masked(law, **MASKS[name]).weights(X, masses=MASSES)
+    for i, heard in enumerate(allowed(**{"causal": False, "window": None, "graph": None, **MASKS[name]})):
+        alone = weights(law, X[[i]], sources=X[heard], masses=MASSES[heard])[0]
+        np.testing.assert_allclose(P[i, heard], alone, atol=1e-13)
+
+
+@pytest.mark.parametrize("around", [af.Masked, af.Positional])
+def test_a_law_whose_rows_need_all_tokens_is_refused(around: Any) -> None:
+    with refused(
+        rf"{around.__name__} came with Sinkhorn\(beta=2.0, .*\), whose .* depend on all tokens together.*: give"
+    ):
+        around(af.Sinkhorn(beta=2.0))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
@@ -219,10 +239,7 @@ def test_a_graph_may_change_in_time_or_from_layer_to_layer() -> None:
         af.simulate(X, layers, af.Layers(gamma=0.5), until=4)
 
 
-EVERY = [found for found in entries("law").values() if not found.around and found.name != "heads"]
-
-
-@pytest.mark.parametrize("found", EVERY, ids=lambda found: found.name)
+@pytest.mark.parametrize("found", [found for found in EVERY if found.make().rows_apart], ids=lambda found: found.name)
 def test_every_law_of_the_catalogue_can_be_masked(found: Entry) -> None:
     law, masked = found.make(), af.Masked(found.make(), causal=True)
     np.testing.assert_allclose(af.Masked(law).weights(X, masses=MASSES), law.weights(X, masses=MASSES), atol=1e-14)

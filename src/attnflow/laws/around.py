@@ -33,6 +33,12 @@ class Around(Law):
             raise InputError(
                 f"{name} came with {self.law.short_name}: put it around each of them, Heads([{name}(...)])"
             )
+        if not self.law.rows_apart:
+            raise InputError(
+                f"{type(self).__name__} came with {self.law!r}, whose weights for one token depend on all tokens "
+                "together, so that no row can be changed alone: give a law whose rows are found one by one, such as "
+                "Softmax"
+            )
         super().__post_init__()
 
     @property

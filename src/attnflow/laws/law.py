@@ -185,6 +185,9 @@ class Law:
     ``separates(x, groups, t) -> bool``
         whether tokens of different groups never hear each other, now or later.
 
+    Set ``rows_apart = False`` if the row of a query depends on sources with weight 0 too, as where columns have given
+    sums: masks and positions, which change each row by itself, then refuse the law.
+
     Set ``continuous = False`` if P jumps as tokens move: adaptive integrators are then refused. Set ``batched = True``
     if `log_weights` takes many clouds at once, (..., n, d): chains that run side by side are then faster. Set
     ``merges_copies = True`` if tokens at one place are heard as one with their mass: then they are, once half of them
@@ -217,6 +220,7 @@ class Law:
     alternatives: ClassVar[tuple[str, ...]] = ()
     continuous: ClassVar[bool] = True
     stochastic: ClassVar[bool] = True
+    rows_apart: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = False
     batched: ClassVar[bool] = False
     array_api: ClassVar[bool] = False

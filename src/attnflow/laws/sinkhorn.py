@@ -40,6 +40,7 @@ class Sinkhorn(Law):
     With symmetric beta B the potentials are averaged with the scaled ones, which halves the error in each scaling if
     beta B is positive semidefinite. Otherwise convergence is slow where groups of tokens hardly hear each other:
     then Newton's method goes on, for up to 1024 tokens. Where sums of columns are not reached, tokens are refused.
+    `Masked` and `Positional` refuse this law, since its weights for one token depend on all tokens together.
 
     Examples
     --------
@@ -58,6 +59,7 @@ class Sinkhorn(Law):
     title: ClassVar[str] = "Sinkhorn"
     formula: ClassVar[str] = "P_ij = w_j e^{beta <B x_i, x_j> + f_i + g_j}, sum_i w_i P_ij = w_j"
     merges_copies: ClassVar[bool] = True
+    rows_apart: ClassVar[bool] = False  # the potentials are those of all sources together
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
     beta: Scalar = field(default=1.0, metadata=BETA)
