@@ -25,6 +25,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "sphere/hemisphere": {"tokens": NORTH, "motion": lambda m: replace(m, V=-np.eye(3)), "until": 30.0},
     "sphere/hemisphere-discrete": {"tokens": NORTH, "motion": lambda m: replace(m, V=EVERY_SIXTH_TURN)},
     "sphere/collapse": {"tokens": SPACE, "motion": lambda m: replace(m, V=-np.eye(3)), "until": 100.0},
+    "sphere/collapse/announced": {"tokens": TRIANGLE, "beta": -0.1, "law": lambda law: replace(law, beta=-1.5)},
     "sphere/collapse/gap": {"tokens": TRIANGLE, "beta": -0.4, "law": lambda law: replace(law, beta=-1.5)},
     "sphere/collapse/every-start": {"tokens": SPACE, "motion": lambda m: replace(m, V=np.zeros((3, 3)))},
     "sphere/orthogonal-start": {"tokens": np.eye(3), "law": lambda law: replace(law, beta=1.01), "until": 5.0},
