@@ -16,6 +16,7 @@ from attnflow.catalogue import build
 from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
 from attnflow.motions import ContinuousMotion
+from attnflow.motions.random_steps import noise_of
 
 SPHERE = af.tokens.sphere(n=6, d=3, seed=0)
 CLOUD = af.tokens.gaussian(n=6, d=2, seed=1)
@@ -201,7 +202,7 @@ def test_where_tokens_keep_radii_the_state_has_noise_in_space() -> None:
     """A token that hears itself alone has x' = x / |x| under pre: one step by hand; directions and radii are told."""
     x = SPHERE[:1]
     run = af.simulate(x, SOFT, af.Noisy(af.SphereFlow(norm="pre"), kappa=2.0, dt=0.1), until=0.1, seed=5)
-    y = x + 0.1 * x + math.sqrt(2 * 0.1 / 2.0) * np.random.default_rng(5).standard_normal((1, 3))
+    y = x + 0.1 * x + math.sqrt(2 * 0.1 / 2.0) * noise_of(5).standard_normal((1, 3))
     np.testing.assert_allclose(run.radii[-1], np.linalg.norm(y, axis=1), rtol=1e-14)
     np.testing.assert_allclose(run.final, y / np.linalg.norm(y, axis=1), rtol=1e-14)
     for norm in ("peri", "ngpt", "cod"):
@@ -394,3 +395,16 @@ def test_foreign_arrays_and_dask_are_refused() -> None:
         af.simulate(torch.tensor(SPHERE), SOFT, MOTIONS["sphere"][0], 1.0)
     with refused("Noisy"):
         af.simulate(dask.from_array(CLOUD, chunks=(3, 2)), SOFT, af.Noisy(af.Layers(gamma=0.1), sigma=0.1), 2)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_noise_of_the_seed_of_the_start_is_other_noise(d: int) -> None:
+    """The noise of the first step has its variance, across the sphere and along the start, if both have one seed."""
+    n, kappa, dt = 2000, 2.0, 0.01
+    x = af.tokens.sphere(n=n, d=d, seed=0)
+    motion = af.Noisy(af.SphereFlow(V=np.zeros((d, d))), kappa=kappa, dt=dt)
+    moved = np.arccos(np.clip((af.simulate(x, af.Softmax(), motion, until=dt, seed=0).final * x).sum(axis=1), -1, 1))
+    assert (moved**2).mean() == pytest.approx((d - 1) * 2 * dt / kappa, rel=0.2)
+    y = af.tokens.gaussian(n=n, d=d, seed=0)
+    noise = af.simulate(y, af.Softmax(), af.Noisy(af.Layers(gamma=1e-9), sigma=1.0), until=1, seed=0).final - y
+    assert abs(np.corrcoef(noise.ravel(), y.ravel())[0, 1]) < 5 / np.sqrt(n * d)

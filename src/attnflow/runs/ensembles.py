@@ -20,7 +20,7 @@ from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
 from attnflow.motions.normalisation import directions, radii
-from attnflow.motions.random_steps import SAME
+from attnflow.motions.random_steps import SAME, noise_of
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
@@ -343,7 +343,7 @@ def _random(
     seeds: tuple[int, ...],
 ) -> Iterator[tuple[Array, int]]:
     """Yield the states at these times, those of the last step before, and how many steps it took."""
-    generators = [np.random.default_rng(seed) for seed in seeds]
+    generators = [noise_of(seed) for seed in seeds]
 
     def draw(*shape: int) -> Array:
         return np.stack([rng.standard_normal(shape) for rng in generators])
