@@ -9,7 +9,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def noise_of(seed: int) -> np.random.Generator:
 class Seeded(Stepper):
     """A stepper that draws from its own generator, which its state holds: a run goes on from there bit for bit."""
 
-    generator = staticmethod(np.random.default_rng)
+    generator: ClassVar[Callable[[int], np.random.Generator]] = staticmethod(np.random.default_rng)
 
     def __init__(self, hearing: Hearing, state: dict[str, Any] | None) -> None:
         self.seed = secrets.randbits(128) if hearing.seed is None else hearing.seed
