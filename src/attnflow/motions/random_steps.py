@@ -9,7 +9,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -108,13 +108,16 @@ def noise_of(seed: int) -> np.random.Generator:
 class Seeded(Stepper):
     """A stepper that draws from its own generator, which its state holds: a run goes on from there bit for bit."""
 
-    generator: ClassVar[Callable[[int], np.random.Generator]] = staticmethod(np.random.default_rng)
-
-    def __init__(self, hearing: Hearing, state: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        hearing: Hearing,
+        state: dict[str, Any] | None,
+        generator: Callable[[int], np.random.Generator] = np.random.default_rng,
+    ) -> None:
         self.seed = secrets.randbits(128) if hearing.seed is None else hearing.seed
         if state is not None and "seed" in state:
             self.seed = int(str(state["seed"]))
-        self.rng = self.generator(self.seed)
+        self.rng = generator(self.seed)
         if state is not None and "rng" in state:
             self.rng.bit_generator.state = json.loads(str(state["rng"]))
 
@@ -129,10 +132,8 @@ class Seeded(Stepper):
 class _Walk(Seeded):
     """A motion in random steps under way."""
 
-    generator = staticmethod(noise_of)
-
     def __init__(self, motion: RandomSteps, hearing: Hearing, x: Array, t: Any, state: dict[str, Any] | None) -> None:
-        super().__init__(hearing, state)
+        super().__init__(hearing, state, noise_of)
         self.motion, self.hearing, self.x, self.t = motion, hearing, x, t
         self.most = steps_per_stretch(len(x))
         self.until: float | None = None
