@@ -180,6 +180,7 @@ def test_samples_have_the_moments_of_the_density() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     model = af.MeanField(2.0)
+    assert af.MeanField(2.0, kappa=np.inf) == model
     with refused("kappa is 0"):
         af.MeanField(2.0, kappa=0.0)
     with refused("beta is 10000"):

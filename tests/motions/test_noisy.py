@@ -271,11 +271,11 @@ def test_systems_of_an_ensemble_draw_from_their_own_seeds(name: str) -> None:
 
 
 def test_temperatures_of_an_ensemble_and_its_files(tmp_path: Any) -> None:
-    kappas = np.array([1.0, 1e9])
+    kappas = np.array([1.0, math.inf])
     motion = af.Noisy(af.SphereFlow(), kappa=kappas, dt=0.1)
     found = af.ensemble(np.stack([SPHERE, SPHERE]), SOFT, motion, 1.0, seed=0)
     cold = af.simulate(SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=math.inf, dt=0.1), 1.0).final
-    assert abs(found.final[1] - cold).max() < 1e-3 < 0.1 < abs(found.final[0] - cold).max()
+    assert abs(found.final[1] - cold).max() < 1e-12 < 0.1 < abs(found.final[0] - cold).max()
     assert found[0].motion.kappa == 1.0  # type: ignore[union-attr]
     found.save(tmp_path / "found.npz")
     back: Any = af.load(tmp_path / "found.npz")
@@ -328,11 +328,13 @@ def test_plain_data_describe_a_motion_in_a_motion() -> None:
         (lambda: af.Noisy(af.Jumps(gamma=0.1), sigma=0.1), "Jumps is random itself"),
         (lambda: af.Noisy(af.Noisy(af.Flow(), kappa=1.0, dt=0.1), kappa=1.0, dt=0.1), "Noisy is random itself"),
         (lambda: af.Noisy(af.Flow(), sigma=0.1), "Noisy around Flow takes kappa and dt, not sigma"),
-        (lambda: af.Noisy(af.Flow(), kappa=1.0), "takes kappa and dt"),
+        (lambda: af.Noisy(af.Flow(), kappa=1.0), "takes kappa and dt, and dt must be given: for example kappa=5.0"),
+        (lambda: af.Noisy(af.Flow()), "takes kappa and dt, and kappa and dt must be given"),
         (lambda: af.Noisy(af.Layers(gamma=0.1), kappa=1.0, dt=0.1), "Noisy around Layers takes sigma"),
         (lambda: af.Noisy(af.Layers(gamma=0.1)), "Noisy around Layers takes sigma"),
         (lambda: af.Noisy(af.Flow(), kappa=0.0, dt=0.1), "kappa is 0, expected a finite number above 0"),
-        (lambda: af.Noisy(af.Flow(), kappa=math.nan, dt=0.1), "kappa is nan"),
+        (lambda: af.Noisy(af.Flow(), kappa=math.nan, dt=0.1), "kappa is nan, expected a finite number above 0, or inf"),
+        (lambda: af.Noisy(af.Flow(), kappa=-math.inf, dt=0.1), "kappa is -inf, expected"),
         (lambda: af.Noisy(af.Flow(), kappa=1.0, dt=0.0), "dt is 0, expected a finite number above 0"),
         (lambda: af.Noisy(af.Flow(), kappa=1.0, dt=CHANGING), "dt is a function of time, expected a constant"),
         (lambda: af.Noisy(af.Layers(gamma=0.1), sigma=-1.0), "sigma is -1, expected a finite number at least 0"),

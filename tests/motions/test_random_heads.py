@@ -70,16 +70,17 @@ def test_heads_that_hear_alike_have_the_law_of_one() -> None:
 
 
 def test_random_scores_are_gaussian_forms_of_the_tokens() -> None:
-    """A layer with given numbers, written out: <G x_i, x_j> for the scores, W for the values."""
+    """A layer with given numbers, written out: <G x_i, x_j> or <B G x_i, x_j> for the scores, W for the values."""
     given = list(np.random.default_rng(2).standard_normal((4, 3, 3)))
-    waiting = iter(given)
-    motion = af.RandomHeads(dt=0.3, heads=2, scores=True)
-    found = motion.random_step(Hearing(SOFT), SPHERE, 0, 1.0, lambda *shape: next(waiting))
-    y = SPHERE.copy()
-    for G, W in ((given[0], given[1]), (given[2], given[3])):
-        P = af.Softmax(beta=1.5, B=G).weights(SPHERE)
-        y += math.sqrt(0.3 / 2) * P @ SPHERE @ W.T
-    np.testing.assert_allclose(found, y / np.linalg.norm(y, axis=1, keepdims=True), atol=1e-13)
+    motion, B = af.RandomHeads(dt=0.3, heads=2, scores=True), np.diag([1.0, 2.0, -1.0])
+    for law, form in ((SOFT, np.eye(3)), (af.Softmax(beta=1.5, B=B), B)):
+        waiting = iter(given)
+        found = motion.random_step(Hearing(law), SPHERE, 0, 1.0, lambda *shape: next(waiting))  # noqa: B023
+        y = SPHERE.copy()
+        for G, W in ((given[0], given[1]), (given[2], given[3])):
+            P = af.Softmax(beta=1.5, B=form @ G).weights(SPHERE)
+            y += math.sqrt(0.3 / 2) * P @ SPHERE @ W.T
+        np.testing.assert_allclose(found, y / np.linalg.norm(y, axis=1, keepdims=True), atol=1e-13)
 
 
 def test_seeds_ensembles_and_masks() -> None:
@@ -100,6 +101,8 @@ def test_what_is_refused() -> None:
         ((SPHERE, af.Heads([SOFT, SOFT]), af.RandomHeads(), 3), "draw the matrices of their heads"),
         ((2 * SPHERE, SOFT, af.RandomHeads(), 3), "has norm 2"),
         ((SPHERE, SOFT, af.RandomHeads(), 2.5), "give a whole number"),
+        ((SPHERE, af.HegselmannKrause(), af.RandomHeads(scores=True), 3), "weights of HegselmannKrause do not follow"),
+        ((SPHERE, af.Sinkhorn(), af.RandomHeads(scores=True), 3), "give another law, or scores=False"),
     ):
         with refused(sentence):
             af.simulate(*given)

@@ -5,8 +5,8 @@ Every refusal is an `InputError`: one sentence that says what was given, what wa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
+from math import inf, isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -383,9 +383,9 @@ def matrix_at(matrix: Matrix, t: float, d: int | None, name: str, like: Any = No
 
 
 def number(
-    value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+    value: Any, name: str, *, above: float = -inf, least: float = -inf, most: float = inf, infinite: float = False
 ) -> float:
-    """Check a finite real number in a range: above < value, least <= value <= most."""
+    """Check a real number in a range, above < value, least <= value <= most, which is finite or may be `infinite`."""
     try:
         value = plain(value)
     except (TypeError, RuntimeError):
@@ -400,12 +400,12 @@ def number(
         raise InputError(f"{name} is beyond the range of float64: give a smaller number") from None
     except (TypeError, ValueError):
         raise InputError(f"{name} is {value!r}, expected a number") from None
-    if math.isfinite(real) and real > above and least <= real <= most:
+    if (isfinite(real) or (infinite and real == inf)) and real > above and least <= real <= most:
         return real
-    low = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else ""
-    high = f"at most {most:g}" if most < math.inf else ""
-    wanted = " and ".join(part for part in (low, high) if part)
-    raise InputError(f"{name} is {real:g}, expected a finite number{' ' + wanted if wanted else ''}")
+    low = f"above {above:g}" if above > -inf else f"at least {least:g}" if least > -inf else ""
+    high = f"at most {most:g}" if most < inf else ""
+    wanted = " and ".join(part for part in (low, high) if part) + (", or inf" if infinite else "")
+    raise InputError(f"{name} is {real:g}, expected a finite number {wanted}".rstrip())
 
 
 def whole(value: Any, name: str, **bounds: float) -> int:
@@ -474,14 +474,13 @@ def constant_number(parameter: Any, name: str, **bounds: float) -> Any:
     return _any_number(parameter, name, **bounds)
 
 
-def _any_number(
-    value: Any, name: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
-) -> Any:
+def _any_number(value: Any, name: str, **bounds: float) -> Any:
     """Check a number; one that is an array of another library stays as it is, so that it can be differentiated."""
     if not (foreign(value) and is_real(value) and len(value.shape) == 0):
-        return number(value, name, above=above, least=least, most=most)
-    inside = namespace(value).isfinite(value) & (value > above) & (value >= least) & (value <= most)
-    return value if holds(inside) else number(plain(value), name, above=above, least=least, most=most)
+        return number(value, name, **bounds)
+    inside = namespace(value).isfinite(value) & (value > bounds.get("above", -inf))
+    inside &= (value >= bounds.get("least", -inf)) & (value <= bounds.get("most", inf))
+    return value if holds(inside) else number(plain(value), name, **bounds)
 
 
 def location(path: Any, name: str) -> Path:

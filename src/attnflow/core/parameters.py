@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -24,13 +23,13 @@ class Parameter:
     """A parameter: `help` says what it is in a few words, `symbol` is how formulas write it, as "beta" or "x_i".
 
     Numbers are at least `least`, more than `above` and at most `most`, and finite unless infinity has a meaning, where
-    they may be `infinite`. A page starts from `start` where that is another
-    value than the default, and has no field for a parameter that is not `shown`. Where a law turns into another one as
-    the parameter tends to infinity, `limit` is its name, and `at_zero` says what it is at 0. Plain data have it under
-    the name `key` where that is another one. A parameter with one value for each of several laws stands `beside` each
-    of them: in the table of the law, not in a list of its own. A `part` is the class of a value with parameters of its
-    own; `Law` and `Motion` stand for any of these. Two runs that differ only in parameters that are not `of_model` are
-    runs of one model: such a parameter says how a run is computed, or what happens where tokens tie.
+    they may be `infinite`. A page starts from `start` where that is another value than the default, and has no field
+    for a parameter that is not `shown`. Where a law turns into another one as the parameter tends to infinity, `limit`
+    is its name, and `at_zero` says what it is at 0. Plain data have it under the name `key` where that is another one.
+    A parameter with one value for each of several laws stands `beside` each of them: in the table of the law, not in a
+    list of its own. A `part` is the class of a value with parameters of its own; `Law` and `Motion` stand for any of
+    these. Two runs that differ only in parameters that are not `of_model` are runs of one model: such a parameter says
+    how a run is computed, or what happens where tokens tie.
     """
 
     name: str
@@ -85,8 +84,6 @@ class Parameter:
         """
         if value is None and self.default is None:
             return None
-        if self.infinite and isinstance(value, Real) and value == math.inf:
-            return math.inf
         return KINDS[self.kind].check(self, value, name or self.name)
 
 
@@ -101,6 +98,11 @@ class Kind(NamedTuple):
     text: str = "itself"
     flag: bool = True
     field: bool = True
+
+
+def _range(one: Parameter) -> dict[str, float]:
+    """Return the bounds of a number, and that it may be infinite if it may."""
+    return {**one.bounds, "infinite": True} if one.infinite else one.bounds
 
 
 def _rectangular(one: Parameter, value: Any, name: str) -> Any:
@@ -148,8 +150,8 @@ def _part(one: Parameter, value: Any, name: str) -> Any:
 # one of some words; true or false; a part with parameters of its own; a list of laws, which the law that takes them
 # checks; anything, where a field says nothing of itself and its default says nothing either.
 KINDS = {
-    "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **one.bounds), text="formula"),
-    "number": Kind(lambda one, value, name: inputs.number(value, name, **one.bounds)),
+    "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **_range(one)), text="formula"),
+    "number": Kind(lambda one, value, name: inputs.number(value, name, **_range(one))),
     "count": Kind(lambda one, value, name: inputs.whole(value, name, **one.bounds)),
     "matrix": Kind(lambda one, value, name: inputs.constant_matrix(value, name), text="file"),
     "graph": Kind(lambda one, value, name: constant_graph(value, name), text="file", field=False),

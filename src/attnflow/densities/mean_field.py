@@ -31,8 +31,8 @@ class MeanField:
 
     d_t f = -div(f X[f]) + (1/kappa) Laplacian f, where X[f](x) = Proj_x int e^{beta <x, y>} y f(y) dy / Z(x) is the
     velocity of self-attention: SA with Z(x) = int e^{beta <x, y>} f(y) dy, USA (`normalized=False`) with Z = 1, as in
-    `SphereFlow`. Each token has independent noise sqrt(2/kappa) dW, none if `kappa` is None. Integrals are against the
-    uniform probability measure, so that f = 1 is the uniform density. X is a gradient: X[f] = grad phi, with
+    `SphereFlow`. Each token has independent noise sqrt(2/kappa) dW, none if `kappa` is None or inf. Integrals are
+    against the uniform probability measure, so that f = 1 is the uniform density. X is a gradient: X[f] = grad phi,
     phi = int e^{beta <x, y>} f(y) dy / beta for USA and phi = log(int e^{beta <x, y>} f(y) dy) / beta for SA.
 
     Densities are expanded in Fourier's functions on the circle and in Gegenbauer's polynomials on spheres: errors fall
@@ -62,8 +62,8 @@ class MeanField:
 
     def __post_init__(self) -> None:
         number(self.beta, "beta", least=-LARGEST_BETA, most=LARGEST_BETA)
-        if self.kappa is not None:
-            number(self.kappa, "kappa", above=0)
+        if self.kappa is not None and number(self.kappa, "kappa", above=0, infinite=True) == np.inf:
+            object.__setattr__(self, "kappa", None)
         whole(self.d, "d", least=2)
         if not isinstance(self.normalized, bool | np.bool_):
             raise InputError(f"normalized is {self.normalized!r}, expected True (SA) or False (USA)")

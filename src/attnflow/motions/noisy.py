@@ -15,6 +15,9 @@ from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved
 from attnflow.motions.random_steps import Draw, RandomSteps, along_geodesics, tangent
 
+# What an example has.
+USUAL = {"kappa": 5.0, "dt": 0.01, "sigma": 0.1}
+
 
 @dataclass(frozen=True, eq=False)
 class Noisy(RandomSteps):
@@ -100,10 +103,12 @@ class Noisy(RandomSteps):
             raise InputError(
                 f"Noisy needs the velocity or the step of a motion, which {name} has not: give Layers or a flow"
             )
-        if any(getattr(self, each) is None for each in given) or any(getattr(self, each) is not None for each in other):
-            example = "kappa=5.0 and dt=0.01" if len(given) > 1 else "sigma=0.1"
-            wanted = f"takes {' and '.join(given)}, not {' or '.join(other)}"
-            raise InputError(f"Noisy around {name} {wanted}: for example {example}")
+        missing = [each for each in given if getattr(self, each) is None]
+        wrong = [each for each in other if getattr(self, each) is not None]
+        if missing or wrong:
+            but = f"not {' or '.join(wrong)}" if wrong else f"and {' and '.join(missing)} must be given"
+            example = " and ".join(f"{each}={USUAL[each]}" for each in given)
+            raise InputError(f"Noisy around {name} takes {' and '.join(given)}, {but}: for example {example}")
         if self.motion.moving_frame and type(self.motion).into_frame is Motion.into_frame:
             raise InputError(f"{name} moves in a frame and does not say what noise is there: let it write into_frame")
         if getattr(self.motion, "norm", "") == "mix":
@@ -178,13 +183,8 @@ class Noisy(RandomSteps):
             return y + motion.into_frame(noise, t + 1)
         assert isinstance(motion, ContinuousMotion)
         v = moved(motion, "velocity", motion.velocity(hearing, x, t), x)
-        noise = math.sqrt(2 * h / self._kappa_at(t)) * noise
+        kappa = inputs.number_at(self.kappa, t, "kappa", above=0.0, infinite=True)  # type: ignore[arg-type]
+        noise = math.sqrt(2 * h / kappa) * noise
         if motion.surface == "sphere" and not motion.keeps_radii:
             return along_geodesics(x, h * v + tangent(x, noise))
         return x + h * v + motion.into_frame(noise, t)
-
-    def _kappa_at(self, t: float) -> float:
-        kappa = self.kappa
-        if inputs.varies_in_time(kappa) and (value := inputs.called(kappa, t, "kappa")) == math.inf:
-            return float(value)
-        return inputs.number_at(kappa, t, "kappa", above=0.0)  # type: ignore[arg-type]

@@ -27,7 +27,9 @@ class RandomHeads(RandomSteps):
 
     With several `heads` it is (W_1 m^1_i + ... + W_H m^H_i) / sqrt(H). If `scores` are random too, head h hears by the
     scores <G_h x_i, x_j> in place of <x_i, x_j>, with entries of G_h that are independent standard normal numbers, new
-    in each layer. Without, all heads hear alike, and their sum has the law of one head.
+    in each layer; a law with a matrix B has the scores <B G_h x_i, x_j>, and one without scores, or whose weights do
+    not follow from them row by row (`HegselmannKrause`, `Sinkhorn`), is refused. Without `scores` all heads hear alike,
+    and their sum has the law of one head.
 
     Parameters
     ----------
@@ -64,9 +66,14 @@ class RandomHeads(RandomSteps):
     scores: bool = field(default=False, metadata=about("switch", "true for random query-key matrices too"))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
-        """Refuse heads with matrices of their own, and tokens that are not on the unit sphere."""
+        """Refuse heads with matrices of their own, laws without scores, and tokens that are not on the sphere."""
         if hearing.law.heads:
             raise InputError("RandomHeads draw the matrices of their heads: give one law, and heads=2 for two heads")
+        if self.scores and not hearing.law.scored:
+            raise InputError(
+                f"RandomHeads draw scores, but the weights of {hearing.law.short_name} do not follow from scores row "
+                "by row: give another law, or scores=False"
+            )
         return on_sphere(x)
 
     def random_step(self, hearing: Hearing, x: Array, t: Any, h: float, draw: Draw) -> Array:
