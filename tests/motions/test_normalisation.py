@@ -199,11 +199,70 @@ def test_who_hears_nothing_is_refused(norm: str) -> None:
         af.simulate(pair, af.Softmax(beta=0.0), af.SphereFlow(norm=norm), until=1.0)
 
 
-def test_a_token_that_reaches_zero_is_refused() -> None:
-    # Two others pull it there: x' = 1/3.
-    three = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
-    with refused("token 2 is 0 at step 4 and has no direction: change dt"):
-        af.simulate(three, af.Softmax(beta=0.0), af.SphereLayers(dt=0.75, norm="pre"), until=9)
+# Two others pull the third to 0: x' = 1/3.
+THREE = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+AT_ZERO = "where it has no direction; end earlier, or use norm='post'"
+
+
+@pytest.mark.parametrize("until", [4, 9])
+def test_layers_end_where_a_token_is_zero(until: int) -> None:
+    motion, law = af.SphereLayers(dt=0.75, norm="pre"), af.Softmax(beta=0.0)
+    run = af.simulate(THREE, law, motion, until=until)
+    assert run.stopped == f"token 2 met 0 at step 4, {AT_ZERO}"
+    np.testing.assert_array_equal(run.radii[-1], [1.75, 1.75, 0.25])
+    with refused(f"token 2 met 0 at step 4, {AT_ZERO}"):
+        af.ensemble(THREE[None], law, motion, until=until)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax.numpy"])
+def test_layers_of_other_arrays_end_at_zero(name: str) -> None:
+    # Three tokens pull a fourth: its steps of one half are exact in float32 too.
+    start = pytest.importorskip(name).asarray([[1.0, 0.0]] * 3 + [[-1.0, 0.0]])
+    run = af.simulate(start, af.Softmax(beta=0.0), af.SphereLayers(norm="pre"), until=9)
+    assert run.stopped == f"token 3 met 0 at step 2, {AT_ZERO}"
+
+
+def test_layers_end_where_radii_leave_the_range_of_float64() -> None:
+    run = af.simulate(THREE, LAW, af.SphereLayers(V=1e300 * np.eye(2), norm="pre"), until=3)
+    assert run.stopped == "token 0 left the range of float64 at step 1; shorten the run"
+    np.testing.assert_array_equal(run.final, THREE)
+
+
+PAIR = THREE[1:]
+
+
+@pytest.mark.parametrize(
+    ("start", "beta", "norm", "when"),
+    [
+        (PAIR, -3.0, "pre", 1 / np.tanh(3)), (PAIR, -3.0, "peri", 1.0), (PAIR, -3.0, "mix", 0.5 + 1 / np.tanh(3)),
+        (THREE, 0.0, "pre", 3.0), (THREE[:, :1], 0.0, "pre", 3.0),
+        (af.tokens.sphere(n=30, d=2, seed=2), -3.0, "pre", 1.2027),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rtol", [1e-9, 1e-4])
+def test_flows_end_where_a_token_meets_zero(
+    start: np.ndarray, beta: float, norm: str, when: float, rtol: float
+) -> None:
+    """Known times: a token and its antipode hear each other with weights that leave -tanh(3) theta."""
+    given: Any = {"tau": 0.5} if norm == "mix" else {}
+    run = af.simulate(start, af.Softmax(beta=beta), af.SphereFlow(norm=norm, rtol=rtol, **given), until=4.0)
+    assert AT_ZERO in run.stopped
+    assert "met 0 at t = " in run.stopped
+    tol = max(2e-5, 10 * rtol)
+    assert abs(float(run.stopped.split("t = ")[1].split(",")[0]) - when) < tol
+    assert when - 100 * tol < run.times[-1] <= when + tol
+    assert np.abs(np.linalg.norm(run.final, axis=1) - 1).max() < 1e-12
+    assert rtol * 0.1 < run.radii[-1].min() < 0.1
+
+
+def test_ensembles_and_longer_runs_end_at_zero_too(tmp_path: Path) -> None:
+    law, motion = af.Softmax(beta=-3.0), af.SphereFlow(norm="pre")
+    with refused(f"token 0 met 0 at t = 1.00497, {AT_ZERO}"):
+        af.ensemble(PAIR[None], law, motion, until=3.0)
+    ends = [af.simulate(PAIR, law, motion, until=end, store=tmp_path / "run.zarr") for end in (1.0, 2.0, 3.0)]
+    ends.append(af.simulate(PAIR, law, motion, until=3.0))
+    assert [run.stopped for run in ends[1:]] == [f"token 0 met 0 at t = 1.00497, {AT_ZERO}"] * 3
+    np.testing.assert_array_equal(ends[2].radii, ends[3].radii)
 
 
 def test_tokens_in_dask_have_no_radii() -> None:

@@ -13,7 +13,7 @@ from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.motion import Motion, Stepper, apply, constant, gain_of, grown, on_sphere, one_value_matrix
-from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, sizes
+from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, directions, sizes
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3
@@ -202,8 +202,8 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
     - "mix": "post" until the time `tau`, then "pre".
 
     Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
-    radii; a run may end where a token passes through 0. "peri" and "ngpt" are the same for SA and USA, since A / |A|
-    does not depend on what divides the sum.
+    radii. Their runs end where a token comes within rtol of 0: states err by as much, so its direction is not known
+    there. "peri" and "ngpt" are the same for SA and USA, since A / |A| does not depend on what divides the sum.
 
     Clusters rest for times like e^{2 beta}, beside which the decay inside them is fast. So tokens that have met go on
     as one mass: those within 10 rtol of each other, by chains, that are approaching, at their centre of mass. They move
@@ -266,8 +266,7 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
         Off the sphere, where the inner stages of a step are, tokens thus feel no pull back to it, which would limit the
         steps. For V = c I, Proj_x V m is c Proj_x (m - x), and differences keep a drift of e^{-100} accurate.
         """
-        at = f"t = {t:g}"
-        x = x / sizes(x, "token", at, "change its start, or end earlier") if self.keeps_radii else self.retract(x)
+        x = directions(x) if self.keeps_radii else self.retract(x)
         V, heard = matrix_at(self.V, t, x.shape[-1], "V"), hearing.pull(x, t)
         # A = V m is v + own x.
         if V is None or (V[0, 0] * np.eye(len(V)) == V).all():
@@ -277,7 +276,7 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
             own, v = 0.0, apply(V, heard.mean + x)
         if self.norm in ("peri", "ngpt"):
             A = v + own * x
-            size = sizes(A, "what is heard by token", at, "change its start, or take another norm")
+            size = sizes(A, "what is heard by token", f"t = {t:g}", "change its start, or take another norm")
             return (A if self.norm == "peri" else number_at(self.alpha, t, "alpha", above=0.0) * _tangent(v, x)) / size
         outgoing = self.norm == "pre" or (self.norm == "mix" and t >= self.tau)
         v = v + own * x if outgoing else v

@@ -380,8 +380,9 @@ class SphereLayers(Normalised, DiscreteMotion):  # type: ignore[override]
     - "mix": "post" while t < tau, then "pre", dt constant.
 
     Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
-    radii. N is RMSNorm, up to the factor sqrt(d). ``centred=True`` is LayerNorm, N(x) = P x / |P x|, where P takes the
-    mean of the coordinates away. That mean is never heard, so it is left out: x is P x, and tokens start at N(x).
+    radii; their runs end where a token is 0. N is RMSNorm, up to the factor sqrt(d). ``centred=True`` is LayerNorm,
+    N(x) = P x / |P x|, where P takes the mean of the coordinates away. That mean is never heard, so it is left out: x
+    is P x, and tokens start at N(x).
 
     Examples
     --------
@@ -445,8 +446,7 @@ class SphereLayers(Normalised, DiscreteMotion):  # type: ignore[override]
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return y / |y| for y = x + dt (V m + b), or what another scheme makes of it."""
         dt, at = inputs.number_at(self.dt, t, "dt", like=x, above=0.0), f"step {t}"
-        heard_at = x / sizes(x, "token", at, "change dt") if self.keeps_radii else x
-        A = _values(self, hearing, heard_at, t)
+        A = _values(self, hearing, self.seen(x, t), t)
         A = centred(A) if self.centred else A
         if self.norm in ("peri", "ngpt"):
             A = A / sizes(A, "what is heard by token", at, "change its start, or take another norm")

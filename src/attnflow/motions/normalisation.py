@@ -27,10 +27,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from attnflow.core.arrays import holds
 from attnflow.core.inputs import Array, InputError
 from attnflow.core.parameters import about
-from attnflow.motions.motion import lengths
+from attnflow.motions.motion import Motion, lengths
 
 # Schemes whose tokens have a radius of their own: their states are x = r theta.
 RADIAL = ("pre", "peri", "mix")
@@ -62,13 +64,15 @@ class Normalised:
 
 
 def directions(x: Any) -> Any:
-    """Return theta = x / |x| for each token, of the arrays of any library.
+    """Return theta = x / |x| for each token, of the arrays of any library; 0, where every run ends, stays 0.
 
     >>> import numpy as np
-    >>> directions(np.array([[3.0, 4.0]]))
-    array([[0.6, 0.8]])
+    >>> directions(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
     """
-    return x / radii(x)[..., None]
+    r = radii(x)
+    return x / (r + (r == 0))[..., None]
 
 
 def radii(x: Any) -> Any:
@@ -95,6 +99,42 @@ def sizes(x: Array, whose: str, at: str, remedy: str) -> Array:
         i = int(norms.argmin()) % norms.shape[-1]
         raise InputError(f"{whose} {i} is 0 at {at} and has no direction: {remedy}")
     return norms[..., None]
+
+
+def token_at_zero(x: Any) -> int | None:
+    """Return which token is 0, of the arrays of any library; None if there is none.
+
+    >>> import numpy as np
+    >>> token_at_zero(np.array([[1.0], [0.0]])), token_at_zero(np.array([[1.0]]))
+    (1, None)
+    """
+    r = radii(x)
+    return None if holds(r != 0) else int(r.argmin()) % r.shape[-1]
+
+
+def token_through_zero(before: Array, after: Array, reach: float | Array) -> tuple[int, float] | None:
+    """Return the first token that comes within `reach` of 0 on the way between two states, and on which part of it.
+
+    An integrator may step over 0, so what counts is the line from one state to the next.
+
+    >>> import numpy as np
+    >>> token_through_zero(np.array([[1.0], [1.0]]), np.array([[2.0], [-3.0]]), 1e-9)
+    (1, 0.25)
+    """
+    way = after - before
+    squares = (way * way).sum(axis=-1)
+    part = np.clip(-(before * way).sum(axis=-1) / np.where(squares > 0, squares, 1.0), 0.0, 1.0)
+    meets = radii(before + part[..., None] * way) <= reach
+    if not meets.any():
+        return None
+    first = int(np.where(meets, part, np.inf).argmin())
+    return first % part.shape[-1], float(part.flat[first])
+
+
+def no_direction(motion: Motion, token: int, at: str) -> str:
+    """Say that a token met 0, and what to do."""
+    instead = ", or use norm='post'" if isinstance(motion, Normalised) else ""
+    return f"token {token} met 0 at {at}, where it has no direction; end earlier{instead}"
 
 
 def centred(x: Array) -> Array:

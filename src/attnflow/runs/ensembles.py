@@ -19,7 +19,7 @@ from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
-from attnflow.motions.normalisation import directions, radii
+from attnflow.motions.normalisation import directions, no_direction, radii, token_at_zero, token_through_zero
 from attnflow.motions.random_steps import SAME, noise_of
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
@@ -328,10 +328,17 @@ def _layers(
     for end in times.tolist():
         while t < end:
             x, t = motion.step(hearing, x, t), t + 1
-            if not np.isfinite(x).all():
-                raise InputError(lost("a token", motion, x, when(True)(t)))
+            _check(x, motion, when(True)(t))
             going(t / times[-1], False)
         yield x, t
+
+
+def _check(x: Array, motion: Motion, at: str) -> None:
+    """Refuse tokens beyond the range of float64, and those at 0 that should have a direction."""
+    if not np.isfinite(x).all():
+        raise InputError(lost("a token", motion, x, at))
+    if motion.keeps_radii and (i := token_at_zero(x)) is not None:
+        raise InputError(no_direction(motion, i, at))
 
 
 def _random(
@@ -351,8 +358,7 @@ def _random(
     room, k, steps = SAME * motion.interval, 0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for steps, (t, after) in enumerate(motion.path(hearing, x, 0, float(times[-1]), draw), 1):
-            if not np.isfinite(after).all():
-                raise InputError(lost("a token", motion, after, when(motion.discrete)(t)))
+            _check(after, motion, when(motion.discrete)(t))
             while times[k] < t - room:
                 yield x, steps - 1
                 k += 1
@@ -378,7 +384,7 @@ def _flow(
     yield x, 0
     while k < len(times):
         # With a velocity that is not finite, a step of SciPy's solver would never end.
-        finite = np.isfinite(solver.velocity).all()
+        finite, before = np.isfinite(solver.velocity).all(), (solver.t, solver.y.reshape(x.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             if finite:
                 solver.step()
@@ -386,6 +392,11 @@ def _flow(
         if not finite or solver.status == "failed":
             raise InputError(f"the integrator stopped at t = {solver.t:.6g}: {solver.trouble(motion)}")
         reached = motion.retract(solver.y.reshape(x.shape))
+        if motion.keeps_radii:
+            met = token_through_zero(before[1], reached, motion.rtol * sizes[:, None])
+            if met is not None:
+                t = before[0] + met[1] * (solver.t - before[0])
+                raise InputError(no_direction(motion, met[0], f"t = {t:.6g}"))
         inside = None
         steps += 1
         while k < len(times) and times[k] <= solver.t:

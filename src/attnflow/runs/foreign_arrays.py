@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, library, namespace, precision
 from attnflow.core.progress import Task
 from attnflow.laws import Hearing
+from attnflow.motions.normalisation import no_direction, token_at_zero
 from attnflow.runs.recording import Record, Recorder, Recording
 from attnflow.runs.watch import Start
 
@@ -27,6 +28,9 @@ def run_layers(x: Any, hearing: Hearing, motion: Any, until: int, record: Record
         x = motion.step(hearing, x, t)
         if not holds(xp.isfinite(x)):
             stopped = f"tokens left the range of {precision(x)} at step {t + 1}; {motion.hint}"
+            break
+        if motion.keeps_radii and (i := token_at_zero(x)) is not None:
+            stopped = no_direction(motion, i, f"step {t + 1}")
             break
         recorder.take(t, np.array([t + 1]), [x])
     recorder.end()

@@ -20,7 +20,7 @@ from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
 from attnflow.motions.motion import check_stepper, end_of, lost
-from attnflow.motions.normalisation import directions
+from attnflow.motions.normalisation import directions, no_direction, radii, token_at_zero
 from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
@@ -161,8 +161,8 @@ def _run(
             recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
             if checkpoint.due():
                 recording.checkpoint()
-        stretch = stepper.advance(until)
-        stretch = _cut(stretch, _shown(stretch, shown), watchers, motion)
+        stretch = _sound(stepper.advance(until), motion)
+        stretch = _cut(stretch, _shown(stretch, shown), watchers)
         for watcher in watchers:
             watcher.see(stretch if watcher is recorder else _shown(stretch, shown))
         t, x = stretch.after
@@ -224,13 +224,23 @@ def _shown(stretch: Stretch, shown: Callable[[Array], Array]) -> Stretch:
     return replace(stretch, before=(t, shown(x)), tokens=shown(tokens), between=inside)
 
 
-def _cut(stretch: Stretch, seen: Stretch, watchers: Sequence[Watcher], motion: Motion) -> Stretch:
-    """End the stretch where tokens leave the range of float64, or where the first watcher, who sees them, says stop."""
-    if not np.isfinite(stretch.after[1]).all():
-        k = int(np.isfinite(stretch.tokens).all(axis=(1, 2)).argmin())
-        i = int((~np.isfinite(stretch.tokens[k]).all(axis=1)).argmax())
-        at = when(motion.discrete)(stretch.times[k])
-        return stretch.cut(k, lost(f"token {i}", motion, stretch.tokens[k], at))
+def _sound(stretch: Stretch, motion: Motion) -> Stretch:
+    """End the stretch where tokens leave the range of float64, or where one that has a direction is 0."""
+    states = stretch.tokens
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = radii(states)[..., None] if motion.keeps_radii else states
+    sound = np.isfinite(sizes) & (sizes != 0) if motion.keeps_radii else np.isfinite(sizes)
+    if sound.all():
+        return stretch
+    k = int(sound.all(axis=(1, 2)).argmin())
+    at = when(motion.discrete)(stretch.times[k])
+    i = int((~np.isfinite(sizes[k]).all(axis=1)).argmax())
+    zero = token_at_zero(states[k]) if np.isfinite(sizes[k]).all() else None
+    return stretch.cut(k, lost(f"token {i}", motion, states[k], at) if zero is None else no_direction(motion, zero, at))
+
+
+def _cut(stretch: Stretch, seen: Stretch, watchers: Sequence[Watcher]) -> Stretch:
+    """End the stretch where the first watcher, who sees its tokens, says stop."""
     if stretch.ended is not None:
         return stretch
     stops = [stop for watcher in watchers if (stop := watcher.stop(seen)) is not None]

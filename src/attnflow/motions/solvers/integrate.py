@@ -14,6 +14,7 @@ from attnflow.core.inputs import Array, InputError
 from attnflow.engines import Memory
 from attnflow.laws import Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, Stepper, Stretch, moved
+from attnflow.motions.normalisation import no_direction, token_through_zero
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 from attnflow.motions.solvers.order_switch import OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
@@ -158,15 +159,20 @@ class Integration(Stepper):
                 self.shortened = self.shortened or solver.t + longest > solver.t_bound
                 solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
-            sentence = f"the integrator stopped at t = {self.t:.6g} because {solver.trouble(self.motion)}"
-            return Stretch(before, np.empty(0), np.empty((0, *self.x.shape)), ended=sentence)
+            return self._ended(f"the integrator stopped at t = {self.t:.6g} because {solver.trouble(self.motion)}")
         self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
         bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
-        velocity, reach = solver.velocity.reshape(bodies.shape), MEETING * self.motion.rtol
-        if self.unites and (found := clumps.united(bodies, velocity, reach)) is not None:
+        velocity, near = solver.velocity.reshape(bodies.shape), MEETING * self.motion.rtol
+        if self.unites and (found := clumps.united(bodies, velocity, near)) is not None:
             inside.append(solver.dense_output())
             bodies = self._unite(*found, float(until))
-        self.x = x = self.clumps.tokens(bodies)
+        x = self.clumps.tokens(bodies)
+        # States err by about rtol times the size of the cloud: nearer to 0 than that, no direction is known.
+        reach = self.atol / ABSOLUTE
+        if self.motion.keeps_radii and (met := token_through_zero(before[1], x, reach)) is not None:
+            t, self.t = before[0] + met[1] * (self.t - before[0]), before[0]
+            return self._ended(no_direction(self.motion, met[0], f"t = {t:.6g}"))
+        self.x = x
 
         def between(t: float) -> Array:
             # The interpolant costs three evaluations, so it is made only when it is asked for.
@@ -185,6 +191,10 @@ class Integration(Stepper):
         if not self.unites:
             self.solver = self.pace.turn(solver)
         return stretch
+
+    def _ended(self, why: str) -> Stretch:
+        """Return no more states, and why there are none."""
+        return Stretch((self.t, self.x), np.empty(0), np.empty((0, *self.x.shape)), ended=why)
 
     def _retracted(self) -> Array:
         """Return the bodies after the step, put back where the motion lives."""
