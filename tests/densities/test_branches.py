@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.optimize import brentq
 from scipy.special import i0, i1, iv
 
 import attnflow as af
-from attnflow.densities import critical_beta, diagram
+from attnflow.core.inputs import Array
+from attnflow.densities import Density, critical_beta, diagram
+from attnflow.densities.stationary import _turned
 
 
 @pytest.mark.parametrize("beta", [0.5, 3.0])
@@ -35,6 +40,45 @@ def test_without_interaction_beyond_the_mean_the_states_are_von_mises() -> None:
     np.testing.assert_allclose(found.density.at(theta), np.exp(3 * r * np.cos(theta)) / i0(3 * r), rtol=1e-10)
     assert found.stable
     assert found.residual < 1e-10
+
+
+def _waves(theta: Array, angle: float, first: float, second: float, between: float = 0.0) -> Array:
+    """Return 1 plus two waves; that of degree 1 is at an angle from an axis of the other."""
+    at = theta - angle
+    return np.asarray(1 + first * np.cos(at - between) + second * np.cos(2 * at))
+
+
+def test_small_waves_do_not_change_the_stationary_density() -> None:
+    """Two clusters, at any angle, stay two where a small wave of degree 1 points elsewhere."""
+    model = af.MeanField(5.0, 6.0, normalized=False)
+    expected = np.abs(model.stationary(lambda theta: 1 + 0.8 * np.cos(2 * theta)).density.moments[:4])
+    assert expected[1] > 0.99
+    for size, angle in ((1e-7, 0.0), (1e-3, 1.1)):
+        found = model.stationary(partial(_waves, angle=angle, first=size, second=0.8, between=0.7))
+        np.testing.assert_allclose(np.abs(found.density.moments[:4]), expected, atol=1e-9)
+
+
+def test_an_axis_is_found_whatever_the_signs_of_the_waves() -> None:
+    """The largest wave may be negative where the density is symmetric; its axis is that of all waves."""
+    model = af.MeanField(1.0, 0.5, normalized=False)
+    for angle in (0.0, 0.9):
+        near = Density.of(partial(_waves, angle=angle, first=0.1, second=-0.6))
+        np.testing.assert_allclose(_turned(near)[:2], [0.05, -0.3], atol=1e-12)
+        assert model.stationary(near).stable
+    with refused("symmetric about no axis"):
+        model.stationary(lambda t: 1 + 0.4 * np.cos(t) + 0.4 * np.cos(2 * t - 1.5))
+    with refused("too sharp for 512 modes"):
+        af.MeanField(9.0, 50.0, normalized=False).stationary(lambda t: np.exp(3 * np.cos(t)))
+
+
+@pytest.mark.parametrize(("beta", "d", "normalized"), [(0.5, 2, True), (3.0, 8, True), (9.0, 3, True), (2.0, 3, False)])
+def test_a_rate_of_0_up_to_rounding_is_not_stable(beta: float, d: int, normalized: bool) -> None:
+    threshold = af.MeanField(beta, d=d, normalized=normalized).threshold
+    stable = [
+        af.MeanField(beta, kappa, d, normalized).stationary(1).stable
+        for kappa in (threshold * (1 - 1e-9), threshold * (1 - 1e-15), threshold, threshold * (1 + 1e-9))
+    ]
+    assert stable == [True, False, False, False]
 
 
 @pytest.mark.parametrize("model", [af.MeanField(3.0, 8.0), af.MeanField(2.0, 4.0, d=3, normalized=False)])

@@ -20,7 +20,7 @@ from attnflow.core.inputs import Array, InputError, number, whole
 from attnflow.densities.basis import basis
 from attnflow.densities.density import FEWEST, MOST, Density
 from attnflow.densities.one_thread import on_one_thread
-from attnflow.densities.stationary import CLOSE, TAIL, Balanced, Stationary, newton, rates_of
+from attnflow.densities.stationary import CLOSE, TAIL, Balanced, Stationary, decaying, newton, rates_of
 
 if TYPE_CHECKING:
     from attnflow.densities.mean_field import MeanField
@@ -119,7 +119,7 @@ class Branch:
     def stable(self) -> Array:
         """Whether each density of the branch is stable, (P,): see `Stationary.rates`."""
         found = zip(self.kappas.tolist(), self.points, strict=True)
-        return np.array([rates_of(replace(self.model, kappa=k), self._density(p))[0] < 0 for k, p in found])
+        return np.array([decaying(rates_of(replace(self.model, kappa=k), self._density(p))) for k, p in found])
 
     def at(self, kappa: float) -> list[Stationary]:
         """Return the stationary densities of the branch at this kappa, in the order of the branch."""

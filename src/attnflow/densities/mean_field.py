@@ -152,7 +152,8 @@ class MeanField:
 
         The flux of a stationary density vanishes, since the free energy does not change there: it solves
         f = e^{kappa phi} / Z, with phi its own potential. Densities that are symmetric about e, the first axis, are
-        looked for; the one given is turned so that its first moment that is not 0 is at e.
+        looked for. On the circle the one given is turned so that its largest wave is symmetric about e, and what is
+        then left that is not is left out; if that is not small, the density is refused.
         """
         from attnflow.densities.stationary import newton
 

@@ -10,6 +10,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.densities.basis import Basis, basis
 from attnflow.densities.density import FEWEST, MOST, Density
+from attnflow.densities.density import TAIL as LONGEST_TAIL
 from attnflow.densities.equation import Field
 from attnflow.densities.one_thread import on_one_thread
 
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
 
 # Newton's method has converged when a step is shorter than CLOSE; it takes at most STEPS.
 CLOSE, STEPS = 1e-12, 40
-ROUNDING = 1e-15
+# Where branches meet, steps do not get short: there moments that are off by this are those of a stationary density.
+ROUNDING = 1e-14
+# Rates are computed up to this for each of them, in parts of the fastest: that of rotations, 0, is off by less.
+BLUR = 1e-15
 # A tail of stationary densities that is longer than this has them computed with more modes.
 TAIL = 1e-12
 # Densities are the uniform one if no moment is larger than this.
 UNIFORM = 1e-9
+# The part of a density that is not even may be as large as this, in parts of what is not uniform: it is left out.
+ODD = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +59,8 @@ class Stationary:
 
     @property
     def stable(self) -> bool:
-        """Whether all small changes decay."""
-        return bool(self.rates[0] < 0)
+        """Whether all small changes decay: False where the largest rate is 0 up to rounding, as at thresholds."""
+        return decaying(self.rates)
 
     @property
     def free_energy(self) -> float:
@@ -107,8 +113,13 @@ def newton(model: MeanField, near: Density) -> Stationary:
             raise InputError("Newton's method found no stationary density near the one given: start from one of a run")
         grid: Basis = basis(model.d, modes)
         density = Density(grid, np.pad(found, (0, len(grid.degrees) - modes)))
-        if density.tail <= TAIL or 2 * modes > MOST:
+        if density.tail <= TAIL or (2 * modes > MOST and density.tail <= LONGEST_TAIL):
             return described(model, density)
+        if 2 * modes > MOST:
+            raise InputError(
+                f"the stationary density at beta = {model.beta:g}, kappa = {model.kappa:g} is too sharp for {MOST} "
+                "modes: give a smaller kappa"
+            )
         modes *= 2
         m = np.pad(found, (0, modes - len(found)))
 
@@ -132,11 +143,16 @@ def rates_of(model: MeanField, density: Density) -> Array:
     return np.sort(rates)[::-1]
 
 
+def decaying(rates: Array) -> bool:
+    """Whether all rates, largest first, are negative beyond rounding."""
+    return bool(rates[0] < -BLUR * len(rates) * np.abs(rates).max())
+
+
 def _solve(balanced: Balanced, m: Array, kappa: float) -> Array | None:
     for _ in range(STEPS):
         try:
             G, dG, _ = balanced(m, kappa)
-            if float(np.abs(G).max()) < ROUNDING:  # where branches meet, dG is singular
+            if float(np.abs(G).max()) < ROUNDING:
                 return m
             step = np.linalg.solve(dG, G)
         except np.linalg.LinAlgError:
@@ -150,13 +166,24 @@ def _solve(balanced: Balanced, m: Array, kappa: float) -> Array | None:
 
 
 def _turned(f: Density) -> Array:
-    """Return the even moments of a density on the circle, turned so that its largest wave is at angle 0."""
+    """Return the even moments of a density on the circle, turned to where it is symmetric about angle 0.
+
+    There its largest wave is real, and positive if it can be: of the angles at which that is so, the one at which the
+    least is left that is not even.
+    """
     if f.d > 2:
         return f.vector
-    z = f.moments
-    large = np.flatnonzero(np.abs(z) > UNIFORM)
-    if not large.size:
-        return np.asarray(z.real)
-    k = 1 + int(large[0])
-    angle = np.angle(z[k - 1]) / k
-    return np.asarray((z * np.exp(-1j * angle * np.arange(1, len(z) + 1))).real)
+    k = 1 + int(np.abs(f.moments).argmax())
+    if abs(f.moments[k - 1]) <= UNIFORM:
+        return np.asarray(f.moments.real)
+    angles = (np.angle(f.moments[k - 1]) + np.pi * np.arange(2 * k)) / k
+    turned = f.moments * np.exp(-1j * np.outer(angles, np.arange(1, f.modes + 1)))
+    size, odd = float(np.linalg.norm(f.moments)), np.linalg.norm(turned.imag, axis=1)
+    even = turned[odd <= odd.min() + UNIFORM * size].real
+    best = even[np.lexsort((even[:, 0], even[:, k - 1] > 0))[-1]]
+    if odd.min() > ODD * max(size, ODD):
+        raise InputError(
+            f"the density is symmetric about no axis (by {odd.min() / size:.0%} of its waves), expected one that "
+            "nearly is: give a symmetric one, or the end of a longer run"
+        )
+    return np.asarray(best)
