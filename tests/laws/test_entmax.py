@@ -41,6 +41,24 @@ def test_weights_are_those_of_forty_digits(alpha: float, beta: float) -> None:
         np.testing.assert_allclose(found, by_decimals(beta * z, alpha, w), atol=1e-13)
 
 
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 2.2, 3.0, 4.0, 6.0, 10.0])
+def test_small_weights_of_two_sources_are_those_of_the_closed_form(alpha: float) -> None:
+    """Weights (1 - p, p) have scores that are ((1 - p)^(alpha - 1) - p^(alpha - 1)) / (alpha - 1) apart."""
+    p = np.geomspace(1e-12, 0.3, 60)
+    gap = ((1 - p) ** (alpha - 1) - p ** (alpha - 1)) / (alpha - 1)
+    for beta in (1.0, -4.0):
+        found = np.exp(log_entmax(np.stack([5 + 0 * p, 5 - gap], axis=1) / beta, alpha, beta, None))
+        np.testing.assert_allclose(found, np.stack([1 - p, p], axis=1), atol=1e-13, rtol=0)
+
+
+def test_a_small_weight_in_a_cloud_is_that_of_forty_digits() -> None:
+    x, alpha = af.tokens.gaussian(n=40, d=2, seed=0), 10.0
+    P, scores = af.Entmax(alpha=alpha).weights(x), x @ x[14]
+    expected = by_decimals(scores, alpha, np.ones(40))
+    assert 1e-3 < min(one for one in expected if one > 0) < 1e-2
+    np.testing.assert_allclose(P[14], expected, atol=1e-13)
+
+
 @pytest.mark.parametrize("law", [af.Entmax(alpha=1.0, beta=3.0), af.Entmax(alpha=1.0 + 1e-9, beta=3.0)])
 def test_alpha_one_is_softmax(law: af.Entmax) -> None:
     x = SCORES[:, :2]

@@ -72,8 +72,7 @@ def log_entmax(scores: Array, alpha: float, beta: float, masses: Array | None) -
     """Return log P_ij of entmax with alpha > 1 of the rows of beta times the scores; a score of -inf is not heard.
 
     With v_ij = (alpha - 1) beta (s_ij - M_i), M_i the top score, and q = 1 / (alpha - 1), weights are
-    w_j r^q [1 + v_ij / r]_+^q, where r > 0 is how far the threshold is below the top. The logarithm of their sum is an
-    increasing function of log r, of which Newton's method finds the zero between bounds that it narrows.
+    w_j [r + v_ij]_+^q, where r > 0 is how far the threshold is below the top.
 
     >>> log_entmax(np.array([[0.0, -0.5, -2.0]]), 2.0, 1.0, None).round(4)
     array([[-0.2877, -1.3863,    -inf]])
@@ -81,17 +80,70 @@ def log_entmax(scores: Array, alpha: float, beta: float, masses: Array | None) -
     q, w = 1 / (alpha - 1), each_mass(masses, scores.shape[-1])[..., None, :]
     unheard = (scores == -np.inf) | (w == 0)
     s = np.where(unheard, -np.inf, scores if beta >= 0 else -scores)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         v = (alpha - 1) * (abs(beta) * (s - s.max(axis=-1, keepdims=True)))
         v = np.where(unheard, -np.inf, v)
         mass = np.where(unheard, 0.0, w)
-        # All sources at the top score have at most the whole weight; all sources, were they there, at least.
-        low = -np.log(mass.sum(axis=-1, keepdims=True)) / q
-        high = -np.log(np.where(v == 0, mass, 0.0).sum(axis=-1, keepdims=True)) / q
-        log_r = _zero(v, mass, q, low, high)
-        log_p: Array = np.log(mass) + q * np.log(_bases(v, log_r))
+        log_p: Array = np.log(mass) + (_from_the_top(v, mass, q) if alpha <= 2 else _from_the_lowest(v, mass, alpha))
         log_p -= np.log(np.exp(log_p).sum(axis=-1, keepdims=True))
     return log_p
+
+
+def _from_the_top(v: Array, mass: Array, q: float) -> Array:
+    """Return q log [r + v]_+ for alpha <= 2, up to a constant in each row.
+
+    The logarithm of sum_j w_j r^q [1 + v_j / r]_+^q is an increasing function of log r, of which Newton's method finds
+    the zero between bounds that it narrows.
+    """
+    # All sources at the top score have at most the whole weight; all sources, were they there, at least.
+    low = -np.log(mass.sum(axis=-1, keepdims=True)) / q
+    high = -np.log(np.where(v == 0, mass, 0.0).sum(axis=-1, keepdims=True)) / q
+    found: Array = q * np.log(_bases(v, _zero(v, mass, q, low, high)))
+    return found
+
+
+def _from_the_lowest(v: Array, mass: Array, alpha: float) -> Array:
+    """Return q log [r + v]_+ for alpha > 2, where a small weight p makes r + v = p^(alpha - 1) less than r can resolve.
+
+    So the lowest source k with a weight is sought first: it has one if the others, with r = -v_k, have a sum less than
+    one. The unknown is then u = (r + v_k)^q. With d_j = v_j - v_k >= 0 and c_j = d_j^q, the others have
+    (r + v_j)^q = (u^(alpha - 1) + c_j^(alpha - 1))^q, the norm of (u, c_j) in l^(alpha - 1): the sum of a row is convex
+    in u, with slopes between the mass of source k and that of all, and Newton's method falls to u from above.
+    """
+    d = v - _lowest(v, mass, 1 / (alpha - 1))
+    mass, c = np.where(d >= 0, mass, 0.0), np.maximum(d, 0.0) ** (1 / (alpha - 1))
+    rest = 1 - (mass * c).sum(axis=-1, keepdims=True)
+    u = rest / np.where(d == 0, mass, 0.0).sum(axis=-1, keepdims=True)
+    for _ in range(MOST_STEPS):
+        norm = _norm(u, c, alpha - 1)
+        value = (mass * norm).sum(axis=-1, keepdims=True) - 1
+        new = u - value / (mass * (u / norm) ** (alpha - 2)).sum(axis=-1, keepdims=True)
+        # Steps that do not go down are rounding.
+        found = (value <= ROUNDING) | ~((new > 0) & (new < u))
+        if found.all():
+            break
+        u = np.where(found, u, new)
+    return np.where(d >= 0, np.log(_norm(u, c, alpha - 1)), -np.inf)
+
+
+def _lowest(v: Array, mass: Array, q: float) -> Array:
+    """Return the v_k (..., m, 1) of the lowest source with a weight in each row, by bisection over the sorted ones."""
+    ordered = np.sort(v, axis=-1)[..., ::-1]
+    low = np.zeros((*v.shape[:-1], 1), dtype=np.int64)  # a source at the top always has a weight
+    high = np.full_like(low, v.shape[-1])
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        others = np.maximum(v - np.take_along_axis(ordered, middle, axis=-1), 0.0) ** q
+        heard = (mass * others).sum(axis=-1, keepdims=True) < 1
+        low, high = np.where(heard, middle, low), np.where(heard, high, middle)
+    return np.take_along_axis(ordered, low, axis=-1)
+
+
+def _norm(u: Array, c: Array, p: float) -> Array:
+    """Return (u^p + c^p)^(1/p), for u > 0 and c >= 0, also where powers leave float64."""
+    large = np.maximum(u, c)
+    found: Array = large * (1 + (np.minimum(u, c) / large) ** p) ** (1 / p)
+    return found
 
 
 def _bases(v: Array, log_r: Array) -> Array:
@@ -113,7 +165,7 @@ def _zero(v: Array, mass: Array, q: float, low: Array, high: Array) -> Array:
         if found.all():
             break
         new = y - value * total / (q * slope)
-        # Where a weight is nearly 0 and alpha > 2 the slope is nearly infinite: the middle of the bounds is further.
+        # Where a step leaves the bounds or gains little, the middle of the bounds is further.
         slow = ~((new >= low) & (new <= high)) | (np.abs(value) > before / 2)
         y, before = np.where(found, y, np.where(slow, (low + high) / 2, new)), np.abs(value)
     return y
