@@ -112,8 +112,8 @@ def test_it_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         main(["simulate", "--help"])
     shown = " ".join(capsys.readouterr().out.replace("# ", "").split())
     # In the list of flags, and in the example of a file.
-    assert " or nearby " in shown
-    assert " or turn " in shown
+    assert " or nearby; masked or positional around another" in shown
+    assert " or turn" in shown
     for kind in ("law", "motion"):
         assert f"or {', '.join(list(catalogue.entries(kind))[1:])} " in shown
     assert "width of the kernel, 50% of it at 1.18 h, above 0 (nearby)" in shown

@@ -49,7 +49,7 @@ def opened() -> Iterator[Page]:
         # Otherwise a picture comes to its place by and by.
         page.emulate_media(reduced_motion="reduce")
         motions: Any = entries("motion")
-        page.evaluate(SETUP, {name: motion.make.surface for name, motion in motions.items()})
+        page.evaluate(SETUP, {name: motion.surface for name, motion in motions.items()})
         yield page
 
 
