@@ -474,6 +474,38 @@ def test_laws_and_motions_around_others(tmp_path: Path, capsys: pytest.CaptureFi
         assert sentence in capsys.readouterr().err
 
 
+def test_files_name_what_is_around_others_as_the_line_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = 'until = 1.0\nseed = 3\n[tokens]\ncloud = "sphere"\nn = 5\nd = 2\n'
+    law = '[law]\nname = "masked,softmax"\ncausal = true\nbeta = 4\n'
+    motion = '[motion]\nname = "noisy, sphere-flow"\nkappa = 5\ndt = ".1"\nrtol = 1e-6\n'
+    file, store = tmp_path / "run.toml", tmp_path / "a.zarr"
+    file.write_text(start + law + motion.replace('".1"', "0.1"))
+    assert simulate(file, "--kappa", "+7.", "--store", store) == 0
+    noisy = af.Noisy(af.SphereFlow(rtol=1e-6), kappa=7.0, dt=0.1)
+    masked = af.Masked(af.Softmax(beta=4.0), causal=True)
+    expected = af.simulate(af.tokens.sphere(n=5, d=2, seed=3), masked, noisy, until=1.0, seed=3)
+    np.testing.assert_array_equal(af.load(store).tokens, expected.tokens)
+    capsys.readouterr()
+    for text, sentence in (
+        (motion + "[motion.motion]\nrtol = 1e-5\n", "write its keys into [motion], or one name into each table"),
+        (motion, "dt is '.1', expected a number"),
+        (motion + "gamma = 1\n", "noisy has no parameter 'gamma'"),
+        (motion.replace("sphere-flow", "sphere-flw"), "there is no motion 'sphere-flw' (is 'sphere-flow' meant?)"),
+    ):
+        file.write_text(start + law + text)
+        assert simulate(file) == 2
+        assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [".1", "+.1", "1e-1", "0.1", "+1.e-1"])
+def test_numbers_are_what_python_takes_for_numbers(text: str, tmp_path: Path) -> None:
+    """A formula in t would not be a number: `Leaps` refuses it."""
+    base = ["--cloud", "polygon", "--k", "3", "--law", "softmax", "--beta", "1.", "--motion", "leaps", "--until", "3"]
+    assert simulate(*base, "--gamma", text, "--store", tmp_path / "a.zarr") == 0
+    expected = af.simulate(af.tokens.polygon(3), af.Softmax(beta=1.0), af.Leaps(gamma=0.1), until=3)
+    np.testing.assert_array_equal(af.load(tmp_path / "a.zarr").tokens, expected.tokens)
+
+
 def test_sweeps_vary_parameters_inside_of_others() -> None:
     run = {
         "tokens": {"cloud": "sphere", "n": 4, "d": 2},
@@ -485,6 +517,10 @@ def test_sweeps_vary_parameters_inside_of_others() -> None:
     law, motion = af.Masked(af.Softmax(beta=9.0), causal=True), af.Noisy(af.SphereFlow(), kappa=100.0, dt=0.1)
     expected = af.simulate(af.tokens.sphere(n=4, d=2, seed=0), law, motion, until=1.0, seed=0).final[:, 0]
     np.testing.assert_array_equal(np.ravel(seen.value.isel(beta=1, kappa=1)), expected)
+    line = {**run, "law": {"name": "masked,softmax", "causal": True, "beta": 9.0}}
+    motions = [{"name": "noisy,sphere-flow", "dt": 0.1, "kappa": 100.0}, {"name": "sphere-flow"}]
+    same = af.sweep(run=line, over={"motion": motions}, measure=lambda run: run.final[:, 0])
+    np.testing.assert_array_equal(np.ravel(same.value.isel(motion=0)), expected)
     assert run["law"] == {"name": "masked", "causal": True, "law": {"name": "softmax"}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import sys
@@ -464,8 +465,13 @@ COMMANDS = {
 
 
 def _value(text: str) -> Any:
-    """Read numbers, lists and true/false as such; all else is a name, a formula or a file."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    """Read numbers, lists and true/false as such; all else is a name, a formula or a file.
+
+    >>> [_value(text) for text in (".1", "1.", "+.5", "1e-3", "+7", "[.5, 1.]", "2 / (t + 2)")]
+    [0.1, 1.0, 0.5, 0.001, 7, [0.5, 1.0], '2 / (t + 2)']
+    """
+    # JSON has no numbers that begin or end with a point.
+    for read in (json.loads, int, float, ast.literal_eval if text.lstrip().startswith("[") else float):
+        with suppress(ValueError, SyntaxError):
+            return read(text)
+    return text

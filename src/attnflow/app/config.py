@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from attnflow import catalogue, watch
 from attnflow.app import long_times
 from attnflow.app.flags import NAMES
-from attnflow.app.nested import copied, has, name_in, owner
+from attnflow.app.nested import copied, has, name_in, owner, words
 from attnflow.catalogue import check_keys, check_parameters
 from attnflow.core.calls import meant
 from attnflow.core.inputs import Array, InputError, number, quoted, whole
@@ -46,6 +45,8 @@ class Config:
         for name in TABLES:
             if not isinstance(self.data.get(name, {}), dict):
                 raise InputError(f"'{name}' is {self.data[name]!r}, expected a table [{name}]")
+        for name in ("law", "motion"):
+            self._unfold(name)
 
     def put(self, table: str | None, values: dict[str, Any]) -> None:
         """Put values over what the file says; another law, motion or cloud takes the parameters of the first away.
@@ -76,6 +77,28 @@ class Config:
                 said.setdefault("motion", motion)[key] = law.pop(key)
         for table, values in said.items():
             self.put(table, values)
+
+    def give(self, table: str, values: Mapping[str, Any]) -> None:
+        """Put a table in the place of another one."""
+        self.data[table] = dict(values)
+        if table in ("law", "motion"):
+            self._unfold(table)
+
+    def _unfold(self, table: str) -> None:
+        """Write names in a line, as "noisy,sphere-flow", as tables in each other."""
+        named = MODELS[table][1]
+        given = dict(self.data.get(table, {}))
+        if isinstance(given.get(named), str) and "," in given[named]:
+            inside = [key for key in given if key in ("law", "motion")]
+            if inside:
+                raise InputError(
+                    f"[{table}] names {given[named]!r} in a line and has a table [{table}.{inside[0]}] too: write its "
+                    f"keys into [{table}], or one name into each table"
+                )
+            for one in words(given[named]):
+                chosen({named: one}, table)
+            self.data[table] = {}
+            self._put_model(table, self.data[table], given)
 
     def _put_model(self, table: str, place: dict[str, Any], values: dict[str, Any]) -> None:
         kind, named = MODELS[table]
@@ -164,9 +187,10 @@ class Config:
         """Return what a text stands for: a formula in t, or a file of numbers."""
         if not isinstance(value, str):
             return value
-        if parameter.infinite and value.strip() == "inf":
-            return math.inf
         stands_for = KINDS[parameter.kind].text
+        if stands_for == "formula":
+            with suppress(ValueError):
+                return float(value)
         if stands_for == "file":
             return self.numbers(value, parameter.name, vector=parameter.kind == "vector")
         return Schedule(value, parameter.name) if stands_for == "formula" else value

@@ -67,7 +67,7 @@ class Declared:
             if key is None:
                 assert table is not None
                 if isinstance(value, Mapping):
-                    config.data[table] = dict(value)
+                    config.give(table, value)
                     continue
                 key = MODELS[table][1]
             put.setdefault(table, {})[key] = value
@@ -218,9 +218,11 @@ def _names(data: Mapping[str, Any], grid: Grid, table: str) -> list[str]:
 
 def _each(given: Any, kind: str, named: str) -> list[Any]:
     """Return the names in a table or a line: several where a law is around another one."""
-    if isinstance(given, Mapping):
-        return [given.get(named)] if kind == "cloud" else [one.get(named) for one in tables(kind, given)]
-    return words(given) if isinstance(given, str) else [given]
+    if not isinstance(given, Mapping):
+        return words(given) if isinstance(given, str) else [given]
+    if kind == "cloud":
+        return [given.get(named)]
+    return [name for one in tables(kind, given) for name in _each(one.get(named), kind, named)]
 
 
 def _values(grid: Grid, name: str) -> list[Any]:
