@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "USA of heads": (
         lambda: af.simulate([[1.0, 0.0]], af.Heads([af.Softmax()]), af.SphereFlow(normalized=False), 1.0),
-        "needs softmax weights",
+        r"needs softmax weights, not Heads: use SphereFlow\(\) with the law Unnormalized\(...\), or with Masked",
     ),
     "rescaled heads": (
         lambda: af.simulate(X, af.Heads([af.Softmax()]), af.RescaledFlow(), 1.0),

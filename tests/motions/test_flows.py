@@ -361,3 +361,20 @@ def test_another_tolerance_makes_another_motion() -> None:
     assert af.Layers(gamma=0.5).with_rtol(1e-5).rtol is None
     with refused("^rtol of Fixed cannot be set, expected a field.*: write rtol: float"):
         Fixed().with_rtol(1e-5)
+
+
+SUMS = [af.Unnormalized(), af.Linear(), af.Masked(af.Unnormalized(), causal=True)]
+
+
+@pytest.mark.parametrize("law", SUMS, ids=lambda law: type(law).__name__)
+def test_growth_in_finite_time_is_not_to_be_divided_out(law: af.laws.Law) -> None:
+    """Here x' is like x^3, or larger: in the frame of RescaledFlow tokens leave the range of float64 as well."""
+    start = [[2.0], [3.0]]
+    flow = af.simulate(start, law, af.Flow(), until=9.0)
+    assert flow.stopped.endswith("; shorten the run, or use SphereFlow")
+    layers = af.simulate(start, law, af.Residual(), until=99)
+    assert layers.stopped.endswith("; shorten the run, or use SphereLayers")
+    for motion, until in ((af.RescaledFlow(), 9.0), (af.RescaledLayers(), 99)):
+        assert not af.simulate(start, law, motion, until=until).stopped.startswith("reached")
+    probabilities = af.simulate(start, af.Softmax(), af.Residual(), until=2000)
+    assert probabilities.stopped.endswith("use RescaledLayers, which divide the growth out")

@@ -93,6 +93,7 @@ class Flow(ContinuousMotion):
     rtol: float = field(default=1e-9, metadata=TOLERANCE)
     grows = True
     hint = "use RescaledFlow, which divides the growth out"
+    hint_of_sums = "shorten the run, or use SphereFlow"
     helps = "end earlier, or use Residual(V, dt)"
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
@@ -257,7 +258,10 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
         """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""
         x = on_sphere(super().prepare(x, hearing))
         if not self.normalized and hearing(x[:1], 0, sources=x).log_total is None:
-            raise InputError(f"SphereFlow(normalized=False) needs softmax weights, not {type(hearing.law).__name__}")
+            raise InputError(
+                f"SphereFlow(normalized=False) needs softmax weights, not {type(hearing.law).__name__}: use "
+                "SphereFlow() with the law Unnormalized(...), or with Masked(Unnormalized(...)) for masks"
+            )
         return x
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:

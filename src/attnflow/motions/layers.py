@@ -274,6 +274,7 @@ class Residual(DiscreteMotion):
     b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
     grows = True
     hint = "use RescaledLayers, which divide the growth out"
+    hint_of_sums = "shorten the run, or use SphereLayers"
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt (V m + b)."""

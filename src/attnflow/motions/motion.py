@@ -18,7 +18,7 @@ from attnflow.core.inputs import Array, InputError, Matrix, number, quoted, squa
 from attnflow.core.parameters import check_fields
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
-from attnflow.laws import Heads, Hearing
+from attnflow.laws import Heads, Hearing, Law
 
 if TYPE_CHECKING:
     from attnflow.motions.layers import Layers
@@ -118,11 +118,12 @@ class Motion:
         the tokens as the law sees them, and what is added to these as the frame shows it.
 
     `discrete` motions count steps: t is the index s of the step from x^s to x^{s+1}, and `until` is whole. `hint` says
-    what to do when tokens leave the range of float64. `random` motions draw from `hearing.seed`, report the `seed` that
-    they used, and keep their generator in the `state` of their stepper. Discrete motions with ``array_api = True`` move
-    the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`). Those with
-    ``by_rows = True`` move each token by itself and what it hears alone, so that `prepare` and `step` may be given some
-    of the rows: then tokens may be Dask arrays (a class with a `step` of its own says it anew).
+    what to do when tokens leave the range of float64, `hint_of_sums` what to do instead under laws whose weights do not
+    add up to one, where they may do so in finite time. `random` motions draw from `hearing.seed`, report the `seed`
+    that they used, and keep their generator in the `state` of their stepper. Discrete motions with ``array_api = True``
+    move the arrays of any library: their `prepare` and `step` are written for those (see `attnflow.core.arrays`). Those
+    with ``by_rows = True`` move each token by itself and what it hears alone, so that `prepare` and `step` may be given
+    some of the rows: then tokens may be Dask arrays (a class with a `step` of its own says it anew).
 
     What a motion takes: `takes_jumping_laws` is False if the law must be continuous, `only_law` is the name of the one
     law that it moves tokens under, if there is only one. Under that law it is the exact solution of the motion named
@@ -182,6 +183,7 @@ class Motion:
     memoryless: ClassVar[bool] = True
     skips_steps: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
+    hint_of_sums: ClassVar[str] = ""
     rtol: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -221,6 +223,10 @@ class Motion:
     def into_frame(self, y: Array, t: float) -> Array:
         """Return the vectors y of the tokens that the law sees as the motion's frame shows them at time t."""
         return y
+
+    def advice(self, law: Law) -> str:
+        """Return what to do when tokens leave the range of float64 under this law."""
+        return self.hint if law.stochastic or not self.hint_of_sums else self.hint_of_sums
 
     def with_rtol(self, rtol: float) -> Self:
         """Return this motion at another relative tolerance, or as it is if it has none."""
@@ -276,9 +282,10 @@ def end_of(until: Any, motion: Motion) -> float:
     return end
 
 
-def lost(who: str, motion: Motion, x: Array, at: str) -> str:
+def lost(who: str, motion: Motion, law: Law, x: Array, at: str) -> str:
     """Say why tokens x are not finite after a step, and what to do."""
-    return returned_nan(motion, "step", x, f" at {at}") or f"{who} left the range of float64 at {at}; {motion.hint}"
+    left = f"{who} left the range of float64 at {at}; {motion.advice(law)}"
+    return returned_nan(motion, "step", x, f" at {at}") or left
 
 
 def returned_nan(motion: Motion, method: str, returned: Array, at: str = "") -> str | None:

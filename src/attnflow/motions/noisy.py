@@ -160,6 +160,11 @@ class Noisy(RandomSteps):
         return self.motion.hint
 
     @property
+    def hint_of_sums(self) -> str:  # type: ignore[override]
+        """What to do then under laws whose weights do not add up to one."""
+        return self.motion.hint_of_sums
+
+    @property
     def interval(self) -> float:
         """The length of a step."""
         return 1.0 if self.dt is None else self.dt

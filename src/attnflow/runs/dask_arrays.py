@@ -115,7 +115,7 @@ def _run(
             t, x = t + 1, recording.held(t + 1, moved)
         except LostError as error:
             recorder.newest = t, x
-            stopped = lost(f"token {error.token}", motion, error.coordinates, f"step {t + 1}")
+            stopped = lost(f"token {error.token}", motion, law, error.coordinates, f"step {t + 1}")
             break
     recorder.end()
     return {"stopped": stopped, "report": {"arrays": "dask", "chunks": len(x.chunks[0])}}

@@ -328,15 +328,15 @@ def _layers(
     for end in times.tolist():
         while t < end:
             x, t = motion.step(hearing, x, t), t + 1
-            _check(x, motion, when(True)(t))
+            _check(x, motion, hearing.law, when(True)(t))
             going(t / times[-1], False)
         yield x, t
 
 
-def _check(x: Array, motion: Motion, at: str) -> None:
+def _check(x: Array, motion: Motion, law: Law, at: str) -> None:
     """Refuse tokens beyond the range of float64, and those at 0 that should have a direction."""
     if not np.isfinite(x).all():
-        raise InputError(lost("a token", motion, x, at))
+        raise InputError(lost("a token", motion, law, x, at))
     if motion.keeps_radii and (i := token_at_zero(x)) is not None:
         raise InputError(no_direction(motion, i, at))
 
@@ -358,7 +358,7 @@ def _random(
     room, k, steps = SAME * motion.interval, 0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for steps, (t, after) in enumerate(motion.path(hearing, x, 0, float(times[-1]), draw), 1):
-            _check(after, motion, when(motion.discrete)(t))
+            _check(after, motion, hearing.law, when(motion.discrete)(t))
             while times[k] < t - room:
                 yield x, steps - 1
                 k += 1
@@ -390,7 +390,7 @@ def _flow(
                 solver.step()
         going(solver.t / times[-1], solver.t_bound - solver.t > SLOW_STEPS * solver.next_step)
         if not finite or solver.status == "failed":
-            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: {solver.trouble(motion)}")
+            raise InputError(f"the integrator stopped at t = {solver.t:.6g}: {solver.trouble(motion, hearing.law)}")
         reached = motion.retract(solver.y.reshape(x.shape))
         if motion.keeps_radii:
             met = token_through_zero(before[1], reached, motion.rtol * sizes[:, None])

@@ -27,7 +27,7 @@ def run_layers(x: Any, hearing: Hearing, motion: Any, until: int, record: Record
         work.reach(t, part=0.0)
         x = motion.step(hearing, x, t)
         if not holds(xp.isfinite(x)):
-            stopped = f"tokens left the range of {precision(x)} at step {t + 1}; {motion.hint}"
+            stopped = f"tokens left the range of {precision(x)} at step {t + 1}; {motion.advice(hearing.law)}"
             break
         if motion.keeps_radii and (i := token_at_zero(x)) is not None:
             stopped = no_direction(motion, i, f"step {t + 1}")

@@ -161,7 +161,7 @@ def _run(
             recording.remember(t, x, stepper.state, partial(_notes, hearing, motion, t, recorder.state()))
             if checkpoint.due():
                 recording.checkpoint()
-        stretch = _sound(stepper.advance(until), motion)
+        stretch = _sound(stepper.advance(until), motion, hearing.law)
         stretch = _cut(stretch, _shown(stretch, shown), watchers)
         for watcher in watchers:
             watcher.see(stretch if watcher is recorder else _shown(stretch, shown))
@@ -224,7 +224,7 @@ def _shown(stretch: Stretch, shown: Callable[[Array], Array]) -> Stretch:
     return replace(stretch, before=(t, shown(x)), tokens=shown(tokens), between=inside)
 
 
-def _sound(stretch: Stretch, motion: Motion) -> Stretch:
+def _sound(stretch: Stretch, motion: Motion, law: Law) -> Stretch:
     """End the stretch where tokens leave the range of float64, or where one that has a direction is 0."""
     states = stretch.tokens
     with np.errstate(over="ignore", invalid="ignore"):
@@ -236,7 +236,9 @@ def _sound(stretch: Stretch, motion: Motion) -> Stretch:
     at = when(motion.discrete)(stretch.times[k])
     i = int((~np.isfinite(sizes[k]).all(axis=1)).argmax())
     zero = token_at_zero(states[k]) if np.isfinite(sizes[k]).all() else None
-    return stretch.cut(k, lost(f"token {i}", motion, states[k], at) if zero is None else no_direction(motion, zero, at))
+    if zero is not None:
+        return stretch.cut(k, no_direction(motion, zero, at))
+    return stretch.cut(k, lost(f"token {i}", motion, law, states[k], at))
 
 
 def _cut(stretch: Stretch, seen: Stretch, watchers: Sequence[Watcher]) -> Stretch:

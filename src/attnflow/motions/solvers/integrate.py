@@ -159,7 +159,8 @@ class Integration(Stepper):
                 self.shortened = self.shortened or solver.t + longest > solver.t_bound
                 solver = self.solver = self.pace.step(solver)
         if not finite or solver.status == "failed":
-            return self._ended(f"the integrator stopped at t = {self.t:.6g} because {solver.trouble(self.motion)}")
+            why = solver.trouble(self.motion, self.hearing.law)
+            return self._ended(f"the integrator stopped at t = {self.t:.6g} because {why}")
         self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
         bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
         velocity, near = solver.velocity.reshape(bodies.shape), MEETING * self.motion.rtol

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.integrate import DOP853, RK45
 
 from attnflow.core.inputs import Array
+from attnflow.laws import Law
 from attnflow.motions.motion import Motion, returned_nan
 
 
@@ -58,13 +59,13 @@ class _Solver:
         """Go on from where another solver is, with a next step of this length."""
         self.t, self.y, self.f, self.t_bound, self.h_abs = other.t, other.y, other.f, other.t_bound, step
 
-    def trouble(self, motion: Motion) -> str:
-        """Say why this motion cannot go on, and what to do."""
+    def trouble(self, motion: Motion, law: Law) -> str:
+        """Say why this motion cannot go on under this law, and what to do."""
         begins = np.isfinite(self.f).all()
         stages = self.K if begins else self.f[None]
         first = stages[~np.isfinite(stages).all(axis=1)][:1]
         why = "its steps became too small" if begins else "speeds left the range of float64"
-        return returned_nan(motion, "velocity", first) or f"{why}; {motion.hint}"
+        return returned_nan(motion, "velocity", first) or f"{why}; {motion.advice(law)}"
 
 
 class Order8(_Solver, DOP853):  # type: ignore[misc]
