@@ -27,6 +27,14 @@ def test_kmax_names_the_number_of_clusters(beta: float, k: int) -> None:
     assert af.MeanField(beta).fastest == k
 
 
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("switch", [1.044457, 10.228483])
+def test_kmax_is_undecided_only_where_it_switches(switch: float, normalized: bool) -> None:
+    """Where two waves grow equally fast, products of waves and errors of the run decide which is larger."""
+    for away, outcome in ((-1e-6, "undecided"), (0.0, "undecided"), (1e-6, "undecided"), (5e-3, "holds")):
+        assert af.check("mean-field/kmax", beta=switch + away, normalized=normalized).outcome == outcome
+
+
 def test_gaussians_beyond_the_blow_up_are_refused() -> None:
     assert af.check("gaussian/covariance", covariance=[[0.2]], until=1.0).outcome == "holds"
     assert (

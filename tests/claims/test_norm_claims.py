@@ -10,6 +10,8 @@ from larger import larger
 import attnflow as af
 from attnflow.claims.normalisation import closed, off_rate
 from attnflow.claims.sphere.collapse import attracting_rate
+from attnflow.core.inputs import Array
+from attnflow.laws import Hearing
 
 X0 = af.tokens.sphere(n=3, d=2, seed=4)
 
@@ -72,6 +74,27 @@ def test_the_triangle_attracts_below_minus_two_thirds(normalized: bool) -> None:
     for beta, attracts in ((-0.68, True), (-0.65, False)):
         e = experiment("sphere/collapse/gap", tokens=x, beta=beta, normalized=normalized)
         assert (attracting_rate(e, x) > 0) == attracts
+
+
+@pytest.mark.parametrize("beta", [-2.0, -0.68, 0.0, 1.5])
+def test_the_eigenvalue_of_the_triangle(beta: float) -> None:
+    """Turning tokens of the equilateral triangle changes velocities by e^{-beta/2} (1/2 + 3 beta/4), by differences.
+
+    Under SA that is divided by the sum of the weights of USA, since velocities vanish there.
+    """
+    eigenvalue, h = np.exp(-beta / 2) * (1 / 2 + 3 * beta / 4), 1e-5
+    corners = 2 * np.pi * np.arange(3) / 3
+    for normalized, total in ((False, 1.0), (True, (np.exp(beta) + 2 * np.exp(-beta / 2)) / 3)):
+        motion = af.SphereFlow(normalized=normalized)
+
+        def turning(angles: Array, motion: af.SphereFlow = motion) -> Array:
+            x = np.column_stack([np.cos(angles), np.sin(angles)])
+            v = motion.velocity(Hearing(af.Softmax(beta=beta)), x, 0.0)
+            return np.asarray(x[:, 0] * v[:, 1] - x[:, 1] * v[:, 0])
+
+        J = np.array([(turning(corners + h * e) - turning(corners - h * e)) / (2 * h) for e in np.eye(3)]).T
+        expected = sorted([0.0, eigenvalue / total, eigenvalue / total])
+        np.testing.assert_allclose(np.sort(np.linalg.eigvals(J).real), expected, atol=1e-8)
 
 
 @larger

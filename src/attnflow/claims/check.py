@@ -339,6 +339,8 @@ def _rounding(claim: Claim, e: Experiment, time: float, most: float) -> Undecide
     why = reasons.within_rounding(e, rational, most)
     if e.motion.discrete:
         return _with_shorter(e, why, time if time < e.horizon else time - 1)
+    if "until" not in e.instance:  # the claim itself says how long its runs are
+        return why
     return _with_shorter(e, why, time - e.horizon / RECORDS)
 
 
