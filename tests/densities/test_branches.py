@@ -168,6 +168,22 @@ def test_the_diagram_tells_jumps_from_continuous_transitions() -> None:
         assert found.orders[row, 2] == pytest.approx(exact, abs=1e-4)
 
 
+@pytest.mark.parametrize("beta", [2.44692, 2.447, 2.4475])
+def test_just_beyond_beta_star_the_diagram_has_the_jump(beta: float) -> None:
+    """Order parameters at fold and jump grow like the root of beta - beta_*; there the free energies are equal."""
+    found, branch = diagram([beta], [1.0, 1.01]), af.MeanField(beta, normalized=False).branch()
+    (fold,), (jump,) = branch.folds, branch.crossings
+    assert found.first_order[0]
+    assert found.folds[0] < found.transitions[0] < found.thresholds[0]
+    assert found.jumps[0] == jump.order
+    assert jump.order / fold.order == pytest.approx(np.sqrt(1.5), rel=1e-3)
+    closed = brentq(lambda b: iv(2, b) / iv(1, b) - 1 / 2, 2.0, 3.0, xtol=1e-14)
+    far = af.MeanField(closed + 1e-2, normalized=False).branch().crossings[0].order
+    # beta_* of the branch is off by some 1e-7.
+    assert jump.order / far == pytest.approx(np.sqrt((beta - closed) / 1e-2), rel=0.01 + 5e-7 / (beta - closed))
+    assert ((branch.free_energies > 0) == (branch.orders < jump.order))[branch.orders > 5e-3].all()
+
+
 def test_sa_has_continuous_transitions() -> None:
     """Under SA no branch turned back in our runs, for beta up to 9."""
     assert not any(af.MeanField(beta).branch().first_order for beta in (1.0, 3.0, 9.0))

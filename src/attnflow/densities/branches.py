@@ -217,11 +217,24 @@ class Curve:
         tangent[self.mode - 1] = 1.0
         return _Point(np.zeros(modes), 1.0, tangent)
 
-    def curvature(self) -> float:
-        """Return c of q = 1 + c r^2 + O(r^4) at the start, r the moment of a degree, by extrapolation from two r."""
+    def expansion(self) -> tuple[float, float]:
+        """Return (c, c4) of q = 1 + c r^2 + c4 r^4 + O(r^6) at the start, r the moment of a degree, from two r."""
         found = [self.along(self.start(), s) for s in (SMALL, 2 * SMALL)]
-        near, far = ((point.q - 1) / point.m[self.mode - 1] ** 2 for point in found if point is not None)
-        return float((4 * near - far) / 3)
+        (r, near), (s, far) = (
+            (float(point.m[self.mode - 1]), (point.q - 1) / float(point.m[self.mode - 1]) ** 2)
+            for point in found
+            if point is not None
+        )
+        c4 = (far - near) / (s**2 - r**2)
+        return near - c4 * r**2, c4
+
+    def curvature(self) -> float:
+        """Return c of `expansion`."""
+        return self.expansion()[0]
+
+    def transition(self, r: float, c: float, c4: float) -> Transition:
+        """Return a place near the start, by its expansion."""
+        return Transition(self.kappa0 * (1 + c * r**2 + c4 * r**4), r)
 
 
 @on_one_thread
@@ -235,11 +248,21 @@ def follow(model: MeanField, mode: int, until: float | None) -> Branch:
     if model.d > 2 and mode % 2 == 0:
         raise InputError(f"mode is {mode}: on spheres branches of odd degrees are followed; give mode 1 or 3")
     curve = Curve(model, mode)
-    kappa0, points, curvature = curve.kappa0, [curve.start()], curve.curvature()
+    kappa0, points, (c, c4) = curve.kappa0, [curve.start()], curve.expansion()
     end = 1.5 if until is None else number(until, "until", above=kappa0) / kappa0
     folds: list[Transition] = []
     crossings: list[Transition] = []
-    step = FIRST
+    step, seen = FIRST, 0.0
+    if c < 0 < c4:
+        # q is least at r^2 = -c / (2 c4). The free energies are equal at 3/2 of that, since along the branch
+        # d(F(f) - F(1)) = (int f log f) d(1/kappa), and int f log f grows like r^2. The first step ends before both.
+        fold = float(np.sqrt(-c / (2 * c4)))
+        step = min(FIRST, max(fold / 2, SMALL / 10))
+        if fold < SMALL:  # differences of free energies are hardly above rounding
+            seen = 2 * fold
+            folds.append(curve.transition(fold, c, c4))
+            if not model.normalized:
+                crossings.append(curve.transition(float(np.sqrt(1.5)) * fold, c, c4))
     with progress.task("branch", end) as work:
         while points[-1].q < end and len(points) < STEPS:
             here = points[-1]
@@ -254,9 +277,9 @@ def follow(model: MeanField, mode: int, until: float | None) -> Branch:
             if _density(model, there).tail > TAIL and 2 * len(there.m) <= MOST:
                 points[-1] = here.with_modes(2 * len(here.m))
                 continue
-            if len(points) > 1 and here.tangent[-1] * there.tangent[-1] < 0:
+            if here.m[mode - 1] > seen and here.tangent[-1] * there.tangent[-1] < 0:
                 folds.append(curve.where(here, step, lambda point: float(point.tangent[-1])))
-            if len(points) > 1 and not model.normalized and curve.gained(here) * curve.gained(there) < 0:
+            if here.m[mode - 1] > seen and not model.normalized and curve.gained(here) * curve.gained(there) < 0:
                 crossings.append(curve.where(here, step, curve.gained))
             points.append(there)
             step = min(LONGEST, 1.5 * step)
@@ -264,4 +287,4 @@ def follow(model: MeanField, mode: int, until: float | None) -> Branch:
     kappas = np.array([point.q * kappa0 for point in points])
     orders = np.array([point.m[mode - 1] for point in points])
     gains = np.array([curve.gained(point) for point in points])
-    return Branch(model, mode, kappa0, kappas, orders, gains, curvature, tuple(folds), tuple(crossings), tuple(points))
+    return Branch(model, mode, kappa0, kappas, orders, gains, c, tuple(folds), tuple(crossings), tuple(points))
