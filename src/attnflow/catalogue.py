@@ -208,7 +208,7 @@ def beside(kind: str, name: str) -> dict[str, list[str]]:
 
 def _is_default(found: Entry, key: str, given: Any) -> bool:
     default = next(one.default for one in found.parameters.values() if one.key == key)
-    return given is None or (isinstance(given, bool) and given == default)
+    return given is None or (isinstance(given, bool) and given == bool(default))
 
 
 def _made(

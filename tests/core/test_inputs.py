@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rescaled heads": (
         lambda: af.simulate(X, af.Heads([af.Softmax()]), af.RescaledFlow(), 1.0),
-        "heads bring several",
+        "RescaledFlow moves with one matrix V, but heads bring several",
     ),
     "heads without laws": (lambda: af.Heads([]), "at least one law"),
     "heads with fewer matrices": (lambda: af.Heads([af.Softmax(), af.Softmax()], V=[None]), "2 heads came with 1"),

@@ -33,7 +33,7 @@ def test_a_state_holds_masks_beside_the_parameters_of_its_law() -> None:
     hard = read({**STATE, "law": {"name": "softmax", "beta": "inf", "causal": True}}).law
     assert isinstance(hard, af.Masked)
     assert isinstance(hard.law, af.Hardmax)
-    with refused("RescaledFlow integrates continuous laws, but Masked jumps"):
+    with refused("RescaledFlow integrates continuous laws, but Hardmax jumps"):
         read({**STATE, "law": {"name": "softmax", "beta": "inf", "causal": True}, "motion": {"name": "rescaled-flow"}})
     with refused("graph of law is a list, which cannot be shown here"):
         read({**STATE, "law": {"name": "softmax", "graph": [[1]]}})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -242,10 +244,49 @@ def test_a_graph_may_change_in_time_or_from_layer_to_layer() -> None:
 @pytest.mark.parametrize("found", [found for found in EVERY if found.make().rows_apart], ids=lambda found: found.name)
 def test_every_law_of_the_catalogue_can_be_masked(found: Entry) -> None:
     law, masked = found.make(), af.Masked(found.make(), causal=True)
-    np.testing.assert_allclose(af.Masked(law).weights(X, masses=MASSES), law.weights(X, masses=MASSES), atol=1e-14)
+    every = af.Masked(law, window=N)
+    np.testing.assert_allclose(every.weights(X, masses=MASSES), law.weights(X, masses=MASSES), atol=1e-14)
     np.testing.assert_allclose(masked.attend(X, masses=MASSES), masked.weights(X, masses=MASSES) @ X, atol=1e-13)
     assert not np.triu(masked.weights(X), 1).any()
     assert masked.stochastic == law.stochastic
+
+
+@dataclass(frozen=True, eq=False)
+class Products(Law):
+    """Signed weights x_i x_j / n of numbers x_i, written without scores."""
+
+    stochastic: ClassVar[bool] = False
+
+    def signed_weights(self, x: Any, t: float = 0, *, sources: Any = None, masses: Any = None) -> Any:
+        y = x if sources is None else sources
+        w = np.ones(len(y)) if masses is None else masses
+        return w / w.sum() * (x @ y.T)
+
+
+@pytest.mark.parametrize("law", [af.Linear(), Products()], ids=repr)
+def test_signed_weights_are_divided_by_the_mass_that_is_heard(law: Law) -> None:
+    for mask in (af.Masked(law, causal=True, graph=GRAPH), af.Masked(af.Masked(law, graph=GRAPH), causal=True)):
+        for i, heard in enumerate(allowed(True, None, GRAPH)):
+            expected = np.zeros(N)
+            for j in heard:
+                expected[j] = MASSES[j] * (X[i] @ X[j]) / sum(MASSES[k] for k in heard)
+            np.testing.assert_allclose(mask.weights(X, masses=MASSES)[i], expected, atol=1e-14)
+    with refused("token 0 may hear nobody"):
+        af.Masked(law, graph=np.zeros((N, N))).weights(X)
+
+
+@pytest.mark.parametrize("wrap", [lambda law: af.Masked(law, causal=True), lambda law: af.Positional(law, rope=0.1)])
+def test_motions_that_refuse_a_law_name_the_one_inside(wrap: Callable[[Law], Law]) -> None:
+    x, jumping = X / np.linalg.norm(X, axis=1, keepdims=True), wrap(af.Hardmax())
+    for motion, sentence in (
+        (af.Flow(), "Flow integrates continuous laws, but Hardmax jumps as tokens move"),
+        (af.Leaps(gamma=0.1), "Leaps need a continuous law, but Hardmax jumps as tokens move"),
+        (af.HardmaxFlow(), "under Hardmax alone, without .* around it: use Layers with a small gamma"),
+    ):
+        with refused(sentence):
+            af.simulate(x, jumping, motion, until=1)
+    with refused(r"SphereFlow(normalized=False) needs softmax weights"):
+        af.simulate(x, wrap(af.Softmax()), af.SphereFlow(normalized=False), until=1)
 
 
 def test_several_species() -> None:
@@ -253,6 +294,9 @@ def test_several_species() -> None:
     np.testing.assert_array_equal(graph, [[0, 1, 0, 1], [0, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 1]])
     with refused("hears names the species 'd', but the labels are"):
         species(["a", "b"], {"a": ["d"]})
+    for given in (None, {"a": None}, {"a": "b"}):
+        with refused("hears is .*, expected a table with a list of species for each species that hears some"):
+            species(["a", "b"], given)  # type: ignore[arg-type]
 
 
 def test_what_is_refused() -> None:
@@ -262,6 +306,8 @@ def test_what_is_refused() -> None:
         af.Masked(law, graph=alone).weights(X)
     with refused("token 4 may hear nobody: let it hear itself at least"):
         af.Masked(law, graph=alone).attend(X)
+    with refused("token 0 may hear nobody at t = 2: let it hear itself at least"):
+        af.simulate(X, af.Masked(law, graph=lambda t: np.eye(N) * (t < 2)), af.Layers(gamma=0.5), until=5)
     with refused("token 4 may hear nobody"):
         af.Masked(af.Masked(law, graph=np.ones((N, N)) - np.eye(N) * (np.arange(N) == 4)), window=1).weights(X)
     with refused("token 0 may hear nobody"):
@@ -280,6 +326,9 @@ def test_what_is_refused() -> None:
         af.Masked(law, causal=1)  # type: ignore[arg-type]
     with refused("law is 3, expected a law such as Softmax"):
         af.Masked(3)  # type: ignore[arg-type]
+    with refused("Masked was given a law alone, without a mask: give causal=True, window or graph too"):
+        af.Masked(law)
+    np.testing.assert_array_equal(af.Masked(law, causal=False).weights(X), af.Masked(law, window=N).weights(X))
     with refused(r"Masked came with 2 heads: put it around each of them, Heads\(\[Masked"):
         af.Masked(af.Heads([law, law]), causal=True)
 
@@ -292,7 +341,7 @@ def test_scores_are_those_of_queries_and_keys() -> None:
         queries, keys = law.products(X)
         np.testing.assert_allclose((queries - X @ Q.T) @ K, np.tile(K.T @ [1.0, 2.0, 3.0], (N, 1)), atol=1e-12)
         np.testing.assert_allclose(keys, X @ K.T)
-        np.testing.assert_allclose(af.Masked(law).weights(X), law.weights(X), atol=1e-13)
+        np.testing.assert_allclose(af.Masked(law, window=N).weights(X), law.weights(X), atol=1e-13)
         assert same.products(X).keys is X
     with refused("b is not K.T @ b_Q for any bias b_Q"):
         af.Masked(af.Softmax(Q=Q[:1], K=K[:1], b=[1.0, 5.0]), causal=True).weights(X)

@@ -149,8 +149,19 @@ def test_functions_of_time_and_layers() -> None:
 
 
 def test_what_is_refused() -> None:
-    with refused(r"Positional came with HegselmannKrause\(eps=1.0\), which has no scores .*: give a law that has"):
+    with refused("Positional came with HegselmannKrause, which looks at distances, not at scores: give a law"):
         af.Positional(af.HegselmannKrause(), rope=0.1)
+    with refused("Positional came with Sinkhorn, which .* so that its weights of a row depend on all rows: give"):
+        af.Positional(af.Sinkhorn(B=np.eye(30)), rope=0.1)
+    with refused("Positional was given a law alone, without positions: give rope, alibi or bias too"):
+        af.Positional(af.Softmax())
+    for bias in (np.ones(6), 1.0):
+        with refused(r"bias has shape .*, expected a square matrix \(n, n\)"):
+            af.Positional(af.Softmax(), bias=bias)
+    ropes: list[Any] = [[], np.ones((2, 2))]
+    for rope in ropes:
+        with refused("rope has shape .*, expected one number, or one for each pair of coordinates"):
+            af.Positional(af.Softmax(), rope=rope)
     with refused("rope rotates pairs of coordinates, but queries and keys have one"):
         af.Positional(af.Softmax(), rope=0.1).attend([[1.0], [2.0]])
     with refused("rope holds 3 numbers, but queries and keys have 2 pairs of coordinates"):

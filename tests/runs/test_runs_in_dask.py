@@ -218,6 +218,8 @@ def test_what_runs_in_dask_refuse(tmp_path: Path) -> None:
             "moves tokens in memory, not those in Dask: use Layers, Residual or SphereLayers, or take a sample"
         ):
             af.simulate(x, soft, motion, until=1)
+    with refused('use Layers, Residual or SphereLayers(norm="post"), or take a sample'):
+        af.simulate(x, soft, af.SphereLayers(norm="pre"), until=1)
     for name, value in {"seed": 1, "masses": np.ones(200), "engine": "dense"}.items():
         with refused(f"tokens in Dask take no {name}: leave it out"):
             af.simulate(x, soft, LAYERS, 1, **{name: value})  # type: ignore[arg-type]

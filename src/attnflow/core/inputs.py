@@ -193,11 +193,11 @@ def shares(masses: Array | None, n: int) -> Array:
     return part
 
 
-def square(matrix: ArrayLike, name: str) -> Array:
-    """Check a square matrix of finite numbers."""
-    m = reals(matrix, f"{name} is", "d rows of d numbers")
+def square(matrix: ArrayLike, name: str, of: str = "d") -> Array:
+    """Check a square matrix of finite numbers; `of` is the letter of its size in sentences."""
+    m = reals(matrix, f"{name} is", f"{of} rows of {of} numbers")
     if m.ndim != 2 or m.shape[0] != m.shape[1] or m.size == 0:
-        raise InputError(f"{name} has shape {m.shape}, expected a square matrix (d, d)")
+        raise InputError(f"{name} has shape {m.shape}, expected a square matrix ({of}, {of})")
     return _finite_entries(m, name)
 
 
@@ -292,6 +292,15 @@ def constant_matrix(matrix: Matrix, name: str) -> Any:
     return constant(matrix, name, 2, _any_square)
 
 
+def constant_scores(scores: Matrix, name: str) -> Any:
+    """Check numbers for each pair of n tokens, (n, n), as `constant_matrix` does."""
+    return constant(scores, name, 2, _of_pairs)
+
+
+def _of_pairs(scores: Any, name: str) -> Any:
+    return _any_square(scores, name, "n")
+
+
 def constant_vector(vector: Vector, name: str) -> Any:
     """Check a vector parameter that is a value, or a sequence of values over layers; leave None and functions."""
     return constant(vector, name, 1, _any_vector)
@@ -336,12 +345,12 @@ def known_to_be_finite(value: Any, name: str) -> Any:
     return value
 
 
-def _any_square(matrix: Any, name: str) -> Any:
+def _any_square(matrix: Any, name: str, of: str = "d") -> Any:
     """Check a square matrix; one of another library stays as it is, so that it can be differentiated."""
     if not (foreign(matrix) and is_real(matrix)):
-        return square(matrix, name)
+        return square(matrix, name, of)
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise InputError(f"{name} has shape {tuple(matrix.shape)}, expected a square matrix (d, d)")
+        raise InputError(f"{name} has shape {tuple(matrix.shape)}, expected a square matrix ({of}, {of})")
     return known_to_be_finite(matrix, name)
 
 
@@ -367,6 +376,11 @@ def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
     """Values at several times, stacked: one vector per time, one for all if it is constant, none for 0."""
     values = [vector_at(vector, t, d, name) for t in (times if varies_in_time(vector) else times[:1])]
     return np.array([value for value in values if value is not None]).reshape(-1, d)
+
+
+def scores_at(scores: Matrix, t: float, name: str, like: Any = None) -> Array | None:
+    """Value at time t of a parameter that passed `constant_scores`, of any size."""
+    return _value_at(scores, t, name, like, _of_pairs)
 
 
 def matrix_at(matrix: Matrix, t: float, d: int | None, name: str, like: Any = None) -> Array | None:

@@ -123,7 +123,12 @@ def frequencies(value: Any, name: str) -> Any:
         return value
     if not isinstance(value, list | tuple | np.ndarray) or np.ndim(value) == 0:
         return inputs.number(value, name)
-    return tuple(inputs.constant_vector(np.asarray(value), name).tolist())
+    found = inputs.reals(value, f"{name} is", "one number, or one for each pair of coordinates")
+    if found.ndim != 1 or found.size == 0:
+        raise inputs.InputError(
+            f"{name} has shape {found.shape}, expected one number, or one for each pair of coordinates"
+        )
+    return tuple(inputs.number(one, f"{name}[{k}]") for k, one in enumerate(found.tolist()))
 
 
 def _choice(one: Parameter, value: Any, name: str) -> str:
@@ -145,15 +150,17 @@ def _part(one: Parameter, value: Any, name: str) -> Any:
     return value
 
 
-# A number, or a function of time; a number that is constant; a whole one; a square matrix, zeros and ones that say who
-# may hear whom, any matrix or a vector, each perhaps a function of time; one number or several, or a function of time;
-# one of some words; true or false; a part with parameters of its own; a list of laws, which the law that takes them
-# checks; anything, where a field says nothing of itself and its default says nothing either.
+# A number, or a function of time; a number that is constant; a whole one; a square matrix, numbers for each pair of
+# tokens, zeros and ones that say who may hear whom, any matrix or a vector, each perhaps a function of time; one number
+# or several, or a function of time; one of some words; true or false; a part with parameters of its own; a list of
+# laws, which the law that takes them checks; anything, where a field says nothing of itself and its default says
+# nothing either.
 KINDS = {
     "function": Kind(lambda one, value, name: inputs.constant_number(value, name, **_range(one)), text="formula"),
     "number": Kind(lambda one, value, name: inputs.number(value, name, **_range(one))),
     "count": Kind(lambda one, value, name: inputs.whole(value, name, **one.bounds)),
     "matrix": Kind(lambda one, value, name: inputs.constant_matrix(value, name), text="file"),
+    "scores": Kind(lambda one, value, name: inputs.constant_scores(value, name), text="file", field=False),
     "graph": Kind(lambda one, value, name: constant_graph(value, name), text="file", field=False),
     "rectangular": Kind(_rectangular, text="file", field=False),
     "vector": Kind(lambda one, value, name: inputs.constant_vector(value, name), text="file", field=False),

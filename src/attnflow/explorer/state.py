@@ -195,7 +195,7 @@ def _part(value: Any, kind: str) -> dict[str, Any]:
 
 def _checked(parameter: Parameter | None, key: str, given: Any, kind: str) -> Any:
     """Return what is given for a parameter; a formula that does not mention t as the number that it is everywhere."""
-    if parameter and parameter.kind in ("matrix", "rectangular"):
+    if parameter and parameter.kind in ("matrix", "rectangular", "scores"):
         return _rows(given, key)
     if parameter and parameter.kind == "vector":
         return _rows([given], key)[0]

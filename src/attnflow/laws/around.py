@@ -79,7 +79,7 @@ class Around(Law):
     @property
     def core(self) -> Law:
         """The innermost law."""
-        return self.law.core if isinstance(self.law, Around) else self.law
+        return self.law.core
 
     @property
     def turns(self) -> bool:
@@ -161,12 +161,20 @@ class Around(Law):
 
     def restricted(self, x: Array, t: float, *, sources: Array, masses: Array | None, rows: Any, columns: Any) -> Array:
         """Return log P_ij, or signed weights, where the law inside has no scores; here, refuse it."""
-        raise InputError(f"{type(self).__name__} came with {self.law!r}, which has no scores <q_i, k_j>: give Softmax")
+        raise self._without_scores()
+
+    def _without_scores(self) -> InputError:
+        """Return the refusal of a law inside without scores."""
+        why = "is told the indices of tokens itself" if self.law.scored else self.law.without_scores
+        return InputError(
+            f"{type(self).__name__} came with {self.law.short_name}, which {why}: give a law whose rows follow from "
+            "scores <q_i, k_j>, such as Softmax"
+        )
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
         """Average in blocks of rows, each of which looks only at the sources in its reach."""
         places, values, masses, gain = sources[:4]
-        # Sums that are no averages are divided by the mass of all sources, those out of reach too.
+        # Blocks that are cut to their reach are of log P_ij, which laws with signed weights do not have.
         if not (self.scored and self.stochastic):
             return super().listen(x, t, sources)
         self.check_number(len(places), t)

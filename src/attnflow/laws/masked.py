@@ -12,20 +12,23 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, namespace, plain
 from attnflow.core.graphs import Order, edges, graph_at
 from attnflow.core.indices import log_weights, weights
-from attnflow.core.inputs import Array, InputError, Matrix
+from attnflow.core.inputs import Array, InputError, Matrix, each_mass
 from attnflow.core.parameters import about
 from attnflow.laws.around import Around
-from attnflow.laws.law import Law, Products
+from attnflow.laws.law import Law, Products, varies
 
 
 @dataclass(frozen=True, eq=False)
 class Masked(Around):
-    """Masked attention: the weights of a law, restricted to the j that i may hear, and divided by their sum.
+    """Masked attention: the weights of a law, restricted to the j that i may hear, and divided by their sum or mass.
 
     Several masks together leave the tokens that all of them allow. The law finds its own top scores and sums among
-    these alone. Tokens then have an order, 0, 1, ..., n - 1, and are never merged or sorted. A token that may hear
-    nobody is refused. Masks stand around single laws, inside `Heads` too; they and `Positional` may stand around each
-    other in any order.
+    these alone: under a causal mask token k hears what the last of the first k + 1 tokens would hear without the
+    others. Weights that are no probabilities, as those of `Linear`, are divided by the mass of the tokens that are
+    heard, in place of that of all. Laws without scores compute their weights among all tokens first: those of
+    `Sinkhorn` are doubly stochastic no more. Tokens then have an order, 0, 1, ..., n - 1, and are never merged or
+    sorted. A token that may hear nobody is refused. Masks stand around single laws, inside `Heads` too; they and
+    `Positional` may stand around each other in any order.
 
     Parameters
     ----------
@@ -62,11 +65,17 @@ class Masked(Around):
     formula: ClassVar[str] = "P_ij of the law, for the j that i may hear"
 
     law: Law = field(metadata=about("part", "the law whose weights are restricted", part=Law))
-    causal: bool = field(default=False, metadata=about("switch", "true if token i hears the tokens j <= i alone"))
+    # None, not given, is told apart from False, with which a study compares a law without a mask.
+    causal: bool | None = field(default=None, metadata=about("switch", "true if token i hears the tokens j <= i alone"))
     window: int | None = field(
         default=None, metadata=about("count", "token i hears the tokens |i - j| < window", least=1, start=8)
     )
     graph: Matrix = field(default=None, metadata=about("graph", "zeros and ones, 1 where token i hears token j"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.causal is None and self.window is None and self.graph is None:
+            raise InputError("Masked was given a law alone, without a mask: give causal=True, window or graph too")
 
     def heard(self, rows: Any, columns: Any, t: float = 0) -> Any:
         """Return which of the sources each query may hear, (m, n), by their indices."""
@@ -85,7 +94,7 @@ class Masked(Around):
         if self.graph is not None or inside is None:
             return None
         windows = [one for one in (self.window, inside.window) if one is not None]
-        return Order(self.causal or inside.causal, min(windows, default=None))
+        return Order(bool(self.causal) or inside.causal, min(windows, default=None))
 
     def check_number(self, n: int, t: float) -> None:
         """Refuse a graph that is not one of n tokens."""
@@ -109,19 +118,36 @@ class Masked(Around):
     def scores(self, products: Products, t: float = 0, *, rows: Any = None, columns: Any = None) -> Array:
         """Return the scores of the law inside, -inf where a source may not be heard."""
         s = super().scores(products, t, rows=rows, columns=columns)
-        return _restricted(s, self.heard(rows, columns, t), rows)
+        return _restricted(s, self.heard(rows, columns, t), rows, self._when(t))
 
     def restricted(self, x: Array, t: float, *, sources: Array, masses: Array | None, rows: Any, columns: Any) -> Array:
         """Return log P_ij of a law without scores: its weights divided by the sum of those that are left.
 
-        Weights that are no probabilities stay what they are, and are 0 where a source may not be heard.
+        Weights that are no probabilities are sums divided by the mass of all sources: they are multiplied by that mass
+        and divided by the mass of the sources that are heard.
         """
-        xp, heard, told = namespace(x), self.heard(rows, columns, t), {"rows": rows, "columns": columns}
+        xp, told = namespace(x), {"rows": rows, "columns": columns}
         if not self.law.stochastic:
-            return xp.where(heard, weights(self.law, x, t, sources=sources, masses=masses, **told), 0.0)
-        left = _restricted(log_weights(self.law, x, t, sources=sources, masses=masses, **told), heard, rows)
+            found = weights(self.core, x, t, sources=sources, masses=masses, **told)
+            allowed = self._heard_by_all(rows, columns, t)
+            _need_one(allowed, rows, self._when(t))
+            w = each_mass(masses, sources.shape[-2], like=sources)[..., None, :]
+            mass, part = (one.sum(axis=-1, keepdims=True) for one in (w, xp.where(allowed, w, 0.0)))
+            return xp.where(allowed, found * (mass / part), 0.0)
+        heard = self.heard(rows, columns, t)
+        logs = log_weights(self.law, x, t, sources=sources, masses=masses, **told)
+        left = _restricted(logs, heard, rows, self._when(t))
         top = xp.max(left, axis=-1, keepdims=True)
         return left - top - xp.log(xp.exp(left - top).sum(axis=-1, keepdims=True))
+
+    def _heard_by_all(self, rows: Any, columns: Any, t: float) -> Any:
+        """Return which of the sources each query may hear by this mask and by those inside."""
+        own = self.heard(rows, columns, t)
+        return own & self.law._heard_by_all(rows, columns, t) if isinstance(self.law, Masked) else own
+
+    def _when(self, t: float) -> str:
+        """Return at which time, for a sentence, where masks depend on it."""
+        return f" at t = {t:g}" if varies(self) else ""
 
 
 def species(labels: Sequence[Any], hears: Mapping[Any, Sequence[Any]]) -> NDArray[np.bool_]:
@@ -144,6 +170,12 @@ def species(labels: Sequence[Any], hears: Mapping[Any, Sequence[Any]]) -> NDArra
     >>> bool((run.final[2:] == x[2:]).all()), bool((run.final[:2] == x[:2]).any())
     (True, False)
     """
+    lists = (list, tuple, set, frozenset)
+    if not isinstance(hears, Mapping) or not all(isinstance(one, lists) for one in hears.values()):
+        raise InputError(
+            f"hears is {hears!r}, expected a table with a list of species for each species that hears some, such as "
+            '{"query": ["context"]}'
+        )
     names = list(labels)
     known = set(names)
     for one in (name for pair in hears.items() for name in (pair[0], *pair[1])):
@@ -156,11 +188,15 @@ def species(labels: Sequence[Any], hears: Mapping[Any, Sequence[Any]]) -> NDArra
     return np.array(rows)
 
 
-def _restricted(values: Array, allowed: Any, rows: Any) -> Array:
+def _restricted(values: Array, allowed: Any, rows: Any, when: str) -> Array:
     """Return scores or logarithms of weights, -inf where a source may not be heard; refuse a row where none is left."""
-    xp = namespace(values)
-    some = (allowed & (values != -np.inf)).sum(axis=-1) > 0
+    _need_one(allowed & (values != -np.inf), rows, when)
+    return namespace(values).where(allowed, values, -np.inf)
+
+
+def _need_one(heard: Any, rows: Any, when: str) -> None:
+    """Refuse a row where no source is heard."""
+    some = heard.sum(axis=-1) > 0
     if not holds(some):
         lost = plain(rows)[np.flatnonzero(~plain(some).reshape(-1, len(rows)).all(axis=0))[0]]
-        raise InputError(f"token {lost} may hear nobody: let it hear itself at least, or one of the others")
-    return xp.where(allowed, values, -np.inf)
+        raise InputError(f"token {lost} may hear nobody{when}: let it hear itself at least, or one of the others")

@@ -20,9 +20,9 @@ class Positional(Around):
     """Attention with positions: scores <R^i q_i, R^j k_j> - slope |i - j| + b_ij, where the law has <q_i, k_j>.
 
     The token of index p has the position p. Positions enter the scores alone, never the values that are averaged; a
-    beta multiplies the whole score, slope and bias too, so that beta = 1 is the usual formula of a transformer. The
-    law must have scores, as `Softmax`, `Hardmax` and `Localmax` have; with Q and K given, the queries are Q x_i and the
-    keys K x_j, otherwise B x_i and x_j. Positions and masks may stand around each other in any order.
+    beta multiplies the whole score, slope and bias too, so that beta = 1 is the usual formula of a transformer. The law
+    must have scores, as all have but `Sinkhorn` and `HegselmannKrause`; with Q and K given, the queries are Q x_i and
+    the keys K x_j, otherwise B x_i and x_j. Positions and masks may stand around each other in any order.
 
     Parameters
     ----------
@@ -69,15 +69,14 @@ class Positional(Around):
     alibi: Scalar | None = field(
         default=None, metadata=about("function", "slope over the distance of positions", start=0.1)
     )
-    bias: Matrix = field(default=None, metadata=about("matrix", "numbers b_ij added to the scores", shown=False))
+    bias: Matrix = field(default=None, metadata=about("scores", "numbers b_ij added to the scores"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.scored:
-            raise InputError(
-                f"Positional came with {self.law!r}, which has no scores <q_i, k_j>: give a law that has, such as "
-                "Softmax"
-            )
+            raise self._without_scores()
+        if self.rope is None and self.alibi is None and self.bias is None:
+            raise InputError("Positional was given a law alone, without positions: give rope, alibi or bias too")
 
     @property
     def turns(self) -> bool:
@@ -92,7 +91,7 @@ class Positional(Around):
     def check_number(self, n: int, t: float) -> None:
         """Refuse biases that are not those of n tokens."""
         super().check_number(n, t)
-        b = inputs.matrix_at(self.bias, t, None, "bias")
+        b = inputs.scores_at(self.bias, t, "bias")
         if b is not None and len(b) != n:
             raise InputError(f"bias has shape {tuple(b.shape)}, but there are {n} tokens: give {n} rows of {n} numbers")
 
@@ -112,7 +111,7 @@ class Positional(Around):
         if self.alibi is not None:
             slope = inputs.number_at(self.alibi, t, "alibi", like=s)
             s = s - slope * cast(abs(rows[:, None] - columns), like=s)
-        b = inputs.matrix_at(self.bias, t, None, "bias", like=s)
+        b = inputs.scores_at(self.bias, t, "bias", like=s)
         return s if b is None else s + b[rows][:, columns]
 
     def _frequencies(self, t: float, k: int) -> Array:

@@ -56,8 +56,8 @@ class ContinuousMotion(Motion):
         if not hearing.law.continuous:
             instead = "HardmaxFlow, " if isinstance(hearing.law, Hardmax) else ""
             raise InputError(
-                f"{type(self).__name__} integrates continuous laws, but {type(hearing.law).__name__} jumps as tokens "
-                f"move: use {instead}Layers with a small gamma, or Softmax with a large beta"
+                f"{type(self).__name__} integrates continuous laws, but {type(hearing.law.core).__name__} jumps as "
+                f"tokens move: use {instead}Layers with a small gamma, or Softmax with a large beta"
             )
         return x
 
@@ -150,7 +150,7 @@ class RescaledFlow(ContinuousMotion):
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, and heads, whose value matrices are not those of the frame."""
-        one_value_matrix(hearing, "RescaledFlow")
+        one_value_matrix(hearing, "RescaledFlow moves")
         return super().prepare(x, hearing)
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:

@@ -68,6 +68,11 @@ class HardmaxFlow(Motion):
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""
         law = hearing.law
+        if law.core is not law and weighs_like(law.core, Hardmax):
+            raise InputError(
+                f"HardmaxFlow moves tokens under Hardmax alone, without {type(law).__name__} around it: use Layers "
+                "with a small gamma"
+            )
         if not weighs_like(law, Hardmax):
             raise InputError(
                 f"HardmaxFlow moves tokens under Hardmax, not {type(law).__name__}: use Hardmax(B), "

@@ -223,7 +223,7 @@ class Leaps(Motion):
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""
-        law, name = hearing.law, type(hearing.law).__name__
+        law, name = hearing.law, type(hearing.law.core).__name__
         if isinstance(law, Heads):
             raise InputError("Leaps follow one matrix of weights, but heads bring several: use Layers with heads")
         if not law.continuous:
@@ -337,7 +337,7 @@ class RescaledLayers(DiscreteMotion):
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse heads, whose value matrices are not those of the frame."""
-        one_value_matrix(hearing, "RescaledLayers")
+        one_value_matrix(hearing, "RescaledLayers move")
         return x
 
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:

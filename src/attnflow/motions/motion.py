@@ -441,7 +441,7 @@ def constant(V: Matrix, who: str) -> Array | None:
     return None if V is None else square(V, "V")
 
 
-def one_value_matrix(hearing: Hearing, who: str) -> None:
-    """Refuse heads where a motion's own V defines the frame."""
+def one_value_matrix(hearing: Hearing, who_moves: str) -> None:
+    """Refuse heads where a motion's own V defines the frame; a sentence begins with who moves."""
     if isinstance(hearing.law, Heads):
-        raise InputError(f"{who} move with one matrix V, but heads bring several: use Residual or Flow with heads")
+        raise InputError(f"{who_moves} with one matrix V, but heads bring several: use Residual or Flow with heads")
