@@ -285,6 +285,12 @@ def test_bad_input_is_refused(name: str) -> None:
         call()
 
 
+def test_tokens_that_grow_without_end_end_the_run_in_a_sentence() -> None:
+    """Warnings are errors here: none is left over from distances of tokens that are no numbers."""
+    run = af.simulate(af.tokens.sphere(n=6, d=2, seed=0), af.SelfAdjusted(beta=2.0), Leaps(0.2), 50)
+    assert "left the range of float64" in run.stopped
+
+
 def test_scores_beyond_float64_end_the_run_in_a_sentence() -> None:
     law = af.Softmax(B=1e50 * np.eye(2))
     run = af.simulate(1e149 * THREE, law, Leaps(0.5), 10**20)

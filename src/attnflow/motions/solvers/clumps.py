@@ -86,7 +86,8 @@ def _far_apart(y: Array, reach: float) -> bool:
     """Return True if, by a cheap test, no two bodies are near each other or a coordinate is not finite."""
     if len(y) > MOST_COMPARED:
         return not np.diff(np.sort(y[:, 0])).min() <= reach
-    squares = squared_distances(y, y)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = squared_distances(y, y)
     np.fill_diagonal(squares, np.inf)
     return not squares.min() <= (1 + 1e-9) * reach**2
 
