@@ -234,7 +234,8 @@ class TestCells:
         without = {
             "cells are drawn in the plane, these tokens have dimension 3": short(np.eye(3)),
             "bounded confidence looks at distances": short(x, af.HegselmannKrause(eps=0.5)),
-            "Heads has no scores": short(x, af.Heads([af.Softmax()])),
+            "Sparsemax is no law such as Softmax or Hardmax": short(x, af.Sparsemax()),
+            "Heads is no law such as Softmax or Hardmax": short(x, af.Heads([af.Softmax()])),
             "beta is 0": short(x, af.Softmax(beta=0.0)),
         }
         for sentence, run in without.items():

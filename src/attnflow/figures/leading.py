@@ -38,7 +38,10 @@ def leading_query(law: Law, motion: Motion, t: float, d: int) -> tuple[Array, Ar
         raise InputError("bounded confidence looks at distances, not at scores: there is nobody to follow")
     scores = exponents or near
     if scores is None:
-        raise InputError(f"{type(law).__name__} has no scores <Bx, y>, which say who leads where: leave cells out")
+        raise InputError(
+            f"{type(law).__name__} is no law such as Softmax or Hardmax, under which the top score <Bx, y> at a point "
+            "alone says who leads there: leave cells out"
+        )
     B, b = form(matrix_at(scores.B, t, d, "B"), d), vector_at(scores.b, t, d, "b")
     b = np.zeros(d) if b is None else b
     if exponents is not None:
