@@ -178,6 +178,24 @@ def test_samples_have_the_moments_of_the_density() -> None:
         assert np.abs(moments(x, 3) - f.moments[:3]).max() < 5 / np.sqrt(20_000)
 
 
+def test_runs_and_stationary_densities_show_themselves_in_one_line() -> None:
+    model = af.MeanField(beta=3.0, kappa=0.77, normalized=False)  # above the threshold 0.758...
+    run = model.solve(1.0, until=0.5)
+    assert repr(run) == f"<DensityRun: {len(run)} densities of {run.modes} modes, {model!r}; reached t = 0.5, as asked>"
+    assert repr(model.stationary(1)).startswith("<Stationary: unstable, largest rate 0.0")
+    clusters = model.stationary(lambda theta: np.exp(2 * np.cos(theta)))
+    assert repr(clusters).startswith("<Stationary: stable, largest rate -")
+    assert "\n" not in repr(run) + repr(clusters)
+
+
+def test_functions_that_fail_are_refused() -> None:
+    model = af.MeanField(beta=1.0, kappa=1.0)
+    with refused(r"the density, a function of an array of .* points, failed \(division by zero\): give one"):
+        model.solve(lambda theta: 1 / 0, until=1.0)
+    with refused("failed .* missing 1 required positional argument: 'other'.: give one"):
+        model.stationary(lambda theta, other: theta)  # type: ignore[arg-type, misc]
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     model = af.MeanField(2.0)
     assert af.MeanField(2.0, kappa=np.inf) == model

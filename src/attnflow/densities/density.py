@@ -46,7 +46,7 @@ class Density:
             )
         while True:
             grid = basis(d, modes)
-            values = reals(function(grid.nodes), "values of the density are", "one for each point")
+            values = reals(_values(function, grid.nodes), "values of the density are", "one for each point")
             values = np.broadcast_to(values, grid.nodes.shape) if values.ndim == 0 else values
             if values.shape != grid.nodes.shape or not np.isfinite(values).all():
                 wanted = f"{len(grid.nodes)} finite numbers for as many points"
@@ -141,6 +141,19 @@ class Density:
     def __repr__(self) -> str:
         where = "the circle" if self.d == 2 else f"the unit sphere of R^{self.d}, zonal"
         return f"Density on {where}: {self.modes} modes, order parameter {self.order:.6g}"
+
+
+def _values(function: Callable[[Array], ArrayLike], points: Array) -> ArrayLike:
+    """Return what a function returns for points; say so if it fails."""
+    try:
+        return function(points)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the density, a function of an array of {len(points)} points, failed ({error}): give one that returns a "
+            "number for each of them, such as numpy.exp"
+        ) from error
 
 
 def complex_moments(vectors: Array, d: int) -> NDArray[np.inexact]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,9 +56,12 @@ class DensityRun:
 
     model: MeanField
     times: Array
-    vectors: Array = field(repr=False)
+    vectors: Array
     stopped: str
     balance: Balance
+
+    def __repr__(self) -> str:
+        return f"<DensityRun: {len(self)} densities of {self.modes} modes, {self.model!r}; {self.stopped}>"
 
     def __len__(self) -> int:
         return len(self.times)

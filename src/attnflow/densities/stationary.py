@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +55,11 @@ class Stationary:
     model: MeanField
     density: Density
     residual: float
-    rates: Array = field(repr=False)
+    rates: Array
+
+    def __repr__(self) -> str:
+        stable = "stable" if self.stable else "unstable"
+        return f"<Stationary: {stable}, largest rate {self.rates[0]:.6g}; {self.density!r}; {self.model!r}>"
 
     @property
     def stable(self) -> bool:
