@@ -151,8 +151,6 @@ def test_functions_of_time_and_layers() -> None:
 def test_what_is_refused() -> None:
     with refused("Positional came with HegselmannKrause, which looks at distances, not at scores: give a law"):
         af.Positional(af.HegselmannKrause(), rope=0.1)
-    with refused("Positional came with Sinkhorn, which .* so that its weights of a row depend on all rows: give"):
-        af.Positional(af.Sinkhorn(B=np.eye(30)), rope=0.1)
     with refused("Positional was given a law alone, without positions: give rope, alibi or bias too"):
         af.Positional(af.Softmax())
     for bias in (np.ones(6), 1.0):

@@ -25,10 +25,10 @@ class Masked(Around):
     Several masks together leave the tokens that all of them allow. The law finds its own top scores and sums among
     these alone: under a causal mask token k hears what the last of the first k + 1 tokens would hear without the
     others. Weights that are no probabilities, as those of `Linear`, are divided by the mass of the tokens that are
-    heard, in place of that of all. Laws without scores compute their weights among all tokens first: those of
-    `Sinkhorn` are doubly stochastic no more. Tokens then have an order, 0, 1, ..., n - 1, and are never merged or
-    sorted. A token that may hear nobody is refused. Masks stand around single laws, inside `Heads` too; they and
-    `Positional` may stand around each other in any order.
+    heard, in place of that of all. `Sinkhorn`, whose weights for one token depend on all tokens together, is refused.
+    Tokens then have an order, 0, 1, ..., n - 1, and are never merged or sorted. A token that may hear nobody is
+    refused. Masks stand around single laws, inside `Heads` too; they and `Positional` may stand around each other in
+    any order.
 
     Parameters
     ----------

@@ -60,7 +60,6 @@ class Sinkhorn(Law):
     formula: ClassVar[str] = "P_ij = w_j e^{beta <B x_i, x_j> + f_i + g_j}, sum_i w_i P_ij = w_j"
     merges_copies: ClassVar[bool] = True
     rows_apart: ClassVar[bool] = False  # the potentials are those of all sources together
-    without_scores: ClassVar[str] = "balances columns too, so that its weights of a row depend on all rows"
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
 
     beta: Scalar = field(default=1.0, metadata=BETA)
