@@ -149,7 +149,7 @@ def test_functions_of_time_and_layers() -> None:
 
 
 def test_what_is_refused() -> None:
-    with refused("Positional came with HegselmannKrause, which looks at distances, not at scores: give a law"):
+    with refused("Positional came with HegselmannKrause, which has no scores <q_i, k_j>: give a law"):
         af.Positional(af.HegselmannKrause(), rope=0.1)
     with refused("Positional was given a law alone, without positions: give rope, alibi or bias too"):
         af.Positional(af.Softmax())

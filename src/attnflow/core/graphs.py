@@ -1,4 +1,4 @@
-"""Graphs of who may hear whom: square arrays of zeros and ones, perhaps functions of time."""
+"""Numbers for each pair of tokens, perhaps functions of time: scores, and graphs of who may hear whom."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from attnflow.core import inputs
 from attnflow.core.arrays import foreign, namespace, place, plain
-from attnflow.core.inputs import InputError
+from attnflow.core.inputs import Array, InputError, Matrix
 
 
 class Order(NamedTuple):
@@ -30,6 +30,20 @@ def constant_graph(graph: Any, name: str) -> Any:
 def graph_at(graph: Any, t: float, name: str) -> Any:
     """Return the value at time t of a graph that passed `constant_graph`."""
     return _checked(inputs.called(graph, t, name), f"{name}({t:g})") if inputs.varies_in_time(graph) else graph
+
+
+def constant_scores(scores: Matrix, name: str) -> Any:
+    """Check numbers for each pair of n tokens, (n, n), that are a value, or a sequence of values over layers."""
+    return inputs.constant(scores, name, 2, _of_pairs)
+
+
+def scores_at(scores: Matrix, t: float, name: str, like: Any = None) -> Array | None:
+    """Return the value at time t of numbers that passed `constant_scores`."""
+    return inputs.value_at(scores, t, name, like, _of_pairs)
+
+
+def _of_pairs(scores: Any, name: str) -> Any:
+    return inputs.any_square(scores, name, "n")
 
 
 def edges(graph: Any, rows: Any, columns: Any) -> Any:

@@ -289,16 +289,7 @@ class OverLayers:
 
 def constant_matrix(matrix: Matrix, name: str) -> Any:
     """Check a matrix parameter that is a value, or a sequence of values over layers; leave None and functions."""
-    return constant(matrix, name, 2, _any_square)
-
-
-def constant_scores(scores: Matrix, name: str) -> Any:
-    """Check numbers for each pair of n tokens, (n, n), as `constant_matrix` does."""
-    return constant(scores, name, 2, _of_pairs)
-
-
-def _of_pairs(scores: Any, name: str) -> Any:
-    return _any_square(scores, name, "n")
+    return constant(matrix, name, 2, any_square)
 
 
 def constant_vector(vector: Vector, name: str) -> Any:
@@ -345,7 +336,7 @@ def known_to_be_finite(value: Any, name: str) -> Any:
     return value
 
 
-def _any_square(matrix: Any, name: str, of: str = "d") -> Any:
+def any_square(matrix: Any, name: str, of: str = "d") -> Any:
     """Check a square matrix; one of another library stays as it is, so that it can be differentiated."""
     if not (foreign(matrix) and is_real(matrix)):
         return square(matrix, name, of)
@@ -354,7 +345,7 @@ def _any_square(matrix: Any, name: str, of: str = "d") -> Any:
     return known_to_be_finite(matrix, name)
 
 
-def _value_at(value: Any, t: float, name: str, like: Any, checked: Callable[[Any, str], Any]) -> Array | None:
+def value_at(value: Any, t: float, name: str, like: Any, checked: Callable[[Any, str], Any]) -> Array | None:
     """Return a parameter at time t as an array of the tokens' library; what a function returns is checked first."""
     if value is None:
         return None
@@ -366,7 +357,7 @@ def _value_at(value: Any, t: float, name: str, like: Any, checked: Callable[[Any
 
 def vector_at(vector: Vector, t: float, d: int, name: str, like: Any = None) -> Array | None:
     """Value at time t of a parameter that passed `constant_vector`, for tokens (like these) in dimension d."""
-    v = _value_at(vector, t, name, like, _any_vector)
+    v = value_at(vector, t, name, like, _any_vector)
     if v is not None and v.shape[0] != d:
         raise InputError(f"{name} holds {v.shape[0]} numbers, but the tokens have dimension {d}: give {d}")
     return v
@@ -378,17 +369,12 @@ def vectors_at(vector: Vector, times: range, d: int, name: str) -> Array:
     return np.array([value for value in values if value is not None]).reshape(-1, d)
 
 
-def scores_at(scores: Matrix, t: float, name: str, like: Any = None) -> Array | None:
-    """Value at time t of a parameter that passed `constant_scores`, of any size."""
-    return _value_at(scores, t, name, like, _of_pairs)
-
-
 def matrix_at(matrix: Matrix, t: float, d: int | None, name: str, like: Any = None) -> Array | None:
     """Value at time t of a parameter that passed `constant_matrix`, for tokens (like these) in dimension d.
 
     Without d the matrix may have any size.
     """
-    m = _value_at(matrix, t, name, like, _any_square)
+    m = value_at(matrix, t, name, like, any_square)
     if m is not None and d is not None and m.shape[0] != d:
         raise InputError(
             f"{name} has shape {tuple(m.shape)}, but the tokens have dimension {d}: give a {d} by {d} matrix"

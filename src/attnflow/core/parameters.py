@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnflow.core import inputs
-from attnflow.core.graphs import constant_graph
+from attnflow.core.graphs import constant_graph, constant_scores
 
 
 class REQUIRED:
@@ -160,7 +160,7 @@ KINDS = {
     "number": Kind(lambda one, value, name: inputs.number(value, name, **_range(one))),
     "count": Kind(lambda one, value, name: inputs.whole(value, name, **one.bounds)),
     "matrix": Kind(lambda one, value, name: inputs.constant_matrix(value, name), text="file"),
-    "scores": Kind(lambda one, value, name: inputs.constant_scores(value, name), text="file", field=False),
+    "scores": Kind(lambda one, value, name: constant_scores(value, name), text="file", field=False),
     "graph": Kind(lambda one, value, name: constant_graph(value, name), text="file", field=False),
     "rectangular": Kind(_rectangular, text="file", field=False),
     "vector": Kind(lambda one, value, name: inputs.constant_vector(value, name), text="file", field=False),

@@ -35,9 +35,9 @@ class Around(Law):
             )
         if not self.law.rows_apart:
             raise InputError(
-                f"{type(self).__name__} came with {self.law.short_name}, whose weights for one token depend on all tokens "
-                "together, so that no row can be changed alone: give a law whose rows are found one by one, such as "
-                "Softmax"
+                f"{type(self).__name__} came with {self.law.short_name}, whose weights for one token depend on all "
+                "tokens together, so that no row can be changed alone: give a law whose rows are found one by one, such "
+                "as Softmax"
             )
         super().__post_init__()
 
@@ -79,7 +79,7 @@ class Around(Law):
     @property
     def core(self) -> Law:
         """The innermost law."""
-        return self.law.core
+        return core_of(self.law)
 
     @property
     def turns(self) -> bool:
@@ -165,10 +165,10 @@ class Around(Law):
 
     def _without_scores(self) -> InputError:
         """Return the refusal of a law inside without scores."""
-        why = "is told the indices of tokens itself" if self.law.scored else self.law.without_scores
+        why = "is told the indices of tokens itself" if self.law.scored else "has no scores <q_i, k_j>"
         return InputError(
             f"{type(self).__name__} came with {self.law.short_name}, which {why}: give a law whose rows follow from "
-            "scores <q_i, k_j>, such as Softmax"
+            "scores, such as Softmax"
         )
 
     def listen(self, x: Array, t: float, sources: Sources) -> Heard:
@@ -225,6 +225,11 @@ class Around(Law):
 
     def _told(self, rows: Any, columns: Any) -> dict[str, Any]:
         return {"rows": rows, "columns": columns} if isinstance(self.law, Around) else {}
+
+
+def core_of(law: Law) -> Law:
+    """Return the innermost law that a law stands around; the law itself, if it stands around none."""
+    return law.core if isinstance(law, Around) else law
 
 
 def numbers(x: Array) -> Any:

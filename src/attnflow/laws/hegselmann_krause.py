@@ -41,7 +41,6 @@ class HegselmannKrause(Law):
     continuous: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
     replays: ClassVar[str] = "fractions"
-    without_scores: ClassVar[str] = "looks at distances, not at scores"
 
     eps: Scalar = field(default=1.0, metadata=about("function", "confidence radius", least=0.0))
 

@@ -40,7 +40,6 @@ Kind = TypeVar("Kind", bound="Law")
 FOLLOWS_WEIGHTS = frozenset((
     "listen", "listen_many", "layers", "uses", "served_by", "pull", "merges_copies", "batched", "array_api",
     "exponents", "neighbourhood", "accurate_pull", "each_system", "attend_chunks", "products", "of_scores", "scores",
-    "without_scores",
 ))  # fmt: skip
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
@@ -208,8 +207,6 @@ class Law:
         if `pull` is accurate however small it is: then tokens that rest are followed until they move again;
     ``listen_many(x, t, sources)`` and ``each_system = ("beta",)``
         `listen` for many clouds (b, n, d) in an ensemble, and the parameters that may hold a number for each of them;
-    ``without_scores = "looks at distances"``
-        why the law has no `products`, for sentences;
     ``limit_of = "softmax"``
         the law with a parameter that leads to this one at infinity, where menus have that one in its place;
     ``replays = "fractions"`` or ``"balls"``
@@ -231,7 +228,6 @@ class Law:
     each_system: ClassVar[tuple[str, ...]] = ()
     replays: ClassVar[str] = ""
     limit_of: ClassVar[str] = ""
-    without_scores: ClassVar[str] = "has no scores <q_i, k_j>"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -248,11 +244,6 @@ class Law:
     def short_name(self) -> str:
         """What a law is called before its parameters."""
         return type(self).__name__
-
-    @property
-    def core(self) -> Law:
-        """The law itself, or the innermost one that a law stands around."""
-        return self
 
     @property
     def positional(self) -> bool:

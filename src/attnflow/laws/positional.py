@@ -9,6 +9,7 @@ import numpy as np
 
 from attnflow.core import inputs
 from attnflow.core.arrays import cast, foreign, namespace, place
+from attnflow.core.graphs import scores_at
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar
 from attnflow.core.parameters import about, frequencies
 from attnflow.laws.around import Around
@@ -91,7 +92,7 @@ class Positional(Around):
     def check_number(self, n: int, t: float) -> None:
         """Refuse biases that are not those of n tokens."""
         super().check_number(n, t)
-        b = inputs.scores_at(self.bias, t, "bias")
+        b = scores_at(self.bias, t, "bias")
         if b is not None and len(b) != n:
             raise InputError(f"bias has shape {tuple(b.shape)}, but there are {n} tokens: give {n} rows of {n} numbers")
 
@@ -111,7 +112,7 @@ class Positional(Around):
         if self.alibi is not None:
             slope = inputs.number_at(self.alibi, t, "alibi", like=s)
             s = s - slope * cast(abs(rows[:, None] - columns), like=s)
-        b = inputs.scores_at(self.bias, t, "bias", like=s)
+        b = scores_at(self.bias, t, "bias", like=s)
         return s if b is None else s + b[rows][:, columns]
 
     def _frequencies(self, t: float, k: int) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, matrix_at, number, number_at
 from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
+from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.motion import Motion, Stepper, apply, constant, gain_of, grown, on_sphere, one_value_matrix
 from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, directions, sizes
@@ -56,7 +57,7 @@ class ContinuousMotion(Motion):
         if not hearing.law.continuous:
             instead = "HardmaxFlow, " if isinstance(hearing.law, Hardmax) else ""
             raise InputError(
-                f"{type(self).__name__} integrates continuous laws, but {type(hearing.law.core).__name__} jumps as "
+                f"{type(self).__name__} integrates continuous laws, but {type(core_of(hearing.law)).__name__} jumps as "
                 f"tokens move: use {instead}Layers with a small gamma, or Softmax with a large beta"
             )
         return x

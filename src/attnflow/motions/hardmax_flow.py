@@ -13,6 +13,7 @@ from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.query_key import form_at
 from attnflow.engines import dense
 from attnflow.laws import Hardmax, Hearing, weighs_like
+from attnflow.laws.around import core_of
 from attnflow.laws.top_scores import TieError
 from attnflow.motions.motion import Motion, Stepper, Stretch
 from attnflow.motions.solvers.crossings import Race, Rounding
@@ -68,7 +69,7 @@ class HardmaxFlow(Motion):
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws other than hardmax, a form that changes in time, and ties the law was told to refuse."""
         law = hearing.law
-        if law.core is not law and weighs_like(law.core, Hardmax):
+        if core_of(law) is not law and weighs_like(core_of(law), Hardmax):
             raise InputError(
                 f"HardmaxFlow moves tokens under Hardmax alone, without {type(law).__name__} around it: use Layers "
                 "with a small gamma"

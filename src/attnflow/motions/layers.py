@@ -14,6 +14,7 @@ from attnflow.core.arrays import holds, identity, namespace
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
+from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.flows import TOLERANCE, SphereFlow
 from attnflow.motions.motion import (
@@ -223,7 +224,7 @@ class Leaps(Motion):
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws without one smooth field of constant parameters, and engines, which round small drifts away."""
-        law, name = hearing.law, type(hearing.law.core).__name__
+        law, name = hearing.law, type(core_of(hearing.law)).__name__
         if isinstance(law, Heads):
             raise InputError("Leaps follow one matrix of weights, but heads bring several: use Layers with heads")
         if not law.continuous:

@@ -23,7 +23,7 @@ from attnflow.core.dask_arrays import chunked_cloud, dask_array
 from attnflow.core.inputs import SAMPLE, Array, InputError, location
 from attnflow.laws import Heard, Hearing, Law, check_law
 from attnflow.laws.chunks import Chunks, along, check_rows, check_size, computed, done
-from attnflow.motions import Motion, SphereLayers, check_motion
+from attnflow.motions import Motion, check_motion
 from attnflow.motions.motion import end_of, lost
 from attnflow.runs.chunk_store import ChunkStore, LostError, first_lost, refuse_lost
 from attnflow.runs.recording import Record, Recorder, Recording, rule
@@ -132,7 +132,7 @@ def _check(law: Law, motion: Motion, watch: Sequence[Watcher], others: dict[str,
             "watchers look at tokens in memory, but these are in Dask: leave watch out, and measure the run at its end"
         )
     if not motion.by_rows:
-        sphere = 'SphereLayers(norm="post")' if isinstance(motion, SphereLayers) else "SphereLayers"
+        sphere = 'SphereLayers(norm="post")' if getattr(motion, "keeps_radii", False) else "SphereLayers"
         raise InputError(
             f"{brief(motion)} moves tokens in memory, not those in Dask: use Layers, Residual or {sphere}, or {SAMPLE}"
         )
