@@ -36,8 +36,8 @@ class Around(Law):
         if not self.law.rows_apart:
             raise InputError(
                 f"{type(self).__name__} came with {self.law.short_name}, whose weights for one token depend on all "
-                "tokens together, so that no row can be changed alone: give a law whose rows are found one by one, such "
-                "as Softmax"
+                "tokens together, so that no row can be changed alone: give a law whose rows are found one by one, "
+                "such as Softmax"
             )
         super().__post_init__()
 
