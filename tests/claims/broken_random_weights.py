@@ -1,4 +1,4 @@
-"""Layers with a fault for the claim on random value matrices: it must notice."""
+"""Layers with a fault for the claims on random value matrices: they must notice."""
 
 from __future__ import annotations
 
@@ -12,4 +12,6 @@ BROKEN: dict[str, dict[str, Any]] = {
         "d": 3, "beta": 2.0, "rho": -0.5, "runs": 400,
         "motion": lambda m: af.Noisy(af.SphereLayers(dt=m.dt), sigma=0.01),
     },
+    # At this temperature -1 attracts.
+    "random/meet": {"d": 6, "beta": 1.0, "rho": -0.5, "runs": 400, "law": lambda law: af.Softmax(beta=2.0)},
 }  # fmt: skip

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from larger import larger
 
 import attnflow as af
 from attnflow.claims.random_weights import antipodal, attracts
@@ -55,6 +56,42 @@ def test_particles_end_antipodal_as_often_as_derived() -> None:
     assert (verdict.outcome, verdict.certified) == ("holds", "statistical")
     wrong = af.check("random/antipodal", d=3, beta=2.5, rho=-0.6, runs=400, law=lambda law: af.Softmax(beta=0.0))
     assert wrong.outcome == "violated"
+
+
+def test_a_probability_that_is_wrong_by_a_twentieth_is_noticed() -> None:
+    """With as many pairs as the claim draws by itself; p(0) = 0.2724 at this temperature, 0.2224 at the claim's."""
+    beta = 1.32745
+    assert float(antipodal(3, beta, 0.0) - antipodal(3, 1.0, 0.0)) == pytest.approx(0.05, abs=1e-5)
+    wrong = af.check("random/antipodal", d=3, beta=1.0, rho=0.0, law=lambda law: af.Softmax(beta=beta))
+    assert wrong.outcome == "violated"
+    assert "with room 0.0060 for the error of dt" in wrong.because
+
+
+@larger
+@pytest.mark.parametrize(("d", "beta", "rho"), [(2, 0.7, 0.3), (3, 1.0, 0.0), (5, 1.5, -0.5), (5, 3.0, -0.8)])
+def test_many_pairs_end_antipodal_as_often_as_derived(d: int, beta: float, rho: float) -> None:
+    assert af.check("random/antipodal", d=d, beta=beta, rho=rho).outcome == "holds"
+
+
+def test_the_two_claims_share_all_dimensions_and_temperatures() -> None:
+    """Where -1 attracts one is met, where it does not the other; d = 3, beta = 0 is between the two."""
+    for d, beta, meet in ((3, 0.0, True), (3, 0.5, False), (6, 1.0, True), (5, 1.0, False)):
+        met = [af.check(id, d=d, beta=beta, rho=0.0, runs=2, time=0.1) for id in ("random/antipodal", "random/meet")]
+        assert [verdict.outcome == "holds" for verdict in met] == [not meet, meet]
+
+
+def test_coming_beside_minus_one_is_rarer_the_nearer_it_is() -> None:
+    """At beta = 0, d = 3 it is known: s'(u) = e^{-u} / cosh u, whose integral beyond u is log(1 + e^{-2u})."""
+    for low in (-2.0, -6.1, -30.0):
+        expected = np.log1p(np.exp(-2 * np.arctanh([-0.9, 0.0, 0.5]))) / np.log1p(np.exp(-2 * low))
+        np.testing.assert_allclose(antipodal(3, 0.0, [-0.9, 0.0, 0.5], low), expected, rtol=1e-5)
+    assert float(antipodal(6, 1.0, -0.5, -60.0)) < 1e-3 < 0.03 < float(antipodal(6, 1.0, -0.5, -6.1))
+
+
+def test_where_minus_one_hardly_attracts_nothing_overflows() -> None:
+    beta = math.acosh(1.01) / 2
+    assert 0 < attracts(3, beta) < 0.01
+    assert 0 < float(antipodal(3, beta, 0.0)) < 0.05
 
 
 def test_near_minus_one_pairs_part_where_it_repels_and_stay_where_it_attracts() -> None:
