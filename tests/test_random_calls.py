@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.motions.normalisation import OF_ONE_SCHEME
 
 # 100 calls in `make test`, 2,000 in `make test-all`.
 CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "20"))
@@ -160,6 +161,10 @@ def arguments(function: Any, draw: Draw, wrong: float) -> dict[str, Any]:
             name: BAD[draw.integers(len(BAD))] if draw.random() < wrong else draw.normal(size=(2, draw.d))
             for name in "QK"
         }
+    if "norm" in inspect.signature(function).parameters:
+        # Each is refused with norms that do not take it.
+        for name in sorted(given.keys() & OF_ONE_SCHEME):
+            given = {"norm": OF_ONE_SCHEME[name][0], **given}
     if draw.random() < wrong / 10:
         given["nonsense"] = 1
     return given

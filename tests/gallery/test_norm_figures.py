@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,8 @@ def test_medians_are_means_over_pairs() -> None:
     for norm in SCHEMES:
         # Layer by layer, with Q and K in the place of B.
         law = af.Softmax(Q=list(Q / np.sqrt(d)), K=list(K))
-        run = af.simulate(x0, law, af.SphereLayers(V=list(V / np.sqrt(d)), dt=dt, norm=norm, tau=2.0), until=layers)
+        own: Any = {"tau": 2.0} if norm == "mix" else {}
+        run = af.simulate(x0, law, af.SphereLayers(V=list(V / np.sqrt(d)), dt=dt, norm=norm, **own), until=layers)
         inner = run.tokens @ np.swapaxes(run.tokens, 1, 2)
         expected = inner[:, ~np.eye(n, dtype=bool)].mean(axis=1)
         np.testing.assert_allclose(np.asarray(shown[f"median {norm}"]), expected[1:], atol=1e-10)

@@ -16,6 +16,11 @@ X0 = af.tokens.sphere(n=6, d=3, seed=1)
 LAW = af.Softmax(beta=1.5)
 
 
+def own(norm: str, **given: float) -> dict[str, Any]:
+    """Return what the scheme takes of these parameters."""
+    return {name: value for name, value in given.items() if norm == {"tau": "mix", "alpha": "ngpt"}[name]}
+
+
 def closed(norm: str, n: int, beta: float, until: float, tau: float) -> np.ndarray:
     """Return (rho, r) of n tokens that start orthogonal, derived by hand from theta' = s^{-1} Proj A and r'."""
 
@@ -37,7 +42,7 @@ def closed(norm: str, n: int, beta: float, until: float, tau: float) -> np.ndarr
 
 @pytest.mark.parametrize("norm", SCHEMES)
 def test_equiangular_tokens_follow_two_numbers(norm: str) -> None:
-    run = af.simulate(np.eye(5)[:4], LAW, af.SphereFlow(norm=norm, tau=0.75), until=3.0)
+    run = af.simulate(np.eye(5)[:4], LAW, af.SphereFlow(norm=norm, **own(norm, tau=0.75)), until=3.0)
     rho, r = closed(norm, 4, 1.5, 3.0, 0.75)
     inner = run.final @ run.final.T
     tol = 1e-6 if norm == "mix" else 1e-8
@@ -56,9 +61,10 @@ def test_first_speed_of_the_paper(norm: str, speed: float) -> None:
 
 @pytest.mark.parametrize("norm", SCHEMES)
 def test_layers_tend_to_the_flow_with_order_one(norm: str) -> None:
-    exact = af.simulate(X0, LAW, af.SphereFlow(norm=norm, tau=0.5, alpha=0.7), until=2.0).final
+    given = own(norm, tau=0.5, alpha=0.7)
+    exact = af.simulate(X0, LAW, af.SphereFlow(norm=norm, **given), until=2.0).final
     ends = [
-        af.simulate(X0, LAW, af.SphereLayers(dt=dt, norm=norm, tau=0.5, alpha=0.7), until=round(2 / dt)).final
+        af.simulate(X0, LAW, af.SphereLayers(dt=dt, norm=norm, **given), until=round(2 / dt)).final
         for dt in (1 / 64, 1 / 128)
     ]
     one, two = (np.abs(end - exact).max() for end in ends)
@@ -244,8 +250,8 @@ def test_flows_end_where_a_token_meets_zero(
     start: np.ndarray, beta: float, norm: str, when: float, rtol: float
 ) -> None:
     """Known times: a token and its antipode hear each other with weights that leave -tanh(3) theta."""
-    given: Any = {"tau": 0.5} if norm == "mix" else {}
-    run = af.simulate(start, af.Softmax(beta=beta), af.SphereFlow(norm=norm, rtol=rtol, **given), until=4.0)
+    motion = af.SphereFlow(norm=norm, rtol=rtol, **own(norm, tau=0.5))
+    run = af.simulate(start, af.Softmax(beta=beta), motion, until=4.0)
     assert AT_ZERO in run.stopped
     assert "met 0 at t = " in run.stopped
     tol = max(2e-5, 10 * rtol)
@@ -273,6 +279,16 @@ def test_tokens_in_dask_have_no_radii() -> None:
     parts: Any = af.simulate(chunks, LAW, motion, until=2).final
     whole = af.simulate(np.asarray(chunks), LAW, motion, until=2).final
     np.testing.assert_allclose(np.asarray(parts), whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("motion", [af.SphereFlow, af.SphereLayers])
+def test_parameters_that_do_nothing_are_refused(motion: Any) -> None:
+    with refused("tau was given, but does nothing with norm='post': leave it out, or use norm='mix'"):
+        motion(tau=2.0)
+    for alpha in (2.0, lambda t: 1.0):
+        with refused("alpha was given, but does nothing with norm='mix': leave it out, or use norm='ngpt'"):
+            motion(norm="mix", alpha=alpha)
+    assert (motion(norm="mix", tau=2.0).tau, motion(norm="ngpt", alpha=2.0).alpha) == (2.0, 2.0)
 
 
 def test_other_refusals() -> None:

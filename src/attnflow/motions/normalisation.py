@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.arrays import holds
-from attnflow.core.inputs import Array, InputError
+from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.parameters import about
 from attnflow.motions.motion import Motion, lengths
 
@@ -41,12 +41,24 @@ SCHEMES = ("post", "pre", "peri", "ngpt", "cod", "mix")
 NORM = about("choice", "how the norm is kept", choices=SCHEMES)
 TAU = about("number", "time when mix turns from post to pre", least=0.0)
 ALPHA = about("function", "step size of ngpt", above=0.0)
+# Parameters that one scheme alone has: that scheme, and their default.
+OF_ONE_SCHEME = {"tau": ("mix", 1.0), "alpha": ("ngpt", 1.0)}
 
 
 class Normalised:
     """What motions with a parameter `norm` say of themselves."""
 
     norm: str
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that would do nothing."""
+        super().__post_init__()  # type: ignore[misc]
+        for name, (scheme, default) in OF_ONE_SCHEME.items():
+            value = getattr(self, name)
+            if self.norm != scheme and (varies_in_time(value) or not np.array_equal(value, default)):
+                raise InputError(
+                    f"{name} was given, but does nothing with norm={self.norm!r}: leave it out, or use norm={scheme!r}"
+                )
 
     @property
     def keeps_radii(self) -> bool:

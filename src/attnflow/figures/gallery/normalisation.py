@@ -27,7 +27,7 @@ def mean_cosine(
         x0 = rng.standard_normal((n, d))
         x0 /= np.linalg.norm(x0, axis=1, keepdims=True)
         for norm, values in found.items():
-            motion = af.SphereLayers(V=V / np.sqrt(d), dt=dt, norm=norm, tau=tau)
+            motion = af.SphereLayers(V=V / np.sqrt(d), dt=dt, norm=norm, tau=tau if norm == "mix" else 1.0)
             values[draw] = _cosines(af.simulate(x0, law, motion, until=layers).tokens)
     figure = sheet(7.4, 4.6)
     axes = figure.subplots(2, 3, sharex=True, sharey=True)
