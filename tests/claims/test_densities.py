@@ -11,7 +11,9 @@ import attnflow as af
 @pytest.mark.parametrize(("d", "star"), [(2, 2.446918), (3, 1.816155)])
 def test_the_first_order_claim_speaks_of_beta_beyond_beta_star(d: int, star: float) -> None:
     assert af.check("noise/first-order", beta=star - 1e-5, d=d).outcome == "hypotheses not met"
-    assert af.check("noise/first-order", beta=star + 0.2, d=d).outcome == "holds"
+    assert af.check("noise/first-order", beta=star + 2e-5, d=d).outcome == "undecided"
+    for beyond in (1e-3, 0.2):
+        assert af.check("noise/first-order", beta=star + beyond, d=d).outcome == "holds"
     for beta in (star - 0.1, star + 0.1):
         assert af.check("noise/uniform-threshold", beta=beta, d=d).outcome == "holds"
 

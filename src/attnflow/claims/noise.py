@@ -14,7 +14,7 @@ from attnflow.claims.samplers import Rng
 from attnflow.core.inputs import Array, number, whole
 from attnflow.densities import Density, MeanField
 from attnflow.densities.basis import gegenbauer, kernel
-from attnflow.densities.branches import Curve
+from attnflow.densities.branches import APART, Curve
 from attnflow.laws import Hearing, Softmax
 from attnflow.motions import SphereFlow
 
@@ -145,8 +145,8 @@ def first_order(e: Experiment) -> list[Margins]:
     model = MeanField(e.beta, None, e.d, False)
     branch = model.branch(until=1.001 * model.threshold)
     what = "a density with one cluster has the free energy of the uniform one below kappa_0"
-    if not branch.crossings:
-        why = Undecided("the branch has no such density up to kappa_0", "give a beta further from beta_*")
+    if not branch.crossings or branch.crossings[0].kappa > branch.start * (1 - APART):
+        why = Undecided("the branch has no such density up to kappa_0, to 1e-9", "give a beta further from beta_*")
         return [unknown(what, why)]
     jump = branch.crossings[0]
     found = branch.at(jump.kappa)[-1].density

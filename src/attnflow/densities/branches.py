@@ -198,8 +198,8 @@ class Curve:
         uniform = Density(basis(model.d, FEWEST), np.zeros_like(basis(model.d, FEWEST).degrees))
         return model.free_energy(_density(model, point)) - model.free_energy(uniform)
 
-    def where(self, point: _Point, step: float, value: Callable[[_Point], float]) -> Transition:
-        """Return the place within a step from a point where a value vanishes."""
+    def where(self, point: _Point, step: float, value: Callable[[_Point], float]) -> _Point:
+        """Return the point within a step from a point where a value vanishes."""
         from scipy.optimize import brentq
 
         def at(s: float) -> _Point:
@@ -207,8 +207,11 @@ class Curve:
             assert found is not None
             return found
 
-        found = at(float(brentq(lambda s: value(at(s)), 0.0, step, xtol=1e-13, rtol=1e-14)))
-        return Transition(found.q * self.kappa0, float(found.m[self.mode - 1]))
+        return at(float(brentq(lambda s: value(at(s)), 0.0, step, xtol=1e-13, rtol=1e-14)))
+
+    def named(self, point: _Point) -> Transition:
+        """Return kappa and the order parameter of a point."""
+        return Transition(point.q * self.kappa0, float(point.m[self.mode - 1]))
 
     def start(self) -> _Point:
         """Return the uniform density at kappa0, with the tangent along the wave that becomes unstable there."""
@@ -257,7 +260,7 @@ def follow(model: MeanField, mode: int, until: float | None) -> Branch:
         # q is least at r^2 = -c / (2 c4). The free energies are equal at 3/2 of that, since along the branch
         # d(F(f) - F(1)) = (int f log f) d(1/kappa), and int f log f grows like r^2. The first step ends before both.
         fold = float(np.sqrt(-c / (2 * c4)))
-        step = min(FIRST, max(fold / 2, SMALL / 10))
+        step = min(FIRST, max(0.9 * fold, SMALL / 10))
         if fold < SMALL:  # differences of free energies are hardly above rounding
             seen = 2 * fold
             folds.append(curve.transition(fold, c, c4))
@@ -278,9 +281,11 @@ def follow(model: MeanField, mode: int, until: float | None) -> Branch:
                 points[-1] = here.with_modes(2 * len(here.m))
                 continue
             if here.m[mode - 1] > seen and here.tangent[-1] * there.tangent[-1] < 0:
-                folds.append(curve.where(here, step, lambda point: float(point.tangent[-1])))
+                turn = curve.where(here, step, lambda point: float(point.tangent[-1]))
+                folds.append(curve.named(turn))
+                points.append(turn)  # between it and others `Branch.at` finds all densities
             if here.m[mode - 1] > seen and not model.normalized and curve.gained(here) * curve.gained(there) < 0:
-                crossings.append(curve.where(here, step, curve.gained))
+                crossings.append(curve.named(curve.where(here, step, curve.gained)))
             points.append(there)
             step = min(LONGEST, 1.5 * step)
             work.reach(min(end, there.q))
