@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 from refusals import refused
 
 import attnflow as af
+from attnflow.catalogue import entries
 from attnflow.core import arrays
 from attnflow.core.inputs import Array
 from attnflow.runs.recording import Geometric, Record
@@ -481,3 +483,12 @@ def test_numpy_users_import_no_other_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_lists_the_laws_and_motions_that_take_arrays_of_other_libraries() -> None:
+    page = (Path(__file__).parents[2] / "docs/many_tokens.md").read_text()
+    laws, motions = re.findall(r"\*\*(?:Laws|Motions)\*\*: ([^.]*)\.", page)
+    for kind, listed in (("law", laws), ("motion", motions)):
+        # Some laws take them unless their parameters say otherwise: a property says that.
+        taking = {found.make.__name__ for found in entries(kind).values() if getattr(found.make, "array_api", False)}
+        assert set(re.findall(r"`([A-Z]\w+)`", listed)) == taking
