@@ -70,7 +70,7 @@ LONG = {
     "emergence/codimension-k/b",
 }
 # Seeds whose first samples are witnesses, where the samples of seed 0 before one take seconds.
-SEEDS = {"emergence/boolean/doubly-exponential": 2, "emergence/codimension-k/c": 2}
+SEEDS = {"causal/two-points": 2, "emergence/boolean/doubly-exponential": 2, "emergence/codimension-k/c": 2}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, log_uniform, pick, rotation
 from attnflow.claims.sphere.collapse import attracting_rate
 from attnflow.claims.sphere.runs import integration_error, on_sphere
-from attnflow.core.inputs import Array, number
+from attnflow.core.inputs import Array, InputError, number
 from attnflow.geometry.forms import EPS, form
 from attnflow.laws import Law, Masked, Softmax
 from attnflow.motions import Motion, SphereFlow
@@ -24,6 +24,8 @@ from attnflow.motions import Motion, SphereFlow
 AT = 1e-7
 # The largest real part is that of one eigenvalue if no other comes within this part of the matrix's size.
 GAP = 1e-6
+# Longer runs decide nothing more, and cost as much as they are long.
+LONGEST = 200.0
 
 
 def causal_model(given: dict[str, Any]) -> tuple[Law, Motion]:
@@ -125,6 +127,10 @@ def ends_at_leading_eigenvector(e: Experiment) -> Margins:
     Another one is proved in balls where it can be: it is a state at rest, all eigenvalues of the linearised flow have
     negative real parts, so that it attracts an open set of starts, and some token is no eigenvector of V.
     """
+    if e.until > LONGEST:
+        raise InputError(
+            f"until is {e.until:g}, but tokens reach what attracts them long before {LONGEST:g}: give less"
+        )
     what, last = "every token tends to xi or -xi", e.times[-1]
     x, V, xi = e.states[-1], _value_matrix(e), _leading(_value_matrix(e))[0]
     found = attractor(x, V, e.instance.get("beta", 1.0) * form(e.instance.get("B"), x.shape[1]))
