@@ -98,14 +98,14 @@ def test_search_refutes_two_points(seed: int) -> None:
     assert witness.verdict.certified == "ball"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=larger) for seed in (1, 2, 3))])
 def test_search_refutes_the_printed_number_of_centres(seed: int) -> None:
     witness = af.search("causal/strong-centres/printed", evaluations=100, seed=seed)
     assert witness is not None
     assert witness.verdict.outcome == "violated"
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(100, marks=larger)])
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=larger)])
 def test_the_first_token_wins(count: int) -> None:
     claim = af.claims.get("causal/first-token")
     verdicts = [decide(claim, sampled(claim, 1, k)) for k in range(count)]
