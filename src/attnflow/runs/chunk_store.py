@@ -53,8 +53,8 @@ class LostError(Exception):
 class ChunkStore(Store):
     """A run of a Dask array on disk, open for recording."""
 
-    # Coordinates of a cloud hardly shrink, and trying harder would take five times as long.
-    level = -5
+    # The digits of a cloud do not shrink, and trying would cost more than writing them.
+    level = None
 
     def __init__(self, path: Path, group: Any) -> None:
         super().__init__(path.absolute(), group)  # workers may be in another folder

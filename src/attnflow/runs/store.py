@@ -55,7 +55,7 @@ class Store(Recording):
     """A run on disk, open for recording."""
 
     # How hard the compression of tokens tries.
-    level = 1
+    level: int | None = 1
 
     def __init__(self, path: Path, group: Any) -> None:
         self.path, self.group = path, group
@@ -269,13 +269,16 @@ class Store(Recording):
 
 
 def new_array(
-    group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str], level: int = 1
+    group: Any, name: str, like: NDArray[Any], chunks: tuple[int, ...], names: list[str], level: int | None = 1
 ) -> None:
-    """Make an array of the shape and type of another; what is missing in it is NaN, or -1 among whole numbers."""
+    """Make an array of the shape and type of another; what is missing in it is NaN, or -1 among whole numbers.
+
+    Its chunks have checksums; they are compressed unless `level` is None.
+    """
     codecs, fill = zarr_library().codecs, -1 if like.dtype == np.int64 else np.nan
     group.create_array(
         name, shape=like.shape, chunks=chunks, dtype=like.dtype, fill_value=fill, dimension_names=names,
-        compressors=[codecs.ZstdCodec(level=level), codecs.Crc32cCodec()],
+        compressors=[*([] if level is None else [codecs.ZstdCodec(level=level)]), codecs.Crc32cCodec()],
     )  # fmt: skip
 
 
