@@ -25,7 +25,7 @@ from attnflow.geometry.forms import (
     symmetric_part,
 )
 from attnflow.laws import Law, Neighbourhood
-from attnflow.laws.law import Slack
+from attnflow.laws.descriptions import Slack
 from attnflow.motions import Layers, Motion
 from attnflow.runs.recording import Record
 from attnflow.runs.simulate import simulate

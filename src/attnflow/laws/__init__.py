@@ -1,20 +1,11 @@
 """Laws of attention, small frozen objects with `weights` and `attend`: which token listens to which."""
 
+from attnflow.laws.descriptions import Exponents, Neighbourhood
 from attnflow.laws.entmax import Entmax
 from attnflow.laws.heads import Heads
+from attnflow.laws.hearing import Hearing
 from attnflow.laws.hegselmann_krause import HegselmannKrause
-from attnflow.laws.law import (
-    Exponents,
-    Heard,
-    Hearing,
-    Law,
-    Neighbourhood,
-    Products,
-    Sources,
-    check_law,
-    varies,
-    weighs_like,
-)
+from attnflow.laws.law import Law, check_law, varies, weighs_like
 from attnflow.laws.linear import Linear
 from attnflow.laws.masked import Masked, species
 from attnflow.laws.positional import Positional
@@ -23,6 +14,7 @@ from attnflow.laws.sigmoid import Sigmoid
 from attnflow.laws.sinkhorn import Sinkhorn
 from attnflow.laws.softmax import Softmax
 from attnflow.laws.sparsemax import Sparsemax
+from attnflow.laws.sums import Heard, Products, Sources
 from attnflow.laws.top_scores import Hardmax, Localmax, TieError
 from attnflow.laws.unnormalized import Unnormalized
 

@@ -11,7 +11,8 @@ from attnflow.core.blocks import BLOCK, row_blocks
 from attnflow.core.graphs import Order
 from attnflow.core.indices import need_probabilities, rows_of
 from attnflow.core.inputs import Array, InputError
-from attnflow.laws.law import Heard, Law, Products, Sources, check_law
+from attnflow.laws.law import Law, check_law
+from attnflow.laws.sums import Heard, Products, Sources
 
 # Rows that hear a short window of sources are taken this many at a time, or as many as the window is long.
 FEW_ROWS = 256

@@ -11,7 +11,8 @@ from attnflow.core.indices import log_weights, weights
 from attnflow.core.inputs import Array, InputError, Matrix, constant_matrix, matrix_at
 from attnflow.core.parameters import about
 from attnflow.laws import chunks
-from attnflow.laws.law import Heard, Law, Sources
+from attnflow.laws.law import Law
+from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,9 @@ from attnflow.core.arrays import foreign
 from attnflow.core.inputs import Array, Scalar, each_mass, number_at
 from attnflow.core.parameters import about
 from attnflow.engines import dense
-from attnflow.laws.law import Heard, Law, Neighbourhood, Sources, weighs_like
+from attnflow.laws.descriptions import Neighbourhood
+from attnflow.laws.law import Law, weighs_like
+from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)

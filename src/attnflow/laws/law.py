@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from inspect import unwrap
-from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, overload
+from typing import Any, ClassVar, TypeGuard, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,11 @@ from attnflow.core.indices import (
     weight_rows,
     weights,
 )
-from attnflow.core.inputs import SAMPLE, Array, InputError, Matrix, Scalar, Vector
+from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.core.parameters import check_fields, parameters_of
-from attnflow.core.progress import tick
 from attnflow.engines import Memory
+from attnflow.laws.descriptions import Exponents, Neighbourhood
+from attnflow.laws.sums import Heard, Products, Sources
 
 # An array of torch, JAX or CuPy.
 Foreign = TypeVar("Foreign")
@@ -44,90 +44,6 @@ FOLLOWS_WEIGHTS = frozenset((
 
 # Up to this many tokens a compiled loop over layers beats one call per layer.
 COMPILED_TOKENS = 256
-
-
-class Heard(NamedTuple):
-    """What each query hears: `mean` (m, k) = sum_j P_ij v_j and `log_total` (m,).
-
-    `log_total` is log sum_j w_j e^{g s_ij} for softmax, the top score for hardmax and localmax, and None for
-    laws without scores.
-    """
-
-    mean: Array
-    log_total: Array | None
-
-
-class Sources(NamedTuple):
-    """What queries listen to: places (n, d) with values (n, k) and masses (n,), by which engine, with which memory.
-
-    A gain g means that every token is multiplied by sqrt(g), so that scores are multiplied by g; a law with scores
-    applies it after subtracting the row maximum.
-    """
-
-    places: Array
-    values: Array
-    masses: Array | None
-    gain: float
-    engine: str
-    memory: Memory | None = None
-
-
-class Products(NamedTuple):
-    """Queries (m, k) and keys (n, k) of a law with scores s_ij = <q_i, k_j>, before any beta multiplies them."""
-
-    queries: Array
-    keys: Array
-
-
-class Exponents(NamedTuple):
-    """The parameters of weights w_j e^{beta s_ij} / sum_k w_k e^{beta s_ik}, s_ij = <B x_i + b, x_j>.
-
-    They are as the user gave them: numbers, matrices, functions of time; None stands for B = I and for b = 0.
-    """
-
-    beta: Scalar
-    B: Matrix = None
-    b: Vector = None
-
-
-class Slack(NamedTuple):
-    """How far below its top score M_i a query q_i still listens: additive + normalized |q_i| + relative |M_i|."""
-
-    additive: float = 0.0
-    normalized: float = 0.0
-    relative: float = 0.0
-
-    def at(self, queries: Array, gain: float = 1.0) -> tuple[Array, float]:
-        """Return the part that does not depend on M_i, for scores still to be multiplied by a gain."""
-        xp = namespace(queries)
-        room = xp.zeros_like(queries[..., 0]) + self.additive / gain
-        if self.normalized:
-            room += self.normalized / math.sqrt(gain) * xp.sqrt(xp.einsum("...ik,...ik->...i", queries, queries))
-        return room, self.relative
-
-
-class Neighbourhood(NamedTuple):
-    """Whom a token listens to, where it listens to all of them alike.
-
-    With the `threshold` "additive", "relative" or "normalized" these are the sources whose score <B x_i + b, x_j> is
-    within the `size` of the top score, as in `Localmax`; with "distance", those within this distance. `ties` says how
-    sources of equal score count, as in `Hardmax`.
-    """
-
-    size: Scalar
-    threshold: str
-    B: Matrix = None
-    b: Vector = None
-    ties: str = "tokens"
-
-    @property
-    def by_scores(self) -> bool:
-        """Whether scores decide, not distances."""
-        return self.threshold != "distance"
-
-    def slack(self, t: float) -> Slack:
-        """Return the size at time t in the place that the threshold gives it."""
-        return Slack(**{self.threshold: inputs.number_at(self.size, t, "delta", least=0.0)})
 
 
 class Law:
@@ -455,45 +371,3 @@ def varies(part: object) -> bool:
         varies(value) if isinstance(value, Law) or (n in layers and value is not None) else inputs.varies_in_time(value)
         for n, value in held
     )
-
-
-@dataclass(frozen=True)
-class Hearing:
-    """A law with the masses of the tokens, the engine and the seed of a run: what a motion listens through.
-
-    A `memory` lets engines keep something from one call to the next.
-    """
-
-    law: Law
-    masses: Array | None = None
-    engine: str = "auto"
-    seed: int | None = None
-    memory: Memory | None = None
-
-    def __call__(
-        self,
-        x: Array,
-        t: float,
-        *,
-        sources: Array | None = None,
-        values: Array | None = None,
-        gain: float = 1.0,
-    ) -> Heard:
-        """What tokens at x hear at time t."""
-        tick()
-        own: dict[str, Any] = {"masses": self.masses, "engine": self.engine, "memory": self.memory}
-        return self.law.hear(x, t, sources=sources, values=values, gain=gain, **own)
-
-    def pull(self, x: Array, t: float) -> Heard:
-        """What tokens at x hear at time t, as seen from where they are: sum_j P_ij (x_j - x_i)."""
-        tick()
-        return self.law.pull(x, t, masses=self.masses, engine=self.engine)
-
-    def served_by(self, x: Array, t: float) -> str:
-        """Return the name of the engine that serves tokens at x, as the law sees them, at time t."""
-        return self.law.served_by(x, t, self.engine)
-
-    @property
-    def total_mass(self) -> float | None:
-        """Sum of the masses, or None when each token has mass one."""
-        return None if self.masses is None else float(self.masses.sum())

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from attnflow.core.arrays import foreign
 from attnflow.core.inputs import Array, Matrix, Vector, each_mass
-from attnflow.laws.law import Heard, Sources
 from attnflow.laws.scored import BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ from attnflow.core.indices import log_weights, weights
 from attnflow.core.inputs import Array, InputError, Matrix, each_mass
 from attnflow.core.parameters import about
 from attnflow.laws.around import Around
-from attnflow.laws.law import Law, Products, varies
+from attnflow.laws.law import Law, varies
+from attnflow.laws.sums import Products
 
 
 @dataclass(frozen=True, eq=False)

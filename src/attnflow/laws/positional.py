@@ -13,7 +13,8 @@ from attnflow.core.graphs import scores_at
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar
 from attnflow.core.parameters import about, frequencies
 from attnflow.laws.around import Around
-from attnflow.laws.law import Law, Products
+from attnflow.laws.law import Law
+from attnflow.laws.sums import Products
 
 
 @dataclass(frozen=True, eq=False)

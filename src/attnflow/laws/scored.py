@@ -12,8 +12,9 @@ from attnflow.core.inputs import Array, InputError, Matrix, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, queries_and_keys, set_form
 from attnflow.engines.centring import centre, size
-from attnflow.laws.law import Law, Products
+from attnflow.laws.law import Law
 from attnflow.laws.softmax import Softmax
+from attnflow.laws.sums import Products
 
 # What the parameters of such laws say of themselves.
 BETA = about("function", "inverse temperature", start=4)

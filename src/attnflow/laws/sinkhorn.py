@@ -13,9 +13,10 @@ from attnflow.core.inputs import Array, InputError, Matrix, Scalar, each_mass
 from attnflow.core.progress import tick
 from attnflow.core.query_key import QueryKey, set_form
 from attnflow.engines import dense
-from attnflow.laws.law import Heard, Law, Sources
+from attnflow.laws.law import Law
 from attnflow.laws.scored import BETA, FORM, KEYS, QUERIES
 from attnflow.laws.softmax import Softmax
+from attnflow.laws.sums import Heard, Sources
 
 # Columns have their sums up to PRECISE, where the sums of softmax are exact up to rounding, and up to FAST where these
 # err by 1e-10; in both cases up to the rounding of the largest potential.

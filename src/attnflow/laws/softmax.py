@@ -20,7 +20,9 @@ from attnflow.engines import dense
 from attnflow.engines.centring import centre, ends, from_centre
 from attnflow.geometry.copies import Copies, copies
 from attnflow.laws import chunks
-from attnflow.laws.law import COMPILED_TOKENS, Exponents, Heard, Law, Products, Sources
+from attnflow.laws.descriptions import Exponents
+from attnflow.laws.law import COMPILED_TOKENS, Law
+from attnflow.laws.sums import Heard, Products, Sources
 
 # Up to ALL_DIFFERENCES tokens, all differences of two tokens fit in the cache and are formed. Up to FAINT_DIFFERENCES
 # tokens, they are formed for those whose pull is FAINT: at most this part of the cloud's size.

@@ -21,7 +21,9 @@ from attnflow.core.query_key import QueryKey, form_at, forms_at, queries_and_key
 from attnflow.engines import dense
 from attnflow.geometry.forms import score_rounding
 from attnflow.laws import chunks
-from attnflow.laws.law import COMPILED_TOKENS, Heard, Law, Neighbourhood, Products, Slack, Sources, weighs_like
+from attnflow.laws.descriptions import Neighbourhood, Slack
+from attnflow.laws.law import COMPILED_TOKENS, Law, weighs_like
+from attnflow.laws.sums import Heard, Products, Sources
 
 TIES = ("tokens", "points", "first", "error")
 THRESHOLDS = ("additive", "relative", "normalized")

@@ -9,8 +9,8 @@ import numpy as np
 
 from attnflow.core.arrays import foreign, namespace
 from attnflow.core.inputs import Array, Matrix, Scalar, Vector, number_at
-from attnflow.laws.law import Heard, Sources
 from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)
