@@ -315,6 +315,20 @@ def _long_times() -> Iterator[Preset]:
         _state(start, _softmax(p["beta"]), {"name": "sphere-flow"}, 1e14, clock="log"),
         "paths",
     )
+    p = _given("causal/centres")
+    yield _of(
+        "causal/centres",
+        "Every token hears itself and those before it: token 0 never moves, token 2, which is far from both before it, "
+        "hardly does, and all others end at one of them.",
+        _state(
+            {"cloud": "sphere", "n": p["few"], "d": 2, "seed": p["seed"]},
+            {**_softmax(p["cold"]), "causal": True},
+            {"name": "sphere-flow", "rtol": 1e-6},
+            p["late"] / 10,  # all is at rest by then, and a drag is answered at once
+            clock="log",
+        ),
+        "paths numbers",
+    )
     p = _given("many-tokens/plane")
     yield _of(
         "many-tokens/plane",
