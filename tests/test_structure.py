@@ -22,7 +22,7 @@ MOST_LINES = 500
 # Each may import what stands before it. `catalogue` and `serialise` stand before `runs`, whose stores read them.
 ORDER = (
     "core", "tokens", "geometry", "engines", "laws", "motions", "catalogue", "serialise", "runs", "watch", "sweeps",
-    "densities", "measure", "claims", "figures", "app", "explorer",
+    "densities", "measure", "claims", "figures", "checkpoints", "app", "explorer",
 )  # fmt: skip
 # What may reach forward, at call time alone: each is a public method that is shorter to write than its function.
 FORWARD = {

@@ -1,0 +1,1 @@
+"""Trained weights: the files they are kept in."""

@@ -1,0 +1,55 @@
+"""Files of trained weights, one module for each format; `open_tensors` finds the format and opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnflow.checkpoints.files.safetensors import read_safetensors
+from attnflow.checkpoints.files.shards import read_shards
+from attnflow.checkpoints.files.tensors import Tensor, Tensors
+from attnflow.core.inputs import InputError, location
+
+__all__ = ["Tensor", "Tensors", "open_tensors"]
+
+READERS: dict[str, Callable[[Path], Tensors]] = {".safetensors": read_safetensors}
+INDEX = ".index.json"
+# What is looked for in a folder, in this order; a checkpoint is often kept in several formats.
+IN_FOLDERS = ("model.safetensors", f"model.safetensors{INDEX}")
+
+
+def open_tensors(path: Any) -> Tensors:
+    """Open the weights of a file, or of a folder as checkpoints are published: nothing is read before it is asked for.
+
+    A file ends in .safetensors. A folder holds model.safetensors, or the index of its parts,
+    model.safetensors.index.json. All sizes and places in headers are checked first: a file whose parts contradict each
+    other, or that holds anything but tensors, is refused.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from safetensors.numpy import save_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_file({"V": np.eye(2, dtype=np.float16)}, os.path.join(folder, "model.safetensors"))
+    ...     tensors = open_tensors(folder)
+    ...     print(tensors, tensors["V"].stored_bytes, tensors["V"].read())
+    Tensors(1 tensors, 0.0 MB) 8 [[1. 0.]
+     [0. 1.]]
+    """
+    given = location(path, "path")
+    file = _in_folder(given) if given.is_dir() else given
+    if not file.exists():
+        raise InputError(f"{file} does not exist: give the path of a checkpoint")
+    name = file.name.removesuffix(INDEX)
+    read = READERS.get(Path(name).suffix.lower())
+    if read is None:
+        raise InputError(f"{file} is of no known format, expected {', '.join(READERS)} or the folder of one")
+    return read_shards(file, read) if file.name.endswith(INDEX) else read(file)
+
+
+def _in_folder(folder: Path) -> Path:
+    """Return the file of a folder that holds its weights."""
+    for name in IN_FOLDERS:
+        if (folder / name).exists():
+            return folder / name
+    raise InputError(f"{folder} holds none of {', '.join(IN_FOLDERS)}: give the folder or the file of a checkpoint")
