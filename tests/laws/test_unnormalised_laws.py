@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -118,3 +119,17 @@ def test_parameters_may_differ_by_layer(law: type[af.Law]) -> None:
     run = af.simulate(X, law(beta=[0.5, 1.0], Q=Q, K=K), af.Layers(gamma=0.5), until=2)  # type: ignore[call-arg]
     second = law(beta=1.0, B=K[1].T @ Q[1]).attend(run.tokens[1])  # type: ignore[call-arg]
     np.testing.assert_allclose(run.final, (run.tokens[1] + second) / 2, rtol=1e-11)
+
+
+def test_parameters_of_laws_with_scores_stand_in_the_order_of_their_formulas() -> None:
+    form = ["B", "b", "Q", "K"]
+    for law, first in (
+        (af.Entmax, ["alpha", "beta"]),
+        (af.Sparsemax, ["beta"]),
+        (af.SelfAdjusted, ["beta"]),
+        (af.Unnormalized, ["beta"]),
+        (af.Sigmoid, ["beta", "offset"]),
+        (af.Linear, []),
+    ):
+        assert list(inspect.signature(law).parameters) == [*first, *form]
+    assert repr(af.Sigmoid(2.0, -1.0)) == "Sigmoid(beta=2.0, offset=-1.0, B=None, b=None)"

@@ -121,7 +121,7 @@ def _told(law: Any, x: Array, y: Array, rows: Array | None, columns: Array | Non
     """Return the indices of queries and sources, for a law that takes them."""
     if not positional(law):
         return {}
-    return {"rows": _first(x) if rows is None else rows, "columns": _first(y) if columns is None else columns}
+    return {"rows": indices_of(x) if rows is None else rows, "columns": indices_of(y) if columns is None else columns}
 
 
 def weight_rows(
@@ -138,7 +138,7 @@ def weight_rows(
     blocks = list(row_blocks(len(x), len(sources), most))
     if len(blocks) > 1 and hasattr(law, "check_order"):
         law.check_order(x, t, sources=sources, masses=masses)
-    every = _first(x)
+    every = indices_of(x)
     for rows in blocks:
         yield rows, of(law, x[rows], t, sources=sources, masses=masses, rows=every[rows])
 
@@ -279,7 +279,7 @@ def refuse_hidden_order(
         )
 
 
-def _first(x: Array) -> Any:
+def indices_of(x: Array) -> Any:
     """Return 0, 1, ... for the rows of x, as an array of its library."""
     return namespace(x).arange(x.shape[-2], **place(x))
 

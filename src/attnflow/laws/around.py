@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from attnflow.core.arrays import foreign, namespace, place
+from attnflow.core.arrays import foreign, namespace
 from attnflow.core.blocks import BLOCK, row_blocks
 from attnflow.core.graphs import Order
-from attnflow.core.indices import need_probabilities, rows_of
+from attnflow.core.indices import indices_of, need_probabilities, rows_of
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws.law import Law, check_law
 from attnflow.laws.sums import Heard, Products, Sources
@@ -117,40 +117,29 @@ class Around(Law):
         """Return log P_ij, or signed weights, as the law inside decides them."""
         return self.law.of_scores(scores, x, t, sources=sources, masses=masses)
 
-    def log_weights(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        masses: Array | None = None,
-        rows: Any = None,
-        columns: Any = None,
-    ) -> Array:
-        """Return log P_ij from the scores that are left; queries and sources are tokens 0, 1, ... unless told."""
+    def log_weights(self, x: Array, t: float = 0, **others: Any) -> Array:
+        """Return log P_ij from the scores that are left: `sources`, `masses`, `rows` and `columns` as in `Law`."""
         need_probabilities(self)
-        return self._changed(x, t, sources, masses, rows, columns)
+        return self._changed(x, t, **others)
 
-    def signed_weights(
-        self,
-        x: Array,
-        t: float = 0,
-        *,
-        sources: Array | None = None,
-        masses: Array | None = None,
-        rows: Any = None,
-        columns: Any = None,
-    ) -> Array:
+    def signed_weights(self, x: Array, t: float = 0, **others: Any) -> Array:
         """Return the weights of a law inside whose weights are no probabilities, in the same way."""
-        return self._changed(x, t, sources, masses, rows, columns)
+        return self._changed(x, t, **others)
 
     def _changed(
-        self, x: Array, t: float, sources: Array | None, masses: Array | None, rows: Any, columns: Any
+        self,
+        x: Array,
+        t: float,
+        *,
+        sources: Array | None = None,
+        masses: Array | None = None,
+        rows: Any = None,
+        columns: Any = None,
     ) -> Array:
-        """Return log P_ij, or signed weights."""
+        """Return log P_ij, or signed weights; queries and sources are the tokens 0, 1, ... unless told."""
         y = x if sources is None else sources
         self.check_number(y.shape[-2], t)
-        row, column = numbers(x) if rows is None else rows, numbers(y) if columns is None else columns
+        row, column = indices_of(x) if rows is None else rows, indices_of(y) if columns is None else columns
         return self._of_part(x, t, y, masses, {"rows": row, "columns": column})
 
     def _of_part(self, x: Array, t: float, y: Array, masses: Array | None, told: dict[str, Any]) -> Array:
@@ -183,7 +172,7 @@ class Around(Law):
         if heard is not None:
             return heard
         xp, scale = namespace(x), math.sqrt(gain)
-        row, column, parts = numbers(x), numbers(places), []
+        row, column, parts = indices_of(x), indices_of(places), []
         for block in self._blocks(len(x), len(places)):
             low, high = self.reach(block.start, min(block.stop, len(x)), len(places))
             y, w = scale * places[low:high], None if masses is None else masses[low:high]
@@ -196,7 +185,7 @@ class Around(Law):
         engine = self._engine(sources.engine, *x.shape)
         if engine == "dense" or foreign(x) or len(x) != len(sources.places):
             return None
-        scale, told = math.sqrt(sources.gain), {"rows": numbers(x), "columns": numbers(x)}
+        scale, told = math.sqrt(sources.gain), {"rows": indices_of(x), "columns": indices_of(x)}
         queries, keys = self.products(scale * x, t, sources=scale * sources.places, **told)
         # The gain itself multiplies after the top score has been subtracted.
         products = Products(queries / scale, keys / scale) if scale != 1 else Products(queries, keys)
@@ -231,8 +220,3 @@ class Around(Law):
 def core_of(law: Law) -> Law:
     """Return the innermost law that a law stands around; the law itself, if it stands around none."""
     return law.core if isinstance(law, Around) else law
-
-
-def numbers(x: Array) -> Any:
-    """Return 0, 1, ... for the rows of x, as an array of its library."""
-    return namespace(x).arange(x.shape[-2], **place(x))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector, each_mass, number_at
+from attnflow.core.inputs import Array, Scalar, each_mass, number_at
 from attnflow.core.parameters import about
-from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored
+from attnflow.laws.scored import Scored, WithBeta
 
 # Newton's method for the thresholds ends when the sum of a row, or the threshold, is known up to rounding.
 ROUNDING, MOST_STEPS = 4e-16, 300
@@ -18,7 +18,14 @@ LARGEST = 700.0
 
 
 @dataclass(frozen=True, eq=False)
-class Entmax(Scored):
+class WithAlpha:
+    """The parameter alpha of entmax, which stands before beta."""
+
+    alpha: Scalar = field(default=1.5, metadata=about("function", "1 is softmax, 2 is sparsemax", least=1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Entmax(Scored, WithBeta, WithAlpha):
     """Entmax attention: row i of P maximises <p, z_i> + H_alpha(p) over probabilities p, z_ij = beta <B x_i + b, x_j>.
 
     H_alpha(p) = sum_j (p_j - p_j^alpha) / (alpha (alpha - 1)) is the Tsallis entropy. So
@@ -50,13 +57,6 @@ class Entmax(Scored):
     name: ClassVar[str] = "entmax"
     title: ClassVar[str] = "Entmax"
     formula: ClassVar[str] = "P_ij = [(alpha - 1) beta <B x_i, x_j> - tau_i]_+^{1/(alpha - 1)}"
-
-    alpha: Scalar = field(default=1.5, metadata=about("function", "1 is softmax, 2 is sparsemax", least=1.0))
-    beta: Scalar = field(default=1.0, metadata=BETA)
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

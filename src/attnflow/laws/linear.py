@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from attnflow.core.arrays import foreign
-from attnflow.core.inputs import Array, Matrix, Vector, each_mass
-from attnflow.laws.scored import BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.core.inputs import Array, each_mass
+from attnflow.laws.scored import Scored, heard
 from attnflow.laws.sums import Heard, Sources
 
 
@@ -40,11 +40,6 @@ class Linear(Scored):
     formula: ClassVar[str] = "weights <B x_i, x_j> / n"
     stochastic: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
-
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

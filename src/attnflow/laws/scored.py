@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
 from attnflow.core import inputs
 from attnflow.core.arrays import namespace
 from attnflow.core.indices import need_probabilities
-from attnflow.core.inputs import Array, InputError, Matrix, Vector
+from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
 from attnflow.core.query_key import QueryKey, form_at, queries_and_keys, set_form
 from attnflow.engines.centring import centre, size
@@ -24,14 +25,25 @@ QUERIES = about("rectangular", "queries Q x_i, with K in place of B")
 KEYS = about("rectangular", "keys K x_j, with Q in place of B")
 
 
+@dataclass(frozen=True, eq=False)
+class WithBeta:
+    """A parameter beta: a law ``class Sigmoid(Scored, ..., WithBeta)`` has it first, since B, b, Q and K stand last."""
+
+    beta: Scalar = field(default=1.0, metadata=BETA)
+
+
+@dataclass(frozen=True, eq=False)
 class Scored(Law):
     """A law that writes `of_scores`, its weights from the scores of each row; all take B, b, Q and K as `Softmax`."""
 
     batched: ClassVar[bool] = True
     merges_copies: ClassVar[bool] = True
     query_key: ClassVar[QueryKey | None] = None  # each law sets its own
-    B: Matrix
-    b: Vector
+
+    B: Matrix = field(default=None, metadata=FORM)
+    b: Vector = field(default=None, metadata=BIAS)
+    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
+    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         super().__post_init__()

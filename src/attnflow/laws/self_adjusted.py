@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from attnflow.core.arrays import foreign, namespace
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector, number_at
-from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.core.inputs import Array, number_at
+from attnflow.laws.scored import Scored, WithBeta, heard
 from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)
-class SelfAdjusted(Scored):
+class SelfAdjusted(Scored, WithBeta):
     """Self-adjusted softmax: weights z_ij P_ij, z_ij = beta s_ij, P the softmax of z, s_ij = <B x_i + b, x_j>.
 
     The weights have the sign of the scores. B, b, Q and K are those of `Softmax`. Sums are those of softmax, for the
@@ -38,12 +38,6 @@ class SelfAdjusted(Scored):
     formula: ClassVar[str] = "weights beta <B x_i, x_j> P_ij, P_ij ~ w_j e^{beta <B x_i, x_j>}"
     stochastic: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
-
-    beta: Scalar = field(default=1.0, metadata=BETA)
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

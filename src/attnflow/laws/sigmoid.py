@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from attnflow.core.arrays import namespace
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector, number_at
+from attnflow.core.inputs import Array, Scalar, number_at
 from attnflow.core.parameters import about
-from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.laws.scored import Scored, WithBeta, heard
 
 
 @dataclass(frozen=True, eq=False)
-class Sigmoid(Scored):
+class WithOffset:
+    """The parameter c of sigmoid attention, which stands after beta."""
+
+    offset: Scalar = field(default=0.0, metadata=about("function", "number added to beta times the score", symbol="c"))
+
+
+@dataclass(frozen=True, eq=False)
+class Sigmoid(Scored, WithOffset, WithBeta):
     """Sigmoid attention: weights 1/n / (1 + e^{-beta s_ij - c}), s_ij = <B x_i + b, x_j>, c the offset.
 
     With masses, 1/n is w_j / sum_k w_k. B, b, Q and K are those of `Softmax`. Each weight depends on its own score
@@ -39,13 +46,6 @@ class Sigmoid(Scored):
     formula: ClassVar[str] = "weights 1/n / (1 + e^{-beta <B x_i, x_j> - c})"
     stochastic: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
-
-    beta: Scalar = field(default=1.0, metadata=BETA)
-    offset: Scalar = field(default=0.0, metadata=about("function", "number added to beta times the score", symbol="c"))
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector, number_at
+from attnflow.core.inputs import Array, number_at
 from attnflow.laws.entmax import log_entmax
-from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored
+from attnflow.laws.scored import Scored, WithBeta
 
 
 @dataclass(frozen=True, eq=False)
-class Sparsemax(Scored):
+class Sparsemax(Scored, WithBeta):
     """Sparsemax attention: P_ij = [z_ij - tau_i]_+, z_ij = beta <B x_i + b, x_j>, tau_i such that rows sum to one.
 
     Row i is the probability vector nearest to z_i. This is `Entmax` with alpha = 2, where masses are explained. Only
@@ -33,12 +33,6 @@ class Sparsemax(Scored):
     name: ClassVar[str] = "sparsemax"
     title: ClassVar[str] = "Sparsemax"
     formula: ClassVar[str] = "P_ij = [beta <B x_i, x_j> - tau_i]_+"
-
-    beta: Scalar = field(default=1.0, metadata=BETA)
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

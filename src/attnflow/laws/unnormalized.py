@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from attnflow.core.arrays import foreign, namespace
-from attnflow.core.inputs import Array, Matrix, Scalar, Vector, number_at
-from attnflow.laws.scored import BETA, BIAS, FORM, KEYS, QUERIES, Scored, heard
+from attnflow.core.inputs import Array, number_at
+from attnflow.laws.scored import Scored, WithBeta, heard
 from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)
-class Unnormalized(Scored):
+class Unnormalized(Scored, WithBeta):
     """Unnormalised softmax: weights e^{beta s_ij} / n, s_ij = <B x_i + b, x_j>.
 
     With masses, 1/n is w_j / sum_k w_k. On the sphere this is the model USA, which is also
@@ -40,12 +40,6 @@ class Unnormalized(Scored):
     formula: ClassVar[str] = "weights e^{beta <B x_i, x_j>} / n"
     stochastic: ClassVar[bool] = False
     array_api: ClassVar[bool] = True
-
-    beta: Scalar = field(default=1.0, metadata=BETA)
-    B: Matrix = field(default=None, metadata=FORM)
-    b: Vector = field(default=None, metadata=BIAS)
-    Q: InitVar[Matrix] = field(default=None, metadata=QUERIES)
-    K: InitVar[Matrix] = field(default=None, metadata=KEYS)
 
     def of_scores(
         self, scores: Array, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None

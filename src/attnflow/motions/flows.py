@@ -13,7 +13,18 @@ from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
-from attnflow.motions.motion import Motion, Stepper, apply, constant, gain_of, grown, on_sphere, one_value_matrix
+from attnflow.motions.motion import (
+    Motion,
+    Stepper,
+    apply,
+    constant,
+    gain_of,
+    grown,
+    inner_products,
+    on_sphere,
+    one_value_matrix,
+    tangent,
+)
 from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, directions, sizes
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
@@ -282,7 +293,7 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
         if self.norm in ("peri", "ngpt"):
             A = v + own * x
             size = sizes(A, "what is heard by token", f"t = {t:g}", "change its start, or take another norm")
-            return (A if self.norm == "peri" else number_at(self.alpha, t, "alpha", above=0.0) * _tangent(v, x)) / size
+            return (A if self.norm == "peri" else number_at(self.alpha, t, "alpha", above=0.0) * tangent(x, v)) / size
         outgoing = self.norm == "pre" or (self.norm == "mix" and t >= self.tau)
         v = v + own * x if outgoing else v
         if not self.normalized:
@@ -290,18 +301,8 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
             v = v * np.exp(heard.log_total - math.log(hearing.total_mass or x.shape[-2]))[..., None]
         if outgoing:
             return v
-        return _tangent(v, x) / math.sqrt(t + 1) if self.norm == "cod" else _tangent(v, x)
+        return tangent(x, v) / math.sqrt(t + 1) if self.norm == "cod" else tangent(x, v)
 
     def retract(self, x: Array) -> Array:
         """Return x / |x|, or x itself where it has a radius."""
-        return x if self.keeps_radii else x / np.sqrt(_products(x, x))
-
-
-def _tangent(v: Array, x: Array) -> Array:
-    """Return Proj_x v for each row."""
-    return v - _products(v, x) * x
-
-
-def _products(x: Array, y: Array) -> Array:
-    """Return <x_i, y_i> for each row, with a last axis of length one."""
-    return np.einsum("...k,...k->...", x, y)[..., None]
+        return x if self.keeps_radii else x / np.sqrt(inner_products(x, x))

@@ -434,6 +434,24 @@ def lengths(x: Array) -> Array:
     return norms
 
 
+def inner_products(x: Array, y: Array) -> Array:
+    """Return <x_i, y_i> for each row, with a last axis of length one.
+
+    >>> inner_products(np.array([[3.0, 4.0]]), np.array([[1.0, 2.0]]))
+    array([[11.]])
+    """
+    return np.einsum("...k,...k->...", x, y)[..., None]
+
+
+def tangent(x: Array, v: Array) -> Array:
+    """Return v - <x, v> x, the part of v that is tangent to the sphere at x.
+
+    >>> tangent(np.array([1.0, 0.0]), np.array([2.0, 3.0]))
+    array([0., 3.])
+    """
+    return v - inner_products(v, x) * x
+
+
 def constant(V: Matrix, who: str) -> Array | None:
     """Check the matrix of a moving frame, which cannot vary in time."""
     if varies_in_time(V):

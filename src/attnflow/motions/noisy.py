@@ -12,8 +12,8 @@ from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
-from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved
-from attnflow.motions.random_steps import Draw, RandomSteps, along_geodesics, tangent
+from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved, tangent
+from attnflow.motions.random_steps import Draw, RandomSteps, along_geodesics
 
 # What an example has.
 USUAL = {"kappa": 5.0, "dt": 0.01, "sigma": 0.1}

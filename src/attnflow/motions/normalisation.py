@@ -83,18 +83,8 @@ def directions(x: Any) -> Any:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    r = radii(x)
+    r = lengths(x)
     return x / (r + (r == 0))[..., None]
-
-
-def radii(x: Any) -> Any:
-    """Return r = |x| for each token, of the arrays of any library.
-
-    >>> import numpy as np
-    >>> radii(np.array([[3.0, 4.0]]))
-    array([5.])
-    """
-    return (x * x).sum(axis=-1) ** 0.5
 
 
 def sizes(x: Array, whose: str, at: str, remedy: str) -> Array:
@@ -120,7 +110,7 @@ def token_at_zero(x: Any) -> int | None:
     >>> token_at_zero(np.array([[1.0], [0.0]])), token_at_zero(np.array([[1.0]]))
     (1, None)
     """
-    r = radii(x)
+    r = lengths(x)
     return None if holds(r != 0) else int(r.argmin()) % r.shape[-1]
 
 
@@ -136,7 +126,7 @@ def token_through_zero(before: Array, after: Array, reach: float | Array) -> tup
     way = after - before
     squares = (way * way).sum(axis=-1)
     part = np.clip(-(before * way).sum(axis=-1) / np.where(squares > 0, squares, 1.0), 0.0, 1.0)
-    meets = radii(before + part[..., None] * way) <= reach
+    meets = lengths(before + part[..., None] * way) <= reach
     if not meets.any():
         return None
     first = int(np.where(meets, part, np.inf).argmin())

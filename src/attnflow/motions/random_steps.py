@@ -181,13 +181,3 @@ def along_geodesics(x: Array, u: Array) -> Array:
     # Rounding must not add up over many steps.
     ends: Array = y / np.sqrt((y * y).sum(axis=-1, keepdims=True))
     return ends
-
-
-def tangent(x: Array, v: Array) -> Array:
-    """Return v - <x, v> x, the part of v that is tangent to the sphere at x.
-
-    >>> tangent(np.array([1.0, 0.0]), np.array([2.0, 3.0]))
-    array([0., 3.])
-    """
-    part: Array = v - (x * v).sum(axis=-1, keepdims=True) * x
-    return part

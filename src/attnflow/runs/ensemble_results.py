@@ -14,7 +14,7 @@ from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, location
 from attnflow.laws import Law
 from attnflow.motions import Motion
-from attnflow.motions.normalisation import radii as norms
+from attnflow.motions.motion import lengths
 from attnflow.runs import files
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import when
@@ -103,7 +103,7 @@ class Ensemble:
     @property
     def radii(self) -> Array:
         """The norms (T, b, n) of the tokens, or the radii of a motion that keeps them."""
-        return norms(self.tokens) if self.kept_radii is None else self.kept_radii
+        return lengths(self.tokens) if self.kept_radii is None else self.kept_radii
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the recorded tokens (T, b, n, d): ``np.asarray(found)``."""

@@ -18,8 +18,8 @@ from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector,
 from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
-from attnflow.motions.normalisation import directions, no_direction, radii, token_at_zero, token_through_zero
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lengths, lost
+from attnflow.motions.normalisation import directions, no_direction, token_at_zero, token_through_zero
 from attnflow.motions.random_steps import SAME, noise_of
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
@@ -130,7 +130,7 @@ def _ensemble(
             x = directions(state) if motion.keeps_radii else state
             rows.append(x if observe is None else _rows(observe, x))
             if motion.keeps_radii:
-                sizes.append(radii(state))
+                sizes.append(lengths(state))
         return np.stack(rows), x.copy(), np.stack(sizes) if sizes else None, steps
 
     found = _on_all_cores(moved, blocks, motion)

@@ -19,8 +19,8 @@ from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
-from attnflow.motions.motion import check_stepper, end_of, lost
-from attnflow.motions.normalisation import directions, no_direction, radii, token_at_zero
+from attnflow.motions.motion import check_stepper, end_of, lengths, lost
+from attnflow.motions.normalisation import directions, no_direction, token_at_zero
 from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule
@@ -228,7 +228,7 @@ def _sound(stretch: Stretch, motion: Motion, law: Law) -> Stretch:
     """End the stretch where tokens leave the range of float64, or where one that has a direction is 0."""
     states = stretch.tokens
     with np.errstate(over="ignore", invalid="ignore"):
-        sizes = radii(states)[..., None] if motion.keeps_radii else states
+        sizes = lengths(states)[..., None] if motion.keeps_radii else states
     sound = np.isfinite(sizes) & (sizes != 0) if motion.keeps_radii else np.isfinite(sizes)
     if sound.all():
         return stretch

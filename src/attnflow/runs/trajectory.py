@@ -16,8 +16,8 @@ from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import SAMPLE, Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
+from attnflow.motions.motion import lengths
 from attnflow.motions.normalisation import directions
-from attnflow.motions.normalisation import radii as norms
 from attnflow.runs import chunk_store, files, store
 from attnflow.serialise import brief, describe, rebuild, versions
 
@@ -97,7 +97,7 @@ class Trajectory:
     @property
     def radii(self) -> Array:
         """The norms (T, n) of the states: those of the tokens, or the radii r of a motion that keeps them."""
-        found: Array = norms(self._recorded()) if self._radii is None else self._radii
+        found: Array = lengths(self._recorded()) if self._radii is None else self._radii
         return found
 
     def _recorded(self) -> Array:
