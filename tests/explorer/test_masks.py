@@ -47,7 +47,7 @@ def test_the_preset_of_causal_attention_does_what_its_note_says() -> None:
 
 
 def test_fields_of_masks_are_absent_at_zero() -> None:
-    assert b'"beside":[{"key":"causal"' in models_and_colours()
+    assert b'"adds":"masks","together":false,"parameters":[{"key":"causal"' in models_and_colours()
     with importing() as page:
         found = page.evaluate(
             """async () => {

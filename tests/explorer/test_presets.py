@@ -234,6 +234,9 @@ def test_noise_spreads_the_tokens_that_attention_gathers() -> None:
     for x in ends:
         assert np.linalg.norm(x.mean(axis=0)) > 0.8
         assert af.measure.clusters(x, 1e-3).count > 40
+    hot, cold = (read({**state, "motion": {**state["motion"], "kappa": kappa}}) for kappa in (1.0, 100.0))
+    assert np.linalg.norm(af.simulate(**arguments(hot)).final.mean(axis=0)) < 0.3
+    assert np.linalg.norm(af.simulate(**arguments(cold)).final.mean(axis=0)) > 0.98
 
 
 def test_two_tokens_change_places_until_gamma_is_less_than_one() -> None:

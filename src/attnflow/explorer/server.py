@@ -194,16 +194,14 @@ def _files() -> dict[str, Any]:
 
 def models_and_colours() -> bytes:
     """Return what the page is built from, as JSON: laws, motions and clouds, the first state, the colours."""
-    from attnflow.explorer.state import FIRST, parameters_beside, shown
+    from attnflow.explorer.state import FIRST, outside, shown
     from attnflow.figures.style import DARK, LIGHT, shades
 
     parts = as_data()
     for kind in ("law", "motion"):
         for one in parts[kind]:
             one["shown"] = one["name"] in shown(kind)
-            # Of what may stand around a motion the page has no fields.
-            outside = parameters_beside(kind, one["name"]) if kind == "law" and one["shown"] else []
-            one["beside"] = [each.data for each in outside if each.shown]
+            one["around"] = outside(kind, one["name"]) if one["shown"] else []
     colours = {name: {**vars(tone), "shades": shades(tone)} for name, tone in (("light", LIGHT), ("dark", DARK))}
     return str(encoded({**parts, "first": FIRST, "colours": colours})).encode()
 

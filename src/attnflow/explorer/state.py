@@ -155,6 +155,26 @@ def parameters_beside(kind: str, name: str) -> list[Parameter]:
     ]
 
 
+def outside(kind: str, name: str) -> list[dict[str, Any]]:
+    """Return what may stand around a law or a motion, as JSON data, with the parameters for which a page has fields.
+
+    >>> [(one["adds"], [each["key"] for each in one["parameters"]]) for one in outside("motion", "sphere-flow")]
+    [('noise', ['kappa', 'dt'])]
+    """
+    found, inside = [], entry(kind, name).make
+    for other, keys in beside(kind, name).items():
+        one = entry(kind, other)
+        taken = one.make.parameters_around(inside) if hasattr(one.make, "parameters_around") else tuple(one.parameters)
+        together = bool(getattr(one.make, "given_together", False))
+        shown = [each for key, each in one.parameters.items() if key in taken and each.key in keys and each.shown]
+        # Where all are needed, a page that cannot show one of them has none.
+        if shown and (not together or len(shown) == len(taken)):
+            adds = getattr(one.make, "adds", "") or one.title.lower()
+            able = {"adds": adds, "together": together, "parameters": [each.data for each in shown]}
+            found.append({key: one.data.get(key) for key in ("name", "summary", "formula", "random")} | able)
+    return found
+
+
 def arguments(state: State) -> dict[str, Any]:
     """Return the arguments of `simulate`."""
     return {name: getattr(state, name) for name in ("tokens", "law", "motion", "until", "seed", "record")}

@@ -11,6 +11,7 @@ from attnflow.core.blocks import BLOCK, row_blocks
 from attnflow.core.graphs import Order
 from attnflow.core.indices import indices_of, need_probabilities, rows_of
 from attnflow.core.inputs import Array, InputError
+from attnflow.core.parameters import parameters_of
 from attnflow.laws.law import Law, check_law
 from attnflow.laws.sums import Heard, Products, Sources
 
@@ -22,10 +23,14 @@ class Around(Law):
     """A law around another one, `law`, whose scores it changes by the indices of queries and sources.
 
     For developers: a subclass overrides `products`, `scores` or both, and calls those of this class for what it holds.
-    Sums are made fast by the law inside, if it has `serves_products` and `listen_products`, as `Softmax` has.
+    Sums are made fast by the law inside, if it has `serves_products` and `listen_products`, as `Softmax` has. A page
+    says in a word what it `adds`, and has fields for `parameters_around` the class of a law, each of which may be left
+    out unless all are `given_together`.
     """
 
     around: ClassVar[str] = "law"
+    adds: ClassVar[str] = ""
+    given_together: ClassVar[bool] = False
     law: Law
 
     def __post_init__(self) -> None:
@@ -41,6 +46,13 @@ class Around(Law):
                 "such as Softmax"
             )
         super().__post_init__()
+
+    @classmethod
+    def parameters_around(cls, inside: type[Law]) -> tuple[str, ...]:
+        """Return the parameters that it takes around laws of a class; none around laws that it refuses."""
+        if not inside.rows_apart or inside.heads is not Law.heads:
+            return ()
+        return tuple(name for name in parameters_of(cls) if name != cls.around)
 
     @property
     def continuous(self) -> bool:  # type: ignore[override]

@@ -46,6 +46,11 @@ FOLLOWS_WEIGHTS = frozenset((
 COMPILED_TOKENS = 256
 
 
+def has_scores(law: type[Law]) -> bool:
+    """Say whether a class writes its queries and keys, `products`."""
+    return unwrap(law.products) is not unwrap(Law.products)
+
+
 class Law:
     """A matrix P(x, t) over tokens, row-stochastic in most laws, and the averages it takes.
 
@@ -197,7 +202,7 @@ class Law:
     @property
     def scored(self) -> bool:
         """Whether the weights follow from scores, so that `products` and `of_scores` are written."""
-        return unwrap(type(self).products) is not unwrap(Law.products)
+        return has_scores(type(self))
 
     def products(self, x: Array, t: float = 0, *, sources: Array | None = None) -> Products:
         """Return the queries and keys of the scores s_ij = <q_i, k_j>."""

@@ -64,6 +64,7 @@ class Masked(Around):
     name: ClassVar[str] = "masked"
     title: ClassVar[str] = "Masked"
     formula: ClassVar[str] = "P_ij of the law, for the j that i may hear"
+    adds: ClassVar[str] = "masks"
 
     law: Law = field(metadata=about("part", "the law whose weights are restricted", part=Law))
     # None, not given, is told apart from False, with which a study compares a law without a mask.

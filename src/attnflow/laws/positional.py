@@ -13,7 +13,7 @@ from attnflow.core.graphs import scores_at
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar
 from attnflow.core.parameters import about, frequencies
 from attnflow.laws.around import Around
-from attnflow.laws.law import Law
+from attnflow.laws.law import Law, has_scores
 from attnflow.laws.sums import Products
 
 
@@ -63,6 +63,7 @@ class Positional(Around):
     name: ClassVar[str] = "positional"
     title: ClassVar[str] = "With positions"
     formula: ClassVar[str] = "<R^i q_i, R^j k_j> - slope |i - j| + b_ij in place of <q_i, k_j>"
+    adds: ClassVar[str] = "positions"
 
     law: Law = field(metadata=about("part", "the law whose scores are changed", part=Law))
     rope: Any = field(
@@ -79,6 +80,11 @@ class Positional(Around):
             raise self._without_scores()
         if self.rope is None and self.alibi is None and self.bias is None:
             raise InputError("Positional was given a law alone, without positions: give rope, alibi or bias too")
+
+    @classmethod
+    def parameters_around(cls, inside: type[Law]) -> tuple[str, ...]:
+        """Return what it takes around laws of a class: nothing around those without scores."""
+        return super().parameters_around(inside) if has_scores(inside) else ()
 
     @property
     def turns(self) -> bool:

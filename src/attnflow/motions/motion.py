@@ -158,6 +158,9 @@ class Motion:
         the `Layers` whose states these tokens go through, if there are such: what claims prove of them holds here;
     ``long_run(rtol)``
         a motion that drifts in the same way and is cheap for very long times, and how many steps a unit of its time is.
+
+    A motion around another one, as `Noisy`, says in a word what it `adds`, and in `parameters_around` which of its
+    parameters it takes around motions of a class; all of these are `given_together`, or each by itself.
     """
 
     name: ClassVar[str] = ""
@@ -185,6 +188,8 @@ class Motion:
     hint: ClassVar[str] = "shorten the run"
     hint_of_sums: ClassVar[str] = ""
     rtol: float | None = None
+    adds: ClassVar[str] = ""
+    given_together: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -75,6 +75,8 @@ class Noisy(RandomSteps):
         "sigma": "x_i <- y_i + sigma xi_i, where y_i is x_i after a step",
     }
     alternatives = ("kappa", "sigma")
+    adds = "noise"
+    given_together = True
 
     motion: Motion = field(metadata=about("part", "the motion that noise is added to", part=Motion))
     kappa: Scalar | None = field(
@@ -95,14 +97,12 @@ class Noisy(RandomSteps):
             raise InputError(
                 f"{name} is random itself, and Noisy adds noise to motions that are not: give Layers or a flow"
             )
-        if isinstance(self.motion, ContinuousMotion):
-            given, other = ["kappa", "dt"], ["sigma"]
-        elif isinstance(self.motion, DiscreteMotion):
-            given, other = ["sigma"], ["kappa", "dt"]
-        else:
+        given = self.parameters_around(type(self.motion))
+        if not given:
             raise InputError(
                 f"Noisy needs the velocity or the step of a motion, which {name} has not: give Layers or a flow"
             )
+        other = [each for each in USUAL if each not in given]
         missing = [each for each in given if getattr(self, each) is None]
         wrong = [each for each in other if getattr(self, each) is not None]
         if missing or wrong:
@@ -118,6 +118,15 @@ class Noisy(RandomSteps):
         if inputs.varies_in_time(self.dt):
             raise InputError("dt is a function of time, expected a constant: steps are multiples of it")
         super().__post_init__()
+
+    @classmethod
+    def parameters_around(cls, inside: type[Motion]) -> tuple[str, ...]:
+        """Return kappa and dt for flows, sigma for layers, and nothing for motions that take no noise."""
+        if inside.random:
+            return ()
+        if issubclass(inside, ContinuousMotion):
+            return ("kappa", "dt")
+        return ("sigma",) if issubclass(inside, DiscreteMotion) else ()
 
     @property
     def discrete(self) -> bool:  # type: ignore[override]

@@ -73,11 +73,17 @@ export function createControls(element, store) {
     return { ...chosen, ...matricesOf(kind, chosen, before), ...around(kind, name, before) };
   }
 
-  /** What stands around a law stays there when another one is chosen. */
+  /** What stands around a law or a motion stays there when another one is chosen, with other parameters if needed. */
   function around(/** @type {Part} */ kind, /** @type {string} */ name, before) {
-    const keys = (models.model(kind, name).beside ?? []).map(({ key }) => key);
-    const there = keys.filter((key) => before[key] !== null && before[key] !== undefined);
-    return Object.fromEntries(there.map((key) => [key, before[key]]));
+    const [from, to] = [before.name, name].map((one) => models.model(kind, one));
+    const there = (from.around ?? []).filter((one) => models.stands(one, before));
+    const kept = (to.around ?? []).flatMap(({ name, together, parameters }) => {
+      const own = there.find((one) => one.name === name)?.parameters.map(({ key }) => key);
+      const start = (one) => (together ? models.startOf(to, one, identity) : null);
+      const value = (one) => (own?.includes(one.key) ? before[one.key] : null) ?? start(one);
+      return own ? parameters.map((one) => [one.key, value(one)]) : [];
+    });
+    return Object.fromEntries(kept.filter(([, value]) => value !== null));
   }
 
   /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */
@@ -165,7 +171,7 @@ export function createControls(element, store) {
     for (const { limit, key } of models.model("law", store.state.law.name).parameters) {
       if (limit && typeof store.state.law[key] === "number") left.set(`finite ${key}`, store.state.law[key]);
     }
-    chance.element.hidden = !models.model("motion", store.state.motion.name).random;
+    chance.element.hidden = !models.isRandom(store.state.motion);
 
     const hand = Array.isArray(tokens);
     if (!hand) left.set("cloud", tokens);

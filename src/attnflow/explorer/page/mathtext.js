@@ -4,9 +4,9 @@ import { make } from "./elements.js";
 
 /** @type {Record<string, string>} */
 const LETTERS = {
-  alpha: "α", beta: "β", gamma: "γ", delta: "δ", Delta: "Δ", eps: "ε", epsilon: "ε", eta: "η", lambda: "λ", mu: "μ",
-  nu: "ν", phi: "φ", Pi: "Π", pi: "π", rho: "ρ", sigma: "σ", tau: "τ", theta: "θ", Theta: "Θ", omega: "ω",
-  dt: "dt",
+  alpha: "α", beta: "β", gamma: "γ", delta: "δ", Delta: "Δ", eps: "ε", epsilon: "ε", eta: "η", kappa: "κ", lambda: "λ",
+  mu: "μ", nu: "ν", phi: "φ", Pi: "Π", pi: "π", rho: "ρ", sigma: "σ", tau: "τ", theta: "θ", Theta: "Θ", omega: "ω",
+  xi: "ξ", dt: "dt",
 };
 /** @type {Record<string, string>} */
 const SIGNS = {

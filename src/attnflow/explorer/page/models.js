@@ -5,8 +5,10 @@
  *   shown: boolean, limit: string, at_zero: string, choices: string[], least?: number, above?: number,
  *   most?: number}} Parameter  as in `attnflow.core.parameters`
  * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
- *   alternatives: string[], parameters: Parameter[], beside?: Parameter[], shown?: boolean, discrete?: boolean, random?: boolean,
- *   usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
+ *   alternatives: string[], parameters: Parameter[], around?: Around[], shown?: boolean, discrete?: boolean,
+ *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
+ * @typedef {{name: string, summary: string, formula: string | Record<string, string>, random: boolean | null,
+ *   adds: string, together: boolean, parameters: Parameter[]}} Around  what may stand around a law or a motion
  * @typedef {"law" | "motion" | "cloud"} Kind
  */
 
@@ -23,6 +25,18 @@ export const model = (kind, name) => catalogue[kind].find((one) => one.name === 
 
 /** @param {Model} of */
 export const shownParameters = (of) => of.parameters.filter((one) => one.shown);
+
+/** The parameters of all that may stand around a law or a motion. @param {Model} of */
+export const aroundParameters = (of) => (of.around ?? []).flatMap(({ parameters }) => parameters);
+
+/** Whether something stands around what is given: one of its parameters does. @param {Around} one */
+export const stands = ({ parameters }, given) => parameters.some(({ key }) => (given[key] ?? false) !== false);
+
+/** Whether tokens move by chance. */
+export function isRandom(motion) {
+  const { random, around = [] } = model("motion", motion.name);
+  return random || around.some((one) => one.random && stands(one, motion));
+}
 
 /** @param {Model} of */
 export const matrices = (of) => shownParameters(of).filter((one) => one.kind === "matrix");
@@ -80,10 +94,14 @@ export const cloudOn = (surface) =>
 /** The formula of what is given, as `Entry.formula_for` says it. @param {Kind} kind @returns {string} */
 export function formulaOf(kind, given) {
   const end = kind === "law" && atLimit(given);
-  const { formula } = model(kind, end ? end.limit : given.name);
-  if (typeof formula === "string") return formula + heard(given);
+  return formulaFor(model(kind, end ? end.limit : given.name), given) + heard(given);
+}
+
+/** The formula of a law or a motion, or of what stands around it. @param {Model | Around} of @returns {string} */
+export function formulaFor({ formula }, given) {
+  if (typeof formula === "string") return formula;
   const said = Object.entries(given).filter(([, value]) => value !== null && value !== undefined).flat();
-  return (Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0]) + heard(given);
+  return Object.entries(formula).find(([key]) => said.includes(key))?.[1] ?? Object.values(formula)[0];
 }
 
 /** Whom a mask lets tokens hear, after the formula of a law. @returns {string} */

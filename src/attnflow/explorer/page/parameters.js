@@ -3,13 +3,16 @@
 import { choice, make } from "./elements.js";
 import { asFormula, asNumber } from "./fields.js";
 import { createForm, scaled } from "./forms.js";
-import { explicit, given, model, placeOf, shownParameters, startOf, valueAt } from "./models.js";
+import {
+  aroundParameters, explicit, formulaFor, given, model, placeOf, shownParameters, stands, startOf, valueAt,
+} from "./models.js";
 import { markup, typeset } from "./mathtext.js";
 import { dimension } from "./store.js";
 
 /**
  * @typedef {import("./models.js").Parameter} Parameter
  * @typedef {{element: any, sync?: (value: any) => void, draw?: () => void}} Widget
+ * @typedef {import("./models.js").Around} Around
  */
 
 /** @param {"law" | "motion"} kind @param {import("./fields.js").Fields} fields */
@@ -17,8 +20,8 @@ export function createParameters(kind, store, fields) {
   const element = make("div", { class: "parameters" });
   /** By all that is known of a parameter: laws that share it share its field. @type {Map<string, Widget>} */
   const known = new Map();
-  /** @type {{of: any, widgets: [Parameter, Widget][], by: any}} */
-  let now = { of: null, widgets: [], by: null };
+  /** @type {{of: any, widgets: [Parameter, Widget][], by: any, folds: {sync: () => void}[]}} */
+  let now = { of: null, widgets: [], by: null, folds: [] };
 
   const identity = () => scaled(dimension(store.state));
   const value = (/** @type {Parameter} */ one) => store.state[kind][one.key] ?? one.default;
@@ -53,19 +56,21 @@ export function createParameters(kind, store, fields) {
   };
 
   const words = (/** @type {string} */ key) => key.replaceAll("_", " ");
+  // What stands around a law by itself is not there at 0.
+  const optional = (/** @type {Parameter} */ one) =>
+    (now.of?.around ?? []).some(({ together, parameters }) => !together && parameters.includes(one));
   const bounds = (/** @type {Parameter} */ one) =>
-    now.of?.beside?.includes(one) ? { least: 0, most: one.most } : { least: one.least, above: one.above, most: one.most };
+    optional(one) ? { least: 0, most: one.most } : { least: one.least, above: one.above, most: one.most };
 
   function text(/** @type {Parameter} */ one, /** @type {string} */ id, /** @type {(text: string) => any} */ parse) {
     const formula = one.kind === "function" ? "a number or a formula in t" : "a number";
     const label = one.symbol === one.key && /_../.test(one.key) ? words(one.key) : markup(one.symbol);
-    // What stands around a law is not there at 0.
-    const optional = now.of?.beside?.includes(one);
-    const none = optional ? ", 0 for none" : "";
+    const free = optional(one);
+    const none = free ? ", 0 for none" : "";
     return fields.field({
       id, label, title: `${one.key}, ${one.help}: ${formula}${none}`, parse, wide: kind === "motion",
-      get: () => value(one) ?? (optional ? 0 : null),
-      set: (x, label) => put({ [one.key]: optional && x === 0 ? null : x }, label),
+      get: () => value(one) ?? (free ? 0 : null),
+      set: (x, label) => put({ [one.key]: free && x === 0 ? null : x }, label),
     });
   }
 
@@ -117,9 +122,12 @@ export function createParameters(kind, store, fields) {
   }
 
   function build(of) {
-    const [shown, beside] = [shownParameters(of), of.beside ?? []];
-    now = { of, widgets: [], by: of.alternatives.length ? alternatives(of) : null };
-    now.widgets = [...shown, ...beside].map((one) => [one, widget(one)]);
+    const shown = shownParameters(of);
+    now = { of, widgets: [], by: of.alternatives.length ? alternatives(of) : null, folds: [] };
+    now.widgets = [...shown, ...aroundParameters(of)].map((one) => [one, widget(one)]);
+    const [whole, single] = [true, false].map((wanted) => (of.around ?? []).filter((one) => one.together === wanted));
+    const folds = [...whole.map((one) => together(of, one)), ...(single.length ? [apart(single)] : [])];
+    now.folds = folds;
     const those = (/** @type {(one: Parameter) => any} */ wanted) =>
       now.widgets.filter(([one]) => shown.includes(one) && wanted(one)).map(([, { element }]) => element);
     const inLine = (/** @type {Parameter} */ one) => !one.limit && !["matrix", "switch"].includes(one.kind);
@@ -128,19 +136,47 @@ export function createParameters(kind, store, fields) {
       make("div", { class: "line" }, ...(now.by ? [now.by.element] : []), ...those(inLine)),
       ...those((one) => one.kind === "switch"),
       ...those((one) => one.kind === "matrix"),
-      ...(beside.length ? [around(of, beside)] : []),
+      ...folds.map(({ element }) => element),
     );
   }
 
-  /** What may stand around a law, folded up until it is there. @param {Parameter[]} beside */
-  function around(of, beside) {
-    const those = (/** @type {boolean} */ boxes) =>
-      now.widgets
-        .filter(([one]) => beside.includes(one) && (one.kind === "switch") === boxes)
-        .map(([, { element }]) => element);
-    const body = make("div", { class: "form-body" }, ...those(true), make("div", { class: "line" }, ...those(false)));
-    const open = beside.some((one) => store.state[kind][one.key]);
-    return make("details", { class: "form", open }, make("summary", {}, "masks and positions"), body);
+  const fieldsOf = (/** @type {Parameter[]} */ some) =>
+    now.widgets.filter(([one]) => some.includes(one)).map(([, { element }]) => element);
+
+  /** What stands around a law or a motion with each of its parameters alone, folded up until it is there. */
+  function apart(/** @type {Around[]} */ those) {
+    const all = those.flatMap(({ parameters }) => parameters);
+    const [boxes, texts] = [true, false].map((box) => fieldsOf(all.filter((one) => (one.kind === "switch") === box)));
+    const body = make("div", { class: "form-body" }, ...boxes, make("div", { class: "line" }, ...texts));
+    const title = those.map(({ adds }) => adds).join(" and ");
+    const element = make("details", { class: "form" }, make("summary", {}, title), body);
+    let there = false;
+    return {
+      element,
+      sync() {
+        const before = there;
+        there = those.some((one) => stands(one, store.state[kind]));
+        if (there && !before) element.open = true;
+      },
+    };
+  }
+
+  /** What stands around a law or a motion with all of its parameters: a box, and their fields when it is there. */
+  function together(of, /** @type {Around} */ one) {
+    const set = (/** @type {boolean} */ on) =>
+      put(Object.fromEntries(one.parameters.map((each) => [each.key, on ? startOf(of, each, identity) : null])));
+    const box = make("input", { type: "checkbox", id: `${kind}-${one.name}`, change: () => set(box.checked) });
+    const formula = make("p", { class: "formula" });
+    const line = make("div", { class: "line" }, ...fieldsOf(one.parameters));
+    const body = make("div", { class: "form-body" }, formula, line);
+    return {
+      element: make("div", {}, make("label", { class: "check", title: one.summary }, box, ` ${one.adds}`), body),
+      sync() {
+        box.checked = stands(one, store.state[kind]);
+        body.hidden = !box.checked;
+        formula.innerHTML = markup(formulaFor(one, store.state[kind]));
+      },
+    };
   }
 
   return {
@@ -151,6 +187,7 @@ export function createParameters(kind, store, fields) {
       if (of !== now.of) build(of);
       const by = given(of, store.state[kind]);
       now.by?.sync(by);
+      now.folds.forEach((one) => one.sync());
       for (const [one, { element, sync }] of now.widgets) {
         element.hidden = of.alternatives.includes(one.key) && one.key !== by;
         sync?.(value(one));
