@@ -17,6 +17,7 @@ from attnflow.core.inputs import InputError
 from attnflow.core.schedules import Schedule
 from attnflow.densities import MeanField
 from attnflow.laws import (
+    Attention,
     Entmax,
     Hardmax,
     Heads,
@@ -34,6 +35,7 @@ from attnflow.laws import (
     Unnormalized,
 )
 from attnflow.motions import (
+    Block,
     FeedForward,
     Flow,
     HardmaxFlow,
@@ -42,12 +44,15 @@ from attnflow.motions import (
     Leaps,
     Motion,
     Noisy,
+    Norm,
+    Perceptron,
     RandomHeads,
     RescaledFlow,
     RescaledLayers,
     Residual,
     SphereFlow,
     SphereLayers,
+    Transformer,
 )
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.ensembles import ensemble
@@ -64,10 +69,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads", "HegselmannKrause", "InputError",
-    "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked", "MeanField", "Motion", "Noisy", "Positional",
-    "RandomHeads", "RescaledFlow", "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn",
-    "Softmax", "Sparsemax", "SphereFlow", "SphereLayers", "Trajectory", "Unnormalized",
+    "Attention", "Block", "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads",
+    "HegselmannKrause", "InputError", "Jumps", "Law", "Layers", "Leaps", "Linear", "Localmax", "Masked",
+    "MeanField", "Motion", "Noisy", "Norm", "Perceptron", "Positional", "RandomHeads", "RescaledFlow",
+    "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
+    "SphereFlow", "SphereLayers", "Trajectory", "Transformer", "Unnormalized",
     "catalogue", "check", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure", "progress",
     "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip

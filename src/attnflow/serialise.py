@@ -59,6 +59,8 @@ def describe(value: Any) -> Any:
 
 def _described(value: Any, turned: bool = False) -> dict[str, Any]:
     """Return a law or a motion as plain data; Q and K are told apart where its queries and keys are `turned`."""
+    if hasattr(value, "described"):
+        return {"name": class_name(type(value)), **value.described()}
     turned = turned or getattr(value, "turns", False)
     given, matrices = parameters(value), getattr(value, "query_key", None)
     if turned and matrices is not None:

@@ -1,5 +1,7 @@
 """Laws of attention, small frozen objects with `weights` and `attend`: which token listens to which."""
 
+from attnflow.laws.attention import Attention
+from attnflow.laws.by_layer import ByLayer
 from attnflow.laws.descriptions import Exponents, Neighbourhood
 from attnflow.laws.entmax import Entmax
 from attnflow.laws.heads import Heads
@@ -21,7 +23,7 @@ from attnflow.laws.unnormalized import Unnormalized
 # Laws in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Softmax", "Hardmax", "Localmax", "Entmax", "Sparsemax", "Sinkhorn", "SelfAdjusted", "Unnormalized", "Sigmoid",
-    "Linear", "HegselmannKrause", "Heads", "Masked", "Positional",
+    "Linear", "HegselmannKrause", "Heads", "Masked", "Positional", "Attention", "ByLayer",
     "Law", "Heard", "Hearing", "Sources", "TieError", "Exponents", "Neighbourhood", "Products",
     "check_law", "species", "varies", "weighs_like",
 ]  # fmt: skip

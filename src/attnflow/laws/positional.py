@@ -111,7 +111,7 @@ class Positional(Around):
         if self.rope is None:
             return found
         omega = self._frequencies(t, found.keys.shape[-1])
-        return Products(_rotated(found.queries, rows, omega), _rotated(found.keys, columns, omega))
+        return Products(rotated(found.queries, rows, omega), rotated(found.keys, columns, omega))
 
     def scores(self, products: Products, t: float = 0, *, rows: Any = None, columns: Any = None) -> Array:
         """Return the scores of the law inside, with slopes and biases added."""
@@ -139,10 +139,10 @@ class Positional(Around):
         return np.array(rope)
 
 
-def _rotated(points: Array, positions: Any, omega: Array) -> Array:
+def rotated(points: Array, positions: Any, omega: Array) -> Array:
     """Return the points with their pairs of coordinates rotated by omega times their position.
 
-    >>> _rotated(np.array([[1.0, 0.0, 5.0]]), np.array([1]), np.array([np.pi / 2])).round(12)
+    >>> rotated(np.array([[1.0, 0.0, 5.0]]), np.array([1]), np.array([np.pi / 2])).round(12)
     array([[0., 1., 5.]])
     """
     xp, pairs = namespace(points), len(omega)

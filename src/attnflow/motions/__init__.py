@@ -1,5 +1,6 @@
 """How tokens move: each motion is a small frozen object that is given to `simulate`."""
 
+from attnflow.motions.blocks import Block, Norm, Perceptron
 from attnflow.motions.feed_forward import FeedForward
 from attnflow.motions.flows import ContinuousMotion, Flow, RescaledFlow, SphereFlow
 from attnflow.motions.hardmax_flow import HardmaxFlow
@@ -9,11 +10,12 @@ from attnflow.motions.motion import DiscreteMotion, Motion, Stepper, Stretch, ch
 from attnflow.motions.noisy import Noisy
 from attnflow.motions.random_heads import RandomHeads
 from attnflow.motions.random_steps import RandomSteps
+from attnflow.motions.transformer import Transformer
 
 # Motions in the order of menus and lists.
 __all__ = [  # noqa: RUF022
     "Layers", "Residual", "RescaledLayers", "SphereLayers", "Leaps", "Jumps",
     "Flow", "RescaledFlow", "SphereFlow", "HardmaxFlow",
-    "Noisy", "RandomHeads",
+    "Noisy", "RandomHeads", "Transformer", "Block", "Norm", "Perceptron",
     "FeedForward", "Motion", "DiscreteMotion", "ContinuousMotion", "RandomSteps", "Stepper", "Stretch", "check_motion",
 ]  # fmt: skip

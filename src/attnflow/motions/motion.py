@@ -148,6 +148,9 @@ class Motion:
     ``keeps_radii = True``
         if states are x = r theta: the tokens of a run are then the directions theta, which the law hears, and
         `run.radii` are the r; watchers see the directions;
+    ``own_law`` and ``own_end``
+        the law that a motion brings with it, as `Transformer` brings its heads, and the number of its layers: a run
+        then needs neither;
     ``memoryless = False``
         if more than the tokens decides how they go on: their radii, or the time;
     ``skips_steps = True``
@@ -190,6 +193,8 @@ class Motion:
     rtol: float | None = None
     adds: ClassVar[str] = ""
     given_together: ClassVar[bool] = False
+    own_law: Law | None = None
+    own_end: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -16,7 +16,7 @@ from attnflow import engines
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
 from attnflow.core.dask_arrays import chunked
-from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
+from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, quoted, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
 from attnflow.motions.motion import check_stepper, end_of, lengths, lost
@@ -32,9 +32,9 @@ from attnflow.serialise import check_layers, describe, varying
 
 def simulate(
     tokens: ArrayLike | Any,
-    law: Law,
-    motion: Motion,
-    until: float,
+    law: Law | Motion | None = None,
+    motion: Motion | None = None,
+    until: float | None = None,
     *,
     masses: ArrayLike | Any = None,
     seed: int | None = None,
@@ -57,9 +57,10 @@ def simulate(
     law
         Who listens to whom, such as `Softmax`: ``attnflow.catalogue.entries("law")`` and the page of models have all.
     motion
-        How tokens move, in steps such as `Layers` or in continuous time such as `Flow`: likewise "motion".
+        How tokens move, in steps such as `Layers` or in continuous time such as `Flow`: likewise "motion". A
+        `Transformer` brings its own law: ``simulate(tokens, transformer)``.
     until
-        A whole number of steps, or a time.
+        A whole number of steps, or a time. A transformer has its own, the number of its layers.
     masses : (n,), optional
         Positive masses: a token of mass m is heard like m tokens at its place.
     seed
@@ -86,6 +87,7 @@ def simulate(
     >>> run.tokens.shape, run.stopped
     ((501, 200, 2), 'reached step 500, as asked')
     """
+    law, motion, until = given_or_own(law, motion, until)
     if chunked(tokens):
         others = {"masses": masses, "seed": seed, "engine": None if engine == "auto" else engine}
         return simulate_chunks(tokens, law, motion, until, record, watch, store, others)
@@ -124,6 +126,24 @@ def simulate(
     finally:
         recording.close()
     return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
+
+
+def given_or_own(law: Any, motion: Any, until: Any) -> tuple[Law, Motion, float]:
+    """Return what a run needs, from what is given and what its motion brings; refuse what is lacking."""
+    if isinstance(law, Motion) and motion is None:
+        law, motion = None, law
+    if motion is None:
+        raise InputError("simulate needs a motion: give one such as Layers(gamma=0.1) after the law")
+    check_motion(motion)
+    own = motion.own_law
+    if law is None and own is None:
+        raise InputError(f"{type(motion).__name__} brings no law of its own: give one such as Softmax(beta=1.0)")
+    if law is not None and own is not None and law is not own:
+        raise InputError(f"{type(motion).__name__} brings its own law: leave out {quoted(law)}")
+    until = motion.own_end if until is None else until
+    if until is None:
+        raise InputError("simulate needs an end: give until, a whole number of steps or a time")
+    return (own if law is None else law), motion, until
 
 
 def _run(
