@@ -21,6 +21,7 @@ OTHER_FUNCTIONS = {
     ("runs/trajectory.py", "self._tokens"),
     ("runs/watch.py", "self.predicate"),
     ("sweeps/cells.py", "function"),
+    ("motions/blocks.py", "self.feed_forward"),  # a layer after attention
 }
 
 

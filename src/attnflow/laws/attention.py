@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 from attnflow.core.digests import digest_of
 from attnflow.core.inputs import Array, InputError, number
 from attnflow.core.parameters import frequencies
-from attnflow.laws.law import Heard, Law, Sources
+from attnflow.laws.law import Law
 from attnflow.laws.masked import Masked
 from attnflow.laws.positional import Positional, rotated
 from attnflow.laws.softmax import Softmax
+from attnflow.laws.sums import Heard, Sources
 
 Weights = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Attention(Law):
-    """Attention of H heads: sum_h O_h sum_j P^h_ij (V_h x_j + b_V) + b_O, with P^h_ij ~ e^{scale <q_i, k_j>}.
+    """Attention of H heads: sum_h O_h sum_j P^h_ij (V_h x_j + b_V) + b_O, with P^h_ij ~ e^{s <q_i, k_j>}.
 
     Queries and keys of head h are q_i = R^i (Q_h x_i + b_Q) and k_j = R^j (K_h x_j + b_K), R^p a rotation by position
     p, if there is one. This is the layer of a transformer, with its weights as they were trained: H heads of size k may
@@ -42,7 +43,7 @@ class Attention(Law):
     b_Q, b_K, b_V, b_O : (H, k), (G, k), (G, k), (d,), optional
         Biases.
     scale
-        What multiplies the scores: 1 / sqrt(k) by default.
+        The factor s of the scores: 1 / sqrt(k) by default.
     causal
         True: token i hears the tokens j <= i.
     rope

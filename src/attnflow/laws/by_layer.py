@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from attnflow.core.indices import log_weights, weights
 from attnflow.core.inputs import Array, InputError, OverLayers
-from attnflow.laws.law import Heard, Law, Sources
+from attnflow.laws.law import Law
+from attnflow.laws.sums import Heard, Sources
 
 
 @dataclass(frozen=True, eq=False)

@@ -283,6 +283,24 @@ def check_motion(motion: object) -> None:
         check_method(type(motion), name, ("hearing", "x", "t", *(("state",) if name == "start" else ())))
 
 
+def given_or_own(law: Any, motion: Any, until: Any) -> tuple[Law, Motion, float]:
+    """Return what a run needs, from what is given and what its motion brings; refuse what is lacking."""
+    if isinstance(law, Motion) and motion is None:
+        law, motion = None, law
+    if motion is None:
+        raise InputError("simulate needs a motion: give one such as Layers(gamma=0.1) after the law")
+    check_motion(motion)
+    own = motion.own_law
+    if law is None and own is None:
+        raise InputError(f"{type(motion).__name__} brings no law of its own: give one such as Softmax(beta=1.0)")
+    if law is not None and own is not None and law is not own:
+        raise InputError(f"{type(motion).__name__} brings its own law: leave out {quoted(law)}")
+    until = motion.own_end if until is None else until
+    if until is None:
+        raise InputError("simulate needs an end: give until, a whole number of steps or a time")
+    return (own if law is None else law), motion, until
+
+
 def end_of(until: Any, motion: Motion) -> float:
     """Check when a run is to end: a whole number of steps, or a time."""
     end = number(until, "until", above=0.0)

@@ -16,10 +16,10 @@ from attnflow import engines
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
 from attnflow.core.dask_arrays import chunked
-from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, quoted, whole
+from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
-from attnflow.motions.motion import check_stepper, end_of, lengths, lost
+from attnflow.motions.motion import check_stepper, end_of, given_or_own, lengths, lost
 from attnflow.motions.normalisation import directions, no_direction, token_at_zero
 from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
@@ -126,24 +126,6 @@ def simulate(
     finally:
         recording.close()
     return Trajectory(times, states, law=law, motion=motion, masses=hearing.masses, about=about, **results)
-
-
-def given_or_own(law: Any, motion: Any, until: Any) -> tuple[Law, Motion, float]:
-    """Return what a run needs, from what is given and what its motion brings; refuse what is lacking."""
-    if isinstance(law, Motion) and motion is None:
-        law, motion = None, law
-    if motion is None:
-        raise InputError("simulate needs a motion: give one such as Layers(gamma=0.1) after the law")
-    check_motion(motion)
-    own = motion.own_law
-    if law is None and own is None:
-        raise InputError(f"{type(motion).__name__} brings no law of its own: give one such as Softmax(beta=1.0)")
-    if law is not None and own is not None and law is not own:
-        raise InputError(f"{type(motion).__name__} brings its own law: leave out {quoted(law)}")
-    until = motion.own_end if until is None else until
-    if until is None:
-        raise InputError("simulate needs an end: give until, a whole number of steps or a time")
-    return (own if law is None else law), motion, until
 
 
 def _run(
