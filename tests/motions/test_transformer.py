@@ -5,24 +5,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
 from attnflow.motions.blocks import ACTIVATIONS
 
+Array = NDArray[np.float64]
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 8))
 
 
-def attention(seed: int = 1, groups: int = 2, **options: Any) -> af.Attention:
+def attention(seed: int = 1, groups: int = 2, **options: Any) -> Any:
     """Attention of four heads of size 4 in dimension 8, with all biases."""
     rng = np.random.default_rng(seed)
     shapes = {"Q": (4, 4, 8), "K": (groups, 4, 8), "V": (groups, 4, 8), "O": (4, 8, 4)}
     biases = {"b_Q": (4, 4), "b_K": (groups, 4), "b_V": (groups, 4), "b_O": (8,)}
-    return af.Attention(**{k: rng.standard_normal(v) for k, v in (shapes | biases).items()}, **options)
+    weights: dict[str, Any] = {name: rng.standard_normal(shape) for name, shape in (shapes | biases).items()}
+    return af.Attention(**weights, **options)
 
 
-def by_hand(law: af.Attention, x: np.ndarray) -> np.ndarray:
+def by_hand(law: Any, x: Array) -> Array:
     """Attention as loops over heads, tokens and sources say it."""
     out = np.zeros(x.shape)
     for h in range(len(law.Q)):
@@ -40,7 +43,7 @@ def by_hand(law: af.Attention, x: np.ndarray) -> np.ndarray:
     return out + law.b_O
 
 
-def turned(point: np.ndarray, position: int, rope: tuple[float, ...]) -> np.ndarray:
+def turned(point: Array, position: int, rope: tuple[float, ...]) -> Array:
     """Turn pairs of coordinates by complex numbers."""
     z = point[0 : 2 * len(rope) : 2] + 1j * point[1 : 2 * len(rope) : 2]
     z = z * np.exp(1j * position * np.array(rope))
@@ -103,7 +106,7 @@ def test_pre_norm_is_the_sphere_with_radii() -> None:
 NORMS = [af.Norm(kind, gain=RNG.standard_normal(8), bias=RNG.standard_normal(8)) for kind in ("layer", "rms", "layer")]
 
 
-def normed(k: int, x: np.ndarray) -> np.ndarray:
+def normed(k: int, x: Array) -> Array:
     """Norm number k as its formula says, one token after the other."""
     out = []
     for row in x:
@@ -116,7 +119,7 @@ def test_blocks_are_their_formulas() -> None:
     A, up, down = attention(), RNG.standard_normal((16, 8)), RNG.standard_normal((8, 16))
     F = af.Perceptron(up, down, b_up=np.ones(16), b_down=np.ones(8), activation="tanh")
 
-    def fed(y: np.ndarray) -> np.ndarray:
+    def fed(y: Array) -> Array:
         return np.tanh(y @ up.T + 1) @ down.T + 1
 
     a, b, c = NORMS
@@ -158,12 +161,13 @@ def test_a_run_has_the_attention_of_each_layer() -> None:
     first, second = attention(1), attention(2, causal=True)
     run = af.simulate(X, af.Transformer([af.Block(first), af.Block(second, norm="post")]))
     assert len(run) == 3
+    assert run.law is not None
     assert np.allclose(run.law.weights(run.seen(0), 0), first.weights(normed_plain(X)))
     assert np.allclose(run.law.weights(run.seen(1), 1), second.weights(run.tokens[1]))
     assert af.measure.diameter(run).shape == (3,)
 
 
-def normed_plain(x: np.ndarray) -> np.ndarray:
+def normed_plain(x: Array) -> Array:
     """Return LayerNorm without gain and bias."""
     return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
 
