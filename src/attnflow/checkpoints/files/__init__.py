@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attnflow.checkpoints.files.pickled import read_pickled
 from attnflow.checkpoints.files.safetensors import read_safetensors
 from attnflow.checkpoints.files.shards import read_shards
 from attnflow.checkpoints.files.tensors import Tensor, Tensors
@@ -13,18 +14,24 @@ from attnflow.core.inputs import InputError, location
 
 __all__ = ["Tensor", "Tensors", "open_tensors"]
 
-READERS: dict[str, Callable[[Path], Tensors]] = {".safetensors": read_safetensors}
+READERS: dict[str, Callable[[Path], Tensors]] = {
+    ".safetensors": read_safetensors,
+    ".bin": read_pickled,
+    ".pt": read_pickled,
+    ".pth": read_pickled,
+}
 INDEX = ".index.json"
 # What is looked for in a folder, in this order; a checkpoint is often kept in several formats.
-IN_FOLDERS = ("model.safetensors", f"model.safetensors{INDEX}")
+IN_FOLDERS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX))
 
 
 def open_tensors(path: Any) -> Tensors:
     """Open the weights of a file, or of a folder as checkpoints are published: nothing is read before it is asked for.
 
-    A file ends in .safetensors. A folder holds model.safetensors, or the index of its parts,
-    model.safetensors.index.json. All sizes and places in headers are checked first: a file whose parts contradict each
-    other, or that holds anything but tensors, is refused.
+    A file ends in .safetensors, or in .bin, .pt or .pth if it was written by `torch.save`. A folder holds
+    model.safetensors or pytorch_model.bin, or the index of its parts, as model.safetensors.index.json. All sizes and
+    places in headers are checked first: a file whose parts contradict each other, or that holds anything but tensors,
+    is refused, and no code in it is ever run.
 
     >>> import os, tempfile
     >>> import numpy as np

@@ -133,9 +133,9 @@ def checked_shape(path: Path, name: str, shape: Sequence[Any]) -> tuple[int, ...
     """Check the shape of a tensor, before anything is computed with it."""
     if len(shape) > MOST_DIMENSIONS:
         raise broken(path, f"the tensor {quoted(name)} has {len(shape)} dimensions")
-    if not all(type(size) is int and 0 <= size < MOST_NUMBERS for size in shape):
-        raise broken(path, f"the tensor {quoted(name)} has the shape {quoted(tuple(shape))}")
-    if prod(max(size, 1) for size in shape) >= MOST_NUMBERS:
+    if not all(type(size) is int for size in shape):
+        raise broken(path, f"the tensor {quoted(name)} has a size that is no whole number")
+    if min(shape, default=0) < 0 or prod(max(size, 1) for size in shape) >= MOST_NUMBERS:
         raise broken(path, f"the tensor {quoted(name)} has the shape {quoted(tuple(shape))}")
     return tuple(shape)
 
