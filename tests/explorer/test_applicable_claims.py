@@ -368,3 +368,19 @@ def test_claims_about_one_class_are_not_about_others_of_its_name_or_kind() -> No
     assert not applicable(replace(rescaled, motion=Damped()))
     assert applicable(hard)
     assert not applicable(replace(hard, law=Hardmax()))
+
+
+def test_claims_about_masked_laws_are_found_for_any_beta() -> None:
+    tokens = {"cloud": "sphere", "n": 5, "d": 2, "seed": 0}
+    base = {"tokens": tokens, "motion": {"name": "sphere-flow"}, "until": 3}
+
+    def about(**law: Any) -> set[str]:
+        state = read({**base, "law": {"name": "softmax", **law}})
+        return {claim.id for claim, _ in applicable(state) if claim.id.startswith("causal/")}
+
+    first, matrix = "causal/first-token", [[1.0, 0.5], [0.0, 1.0]]
+    assert {first, "causal/two-points/repaired"} <= about(beta=9.0, causal=True)
+    assert about(beta=2.0, B=matrix, causal=True) == {first, "causal/two-points"}
+    # A beta that is 1 at the start alone, and masks that the claims are not about.
+    for other in ({"beta": "1 + t", "causal": True}, {"causal": True, "window": 2}, {"causal": True, "rope": 0.1}, {}):
+        assert about(**other) == set()

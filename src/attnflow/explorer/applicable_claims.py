@@ -26,6 +26,7 @@ from attnflow.explorer.state import State
 from attnflow.explorer.state import read as read_state
 from attnflow.geometry import hull
 from attnflow.laws import Law
+from attnflow.laws.around import core_of
 from attnflow.measure import clusters
 from attnflow.motions import Motion
 from attnflow.serialise import describe, parameters
@@ -180,11 +181,12 @@ def _offers(claim: Claim, state: State) -> Iterator[Offer]:
 
 def _of_law(state: State, parameters: Any) -> Offer:
     law = state.law
-    offer = {} if law.heads else _given(law)
+    inside = core_of(law)
+    offer = {} if law.heads else _given(inside) | _given(law)
     delta = offer.get("delta")
     if isinstance(delta, int | float):
         offer["deltas"] = (delta,)
-    found = law.exponents
+    found = inside.exponents
     if found is not None and not varies_in_time(found.beta) and {"beta", "B"} - set(parameters):
         # One of the two carries both: e^{beta <Bx, y>} is e^{<(beta B)x, y>}.
         B = np.eye(state.tokens.shape[1]) if found.B is None else np.asarray(found.B)
@@ -335,7 +337,7 @@ def _same_law(law: Law, state: State) -> bool:
 
 def _moments(state: State, *things: Any) -> list[Any]:
     """Return when functions of time are compared; constants are so at the start alone."""
-    if not any(varies_in_time(value) for thing in things for value in _of_model(thing).values()):
+    if not any(_varies(thing) for thing in things):
         return [0]
     if state.motion.discrete:
         # Of very long runs, the first steps and some later ones, the last among them.
@@ -344,6 +346,14 @@ def _moments(state: State, *things: Any) -> list[Any]:
         later = np.geomspace(1, float(last), MOST_STEPS).tolist() if last > MOST_STEPS else []
         return sorted({*range(min(last, MOST_STEPS) + 1), *(min(int(t), last) for t in later)})
     return np.linspace(0, state.until, MOMENTS).tolist()
+
+
+def _varies(thing: Any) -> bool:
+    """Say whether a parameter of a law or a motion, or of one that it stands around, is a function of time."""
+    return any(
+        _varies(value) if isinstance(value, Law | Motion) else varies_in_time(value)
+        for value in _of_model(thing).values()
+    )
 
 
 def _same_motion(motion: Motion, state: State) -> bool:
@@ -389,6 +399,9 @@ def _parts(thing: Any, t: Any, state: State) -> Offer:
             found[name] = np.eye(d) if matrix is None else matrix
         elif varies_in_time(value):
             found[name] = number_at(value, t, name)
+        elif isinstance(value, Law | Motion):
+            inner = _law(value, t, state) if isinstance(value, Law) else _motion(value, t, state)
+            found |= {f"{key} of {name}": one for key, one in inner.items()}
         elif value is not None:
             found[name] = describe(value)
     return found
