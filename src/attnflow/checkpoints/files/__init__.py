@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attnflow.checkpoints.files.gguf import read_gguf
 from attnflow.checkpoints.files.pickled import read_pickled
 from attnflow.checkpoints.files.safetensors import read_safetensors
 from attnflow.checkpoints.files.shards import read_shards
@@ -19,6 +20,7 @@ READERS: dict[str, Callable[[Path], Tensors]] = {
     ".bin": read_pickled,
     ".pt": read_pickled,
     ".pth": read_pickled,
+    ".gguf": read_gguf,
 }
 INDEX = ".index.json"
 # What is looked for in a folder, in this order; a checkpoint is often kept in several formats.
@@ -28,10 +30,10 @@ IN_FOLDERS = tuple(f"{name}{end}" for name in ("model.safetensors", "pytorch_mod
 def open_tensors(path: Any) -> Tensors:
     """Open the weights of a file, or of a folder as checkpoints are published: nothing is read before it is asked for.
 
-    A file ends in .safetensors, or in .bin, .pt or .pth if it was written by `torch.save`. A folder holds
-    model.safetensors or pytorch_model.bin, or the index of its parts, as model.safetensors.index.json. All sizes and
-    places in headers are checked first: a file whose parts contradict each other, or that holds anything but tensors,
-    is refused, and no code in it is ever run.
+    A file ends in .safetensors, in .gguf, or, if it was written by `torch.save`, in .bin, .pt or .pth. A folder holds
+    model.safetensors or pytorch_model.bin, or the index of its parts, as model.safetensors.index.json, or one .gguf
+    file. All sizes and places in headers are checked first: a file whose parts contradict each other, or that holds
+    anything but tensors, is refused, and no code in it is ever run.
 
     >>> import os, tempfile
     >>> import numpy as np
@@ -59,4 +61,9 @@ def _in_folder(folder: Path) -> Path:
     for name in IN_FOLDERS:
         if (folder / name).exists():
             return folder / name
-    raise InputError(f"{folder} holds none of {', '.join(IN_FOLDERS)}: give the folder or the file of a checkpoint")
+    others = sorted(folder.glob("*.gguf"))
+    if len(others) > 1:
+        raise InputError(f"{folder} holds {len(others)} files .gguf: give the path of one, such as {others[0]}")
+    if not others:
+        raise InputError(f"{folder} holds none of {', '.join(IN_FOLDERS)}, *.gguf: give the folder of a checkpoint")
+    return others[0]
