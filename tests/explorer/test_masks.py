@@ -9,6 +9,7 @@ from modules import importing
 from refusals import refused
 
 import attnflow as af
+from attnflow.explorer.overlays import overlays_of
 from attnflow.explorer.presets import PRESETS
 from attnflow.explorer.server import models_and_colours
 from attnflow.explorer.state import arguments, read
@@ -47,7 +48,7 @@ def test_the_preset_of_causal_attention_does_what_its_note_says() -> None:
 
 
 def test_fields_of_masks_are_absent_at_zero() -> None:
-    assert b'"adds":"masks","together":false,"parameters":[{"key":"causal"' in models_and_colours()
+    assert b'"adds":"masks","together":false,"ordered":true,"parameters":[{"key":"causal"' in models_and_colours()
     with importing() as page:
         found = page.evaluate(
             """async () => {
@@ -57,7 +58,7 @@ def test_fields_of_masks_are_absent_at_zero() -> None:
               const states = [];
               const store = {
                 state: { law: { name: "softmax", beta: 4, B: null }, tokens: { cloud: "gaussian", n: 3, d: 2 } },
-                label: "", on() {},
+                label: "", on() {}, view: { show: { numbers: false } }, setView(patch) { this.view = patch; },
                 setState(patch) { this.state = { ...this.state, ...patch }; states.push(this.state.law); },
               };
               const fields = createFields(store);
@@ -76,9 +77,50 @@ def test_fields_of_masks_are_absent_at_zero() -> None:
               const formula = formulaOf("law", store.state.law);
               type("law-window", "0");
               type("law-rope", "0.1 * t");
-              return { first, formula, law: store.state.law };
+              return { first, formula, law: store.state.law, view: store.view };
             }"""
         )
     assert found["first"] == ["0", "0", "0"]
+    assert found["view"]["show"]["numbers"]  # the order of tokens matters now
     assert found["formula"].endswith(", 0 <= i - j < 3")
     assert (found["law"]["causal"], found["law"]["window"], found["law"]["rope"]) == (True, None, "0.1 * t")
+
+
+def test_the_attention_matrix_says_who_may_not_be_heard() -> None:
+    state = read({**STATE, "law": {"name": "softmax", "beta": 2, "causal": True, "window": 2}})
+    found = overlays_of(state.tokens, 0, state, ["attention"])["attention"]
+    assert found["heard"] == ["10000", "11000", "01100", "00110", "00011"]
+    plain = read({**STATE, "law": {"name": "softmax"}})
+    assert "heard" not in overlays_of(plain.tokens, 0, plain, ["attention"])["attention"]
+    many = read({**STATE, "tokens": {**STATE["tokens"], "n": 300}, "law": {"name": "linear", "causal": True}})
+    heard = overlays_of(many.tokens, 0, many, ["attention"])["attention"]["heard"]
+    # A block hears one that begins before it ends.
+    assert heard == ["1" * (k + 1) + "0" * (127 - k) for k in range(128)]
+    with importing() as page:
+        said = page.evaluate(
+            """async (attention) => {
+              const {createAttention} = await import("/page/attention.js");
+              const canvas = document.createElement("canvas");
+              canvas.style = "width: 200px; position: absolute; left: 0; top: 0";
+              document.body.append(canvas);
+              const store = {overlays: {attention}, run: {n: 5}, on() {}};
+              createAttention(canvas, store);
+              const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+              await drawn();
+              const said = [canvas.ariaLabel];
+              for (const [x, y] of [[150, 10], [10, 10]]) {
+                canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y}));
+                await drawn();
+                said.push(canvas.ariaLabel);
+              }
+              const scale = canvas.width / 200;
+              const at = (x, y) => [...canvas.getContext("2d").getImageData(x * scale, y * scale, 1, 1).data];
+              return {said, masked: at(150, 30), silent: at(100, 150)};
+            }""",
+            {**found, "rows": [[float(j == i) for j in range(5)] for i in range(5)]},
+        )
+    assert "grey: may not hear it" in said["said"][0]
+    assert said["said"][1].endswith("0 may not hear 3")
+    assert said["said"][2].endswith("0 listens to 0: 1")
+    assert len(set(said["masked"][:3])) == 1  # grey
+    assert said["masked"] != said["silent"]

@@ -198,6 +198,7 @@ MISSING = [
     (shown(SPHERE, {"name": "softmax", "beta": 1.0}, {"name": "sphere-flow"}), ("limits",), "sphere"),
     (shown(gaussian(), {"name": "softmax", "beta": 1.0}, {"name": "flow"}), ("limits",), "grow"),
     (shown(gaussian(), HARD, {"name": "layers", "V": [[1, 0], [0, 2]]}), ("limits",), "identity"),
+    (shown(gaussian(), HARD, {"name": "layers", "gamma": 0.5, "sigma": 0.1}), ("limits",), "noise"),
     (shown(gaussian(), {**HARD, "B": [[0, 1], [-1, 0]]}), ("limits",), "positive definite"),
     (shown(gaussian(), {"name": "localmax", "delta": 0.2}), ("limits",), "anywhere"),
     (shown({**SPHERE, "n": 150}), ("cells", "limits"), "vertices"),

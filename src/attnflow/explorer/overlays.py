@@ -140,6 +140,8 @@ def _limits(frame: Frame) -> dict[str, Any]:
     law, motion = frame.state.law, frame.state.motion
     if motion.surface == "sphere":
         raise InputError("tokens on the sphere stay there: the limits shown here are those of tokens in their hull")
+    if motion.random and not motion.chain:
+        raise InputError("noise keeps these tokens from coming to rest: limits are those of a motion without it")
     if motion.grows:
         raise InputError("these tokens grow without end: their limits are seen in the rescaled frame")
     V = matrix_at(getattr(motion, "V", None), frame.t, frame.x.shape[1], "V")
@@ -172,13 +174,22 @@ def _quiescent(frame: Frame) -> dict[str, Any]:
 
 
 def _attention(frame: Frame) -> dict[str, Any]:
-    """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order."""
-    P, n = frame.state.law.weights(frame.seen("attention matrices"), frame.t), len(frame.x)
+    """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order.
+
+    Where a mask decides who may be heard, `heard` has a text of zeros and ones for each row; a block with a one has a
+    pair that hears.
+    """
+    law, n = frame.state.law, len(frame.x)
+    P = law.weights(frame.seen("attention matrices"), frame.t)
+    heard = law.may_hear(np.arange(n), np.arange(n), frame.t)
     if n > BLOCKS:
         starts = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
         sizes, starts = np.diff(starts), starts[:-1]
         P = np.add.reduceat(np.add.reduceat(P, starts, axis=0), starts, axis=1) / (sizes[:, None] * sizes)
-    return {"attention": {"size": len(P), "rows": P.tolist()}}
+        if heard is not None:
+            heard = np.logical_or.reduceat(np.logical_or.reduceat(heard, starts, axis=0), starts, axis=1)
+    masked = {} if heard is None else {"heard": ["".join("01"[int(one)] for one in row) for row in heard]}
+    return {"attention": {"size": len(P), "rows": P.tolist(), **masked}}
 
 
 OVERLAYS: dict[str, Callable[[Frame], dict[str, Any]]] = {

@@ -318,8 +318,8 @@ def _long_times() -> Iterator[Preset]:
     p = _given("causal/centres")
     yield _of(
         "causal/centres",
-        "Token 0 never moves, token 2, far from those before it, hardly does, and all others gather at these two; "
-        "after very long times all meet at token 0, as causal/first-token says.",
+        "Token 0 never moves, token 2 hardly does, and the others gather at these two; very much later all meet at "
+        "token 0, as causal/first-token says.",
         _state(
             {"cloud": "sphere", "n": p["few"], "d": 2, "seed": p["seed"]},
             {**_softmax(p["cold"]), "causal": True},

@@ -170,7 +170,8 @@ def outside(kind: str, name: str) -> list[dict[str, Any]]:
         # Where all are needed, a page that cannot show one of them has none.
         if shown and (not together or len(shown) == len(taken)):
             adds = getattr(one.make, "adds", "") or one.title.lower()
-            able = {"adds": adds, "together": together, "parameters": [each.data for each in shown]}
+            ordered = bool(getattr(one.make, "by_order", False))
+            able = {"adds": adds, "together": together, "ordered": ordered, "parameters": [each.data for each in shown]}
             found.append({key: one.data.get(key) for key in ("name", "summary", "formula", "random")} | able)
     return found
 

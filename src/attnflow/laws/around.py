@@ -31,6 +31,7 @@ class Around(Law):
     around: ClassVar[str] = "law"
     adds: ClassVar[str] = ""
     given_together: ClassVar[bool] = False
+    by_order: ClassVar[bool] = True  # tokens then have an order, which a picture should show
     law: Law
 
     def __post_init__(self) -> None:
@@ -103,6 +104,10 @@ class Around(Law):
     def shifts(self) -> bool:
         """Whether scores are other than products of queries and keys."""
         return isinstance(self.law, Around) and self.law.shifts
+
+    def may_hear(self, rows: Any, columns: Any, t: float = 0) -> Any:
+        """Return which of the sources each query may hear by the masks inside."""
+        return self.law.may_hear(rows, columns, t)
 
     @property
     def order(self) -> Order | None:

@@ -199,6 +199,10 @@ class Law:
         """Return the weights (m, n) of a law with ``stochastic = False``."""
         raise InputError(f"{type(self).__name__} does not say its weights: a law must write signed_weights")
 
+    def may_hear(self, rows: Any, columns: Any, t: float = 0) -> Any:
+        """Return which of the sources each query may hear by masks, (m, n), by their indices; None if all are heard."""
+        return None
+
     @property
     def scored(self) -> bool:
         """Whether the weights follow from scores, so that `products` and `of_scores` are written."""

@@ -131,7 +131,7 @@ class Masked(Around):
         xp, told = namespace(x), {"rows": rows, "columns": columns}
         if not self.law.stochastic:
             found = weights(self.core, x, t, sources=sources, masses=masses, **told)
-            allowed = self._heard_by_all(rows, columns, t)
+            allowed = self.may_hear(rows, columns, t)
             _need_one(allowed, rows, self._when(t))
             w = each_mass(masses, sources.shape[-2], like=sources)[..., None, :]
             mass, part = (one.sum(axis=-1, keepdims=True) for one in (w, xp.where(allowed, w, 0.0)))
@@ -142,10 +142,10 @@ class Masked(Around):
         top = xp.max(left, axis=-1, keepdims=True)
         return left - top - xp.log(xp.exp(left - top).sum(axis=-1, keepdims=True))
 
-    def _heard_by_all(self, rows: Any, columns: Any, t: float) -> Any:
+    def may_hear(self, rows: Any, columns: Any, t: float = 0) -> Any:
         """Return which of the sources each query may hear by this mask and by those inside."""
-        own = self.heard(rows, columns, t)
-        return own & self.law._heard_by_all(rows, columns, t) if isinstance(self.law, Masked) else own
+        own, inside = self.heard(rows, columns, t), super().may_hear(rows, columns, t)
+        return own if inside is None else own & inside
 
     def _when(self, t: float) -> str:
         """Return at which time, for a sentence, where masks depend on it."""

@@ -1,6 +1,7 @@
-// The attention matrix: how much each token listens to each, dark where much; a pointer over it reads a weight.
+// The attention matrix: how much each token listens to each, dark where much, and grey where a mask forbids it; a
+// pointer over it reads a weight.
 
-import { ramp } from "./colours.js";
+import { channels, mixed, ramp } from "./colours.js";
 import { make } from "./elements.js";
 import { polygon, segments } from "./sheet.js";
 import { cleared, onceAFrame, shownTone } from "./screen.js";
@@ -40,7 +41,7 @@ export function createAttention(canvas, store) {
       context.imageSmoothingEnabled = false;
       context.globalAlpha = 1;
       context.drawImage(grid, EDGE, EDGE, side, side);
-      said = "row: who listens; column: to whom";
+      said = matrix.heard ? "row listens to column; grey: may not hear it" : "row: who listens; column: to whom";
       const cell = side / matrix.size;
       const [i, j] = over ? [over.y, over.x].map((value) => Math.floor((value - EDGE) / cell)) : [-1, -1];
       if (matrix.rows[i]?.[j] !== undefined) {
@@ -48,7 +49,9 @@ export function createAttention(canvas, store) {
         segments(sheet, edges, { stroke: tone.palette[1], alpha: 0.8 });
         const [x, y] = [EDGE + (j + 0.5) * cell, EDGE + (i + 0.5) * cell];
         sheet.disc(x, y, Math.max(cell * 0.7, 4), { stroke: tone.palette[1], width: 1.6 });
-        said = `${name(i)} listens to ${name(j)}: ${written(matrix.rows[i][j])}`;
+        said = hears(i, j)
+          ? `${name(i)} listens to ${name(j)}: ${written(matrix.rows[i][j])}`
+          : `${name(i)} may not hear ${name(j)}`;
       }
     }
     const far = EDGE + side;
@@ -63,6 +66,9 @@ export function createAttention(canvas, store) {
     return first === last ? String(first) : `${first}–${last}`;
   }
 
+  /** Whether a mask lets a token hear another. @param {number} i @param {number} j */
+  const hears = (i, j) => matrix.heard?.[i][j] !== "0";
+
   /** Draw the matrix with one pixel for each weight. @param {import("./colours.js").Tone} tone */
   function fill(tone) {
     const { size, rows } = matrix;
@@ -71,12 +77,13 @@ export function createAttention(canvas, store) {
     const image = context.createImageData(size, size);
     const scale = Array.from({ length: 256 }, (_, k) => ramp(k / 255, tone));
     // Weights that are no probabilities may be negative, or above one: their sizes are shown, as parts of the largest.
+    const grey = channels(mixed(tone.paper, tone.others, 0.3));
     const most = rows.flat().reduce((largest, weight) => Math.max(largest, Math.abs(weight)), 1);
     for (let i = 0; i < size; i++)
       for (let j = 0; j < size; j++) {
         // Shades grow with the root, as most weights of many tokens are small.
         const level = Math.round(255 * Math.sqrt(Math.abs(rows[i][j]) / most));
-        image.data.set([...scale[level], 255], 4 * (i * size + j));
+        image.data.set([...(hears(i, j) ? scale[level] : grey), 255], 4 * (i * size + j));
       }
     context.putImageData(image, 0, 0);
     [drawn, paper] = [matrix, tone.paper];

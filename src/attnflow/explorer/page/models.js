@@ -8,7 +8,7 @@
  *   alternatives: string[], parameters: Parameter[], around?: Around[], shown?: boolean, discrete?: boolean,
  *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
  * @typedef {{name: string, summary: string, formula: string | Record<string, string>, random: boolean | null,
- *   adds: string, together: boolean, parameters: Parameter[]}} Around  what may stand around a law or a motion
+ *   adds: string, together: boolean, ordered: boolean, parameters: Parameter[]}} Around  what may stand around a law or a motion
  * @typedef {"law" | "motion" | "cloud"} Kind
  */
 

@@ -25,8 +25,15 @@ export function createParameters(kind, store, fields) {
 
   const identity = () => scaled(dimension(store.state));
   const value = (/** @type {Parameter} */ one) => store.state[kind][one.key] ?? one.default;
-  const put = (patch, label = "") =>
-    store.setState({ [kind]: { ...store.state[kind], ...patch } }, { label });
+  function put(patch, label = "") {
+    const [before, after] = [store.state[kind], { ...store.state[kind], ...patch }];
+    store.setState({ [kind]: after }, { label });
+    const ordered = (now.of?.around ?? []).filter((one) => one.ordered);
+    // Where the order of tokens begins to matter, their numbers show it.
+    if (ordered.some((one) => stands(one, after)) && !ordered.some((one) => stands(one, before))) {
+      store.setView({ show: { ...store.view.show, numbers: true } });
+    }
+  }
 
   /** @type {Record<string, (one: Parameter, id: string) => Widget>} */
   const MAKERS = {
