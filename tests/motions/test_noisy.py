@@ -219,7 +219,7 @@ def test_where_tokens_keep_radii_the_state_has_noise_in_space() -> None:
         noisy = af.Noisy(af.SphereFlow(norm=norm), kappa=1e12, dt=0.005)
         plain = af.simulate(SPHERE, SOFT, af.SphereFlow(norm=norm), until=0.5)
         np.testing.assert_allclose(af.simulate(SPHERE, SOFT, noisy, until=0.5).final, plain.final, atol=0.01)
-    with refused("norm is 'mix', on the sphere first and off it later"):
+    with refused("SphereFlow moves tokens in another way from t = 1 on"):
         af.Noisy(af.SphereFlow(norm="mix"), kappa=1.0, dt=0.1)
 
 
@@ -420,3 +420,15 @@ def test_noise_of_the_seed_of_the_start_is_other_noise(d: int) -> None:
     y = af.tokens.gaussian(n=n, d=d, seed=0)
     noise = af.simulate(y, af.Softmax(), af.Noisy(af.Layers(gamma=1e-9), sigma=1.0), until=1, seed=0).final - y
     assert abs(np.corrcoef(noise.ravel(), y.ravel())[0, 1]) < 5 / np.sqrt(n * d)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_noise_under_layer_norm_has_no_mean_over_coordinates(norm: str) -> None:
+    """In an orthonormal basis of the vectors whose coordinates add up to 0 it is the noise of RMSNorm."""
+    basis = np.linalg.svd(np.eye(4) - 1 / 4)[0][:, :3]
+    normals = noise_of(0).standard_normal((5, 6, 4))
+    large = af.Noisy(af.SphereLayers(dt=0.25, norm=norm, centred=True), sigma=0.3)
+    small = af.Noisy(af.SphereLayers(dt=0.25, norm=norm), sigma=0.3)
+    found = walked(large, SOFT, SPHERE @ basis.T, normals, 5)
+    assert np.abs(found.sum(axis=1)).max() < 1e-14
+    np.testing.assert_allclose(found, walked(small, SOFT, SPHERE, normals @ basis, 5) @ basis.T, atol=1e-13)

@@ -312,3 +312,30 @@ def test_a_law_of_ones_own_may_have_one_parameter_for_each_system() -> None:
     found = af.ensemble(x, Near(betas), af.Layers(gamma=0.5), until=4)
     for system, beta, final in zip(x, betas.tolist(), found.final, strict=True):
         np.testing.assert_allclose(final, af.simulate(system, Near(beta), af.Layers(gamma=0.5), until=4).final)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubled(af.motions.DiscreteMotion):
+    """A motion of one's own, x <- x + 2 m / 5, that says so by its matrix."""
+
+    def step(self, hearing: af.laws.Hearing, x: Array, t: int) -> Array:
+        return np.asarray(x + 0.4 * hearing(x, t).mean)
+
+    def matrix_form(self, d: int) -> af.motions.MatrixForm:
+        return af.motions.MatrixForm(0.4 * np.eye(d))
+
+
+class Changed(Doubled):
+    """A motion that inherits a matrix which is not its own."""
+
+    def step(self, hearing: af.laws.Hearing, x: Array, t: int) -> Array:
+        return np.asarray(x - hearing(x, t).mean)
+
+
+def test_a_motion_of_ones_own_moves_in_the_compiled_loop_if_it_says_its_matrix() -> None:
+    x, law = np.stack([af.tokens.gaussian(n=4, d=2, seed=seed) for seed in range(3)]), af.Softmax(beta=0.5)
+    found = ensembles.independent(x, law, Doubled(), until=3)
+    assert found is not None
+    np.testing.assert_array_equal(found.final, af.ensemble(x, law, af.Residual(dt=0.4), until=3).final)
+    np.testing.assert_allclose(found.final[1], af.simulate(x[1], law, Doubled(), until=3).final, rtol=1e-13)
+    assert ensembles.independent(x, law, Changed(), until=3) is None

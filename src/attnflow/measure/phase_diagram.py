@@ -114,8 +114,11 @@ def phase_diagram(
         raise InputError(f"motion is {motion!r}, expected a SphereFlow")
     if flow.V is not None:
         raise InputError("the phase diagram, and its curve, are those of V = I: give SphereFlow without V")
-    if flow.norm != "post":
-        raise InputError(f"norm is {flow.norm!r}, but the curve of the phase diagram is that of 'post': leave norm out")
+    if flow.scales_speed:
+        raise InputError(
+            f"motion is {motion!r}, whose tokens do not turn at the speed of what they hear, as those of the phase "
+            "diagram's curve do: leave norm out"
+        )
 
     work = _Cells(b, t, systems, (n, d), seed, bar, flow)
     found = run_missing(work, Results(work.grid, {}, None), on, name="phase_diagram")

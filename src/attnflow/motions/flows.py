@@ -14,18 +14,17 @@ from attnflow.laws import Hardmax, Hearing
 from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
 from attnflow.motions.motion import (
+    MatrixForm,
     Motion,
     Stepper,
     apply,
     constant,
     gain_of,
     grown,
-    inner_products,
-    on_sphere,
     one_value_matrix,
-    tangent,
 )
 from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, directions, sizes
+from attnflow.motions.sphere import inner_products, on_sphere, tangent
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3
@@ -107,6 +106,11 @@ class Flow(ContinuousMotion):
     hint = "use RescaledFlow, which divides the growth out"
     hint_of_sums = "shorten the run, or use SphereFlow"
     helps = "end earlier, or use Residual(V, dt)"
+
+    def matrix_form(self, d: int) -> MatrixForm | None:
+        """Return V, without a feed-forward layer."""
+        V = matrix_at(self.V, 0, d, "V")
+        return None if self.feed_forward is not None else MatrixForm(np.eye(d) if V is None else V)
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
@@ -265,6 +269,14 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
     def unites(self) -> bool:  # type: ignore[override]
         """Whether tokens that have met go on as one: with radii they would move at different speeds."""
         return not self.keeps_radii
+
+    def matrix_form(self, d: int) -> MatrixForm | None:
+        """Return V, for the norm "post"; where it is c I, of differences, which keep small drifts accurate."""
+        if self.scales_speed:
+            return None
+        V = matrix_at(self.V, 0, d, "V")
+        V = np.eye(d) if V is None else V
+        return MatrixForm(V, bool((V[0, 0] * np.eye(d) == V).all()), sphere=True, unnormalized=not self.normalized)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse laws that jump, laws without a total, and tokens that are not on the unit sphere."""

@@ -16,21 +16,19 @@ from attnflow.core.parameters import about
 from attnflow.laws import Heads, Hearing, varies
 from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
-from attnflow.motions.flows import TOLERANCE, SphereFlow
+from attnflow.motions.flows import TOLERANCE
 from attnflow.motions.motion import (
     DiscreteMotion,
+    MatrixForm,
     Motion,
     Stepper,
     apply,
     constant,
     gain_of,
     grown,
-    lengths,
-    on_sphere,
     one_value_matrix,
     towards,
 )
-from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, centred, sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +93,11 @@ class Layers(DiscreteMotion):
     def as_layers(self) -> Layers | None:
         """These layers themselves; a subclass may step otherwise, and says for itself whether it does."""
         return self if type(self) is Layers else None
+
+    def matrix_form(self, d: int) -> MatrixForm | None:
+        """Return the matrix P of a step; none for gamma = 1, where tokens are their barycentres to the last bit."""
+        P = self.step_matrix(0, d)
+        return None if (np.eye(d) == P).all() else MatrixForm(P, differences=True)
 
     def long_run(self, rtol: float) -> tuple[Motion, float]:
         """Return leaps over these steps; without a constant scalar step, these layers themselves."""
@@ -277,15 +280,27 @@ class Residual(DiscreteMotion):
     hint = "use RescaledLayers, which divide the growth out"
     hint_of_sums = "shorten the run, or use SphereLayers"
 
+    def matrix_form(self, d: int) -> MatrixForm | None:
+        """Return dt V, without a feed-forward layer."""
+        return None if self.feed_forward is not None else form_of_layers(self, d, sphere=False)
+
     def step(self, hearing: Hearing, x: Array, t: int) -> Array:
         """Return x + dt (V m + b)."""
-        move = _values(self, hearing, x, t)
+        move = values_heard(self, hearing, x, t)
         if self.feed_forward is not None:
             move = self.feed_forward(move, t)
         return x + inputs.number_at(self.dt, t, "dt", like=x, above=0.0) * move
 
 
-def _values(motion: Residual | SphereLayers, hearing: Hearing, x: Array, t: int) -> Array:
+def form_of_layers(motion: Any, d: int, sphere: bool) -> MatrixForm | None:
+    """Return dt V, if no bias is added."""
+    if motion.b is not None:
+        return None
+    V = inputs.matrix_at(motion.V, 0, d, "V")
+    return MatrixForm(inputs.number_at(motion.dt, 0, "dt") * (np.eye(d) if V is None else V), sphere=sphere)
+
+
+def values_heard(motion: Any, hearing: Hearing, x: Array, t: int) -> Array:
     """Return V m + b."""
     move = apply(inputs.matrix_at(motion.V, t, x.shape[-1], "V", like=x), hearing(x, t).mean)
     b = inputs.vector_at(motion.b, t, x.shape[-1], "b", like=x)
@@ -366,103 +381,3 @@ class RescaledLayers(DiscreteMotion):
         direction, rho, _ = self._moving
         inverse = np.linalg.matrix_power(np.linalg.inv(rho * direction), int(t))
         return inverse[0, 0] * y if self.V is None else y @ inverse.T
-
-
-@dataclass(frozen=True, eq=False)
-class SphereLayers(Normalised, DiscreteMotion):  # type: ignore[override]
-    """Layers on the sphere, step then renormalise: x_i <- y_i / |y_i|, y_i = x_i + dt (V m_i + b).
-
-    V, dt and b are those of `Residual`. `norm` says how the norm is kept; this is "post", the norm after the residual
-    step. With A_i = V m_i + b, heard at the directions N(x_i), N(x) = x / |x|, and t = k dt at step k, the others are
-
-    - "pre": x_i <- x_i + dt A_i;
-    - "peri": x_i <- x_i + dt N(A_i);
-    - "ngpt": x_i <- N(x_i + dt alpha (N(A_i) - x_i));
-    - "cod": x_i <- N(x_i + dt A_i / sqrt(t + 1)), dt constant;
-    - "mix": "post" while t < tau, then "pre", dt constant.
-
-    Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
-    radii; their runs end where a token is 0. N is RMSNorm, up to the factor sqrt(d). ``centred=True`` is LayerNorm,
-    N(x) = P x / |P x|, where P takes the mean of the coordinates away. That mean is never heard, so it is left out: x
-    is P x, and tokens start at N(x).
-
-    Examples
-    --------
-    >>> import attnflow as af
-    >>> x0 = af.tokens.sphere(n=8, d=3, seed=0)
-    >>> run = af.simulate(x0, af.Softmax(beta=1.0), af.SphereLayers(dt=0.1), until=2000)
-    >>> af.measure.diameter(run.final) < 1e-12
-    True
-    >>> pre = af.simulate(x0, af.Softmax(beta=1.0), af.SphereLayers(dt=0.1, norm="pre"), until=2000)
-    >>> bool(150 < pre.radii[-1].min()), 1e-3 < af.measure.diameter(pre.final) < 1e-1
-    (True, True)
-
-    References
-    ----------
-    Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794).
-    Karagodin, Ge, Polyanskiy, Rigollet, *Normalization in attention dynamics* (arXiv 2510.22026).
-    """
-
-    name = "sphere-layers"
-    title = "Layers on the sphere"
-    formula = "x_i <- x_i + dt V m_i, then to length 1"
-    surface = "sphere"
-    pointwise = True
-    array_api = True
-
-    V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
-    dt: Scalar = field(default=1.0, metadata=about("function", "time step", above=0.0, start=0.1))
-    b: Vector = field(default=None, metadata=about("vector", "bias of the values"))
-    norm: str = field(default="post", metadata=NORM)
-    tau: float = field(default=1.0, metadata=TAU)
-    alpha: Scalar = field(default=1.0, metadata=ALPHA)
-    centred: bool = field(default=False, metadata=about("switch", "true for LayerNorm, false for RMSNorm"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.norm in ("cod", "mix") and inputs.varies_in_time(self.dt):
-            raise InputError(f"SphereLayers(norm={self.norm!r}) counts time in steps dt, so dt must be one number")
-
-    @property
-    def by_rows(self) -> bool:  # type: ignore[override]
-        """Whether rows of states can be moved by themselves: what is heard at directions is not what is heard at x."""
-        return not self.keeps_radii
-
-    def prepare(self, x: Array, hearing: Hearing) -> Array:
-        """Refuse tokens that are not on the unit sphere."""
-        x = on_sphere(x)
-        if not self.centred:
-            return x
-        x = centred(x)
-        return x / sizes(x, "token", "the start, without the mean of its coordinates,", "use centred=False")
-
-    def long_run(self, rtol: float) -> tuple[Motion, float]:
-        """Return the flow on the sphere, which is as slow; themselves where there is none as simple."""
-        varying = inputs.varies_in_time(self.dt) or inputs.varies_in_time(self.V)
-        if varying or self.b is not None or self.norm != "post" or self.centred:
-            return self, 1.0
-        # A token that hears its own cluster is divided by the norm 1 + dt.
-        dt = float(self.dt)  # type: ignore[arg-type]
-        return SphereFlow(V=self.V, rtol=rtol), (1 + dt if self.V is None else 1.0) / dt
-
-    def step(self, hearing: Hearing, x: Array, t: int) -> Array:
-        """Return y / |y| for y = x + dt (V m + b), or what another scheme makes of it."""
-        dt, at = inputs.number_at(self.dt, t, "dt", like=x, above=0.0), f"step {t}"
-        A = _values(self, hearing, self.seen(x, t), t)
-        A = centred(A) if self.centred else A
-        if self.norm in ("peri", "ngpt"):
-            A = A / sizes(A, "what is heard by token", at, "change its start, or take another norm")
-        if self.norm == "ngpt":
-            dt = dt * inputs.number_at(self.alpha, t, "alpha", like=x, above=0.0)
-            A = A - x
-        elif self.norm == "cod":
-            A = A / (dt * t + 1) ** 0.5
-        y = x + dt * A
-        if self.norm in ("pre", "peri") or (self.norm == "mix" and dt * t >= self.tau):
-            return y
-        norms = lengths(y)
-        if not holds(norms != 0):
-            raise InputError(
-                f"token {int(norms.argmin())} met its antipode at step {t} and has no direction: change dt"
-            )
-        return y / norms[..., None]

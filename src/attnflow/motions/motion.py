@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.arrays import holds, namespace
 from attnflow.core.calls import check_method
 from attnflow.core.inputs import Array, InputError, Matrix, number, quoted, square, varies_in_time
 from attnflow.core.parameters import check_fields
@@ -101,6 +100,19 @@ class Stepper:
         return None
 
 
+class MatrixForm(NamedTuple):
+    """How tokens move where one constant matrix M says it: x_i' (in layers, what is added to x_i) is M m_i.
+
+    With ``differences`` it is M (m_i - x_i); on the sphere its tangent part (in layers, x_i is then divided by its
+    length). ``unnormalized`` means that what is heard is multiplied by Z_i / n, as in USA.
+    """
+
+    matrix: Array
+    differences: bool = False
+    sphere: bool = False
+    unnormalized: bool = False
+
+
 class Motion:
     """How tokens move.
 
@@ -153,12 +165,19 @@ class Motion:
         then needs neither;
     ``memoryless = False``
         if more than the tokens decides how they go on: their radii, or the time;
+    ``scales_speed = True``
+        if tokens on the sphere turn at another speed than that of what they hear, such as that divided by a radius;
     ``skips_steps = True``
         if steps in which little happens are passed over, so that 10^25 of them are possible;
     ``rtol``
         the relative tolerance of a computation that has one: measurements repeat the run at others;
     ``as_layers``
         the `Layers` whose states these tokens go through, if there are such: what claims prove of them holds here;
+    ``matrix_form(d)``
+        the `MatrixForm` of tokens in dimension d, if there is one and no parameter is a function of time: ensembles
+        then move in one compiled loop (subclasses say it anew, since they may move otherwise);
+    ``changes_at = 1.0``
+        the time from which on tokens move in another way, if there is such a time: integrators stop there;
     ``long_run(rtol)``
         a motion that drifts in the same way and is cheap for very long times, and how many steps a unit of its time is.
 
@@ -187,9 +206,11 @@ class Motion:
     chain: ClassVar[bool] = False
     keeps_radii: ClassVar[bool] = False
     memoryless: ClassVar[bool] = True
+    scales_speed: ClassVar[bool] = False
     skips_steps: ClassVar[bool] = False
     hint: ClassVar[str] = "shorten the run"
     hint_of_sums: ClassVar[str] = ""
+    changes_at: ClassVar[float | None] = None
     rtol: float | None = None
     adds: ClassVar[str] = ""
     given_together: ClassVar[bool] = False
@@ -200,6 +221,7 @@ class Motion:
         super().__init_subclass__(**options)
         # A subclass may move tokens in another way.
         cls.same_system = vars(cls).get("same_system", "")
+        cls.matrix_form = vars(cls).get("matrix_form", Motion.matrix_form)  # type: ignore[method-assign]
         if "step" in vars(cls):
             cls.by_rows = vars(cls).get("by_rows", False)
 
@@ -259,6 +281,10 @@ class Motion:
     @property
     def as_layers(self) -> Layers | None:
         """The averaging layers that these tokens go through, or None."""
+        return None
+
+    def matrix_form(self, d: int) -> MatrixForm | None:
+        """Return the one constant matrix by which tokens in dimension d move; None if there is none."""
         return None
 
     def long_run(self, rtol: float) -> tuple[Motion, float]:
@@ -438,46 +464,6 @@ def grown(y: Array, gain: float) -> Array:
     array([[6.]])
     """
     return y * min(math.sqrt(gain), 1e140 / max(1.0, float(np.abs(y).max())))
-
-
-def on_sphere(x: Array) -> Array:
-    """Return the tokens divided by their norms, refusing any whose norm is not 1 to begin with."""
-    norms = lengths(x)
-    away = abs(norms - 1)
-    if not holds(away <= 1e-6):
-        i = int(away.argmax())
-        raise InputError(
-            f"token {i} has norm {norms[i]:g}, expected 1: use af.tokens.sphere, or divide each token by its norm"
-        )
-    return x / norms[:, None]
-
-
-def lengths(x: Array) -> Array:
-    """Return the norm of each row, for the arrays of any library.
-
-    >>> lengths(np.array([[3.0, 4.0]]))
-    array([5.])
-    """
-    norms: Array = namespace(x).sqrt((x * x).sum(axis=-1))
-    return norms
-
-
-def inner_products(x: Array, y: Array) -> Array:
-    """Return <x_i, y_i> for each row, with a last axis of length one.
-
-    >>> inner_products(np.array([[3.0, 4.0]]), np.array([[1.0, 2.0]]))
-    array([[11.]])
-    """
-    return np.einsum("...k,...k->...", x, y)[..., None]
-
-
-def tangent(x: Array, v: Array) -> Array:
-    """Return v - <x, v> x, the part of v that is tangent to the sphere at x.
-
-    >>> tangent(np.array([1.0, 0.0]), np.array([2.0, 3.0]))
-    array([0., 3.])
-    """
-    return v - inner_products(v, x) * x
 
 
 def constant(V: Matrix, who: str) -> Array | None:

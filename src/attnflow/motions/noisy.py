@@ -12,8 +12,9 @@ from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
-from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved, tangent
-from attnflow.motions.random_steps import Draw, RandomSteps, along_geodesics
+from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved
+from attnflow.motions.random_steps import Draw, RandomSteps
+from attnflow.motions.sphere import along_geodesics, tangent
 
 # What an example has.
 USUAL = {"kappa": 5.0, "dt": 0.01, "sigma": 0.1}
@@ -111,9 +112,10 @@ class Noisy(RandomSteps):
             raise InputError(f"Noisy around {name} takes {' and '.join(given)}, {but}: for example {example}")
         if self.motion.moving_frame and type(self.motion).into_frame is Motion.into_frame:
             raise InputError(f"{name} moves in a frame and does not say what noise is there: let it write into_frame")
-        if getattr(self.motion, "norm", "") == "mix":
+        if self.motion.changes_at is not None:
             raise InputError(
-                "norm is 'mix', on the sphere first and off it later: Noisy takes 'post' or 'pre', not both"
+                f"{name} moves tokens in another way from t = {self.motion.changes_at:g} on, and Noisy takes motions "
+                "that stay the same: give one of these, such as SphereFlow(norm='pre')"
             )
         if inputs.varies_in_time(self.dt):
             raise InputError("dt is a function of time, expected a constant: steps are multiples of it")
@@ -191,14 +193,15 @@ class Noisy(RandomSteps):
         motion, noise = self.motion, draw(*x.shape[-2:])
         if isinstance(motion, DiscreteMotion):
             y = moved(motion, "step", motion.step(hearing, x, t), x)
-            noise = inputs.number_at(self.sigma, t, "sigma", least=0.0) * noise  # type: ignore[arg-type]
+            sigma = inputs.number_at(self.sigma, t, "sigma", least=0.0)  # type: ignore[arg-type]
+            noise = motion.into_frame(sigma * noise, t + 1)
             if motion.surface == "sphere" and not motion.keeps_radii:
                 return along_geodesics(y, tangent(y, noise))
-            return y + motion.into_frame(noise, t + 1)
+            return y + noise
         assert isinstance(motion, ContinuousMotion)
         v = moved(motion, "velocity", motion.velocity(hearing, x, t), x)
         kappa = inputs.number_at(self.kappa, t, "kappa", above=0.0, infinite=True)  # type: ignore[arg-type]
-        noise = math.sqrt(2 * h / kappa) * noise
+        noise = motion.into_frame(math.sqrt(2 * h / kappa) * noise, t)
         if motion.surface == "sphere" and not motion.keeps_radii:
             return along_geodesics(x, h * v + tangent(x, noise))
-        return x + h * v + motion.into_frame(noise, t)
+        return x + h * v + noise

@@ -32,7 +32,8 @@ import numpy as np
 from attnflow.core.arrays import holds
 from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.parameters import about
-from attnflow.motions.motion import Motion, lengths
+from attnflow.motions.motion import Motion
+from attnflow.motions.sphere import lengths
 
 # Schemes whose tokens have a radius of their own: their states are x = r theta.
 RADIAL = ("pre", "peri", "mix")
@@ -49,6 +50,7 @@ class Normalised:
     """What motions with a parameter `norm` say of themselves."""
 
     norm: str
+    tau: float
 
     def __post_init__(self) -> None:
         """Refuse parameters that would do nothing."""
@@ -69,6 +71,16 @@ class Normalised:
     def memoryless(self) -> bool:
         """Whether directions alone decide how tokens go on: not their radii, and not the time."""
         return self.norm in ("post", "ngpt")
+
+    @property
+    def scales_speed(self) -> bool:
+        """Whether tokens turn at another speed than under "post"."""
+        return self.norm != "post"
+
+    @property
+    def changes_at(self) -> float | None:
+        """When "mix" turns from "post" to "pre"; None for all others."""
+        return self.tau if self.norm == "mix" else None
 
     def seen(self, x: Array, t: float) -> Array:
         """Return theta, which the law hears."""

@@ -12,8 +12,8 @@ from attnflow.core import inputs
 from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.laws import Hearing
-from attnflow.motions.motion import on_sphere
 from attnflow.motions.random_steps import Draw, RandomSteps
+from attnflow.motions.sphere import on_sphere
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,17 +167,3 @@ def held(
         return states[past - 1] if past else before[1]
 
     return between
-
-
-def along_geodesics(x: Array, u: Array) -> Array:
-    """Return exp_x(u) = cos|u| x + sin|u| u / |u| for unit vectors x and tangent vectors u, in the last axis.
-
-    >>> along_geodesics(np.array([1.0, 0.0]), np.array([0.0, np.pi / 2])).round(15)
-    array([0., 1.])
-    """
-    length = np.sqrt((u * u).sum(axis=-1, keepdims=True))
-    # sin(pi z) / (pi z), which is 1 at 0.
-    y = np.cos(length) * x + np.sinc(length / np.pi) * u
-    # Rounding must not add up over many steps.
-    ends: Array = y / np.sqrt((y * y).sum(axis=-1, keepdims=True))
-    return ends

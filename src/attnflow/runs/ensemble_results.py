@@ -14,7 +14,7 @@ from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, location
 from attnflow.laws import Law
 from attnflow.motions import Motion
-from attnflow.motions.motion import lengths
+from attnflow.motions.sphere import lengths
 from attnflow.runs import files
 from attnflow.runs.trajectory import Trajectory
 from attnflow.runs.watch import when

@@ -18,10 +18,11 @@ from attnflow.core.inputs import CONVERT, Array, InputError, cloud, mass_vector,
 from attnflow.core.threads import threads
 from attnflow.laws import Heard, Hearing, Law, Sources, check_law
 from attnflow.motions import Motion, check_motion
-from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lengths, lost
+from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, end_of, lost
 from attnflow.motions.normalisation import directions, no_direction, token_at_zero, token_through_zero
 from attnflow.motions.random_steps import SAME, noise_of
 from attnflow.motions.solvers import ensemble_flow
+from attnflow.motions.sphere import lengths
 from attnflow.runs.ensemble_results import Ensemble, changed, each_its_own
 from attnflow.runs.recording import At, Geometric, Record, moments, rule
 from attnflow.runs.watch import when

@@ -19,8 +19,9 @@ from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
-from attnflow.motions.motion import check_stepper, end_of, given_or_own, lengths, lost
+from attnflow.motions.motion import check_stepper, end_of, given_or_own, lost
 from attnflow.motions.normalisation import directions, no_direction, token_at_zero
+from attnflow.motions.sphere import lengths
 from attnflow.runs.dask_arrays import simulate_chunks
 from attnflow.runs.foreign_arrays import run_layers
 from attnflow.runs.recording import MemoryRecording, Record, Recorder, rule

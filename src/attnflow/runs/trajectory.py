@@ -16,8 +16,8 @@ from attnflow.core.dask_arrays import chunked
 from attnflow.core.inputs import SAMPLE, Array, InputError, location, number, reals
 from attnflow.laws import Hearing, Law
 from attnflow.motions import Motion
-from attnflow.motions.motion import lengths
 from attnflow.motions.normalisation import directions
+from attnflow.motions.sphere import lengths
 from attnflow.runs import chunk_store, files, store
 from attnflow.serialise import brief, describe, rebuild, versions
 

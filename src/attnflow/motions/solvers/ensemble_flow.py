@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.arrays import plain
-from attnflow.core.inputs import Array, each_mass, matrix_at, number_at
+from attnflow.core.inputs import Array, each_mass
 from attnflow.core.query_key import form_at
 from attnflow.engines.centring import centre, size
 from attnflow.laws import Law, Softmax, varies
-from attnflow.motions.flows import ContinuousMotion, Flow, SphereFlow
-from attnflow.motions.layers import Layers, Residual, SphereLayers
+from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import ABSOLUTE, SLOW_STEPS, Motion
 
 # A piece of the compiled loop takes PIECE pairs of tokens, a fraction of a second.
@@ -46,14 +45,13 @@ def paths(
     # A subclass may have other weights or another velocity.
     if type(law) is not Softmax or law.b is not None or varies(law) or varies(motion):
         return None
-    if (found := _step_matrix(motion, d)) is None:
+    if (moves := motion.matrix_form(d)) is None:
         return None
     from attnflow.engines import compilation
     from attnflow.motions.solvers import ensemble_kernels as kernels
     from attnflow.motions.solvers.scipy_solver import coefficients
 
     compilation.announce()
-    matrix, centred, sphere = found
     B = form_at(law, 0, d)
     gains = np.broadcast_to(np.asarray(plain(law.beta), dtype=np.float64), (b,)).copy()
     # These sums are not taken about the centre of a cloud, as those of the engines are; at one place nothing is summed.
@@ -62,8 +60,7 @@ def paths(
         return None
     w = each_mass(masses, n)
     w = w / w.max()
-    form, unnormalized = np.empty((0, 0)) if B is None else B, isinstance(motion, SphereFlow) and not motion.normalized
-    rule = kernels.Rule(form, w, np.log2(w), matrix, centred, sphere, unnormalized)
+    rule = kernels.Rule(np.empty((0, 0)) if B is None else B, w, np.log2(w), *moves)
     states, steps = np.empty((len(times), b, n, d)), np.full(b, int(times[-1]))
     if isinstance(motion, ContinuousMotion):
         method = kernels.Method(*map(coefficients, kernels.Method._fields))
@@ -98,28 +95,3 @@ def _layers(start: Array, gains: Array, rule: Any, times: NDArray[Any], states: 
             states[k:due, part] = reached[: due - k]
             x, t, k = reached[-1], end, due
             going(min(1.0, (first + together * t / until) / b), False)
-
-
-def _step_matrix(motion: Motion, d: int) -> tuple[Array, bool, bool] | None:
-    """Return M, whether it multiplies m - x or m, and whether tokens live on the sphere; None for other motions."""
-    if type(motion) is Layers:
-        matrix = motion.step_matrix(0, d)
-        # Where all tokens go to their barycentres in one step, these are kept to the last bit.
-        return None if (matrix == np.eye(d)).all() else (matrix, True, False)
-    if type(motion) not in (Residual, SphereLayers, Flow, SphereFlow):
-        return None
-    assert isinstance(motion, Residual | SphereLayers | Flow | SphereFlow)
-    if isinstance(motion, Residual | Flow) and motion.feed_forward is not None:
-        return None
-    if isinstance(motion, Residual | SphereLayers) and motion.b is not None:
-        return None
-    if isinstance(motion, SphereLayers | SphereFlow) and motion.norm != "post":
-        return None
-    if isinstance(motion, SphereLayers) and motion.centred:
-        return None
-    V = matrix_at(motion.V, 0, d, "V")
-    V = np.eye(d) if V is None else V
-    sphere = isinstance(motion, SphereLayers | SphereFlow)
-    if isinstance(motion, Residual | SphereLayers):
-        return number_at(motion.dt, 0, "dt") * V, False, sphere
-    return V, sphere and bool((V[0, 0] * np.eye(d) == V).all()), sphere
