@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import numba
 import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser
@@ -36,6 +37,11 @@ from attnflow.figures import gallery
 # Collecting tests makes many objects that stay: to look for garbage among them would take a quarter of the time.
 gc.disable()
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Each process that runs tests has one core. A second thread of compiled code would wait in every call for the core of
+# another process. What is about threads asks for all of them, by the fixture `all_threads`; they then wait asleep, here
+# and in the processes that tests start: on a machine with other work, threads that wait awake take ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+numba.set_num_threads(1)
 ROOT = Path(__file__).parent
 
 
@@ -62,6 +68,14 @@ def figures_closed() -> Iterator[None]:
     """No figure stays open after a test, in modules that use this."""
     yield
     _close_figures()
+
+
+@pytest.fixture(scope="module")
+def all_threads() -> Iterator[None]:
+    """Compiled code runs on as many threads as it does for users, in modules and tests that use this."""
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    yield
+    numba.set_num_threads(1)
 
 
 def _python(example: Example) -> None:

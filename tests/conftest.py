@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +21,9 @@ gc.set_threshold(100_000, 20, 50)
 
 # JAX compiles every operation that a test uses once: faster so, and the numbers are as exact.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# So is code that is not made by its newer generator. A jaxlib without this flag would end the process.
+if find_spec("jaxlib") is not None and version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 settings.register_profile(
     "attnflow",

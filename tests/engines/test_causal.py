@@ -207,6 +207,7 @@ def test_light_prefixes_are_as_accurate_as_heavy_ones(monkeypatch: pytest.Monkey
         assert max(errors(x, x, x, masses[::-1].copy(), 1.0)) < TOLERANCE
 
 
+@pytest.mark.usefixtures("all_threads")
 @pytest.mark.parametrize("name", ["direct", "separable", "halves"])
 def test_the_number_of_threads_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((700, 2))

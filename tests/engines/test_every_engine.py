@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from attnflow.engines import ENGINES, choose
 from attnflow.engines.dense import softmax as reference
 
+pytestmark = pytest.mark.usefixtures("all_threads")
+
 Array = NDArray[np.float64]
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from attnflow.engines import ENGINES, SOFTMAX, module
 
+pytestmark = pytest.mark.usefixtures("all_threads")
+
 Array = NDArray[np.float64]
 # Means and, for engines that have them, logarithms of totals or top scores.
 Sums = tuple[Array, Array | None]

@@ -18,6 +18,8 @@ from attnflow.core.parameters import about
 from attnflow.motions.solvers import ensemble_flow
 from attnflow.runs import ensembles
 
+pytestmark = pytest.mark.usefixtures("all_threads")
+
 B = [[1.0, 0.4], [-0.2, 0.8]]
 
 

@@ -211,6 +211,7 @@ def test_refusals(run: Any, over: Any, options: dict[str, Any], words: str) -> N
         swept(run, over, **options)
 
 
+@pytest.mark.usefixtures("all_threads")
 def test_one_thread_where_numba_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     import numba
 
