@@ -27,7 +27,13 @@ if any(find_spec(name) is None for name in ("furo", "myst_parser")):
 
 DOCS = Path(__file__).parents[1] / "docs"
 # The page of each paper, and how the ids of its claims begin.
-PAPERS = {"frank_wolfe": "fw", "normalisation": "norm", "sinkformers": "sinkhorn", "long_context": "long-context"}
+PAPERS = {
+    "frank_wolfe": "fw",
+    "normalisation": "norm",
+    "sinkformers": "sinkhorn",
+    "long_context": "long-context",
+    "perceptron": "mlp",
+}
 PAPERS |= {"random_weights": "random", "densities": "noise"}
 PAPERS |= {name: name for name in ("emergence", "hardmax", "localmax", "sphere")}
 DRAWN = "sphere/staircase"
