@@ -24,8 +24,8 @@ PERCEPTRON = Paper(
     heading="Attention with a perceptron",
     notation="""n tokens of mass 1/n at angles theta_i of the unit circle descend the energy F = sum_ij e^{beta <x_i,
     x_j>} / (2 beta n^2) + sum_i v(theta_i) / n: attention drives them apart, as USA with V = -I does, and a perceptron
-    adds its force. Its potential is v(x) = sum_k a_k log cosh <w_k, x>, with the rows w_k of the parameter
-    `inner` and the numbers a_k of `outer`.""",
+    adds its force. Its potential is v(x) = sum_k a_k f(<w_k, x>), f(s) the logarithm of cosh s, with the rows w_k
+    of the parameter `inner` and the numbers a_k of `outer`.""",
 )
 # A state rests where no token moves faster than this part of the largest force of one token on another.
 AT_REST = 1e-11
@@ -169,9 +169,9 @@ def most_in_an_arc(angles: Array, width: float) -> int:
     and B are the largest pull of a token and its least push inside the arc, in units of e^beta: at most
     .5742 + 1.7 e^{-beta}.""",
     given={"n >= 2 tokens on the circle, beta >= 1, Lipschitz constant at most 1": _unit_circle},
-    note="""The paper, as we read it, has .5742 + O(e^{-beta}) for large beta. With h(t) = (beta sin^2 t - cos t)
-    e^{beta (cos t - 1)}, A is the maximum of h and B the least value of -h for |t| <= 1 / (2 sqrt(beta)); they tend to
-    2 e^{-3/2} and (3/4) e^{-1/8}. Derived: if an arc has the mass M in two or more tokens, one of them has at most
+    note="""The paper, as we read it, has .5742 + O(e^{-beta}) for large beta. With h = (beta (1 - c^2) - c)
+    e^{beta (c - 1)}, c = cos t, A is the maximum of h and B the least value of -h for |t| <= 1 / (2 sqrt(beta)); they
+    tend to 2 e^{-3/2} and (3/4) e^{-1/8}. Derived: if an arc has the mass M in two or more tokens, one of them has at most
     half of it, and the second derivative of F in its angle alone is at most e^beta / n times A (1 - M) - B M / 2 +
     e^{-beta}. One heavy token may hold any mass: masses must be equal.""",
 )  # fmt: skip
