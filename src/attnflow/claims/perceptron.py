@@ -171,9 +171,9 @@ def most_in_an_arc(angles: Array, width: float) -> int:
     given={"n >= 2 tokens on the circle, beta >= 1, Lipschitz constant at most 1": _unit_circle},
     note="""The paper, as we read it, has .5742 + O(e^{-beta}) for large beta. With h = (beta (1 - c^2) - c)
     e^{beta (c - 1)}, c = cos t, A is the maximum of h and B the least value of -h for |t| <= 1 / (2 sqrt(beta)); they
-    tend to 2 e^{-3/2} and (3/4) e^{-1/8}. Derived: if an arc has the mass M in two or more tokens, one of them has at most
-    half of it, and the second derivative of F in its angle alone is at most e^beta / n times A (1 - M) - B M / 2 +
-    e^{-beta}. One heavy token may hold any mass: masses must be equal.""",
+    tend to 2 e^{-3/2} and (3/4) e^{-1/8}. Derived: if an arc has the mass M in two or more tokens, one of them has at
+    most half of it, and the second derivative of F in its angle alone is at most e^beta / n times A (1 - M) - B M / 2
+    + e^{-beta}. One heavy token may hold any mass: masses must be equal.""",
 )  # fmt: skip
 def cluster_mass(e: Experiment) -> list[Margins]:
     """From the given tokens the model descends until they rest, by an implicit integrator and Newton's method; second
