@@ -27,7 +27,6 @@ from attnflow.catalogue import Entry, build, class_name, class_named, entries, e
 from attnflow.core import installed as installed_packages
 from attnflow.core.installed import installed
 from attnflow.core.parameters import KINDS, about, parameters_of
-from attnflow.motions.normalisation import OF_ONE_SCHEME
 from attnflow.serialise import describe, rebuild
 
 ALL = [found for kind in ("law", "motion", "cloud") for found in entries(kind).values()]
@@ -87,8 +86,8 @@ def test_bounds_are_those_that_are_checked(found: Entry) -> None:
     if found.name in ("heads", "noisy"):
         return  # what a motion with noise takes depends on the motion that it holds
     for one in found.parameters.values():
-        if "norm" in found.parameters and one.name in OF_ONE_SCHEME:
-            needed["norm"] = OF_ONE_SCHEME[one.name][0]
+        if one.only_for:
+            needed["norm"] = one.only_for
         for bound, value in one.bounds.items():
             whole = one.kind == "count"
             up, down = (value + 1, value - 1) if whole else (np.nextafter(value, np.inf), np.nextafter(value, -np.inf))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.motions.normalisation import OF_ONE_SCHEME
+from attnflow.core.parameters import parameters_of
 
 # 100 calls in `make test`, 2,000 in `make test-all`.
 CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "20"))
@@ -163,8 +163,9 @@ def arguments(function: Any, draw: Draw, wrong: float) -> dict[str, Any]:
         }
     if "norm" in inspect.signature(function).parameters:
         # Each is refused with norms that do not take it.
-        for name in sorted(given.keys() & OF_ONE_SCHEME):
-            given = {"norm": OF_ONE_SCHEME[name][0], **given}
+        for name, one in parameters_of(function).items():
+            if one.only_for and name in given:
+                given = {"norm": one.only_for, **given}
     if draw.random() < wrong / 10:
         given["nonsense"] = 1
     return given

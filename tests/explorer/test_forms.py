@@ -95,3 +95,30 @@ def test_formulas_are_set(page: Page, plain: str, markup: str) -> None:
         return line.innerHTML.replaceAll(/<.su[bp]>/g, "|").replaceAll("<sub>", "_").replaceAll("<sup>", "^");
     }"""
     assert page.evaluate(ask, plain) == markup
+
+
+def test_fields_that_do_nothing_are_hidden_and_left_out(page: Page) -> None:
+    shown = page.evaluate(
+        """async () => {
+          const {createStore} = await import("/page/store.js");
+          const {createControls} = await import("/page/controls.js");
+          const store = createStore();
+          store.setState({motion: {name: "sphere-flow", norm: "post"}, tokens: {cloud: "sphere", n: 3, d: 2, seed: 0}});
+          const place = document.createElement("div");
+          document.body.replaceChildren(place);
+          createControls(place, store);
+          const seen = [];
+          for (const [id, value] of [["motion-norm", "mix"], ["motion-tau", "2"], ["motion-norm", "post"]]) {
+            const input = document.getElementById(id);
+            input.value = value;
+            input.dispatchEvent(new Event(input.type === "text" ? "input" : "change"));
+            await new Promise((done) => setTimeout(done));
+            const shown = (id) => document.getElementById(id).offsetParent !== null;
+            const fields = ["motion-tau", "motion-alpha"].map(shown);
+            seen.push([...fields, store.state.motion.tau]);
+          }
+          return seen;
+        }"""
+    )
+    assert [one[:2] for one in shown] == [[True, False], [True, False], [False, False]]
+    assert [tau for _, _, tau in shown[1:]] == [2, None]

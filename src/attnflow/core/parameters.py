@@ -29,7 +29,8 @@ class Parameter:
     A parameter with one value for each of several laws stands `beside` each of them: in the table of the law, not in a
     list of its own. A `part` is the class of a value with parameters of its own; `Law` and `Motion` stand for any of
     these. Two runs that differ only in parameters that are not `of_model` are runs of one model: such a parameter says
-    how a run is computed, or what happens where tokens tie.
+    how a run is computed, or what happens where tokens tie. A parameter that does nothing unless a choice of the same
+    law or motion has a certain value is `only_for` that value.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Parameter:
     shown: bool = True
     of_model: bool = True
     infinite: bool = False
+    only_for: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbol", self.symbol or self.name)
@@ -70,7 +72,7 @@ class Parameter:
     def data(self) -> dict[str, Any]:
         """All of this as JSON data; a default that is no number and no text, such as a matrix, is null."""
         plain = isinstance(self.default, bool | int | float | str)
-        kept = ("key", "kind", "help", "symbol", "start", "limit", "at_zero", "shown", "required")
+        kept = ("key", "kind", "help", "symbol", "start", "limit", "at_zero", "shown", "required", "only_for")
         facts = {name: getattr(self, name) for name in kept}
         return {**facts, "default": self.default if plain else None, **self.bounds, "choices": list(self.choices)}
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from attnflow.core.arrays import holds
 from attnflow.core.inputs import Array, InputError, varies_in_time
-from attnflow.core.parameters import about
+from attnflow.core.parameters import about, parameters_of
 from attnflow.motions.motion import Motion
 from attnflow.motions.sphere import lengths
 
@@ -40,10 +40,8 @@ RADIAL = ("pre", "peri", "mix")
 SCHEMES = ("post", "pre", "peri", "ngpt", "cod", "mix")
 
 NORM = about("choice", "how the norm is kept", choices=SCHEMES)
-TAU = about("number", "time when mix turns from post to pre", least=0.0)
-ALPHA = about("function", "step size of ngpt", above=0.0)
-# Parameters that one scheme alone has: that scheme, and their default.
-OF_ONE_SCHEME = {"tau": ("mix", 1.0), "alpha": ("ngpt", 1.0)}
+TAU = about("number", "time when mix turns from post to pre", least=0.0, only_for="mix")
+ALPHA = about("function", "step size of ngpt", above=0.0, only_for="ngpt")
 
 
 class Normalised:
@@ -55,11 +53,14 @@ class Normalised:
     def __post_init__(self) -> None:
         """Refuse parameters that would do nothing."""
         super().__post_init__()  # type: ignore[misc]
-        for name, (scheme, default) in OF_ONE_SCHEME.items():
+        for name, one in parameters_of(type(self)).items():
+            if one.only_for in ("", self.norm):
+                continue
             value = getattr(self, name)
-            if self.norm != scheme and (varies_in_time(value) or not np.array_equal(value, default)):
+            if varies_in_time(value) or not np.array_equal(value, one.default):
                 raise InputError(
-                    f"{name} was given, but does nothing with norm={self.norm!r}: leave it out, or use norm={scheme!r}"
+                    f"{name} was given, but does nothing with norm={self.norm!r}: leave it out, or use "
+                    f"norm={one.only_for!r}"
                 )
 
     @property

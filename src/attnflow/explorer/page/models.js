@@ -2,8 +2,8 @@
 
 /**
  * @typedef {{key: string, kind: string, help: string, symbol: string, default: any, start: any, required: boolean,
- *   shown: boolean, limit: string, at_zero: string, choices: string[], least?: number, above?: number,
- *   most?: number}} Parameter  as in `attnflow.core.parameters`
+ *   shown: boolean, limit: string, at_zero: string, only_for: string, choices: string[], least?: number,
+ *   above?: number, most?: number}} Parameter  as in `attnflow.core.parameters`
  * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
  *   alternatives: string[], parameters: Parameter[], around?: Around[], shown?: boolean, discrete?: boolean,
  *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model

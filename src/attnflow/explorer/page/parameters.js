@@ -50,7 +50,8 @@ export function createParameters(kind, store, fields) {
     choice(one, id) {
       if (one.choices.length === 0) return text(one, id, (word) => word.trim());
       const options = one.choices.map((word) => [word, word]);
-      const select = choice({ id, change: () => put({ [one.key]: select.value }) }, options);
+      const take = (/** @type {string} */ word) => put({ ...useless(one, word), [one.key]: word });
+      const select = choice({ id, change: () => take(select.value) }, options);
       const name = make("span", {}, words(one.key));
       const element = make("label", { class: "field choice", title: one.help }, name, select);
       return { element, sync: (word) => (select.value = word) };
@@ -61,6 +62,14 @@ export function createParameters(kind, store, fields) {
       return { element, sync: (on) => (box.checked = on) };
     },
   };
+
+  /** The parameters that do nothing when another word of a choice is taken, to be left out. @param {Parameter} one */
+  const useless = (one, /** @type {string} */ word) =>
+    Object.fromEntries(
+      shownParameters(now.of)
+        .filter(({ only_for: only }) => only && only !== word && one.choices.includes(only))
+        .map(({ key }) => [key, null]),
+    );
 
   const words = (/** @type {string} */ key) => key.replaceAll("_", " ");
   // What stands around a law by itself is not there at 0.
@@ -195,8 +204,10 @@ export function createParameters(kind, store, fields) {
       const by = given(of, store.state[kind]);
       now.by?.sync(by);
       now.folds.forEach((one) => one.sync());
+      const taken = now.widgets.map(([one]) => value(one));
       for (const [one, { element, sync }] of now.widgets) {
-        element.hidden = of.alternatives.includes(one.key) && one.key !== by;
+        const idle = one.only_for && !taken.includes(one.only_for);
+        element.hidden = Boolean(idle) || (of.alternatives.includes(one.key) && one.key !== by);
         sync?.(value(one));
       }
     },
