@@ -81,9 +81,7 @@ MEASURES: list[Callable[..., Any]] = [m.leaders, m.influence, m.entropy]
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_laws_and_tokens_are_checked(measure: Callable[..., Any]) -> None:
-    heads = af.Heads([af.Softmax(), af.Hardmax()])
     for law, sentence in (
-        (heads, "one by one: ask for the .* of each law of the heads"),
         (None, "the law is None"),
         ("softmax", "law is 'softmax', expected a law such as"),
     ):
@@ -95,12 +93,11 @@ def test_laws_and_tokens_are_checked(measure: Callable[..., Any]) -> None:
         measure(af.Softmax(), [[1.0], [2.0]], masses=[1.0])
 
 
-def test_thresholds_and_ranks_of_heads_are_refused() -> None:
+def test_thresholds_and_influence_graphs_of_heads_are_refused() -> None:
     with refused("threshold is -1"):
         m.influence(af.Softmax(), [[1.0]], threshold=-1)
-    run = af.simulate([[1.0], [2.0]], af.Heads([af.Softmax()]), af.Layers(gamma=0.5), until=2)
-    with refused("ranks of each law of the heads"):
-        m.rank(run)
+    with refused("one by one: ask for the influence graphs of each law of the heads"):
+        m.influence(af.Heads([af.Softmax(), af.Hardmax()]), [[1.0]])
 
 
 def test_rank_at_the_largest_tolerance() -> None:

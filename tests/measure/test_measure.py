@@ -67,8 +67,6 @@ def test_leaders_and_how_much_they_are_heard() -> None:
         np.testing.assert_array_equal(found.index, P.argmax(axis=1))
         np.testing.assert_array_equal(found.distinct, np.unique(P.argmax(axis=1)))
         np.testing.assert_allclose(found.heard, P.sum(axis=0) / 40)
-    with refused("each law of the heads"):
-        af.measure.leaders(af.Heads([af.Softmax()]), x)
 
 
 def test_rank_quotes_its_evidence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, overload
@@ -9,12 +10,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core import blocks as block_module
 from attnflow.core.indices import not_numbers, rows_of, weight_rows
 from attnflow.core.inputs import SAMPLE, Array, InputError, number, rectangular, shares
 from attnflow.laws import Law, check_law
 from attnflow.measure import in_chunks
 from attnflow.measure.by_name import number_of
-from attnflow.measure.over_time import OverTime, State, each_system, measured, stacked
+from attnflow.measure.over_time import OverTime, R, State, each_system, heard_states, measured, stacked
 from attnflow.runs.ensemble_results import Ensemble
 from attnflow.runs.trajectory import Trajectory
 
@@ -25,12 +27,20 @@ class Leaders:
 
     `index` (n,) is the source each token weighs most, the first one if several; `distinct` lists those sources;
     `heard` (n,) is how much each token is listened to, the column mass sum_i w_i P_ij / sum_i w_i. Of tokens in Dask,
-    `index` and `heard` are Dask arrays.
+    `index` and `heard` are Dask arrays. Of H heads, `index` and `heard` are (H, n), and `distinct` lists the sources
+    that lead in some head. `count` is the number of distinct leaders, of each head if there are several, (H,).
     """
 
     index: NDArray[np.int64]
     distinct: NDArray[np.int64]
     heard: Array
+
+    @property
+    def count(self) -> int | NDArray[np.int64]:
+        """How many tokens lead."""
+        if self.index.ndim == 1:
+            return len(self.distinct)
+        return np.array([len(np.unique(index)) for index in self.index])
 
 
 @overload
@@ -43,21 +53,30 @@ def leaders(
 ) -> Leaders | OverTime[Leaders]:
     """Return who leads: argmax_j P_ij for each token, the distinct leaders, and how much each token is heard.
 
-    Of a run, `index` and `heard` are (T, n), and item k holds the leaders at time k. Those of tokens in Dask, in up to
-    3 dimensions, are found under `Hardmax`, from at most 2^20 points near their hull.
+    Of a run, `index` and `heard` are (T, n), and item k holds the leaders at time k. Of a law with H heads they are
+    (H, n) and (T, H, n); of a run of a `Transformer` with L layers the times are the layers 0 to L - 1, each with the
+    tokens as its heads hear them. Leaders of tokens in Dask, in up to 3 dimensions, are found under `Hardmax`, from at
+    most 2^20 points near their hull.
 
     >>> import attnflow as af
     >>> leaders(af.Hardmax(), [[2.0], [1.0], [-1.0]]).index
     array([0, 0, 2])
+    >>> leaders(af.Heads([af.Hardmax(), af.Softmax(beta=0.0)]), [[2.0], [1.0], [-1.0]]).count
+    array([2, 1])
 
     References
     ----------
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465).
     """
-    known = _one_law(law, "leaders")
+    known = _known(law)
     return measured(
-        lambda state: _leaders(known, state), x, t, masses, seen=True, in_chunks=lambda state: _in_chunks(known, state)
+        lambda state: _leaders(known, state),
+        x,
+        t,
+        masses,
+        attention=True,
+        in_chunks=lambda state: _in_chunks(known, state),
     )
 
 
@@ -68,19 +87,20 @@ def _in_chunks(law: Law, state: State) -> Leaders:
 
 
 @number_of(leaders, ends=True)
-def _number_of_leaders(run: Trajectory) -> int:
-    """Return how many tokens lead at the end; those that have merged count each by itself."""
-    return len(_leaders(_one_law(run.law, "leaders"), _last(run)).distinct)
+def _number_of_leaders(run: Trajectory) -> float:
+    """Return how many tokens lead at the end, in the mean of the heads; those that have merged count each by itself."""
+    return float(np.mean(_leaders(_known(run.law), _last(run)).count))
 
 
 def _leaders(law: Law, state: State) -> Leaders:
     listeners = shares(state.masses, len(state.x))
-    index, heard = [], np.zeros(len(state.x))
+    index, heard = [], list[Array]()
     for rows, log_p in _rows(law, state):
-        index.append(log_p.argmax(axis=1))
-        heard += listeners[rows] @ np.exp(log_p)
-    found = np.concatenate(index)
-    return Leaders(found, np.unique(found), heard)
+        index.append(log_p.argmax(axis=-1))
+        heard.append(listeners[rows] @ np.exp(log_p))
+    found = np.concatenate(index, axis=-1)
+    total: Array = np.sum(heard, axis=0)
+    return Leaders(found, np.unique(found), total)
 
 
 @overload
@@ -112,7 +132,7 @@ def influence(
     (arXiv 2305.05465), whose figures join leaders and followers where P_ij > 1e-4.
     """
     known, least = _one_law(law, "influence graphs"), number(threshold, "threshold", least=0.0, most=1.0)
-    return measured(lambda state: _influence(known, state, least), x, t, masses, seen=True)
+    return measured(lambda state: _influence(known, state, least), x, t, masses, attention=True)
 
 
 @number_of(influence, ends=True)
@@ -137,8 +157,9 @@ def entropy(
 ) -> Array:
     """Return the entropy of attention of each token, H_i = -sum_j P_ij log P_ij: (n,), or (T, n) for a run.
 
-    It lies between 0 (token i hears one token) and log n (it hears all alike); e^{H_i} is the number of tokens it
-    listens to, in effect. What is counted is tokens: tokens that coincide count each by itself, and a token counts
+    Of a law with heads it is (heads, n) and (T, heads, n), the times of a run of a `Transformer` being its layers 0 to
+    L - 1. It lies between 0 (token i hears one token) and log n (it hears all alike); e^{H_i} is the number of tokens
+    it listens to, in effect. What is counted is tokens: tokens that coincide count each by itself, and a token counts
     once whatever its mass.
 
     >>> import attnflow as af
@@ -150,37 +171,37 @@ def entropy(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), where rows of P tend to unit vectors.
     """
-    known = _one_law(law, "entropies")
-    return stacked(measured(lambda state: _entropy(known, state), x, t, masses, seen=True))
+    known = _known(law)
+    return stacked(_alike(measured(lambda state: _entropy(known, state), x, t, masses, attention=True)))
 
 
 @number_of(entropy, ends=True)
 def _mean_entropy(run: Trajectory) -> float:
-    """Return the mean over the tokens of the entropy of attention at the end."""
-    return float(_entropy(_one_law(run.law, "entropies"), _last(run)).mean())
+    """Return the mean over the tokens, and the heads, of the entropy of attention at the end."""
+    return float(_entropy(_known(run.law), _last(run)).mean())
 
 
 def _entropy(law: Law, state: State) -> Array:
-    return np.concatenate([_row_entropy(log_p) for _, log_p in _rows(law, state)])
+    return np.concatenate([_row_entropy(log_p) for _, log_p in _rows(law, state)], axis=-1)
 
 
 def _row_entropy(log_p: Array) -> Array:
     """Return -sum_j p_j log p_j of each row, to full relative accuracy also where one p_j is nearly 1."""
-    each, top = np.arange(len(log_p)), log_p.argmax(axis=1)
+    top = log_p.argmax(axis=-1)[..., None]
     p = np.exp(log_p)
-    p[each, top] = 0.0
-    rest = p.sum(axis=1)
+    np.put_along_axis(p, top, 0.0, axis=-1)
+    rest = p.sum(axis=-1)
     # Of the largest weight, 1 - rest, the logarithm is lost to rounding when the others are small.
-    log_top = np.where(rest < 0.5, np.log1p(-np.minimum(rest, 0.5)), log_p[each, top])
-    total: Array = -(p * np.where(p > 0, log_p, 0.0)).sum(axis=1) - np.exp(log_top) * log_top
+    log_top = np.where(rest < 0.5, np.log1p(-np.minimum(rest, 0.5)), np.take_along_axis(log_p, top, axis=-1)[..., 0])
+    total: Array = -(p * np.where(p > 0, log_p, 0.0)).sum(axis=-1) - np.exp(log_top) * log_top
     return total + 0.0
 
 
 @dataclass(frozen=True)
 class Rank:
-    """A numerical rank, with the singular values and the tolerance it was read from."""
+    """A numerical rank, with the singular values and the tolerance it was read from; of each head if there are more."""
 
-    value: int
+    value: int | NDArray[np.int64]
     singular_values: Array
     tol: float
 
@@ -194,7 +215,9 @@ def rank(P: ArrayLike | Trajectory | Ensemble, tol: float = 1e-8) -> Rank | Over
     """Return the number of singular values of P above tol times the largest.
 
     Of a run, the rank of its attention matrix: `value` is (T,), `singular_values` is (T, n), and item k holds the rank
-    at time k. Each time costs the singular values of a matrix (n, n).
+    at time k. Of a run with H heads they are (T, H) and (T, H, n), the times of a `Transformer` being its layers 0 to
+    L - 1. Each time costs the singular values of a matrix (n, n), or of H of them. `stable_rank` and `effective_rank`
+    need no tolerance.
 
     >>> rank([[0.5, 0.5], [0.5, 0.5]]).value
     1
@@ -207,40 +230,57 @@ def rank(P: ArrayLike | Trajectory | Ensemble, tol: float = 1e-8) -> Rank | Over
     cut = number(tol, "tol", least=0.0)
     if not isinstance(P, Trajectory):
         return _rank(rectangular(P, "P"), cut)
-    law = _one_law(P.law, "ranks")
-    return measured(lambda state: _rank(law.weights(*state), cut), P, seen=True)
+    law = _known(P.law)
+    return measured(lambda state: _rank(law.weights(*state), cut), P, attention=True)
 
 
 @number_of(rank, ends=True)
-def _rank_at_the_end(run: Trajectory, tol: float = 1e-8) -> int:
-    """Return the rank of the attention matrix of the last state."""
-    return rank(_one_law(run.law, "ranks").weights(*_last(run)), tol).value
+def _rank_at_the_end(run: Trajectory, tol: float = 1e-8) -> float:
+    """Return the rank of the attention matrix of the last state, in the mean of the heads."""
+    return float(np.mean(_rank(_known(run.law).weights(*_last(run)), number(tol, "tol", least=0.0)).value))
 
 
-def _rank(matrix: Array, tol: float) -> Rank:
-    values: Array = np.linalg.svd(matrix, compute_uv=False).astype(np.float64)
-    return Rank(int((values > tol * float(values[0])).sum()), values, tol)
+def _rank(matrices: Array, tol: float) -> Rank:
+    values: Array = np.linalg.svd(matrices, compute_uv=False).astype(np.float64)
+    with np.errstate(over="ignore"):
+        counts = (values > tol * values[..., :1]).sum(axis=-1)
+    return Rank(int(counts) if counts.ndim == 0 else counts, values, tol)
 
 
 def _last(run: Trajectory) -> State:
-    """Return the last state of a run as its law sees it."""
-    return State(run.to_numpy().seen(), run.times.item(-1), run.masses)
+    """Return the last state of a run that some layer hears, as its law sees it."""
+    k = heard_states(run) - 1
+    return State(run.to_numpy().seen(k), run.times.item(k), run.masses)
+
+
+def _known(law: Any) -> Law:
+    """Check that there is a law to measure."""
+    if law is None:
+        raise InputError("the law is None, as after loading a run whose law was not stored: give the law that was run")
+    return check_law(law)
 
 
 def _one_law(law: Any, what: str) -> Law:
     """Check that there is one attention matrix to measure."""
-    if law is None:
-        raise InputError("the law is None, as after loading a run whose law was not stored: give the law that was run")
-    known = check_law(law)
+    known = _known(law)
     if known.heads:
         raise InputError(f"heads have {what} one by one: ask for the {what} of each law of the heads")
     return known
 
 
+def _alike(found: R) -> R:
+    """Refuse a run whose layers have different numbers of heads, of which no array can be made."""
+    if isinstance(found, OverTime) and len(counts := {np.shape(one)[:-1] for one in found}) > 1:
+        heads = ", ".join(str(math.prod(shape)) for shape in sorted(counts))
+        raise InputError(f"the layers of this run have {heads} heads, expected equally many: measure layer by layer")
+    return found
+
+
 def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
-    """Yield log P_ij in blocks of rows, refusing rows that do not sum to one."""
+    """Yield log P_ij in blocks of rows, of all heads at once, refusing rows that do not sum to one."""
     x = state.x
-    blocks = weight_rows(law, x, state.t, sources=x, masses=state.masses)
+    most = block_module.BLOCK // max(1, len(law.heads))
+    blocks = weight_rows(law, x, state.t, sources=x, masses=state.masses, most=most)
     while True:
         with np.errstate(over="ignore", invalid="ignore"):
             block = next(blocks, None)

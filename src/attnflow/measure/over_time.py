@@ -122,12 +122,15 @@ def measured(
     masses: ArrayLike | None = None,
     *,
     seen: bool = False,
+    attention: bool = False,
     in_chunks: Callable[[State], R] | None = None,
 ) -> R | OverTime[R]:
     """Return `of` the configuration x at time t, or of all states of a run, at its times and with its masses.
 
-    With `seen` the states are those that the law of the run sees, otherwise those recorded. Of a Dask array, or of a
-    run in Dask, it is `in_chunks`, if there is such a function.
+    With `seen` the states are those that the law of the run sees, otherwise those recorded. With `attention` they are
+    those that some layer of the run hears: seen by the law, and without the state after the last layer of a motion
+    that has one, as a `Transformer` does. Of a Dask array, or of a run in Dask, it is `in_chunks`, if there is such a
+    function.
     """
     # Functions of the number of a layer may want it as it was given.
     number(t, "t")
@@ -146,10 +149,11 @@ def measured(
     lazily = in_chunks if chunked(x.tokens) else None
     run = x if lazily is not None else x.to_numpy()
     found = list[R]()
-    with progress.task("measure: state", len(run)) as work:
-        for k, when in enumerate(run.times.tolist()):
+    times = run.times.tolist()[: heard_states(run) if attention else None]
+    with progress.task("measure: state", len(times)) as work:
+        for k, when in enumerate(times):
             work.reach(k)
-            tokens = run.seen(k) if seen else run.tokens[k]
+            tokens = run.seen(k) if seen or attention else run.tokens[k]
             if lazily is not None:
                 found.append(lazily(State(tokens, when, run.masses)))
                 continue
@@ -158,6 +162,17 @@ def measured(
                 cloud(tokens, f"the tokens at time {when:g}")
             found.append(of(State(tokens, when, run.masses)))
     return OverTime(found)
+
+
+def heard_states(run: Trajectory) -> int:
+    """Return how many recorded states of a run some layer hears: all but those after the last layer, if there is one.
+
+    >>> import attnflow as af
+    >>> heard_states(af.simulate([[1.0], [2.0]], af.Transformer([af.Block(af.Softmax(), norm="none")] * 3)))
+    3
+    """
+    end = None if run.motion is None else run.motion.own_end
+    return len(run) if end is None else int(np.searchsorted(run.times, end))
 
 
 def first_true(true: Callable[[Any], bool], low: Any, high: Any, part: float = 0.0) -> Any:

@@ -61,7 +61,7 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
         return Summary(found.count, None, None, run.stopped, part)
     assert run.law is not None
     x, t, labels = in_memory(run.seen()), run.times.item(-1), in_memory(found.labels)
-    full = rank(run.law.weights(x, t, run.masses)).value if len(x) <= RANK_TOKENS else None
+    full = int(rank(run.law.weights(x, t, run.masses)).value) if len(x) <= RANK_TOKENS else None
     if not run.law.stochastic:
         return Summary(found.count, None, full, run.stopped, part)
     leading = np.unique(labels[leaders(run.law, x, t, run.masses).distinct])
