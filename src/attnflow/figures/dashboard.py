@@ -103,7 +103,7 @@ def _clusters(run: Trajectory, x: Array, t: float) -> float:
 
 def _rank(run: Trajectory, x: Array, t: float) -> float:
     _at_most(RANKED, x, "ranks")
-    return measure.rank(_weights(run, x, t)).value
+    return int(measure.rank(_weights(run, x, t)).value)
 
 
 def _diameter(run: Trajectory, x: Array, t: float) -> float:
