@@ -97,6 +97,7 @@ def test_the_jump_at_beta_3() -> None:
     branch = af.MeanField(3.0, normalized=False).branch()
     (fold,), (jump,) = branch.folds, branch.crossings
     assert branch.first_order
+    assert "array" not in repr(branch)
     assert branch.start == pytest.approx(3 / i1(3.0), rel=1e-13)
     assert jump.kappa / branch.start == pytest.approx(0.991226, abs=1e-6)
     assert fold.kappa / branch.start == pytest.approx(0.988685, abs=1e-6)

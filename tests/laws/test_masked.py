@@ -292,6 +292,11 @@ def test_several_species() -> None:
     np.testing.assert_array_equal(graph, [[0, 1, 0, 1], [0, 1, 0, 0], [0, 1, 0, 1], [0, 0, 0, 1]])
     with refused("hears names the species 'd', but the labels are"):
         species(["a", "b"], {"a": ["d"]})
+    with refused("hears names the species \\['b'\\], but the labels are"):
+        species(["a", "b"], {"a": [["b"]]})
+    for labels in (3, None, [], [["a"], ["b"]]):
+        with refused("labels are .*, expected a list with the name of a species for each token"):
+            species(labels, {"a": ["b"]})  # type: ignore[arg-type]
     for given in (None, {"a": None}, {"a": "b"}):
         with refused("hears is .*, expected a table with a list of species for each species that hears some"):
             species(["a", "b"], given)  # type: ignore[arg-type]

@@ -102,9 +102,9 @@ class Branch:
     model: MeanField
     mode: int
     start: float
-    kappas: Array
-    orders: Array
-    free_energies: Array
+    kappas: Array = field(repr=False)
+    orders: Array = field(repr=False)
+    free_energies: Array = field(repr=False)
     curvature: float
     folds: tuple[Transition, ...]
     crossings: tuple[Transition, ...]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnflow.core.arrays import holds, namespace, plain
 from attnflow.core.graphs import Order, edges, graph_at
 from attnflow.core.indices import log_weights, weights
-from attnflow.core.inputs import Array, InputError, Matrix, each_mass
+from attnflow.core.inputs import Array, InputError, Matrix, each_mass, quoted
 from attnflow.core.parameters import about
 from attnflow.laws.around import Around
 from attnflow.laws.law import Law, varies
@@ -178,10 +178,18 @@ def species(labels: Sequence[Any], hears: Mapping[Any, Sequence[Any]]) -> NDArra
             f"hears is {hears!r}, expected a table with a list of species for each species that hears some, such as "
             '{"query": ["context"]}'
         )
-    names = list(labels)
-    known = set(names)
+    try:
+        names = list(labels)
+        known = set(names)
+    except TypeError:
+        names, known = [], set()
+    if not names:
+        raise InputError(
+            f"labels are {quoted(labels)}, expected a list with the name of a species for each token, such as "
+            '["query", "query", "context"]'
+        )
     for one in (name for pair in hears.items() for name in (pair[0], *pair[1])):
-        if one not in known:
+        if one not in names:
             raise InputError(
                 f"hears names the species {one!r}, but the labels are {sorted(map(str, known))}: use these"
             )
