@@ -45,9 +45,8 @@ def test_equiangular_tokens_follow_two_numbers(norm: str) -> None:
     run = af.simulate(np.eye(5)[:4], LAW, af.SphereFlow(norm=norm, **own(norm, tau=0.75)), until=3.0)
     rho, r = closed(norm, 4, 1.5, 3.0, 0.75)
     inner = run.final @ run.final.T
-    tol = 1e-6 if norm == "mix" else 1e-8
-    assert np.abs(inner[~np.eye(4, dtype=bool)] - rho).max() < tol
-    assert np.abs(run.radii[-1] - r).max() < tol * r
+    assert np.abs(inner[~np.eye(4, dtype=bool)] - rho).max() < 1e-8
+    assert np.abs(run.radii[-1] - r).max() < 1e-8 * r
     assert (r != 1) == (norm in RADIAL)
 
 
@@ -88,13 +87,23 @@ def test_layer_norm_is_rms_norm_among_centred_vectors(norm: str) -> None:
     np.testing.assert_allclose(again.tokens, large.tokens, atol=1e-12)
 
 
-def test_mix_is_post_and_then_pre() -> None:
-    mix = af.simulate(X0, LAW, af.SphereFlow(norm="mix", tau=1.0), until=3.0, record=[1.0])
-    first = af.simulate(X0, LAW, af.SphereFlow(), until=1.0).final
-    np.testing.assert_allclose(mix.tokens[1], first, atol=1e-7)
-    np.testing.assert_allclose(
-        mix.final, af.simulate(first, LAW, af.SphereFlow(norm="pre"), until=2.0).final, atol=1e-6
-    )
+@pytest.mark.parametrize("tau", [0.7, 0.0])
+def test_mix_is_post_and_then_pre(tau: float, tmp_path: Path) -> None:
+    """No step goes over tau, where the velocity jumps: two runs, one after the other, end at the same place."""
+    motion = af.SphereFlow(norm="mix", tau=tau)
+    mix = af.simulate(X0, LAW, motion, until=3.0)
+    first = af.simulate(X0, LAW, af.SphereFlow(), until=tau).final if tau else X0
+    second = af.simulate(first, LAW, af.SphereFlow(norm="pre"), until=3.0 - tau)
+    assert tau in mix.times
+    np.testing.assert_allclose(mix.tokens[mix.times.tolist().index(tau)], first, atol=1e-10)
+    np.testing.assert_allclose(mix.final, second.final, atol=3e-10)
+    np.testing.assert_allclose(mix.radii[-1], second.radii[-1], rtol=3e-10)
+    many = af.ensemble(np.stack([X0, -X0]), LAW, motion, until=3.0, record=[1.0])
+    np.testing.assert_allclose(many.final[0], second.final, atol=3e-10)
+    for until in (0.5, 0.7, 1.0, 3.0):  # before tau, at tau, and after it
+        longer = af.simulate(X0, LAW, motion, until=until, store=tmp_path / "run.zarr")
+    np.testing.assert_array_equal(longer.final, mix.final)
+    np.testing.assert_array_equal(longer.radii[-1], mix.radii[-1])
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -288,6 +297,9 @@ def test_parameters_that_do_nothing_are_refused(motion: Any) -> None:
     for alpha in (2.0, lambda t: 1.0):
         with refused("alpha was given, but does nothing with norm='mix': leave it out, or use norm='ngpt'"):
             motion(norm="mix", alpha=alpha)
+    # The default is taken for a value that was not given, as the docstrings say.
+    assert motion(tau=1.0, alpha=1.0).norm == "post"
+    assert "other than 1, the default, is refused" in motion.__doc__
     assert (motion(norm="mix", tau=2.0).tau, motion(norm="ngpt", alpha=2.0).alpha) == (2.0, 2.0)
 
 
@@ -302,3 +314,35 @@ def test_other_refusals() -> None:
         af.measure.phase_diagram([1.0], [0.0, 1.0], motion=af.SphereFlow(norm="pre"))
     run = af.simulate(X0, LAW, af.SphereFlow(norm="cod"), until=1.0)
     assert "SphereFlow(norm='cod'), whose speed depends on radii or on the time" in str(run.next_change)
+
+
+def until(end: float, after: float = 0.0) -> Any:
+    """Return a value matrix that is I until a time, and `after` times I from then on."""
+    return lambda t: np.eye(3) if t < end else after * np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("motion", "end", "why"),
+    [
+        (af.SphereLayers(V=until(2), dt=0.5, norm="ngpt"), 5, "what is heard by token 0 is 0 at step 2 and has no dir"),
+        (af.SphereLayers(V=until(2, after=-1.0)), 5, "token 0 met its antipode at step 2 and has no direction"),
+        (af.Noisy(af.SphereLayers(V=until(2), norm="peri"), sigma=0.1), 5, "what is heard by token 0 is 0 at step 2"),
+        (af.SphereFlow(V=until(0.5), norm="ngpt"), 1.0, "what is heard by token 0 is 0 at t = 0.5"),
+        (af.Noisy(af.SphereFlow(V=until(0.5), norm="ngpt"), kappa=9.0, dt=0.1), 1.0, "is 0 at t = 0.5"),
+    ],
+    ids=["layers", "antipode", "noisy layers", "flow", "noisy flow"],
+)
+def test_runs_under_way_end_where_a_token_has_no_direction(motion: Any, end: float, why: str) -> None:
+    start = np.array([[1.0, 0.0, 0.0]] * 2)
+    run = af.simulate(start if "antipode" in why else X0, LAW, motion, until=end, seed=0)
+    assert why in run.stopped
+    assert len(run.times) >= 2
+    assert 0.3 < run.times[-1] <= 2
+    assert np.abs(np.linalg.norm(run.tokens, axis=2) - 1).max() < 1e-12
+
+
+def test_layers_of_other_arrays_end_where_nothing_is_heard() -> None:
+    torch = pytest.importorskip("torch")
+    run = af.simulate(torch.tensor(X0), LAW, af.SphereLayers(V=until(2), norm="ngpt"), until=5)
+    assert run.stopped.startswith("what is heard by token 0 is 0 at step 2 and has no direction")
+    assert run.tokens.shape[0] == 3

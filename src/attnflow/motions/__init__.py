@@ -6,11 +6,12 @@ from attnflow.motions.flows import ContinuousMotion, Flow, RescaledFlow, SphereF
 from attnflow.motions.hardmax_flow import HardmaxFlow
 from attnflow.motions.jumps import Jumps
 from attnflow.motions.layers import Layers, Leaps, RescaledLayers, Residual
-from attnflow.motions.motion import DiscreteMotion, MatrixForm, Motion, Stepper, Stretch, check_motion
+from attnflow.motions.motion import DiscreteMotion, MatrixForm, Motion, check_motion
 from attnflow.motions.noisy import Noisy
 from attnflow.motions.random_heads import RandomHeads
 from attnflow.motions.random_steps import RandomSteps
 from attnflow.motions.sphere_layers import SphereLayers
+from attnflow.motions.stepper import Stepper, Stretch
 from attnflow.motions.transformer import Transformer
 
 # Motions in the order of menus and lists.

@@ -13,18 +13,10 @@ from attnflow.core.parameters import about
 from attnflow.laws import Hardmax, Hearing
 from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
-from attnflow.motions.motion import (
-    MatrixForm,
-    Motion,
-    Stepper,
-    apply,
-    constant,
-    gain_of,
-    grown,
-    one_value_matrix,
-)
+from attnflow.motions.motion import MatrixForm, Motion, apply, constant, gain_of, grown, one_value_matrix
 from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, directions, sizes
 from attnflow.motions.sphere import inner_products, on_sphere, tangent
+from attnflow.motions.stepper import Stepper
 
 # Up to this condition number of its eigenvectors e^{tV} comes from them, cheaper and as exact as a flow needs.
 WELL_CONDITIONED = 1e3
@@ -220,7 +212,8 @@ class SphereFlow(Normalised, ContinuousMotion):  # type: ignore[override]
 
     Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
     radii. Their runs end where a token comes within rtol of 0: states err by as much, so its direction is not known
-    there. "peri" and "ngpt" are the same for SA and USA, since A / |A| does not depend on what divides the sum.
+    there. A `tau` or `alpha` other than 1, the default, is refused with a norm that has none. "peri" and "ngpt" are the
+    same for SA and USA, since A / |A| does not depend on what divides the sum.
 
     Clusters rest for times like e^{2 beta}, beside which the decay inside them is fast. So tokens that have met go on
     as one mass: those within 10 rtol of each other, by chains, that are approaching, at their centre of mass. They move

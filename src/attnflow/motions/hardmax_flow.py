@@ -15,10 +15,11 @@ from attnflow.engines import dense
 from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.around import core_of
 from attnflow.laws.top_scores import TieError
-from attnflow.motions.motion import Motion, Stepper, Stretch
+from attnflow.motions.motion import Motion
 from attnflow.motions.solvers.crossings import Race, Rounding
 from attnflow.motions.solvers.leader_graph import SPAN, Flags, Indices, LeaderGraph, Piece
 from attnflow.motions.solvers.tie_breaking import Settlement, Slide, Source, points, row_of
+from attnflow.motions.stepper import Stepper, Stretch
 
 # Watchers look at a run at least once in this time.
 STRETCH = 0.1

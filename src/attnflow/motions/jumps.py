@@ -19,8 +19,9 @@ from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.core.progress import tick
 from attnflow.laws import Heads, Hearing, Law, varies
-from attnflow.motions.motion import Motion, Stepper, Stretch, steps_per_stretch, towards, whole_type
+from attnflow.motions.motion import Motion, steps_per_stretch, towards, whole_type
 from attnflow.motions.random_steps import Seeded
+from attnflow.motions.stepper import Stepper, Stretch
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -21,7 +21,6 @@ from attnflow.motions.motion import (
     DiscreteMotion,
     MatrixForm,
     Motion,
-    Stepper,
     apply,
     constant,
     gain_of,
@@ -29,6 +28,7 @@ from attnflow.motions.motion import (
     one_value_matrix,
     towards,
 )
+from attnflow.motions.stepper import Stepper
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnflow.core.calls import check_method
 from attnflow.core.inputs import Array, InputError, Matrix, number, quoted, square, varies_in_time
@@ -18,6 +17,7 @@ from attnflow.core.parameters import check_fields
 from attnflow.engines import LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.laws import Heads, Hearing, Law
+from attnflow.motions.stepper import NoDirection, Stepper, Stretch
 
 if TYPE_CHECKING:
     from attnflow.motions.layers import Layers
@@ -32,72 +32,6 @@ ABSOLUTE = 1e-3
 SLOW_STEPS = 1e4
 # A flow with more steps to come than this will not end: the user is warned.
 ENDLESS = 1e7
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A piece of a run: consecutive states after `before`, the state (t, x) where it starts.
-
-    `between(t)` gives the state inside a stretch of a flow, or of a chain that rests between its moves.
-    `ended` is a sentence when the motion cannot go on.
-    """
-
-    before: tuple[float, Array]
-    times: NDArray[Any]
-    tokens: Array
-    between: Callable[[float], Array] | None = None
-    ended: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", _read_only(self.tokens))
-        object.__setattr__(self, "before", (self.before[0], _read_only(self.before[1])))
-
-    def cut(self, count: int, why: str) -> Stretch:
-        """Return the first `count` states, with the reason why the run ends there."""
-        return replace(self, times=self.times[:count], tokens=self.tokens[:count], ended=why)
-
-    @property
-    def after(self) -> tuple[Any, Array]:
-        """The last state of the stretch."""
-        return (self.times[-1], self.tokens[-1]) if len(self.times) else self.before
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.setflags(write=False)
-    return view
-
-
-class Stepper:
-    """A motion under way.
-
-    For developers. A stepper is a subclass that writes `advance`, and `state`, `report` and `slow` where it has
-    something to say.
-
-    Attributes
-    ----------
-    shortened : bool
-        Whether the end of the run has shaped a step that does not reach the end; False unless the stepper sets it. Its
-        state is then that of this run alone: it is not kept, and a run that is to end later goes on from before.
-    """
-
-    shortened: bool = False
-
-    def advance(self, until: float) -> Stretch:
-        """Move on, at most to the given time, and return what happened."""
-        raise InputError(f"{type(self).__name__} does not say how tokens move on: a stepper must write advance")
-
-    def state(self) -> dict[str, Any]:
-        """Return the numbers beyond (t, x) from which `Motion.start` continues bit for bit."""
-        return {}
-
-    def report(self) -> dict[str, Any]:
-        """Return what a user may want to know of the computation."""
-        return {}
-
-    def slow(self) -> str | None:
-        """Return a sentence that says why many short steps are to come and what helps, or None."""
-        return None
 
 
 class MatrixForm(NamedTuple):
@@ -376,8 +310,13 @@ class DiscreteMotion(Motion):
     def steps(self, hearing: Hearing, x: Array, times: range) -> Array:
         """Return the states after the steps that start at the first k >= 1 of the times, shape (k, n, d)."""
         states = np.empty((len(times), *x.shape))
-        for state, t in zip(states, times, strict=True):
-            state[:] = x = moved(self, "step", self.step(hearing, x, t), x)
+        for k, t in enumerate(times):
+            try:
+                states[k] = x = moved(self, "step", self.step(hearing, x, t), x)
+            except NoDirection:
+                if k == 0:
+                    raise
+                return states[:k]
         return states
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:
@@ -391,8 +330,13 @@ class _Layerwise(Stepper):
 
     def advance(self, until: float) -> Stretch:
         times = range(self.t, min(int(until), self.t + self.most))
-        with np.errstate(over="ignore", invalid="ignore"):
-            states = self._steps(times)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                states = self._steps(times)
+        except NoDirection as error:
+            if self.t == 0:
+                raise
+            return Stretch.none(self.t, self.x, str(error))
         stretch = Stretch((self.t, self.x), np.arange(self.t + 1, self.t + 1 + len(states)), states)
         self.t, self.x = self.t + len(states), states[-1]
         return stretch

@@ -34,6 +34,7 @@ from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.parameters import about, parameters_of
 from attnflow.motions.motion import Motion
 from attnflow.motions.sphere import lengths
+from attnflow.motions.stepper import NoDirection
 
 # Schemes whose tokens have a radius of their own: their states are x = r theta.
 RADIAL = ("pre", "peri", "mix")
@@ -107,12 +108,12 @@ def sizes(x: Array, whose: str, at: str, remedy: str) -> Array:
     >>> sizes(np.array([[1.0], [0.0]]), "token", "t = 2", "change its start")
     Traceback (most recent call last):
     ...
-    attnflow.InputError: token 1 is 0 at t = 2 and has no direction: change its start
+    attnflow.motions.stepper.NoDirection: token 1 is 0 at t = 2 and has no direction: change its start
     """
     norms = lengths(x)
     if not holds(norms != 0):
         i = int(norms.argmin()) % norms.shape[-1]
-        raise InputError(f"{whose} {i} is 0 at {at} and has no direction: {remedy}")
+        raise NoDirection(f"{whose} {i} is 0 at {at} and has no direction: {remedy}")
     return norms[..., None]
 
 

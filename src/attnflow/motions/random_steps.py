@@ -15,7 +15,8 @@ import numpy as np
 
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
-from attnflow.motions.motion import ENDLESS, SLOW_STEPS, Motion, Stepper, Stretch, steps_per_stretch
+from attnflow.motions.motion import ENDLESS, SLOW_STEPS, Motion, steps_per_stretch
+from attnflow.motions.stepper import NoDirection, Stepper, Stretch
 
 # draw(*shape) returns independent standard normal numbers; in an ensemble, such an array for each system.
 Draw = Callable[..., Array]
@@ -142,12 +143,21 @@ class _Walk(Seeded):
         if self.until is None:
             self.motion.warn_if_endless(self.t, until)
         self.until, before = until, (self.t, self.x)
-        with np.errstate(over="ignore", invalid="ignore"):
-            path = self.motion.path(self.hearing, self.x, self.t, until, self._draw)
-            times, states = zip(*islice(path, self.most), strict=True)
+        found, ended = list[tuple[Any, Array]](), None
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                path = self.motion.path(self.hearing, self.x, self.t, until, self._draw)
+                found.extend(islice(path, self.most))
+        except NoDirection as error:
+            ended = str(error)
+            if not found:
+                if self.t == 0:
+                    raise
+                return Stretch.none(self.t, self.x, ended)
+        times, states = zip(*found, strict=True)
         self.t, self.x = times[-1], states[-1]
         between = None if self.motion.discrete else held(before, times, states, self.motion.interval)
-        return Stretch(before, np.array(times), np.stack(states), between)
+        return Stretch(before, np.array(times), np.stack(states), between, ended)
 
     def slow(self) -> str | None:
         """Say, of a flow that has very many steps before it, what helps."""

@@ -14,6 +14,7 @@ from attnflow.motions.layers import form_of_layers, values_heard
 from attnflow.motions.motion import DiscreteMotion, MatrixForm, Motion
 from attnflow.motions.normalisation import ALPHA, NORM, TAU, Normalised, centred, sizes
 from attnflow.motions.sphere import lengths, on_sphere
+from attnflow.motions.stepper import NoDirection
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +31,9 @@ class SphereLayers(Normalised, DiscreteMotion):  # type: ignore[override]
     - "mix": "post" while t < tau, then "pre", dt constant.
 
     Tokens start on the unit sphere. Of "pre", "peri" and "mix", `run.tokens` are the directions and `run.radii` the
-    radii; their runs end where a token is 0. N is RMSNorm, up to the factor sqrt(d). ``centred=True`` is LayerNorm,
-    N(x) = P x / |P x|, where P takes the mean of the coordinates away. That mean is never heard, so it is left out: x
-    is P x, and tokens start at N(x).
+    radii; their runs end where a token is 0. A `tau` or `alpha` other than 1, the default, is refused with a norm that
+    has none. N is RMSNorm, up to the factor sqrt(d). ``centred=True`` is LayerNorm, N(x) = P x / |P x|, where P takes
+    the mean of the coordinates away. That mean is never heard, so it is left out: x is P x, and tokens start at N(x).
 
     Examples
     --------
@@ -118,7 +119,6 @@ class SphereLayers(Normalised, DiscreteMotion):  # type: ignore[override]
             return y
         norms = lengths(y)
         if not holds(norms != 0):
-            raise InputError(
-                f"token {int(norms.argmin())} met its antipode at step {t} and has no direction: change dt"
-            )
+            i = int(norms.argmin()) % norms.shape[-1]
+            raise NoDirection(f"token {i} met its antipode at step {t} and has no direction: change dt")
         return y / norms[..., None]

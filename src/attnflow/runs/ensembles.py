@@ -375,13 +375,21 @@ def _flow(
     """Yield the states at these times, and how many steps it took."""
     from attnflow.motions.solvers.scipy_solver import Together
 
-    def velocity(t: float, flat: Array) -> Array:
-        return motion.velocity(hearing, flat.reshape(x.shape), t).ravel()
+    change = float("inf") if motion.changes_at is None else float(motion.changes_at)
 
+    def velocity(t: float, flat: Array) -> Array:
+        return motion.velocity(hearing, flat.reshape(x.shape), min(t, latest)).ravel()
+
+    def started(t: float, y: Array) -> Any:
+        # Until the motion changes, and from then on: no step goes beyond.
+        solver = Together(velocity, t, y.ravel(), min(end, change) if t < change else end, rtol=motion.rtol, atol=atol)
+        solver.systems = len(x)
+        return solver
+
+    end, latest = float(times[-1]), float(np.nextafter(change, 0.0)) if change > 0 else np.inf
     sizes = np.maximum(np.abs(x).max(axis=(1, 2)), 1e-300)
     atol = motion.rtol * ABSOLUTE * np.repeat(sizes, x[0].size)
-    solver, steps, k = Together(velocity, 0.0, x.ravel(), float(times[-1]), rtol=motion.rtol, atol=atol), 0, 1
-    solver.systems = len(x)
+    solver, steps, k = started(0.0, x), 0, 1
     yield x, 0
     while k < len(times):
         # With a velocity that is not finite, a step of SciPy's solver would never end.
@@ -408,3 +416,6 @@ def _flow(
             k += 1
         if motion.retracts:
             solver.y = reached.ravel().copy()
+        if solver.t == change < end:
+            latest = end
+            solver = started(change, reached)

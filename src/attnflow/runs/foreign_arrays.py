@@ -14,6 +14,7 @@ from attnflow.core.arrays import holds, library, namespace, precision
 from attnflow.core.progress import Task
 from attnflow.laws import Hearing
 from attnflow.motions.normalisation import no_direction, token_at_zero
+from attnflow.motions.stepper import NoDirection
 from attnflow.runs.recording import Record, Recorder, Recording
 from attnflow.runs.watch import Start
 
@@ -25,7 +26,13 @@ def run_layers(x: Any, hearing: Hearing, motion: Any, until: int, record: Record
     recorder.begin(Start(0, x, until, True, x))
     for t in range(until):
         work.reach(t, part=0.0)
-        x = motion.step(hearing, x, t)
+        try:
+            x = motion.step(hearing, x, t)
+        except NoDirection as error:
+            if t == 0:
+                raise
+            stopped = str(error)
+            break
         if not holds(xp.isfinite(x)):
             stopped = f"tokens left the range of {precision(x)} at step {t + 1}; {motion.advice(hearing.law)}"
             break

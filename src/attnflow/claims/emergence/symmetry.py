@@ -21,7 +21,7 @@ from attnflow.claims.samplers import Rng, pick, rotation
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
 from attnflow.motions.flows import ContinuousMotion
-from attnflow.motions.motion import Stepper, Stretch
+from attnflow.motions.stepper import Stepper, Stretch
 
 Symmetry = Sequence[Mapping[str, Any]]
 

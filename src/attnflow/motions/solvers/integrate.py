@@ -13,11 +13,12 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError
 from attnflow.engines import Memory
 from attnflow.laws import Hearing, varies
-from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, Stepper, Stretch, moved
+from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, moved
 from attnflow.motions.normalisation import no_direction, token_through_zero
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 from attnflow.motions.solvers.order_switch import OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
+from attnflow.motions.stepper import NoDirection, Stepper, Stretch
 
 if TYPE_CHECKING:
     from attnflow.motions.flows import ContinuousMotion
@@ -67,6 +68,7 @@ class Integration(Stepper):
         self.known = state or {}
         self.atol = float(self.known.get("atol", motion.rtol * ABSOLUTE * max(float(np.abs(x).max()), 1e-300)))
         self.evaluations = 0
+        self.change = math.inf if motion.changes_at is None else float(motion.changes_at)
         self.norm_defect = float(self.known.get("norm_defect", 0.0))
         # Sums that err by 1e-10 would be noise to a tighter tolerance.
         precise = hearing.engine == "auto" and motion.rtol < NOISY
@@ -105,11 +107,14 @@ class Integration(Stepper):
     def _velocity(self, s: float, flat: Array) -> Array:
         self.evaluations += 1
         x, t = flat.reshape(self.clumps.count, -1), self.origin + self.unit * s
+        # Stages at the end of a step that leads to a change see the motion as it is before.
+        t = min(t, self.latest)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.unit * moved(self.motion, "velocity", self.motion.velocity(self.hearing, x, t), x).ravel()
 
     def _start(self, y: Array, first: float | None, until: float) -> None:
         self.memory.forget()
+        self.latest = math.nextafter(self.change, -math.inf) if self.t < self.change else math.inf
         self.origin, self.unit = self.t if self.unites else 0.0, 1.0
         self.solver = self.pace.start(
             self._velocity,
@@ -152,16 +157,20 @@ class Integration(Stepper):
             finite = np.isfinite(solver.velocity).all()
             if finite:
                 self._set_clock()
-                solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (until - self.origin) / self.unit
+                bound = self._bound(until)
+                solver.t, solver.t_bound = (self.t - self.origin) / self.unit, (bound - self.origin) / self.unit
                 self.memory.forget()
                 # A step that is cut at the end may be refused and taken anew, shorter than it would have been.
                 longest = max(float(solver.next_step), self.pace.rival)
-                self.shortened = self.shortened or solver.t + longest > solver.t_bound
-                solver = self.solver = self.pace.step(solver)
+                self.shortened = self.shortened or (bound == until and solver.t + longest > solver.t_bound)
+                try:
+                    solver = self.solver = self.pace.step(solver)
+                except NoDirection as error:
+                    return Stretch.none(*before, str(error))
         if not finite or solver.status == "failed":
             why = solver.trouble(self.motion, self.hearing.law)
-            return self._ended(f"the integrator stopped at t = {self.t:.6g} because {why}")
-        self.t = float(until) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
+            return Stretch.none(*before, f"the integrator stopped at t = {self.t:.6g} because {why}")
+        self.t = float(bound) if solver.status == "finished" else self.origin + self.unit * float(solver.t)
         bodies, inside, origin, unit = self._retracted(), [], self.origin, self.unit
         velocity, near = solver.velocity.reshape(bodies.shape), MEETING * self.motion.rtol
         if self.unites and (found := clumps.united(bodies, velocity, near)) is not None:
@@ -172,7 +181,7 @@ class Integration(Stepper):
         reach = self.atol / ABSOLUTE
         if self.motion.keeps_radii and (met := token_through_zero(before[1], x, reach)) is not None:
             t, self.t = before[0] + met[1] * (self.t - before[0]), before[0]
-            return self._ended(no_direction(self.motion, met[0], f"t = {t:.6g}"))
+            return Stretch.none(*before, no_direction(self.motion, met[0], f"t = {t:.6g}"))
         self.x = x
 
         def between(t: float) -> Array:
@@ -189,13 +198,15 @@ class Integration(Stepper):
         self.steps += 1
         if self.steps % PACE == 0:
             self._warn_if_endless(float(until))
-        if not self.unites:
+        if self.t == self.change and self.t < until:
+            self._start(bodies, None, float(until))
+        elif not self.unites:
             self.solver = self.pace.turn(solver)
         return stretch
 
-    def _ended(self, why: str) -> Stretch:
-        """Return no more states, and why there are none."""
-        return Stretch((self.t, self.x), np.empty(0), np.empty((0, *self.x.shape)), ended=why)
+    def _bound(self, until: float) -> float:
+        """Return how far a step may go: to the end, or to the time at which the motion changes."""
+        return min(until, self.change) if self.t < self.change else until
 
     def _retracted(self) -> Array:
         """Return the bodies after the step, put back where the motion lives."""

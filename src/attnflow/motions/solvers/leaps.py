@@ -11,8 +11,9 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
-from attnflow.motions.motion import ABSOLUTE, Stepper, Stretch, steps_per_stretch, whole_type
+from attnflow.motions.motion import ABSOLUTE, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
+from attnflow.motions.stepper import Stepper, Stretch
 
 if TYPE_CHECKING:
     from attnflow.motions.layers import Leaps
