@@ -1,12 +1,13 @@
 """Pictures of runs: `plot`, `compare`, `animate`, `dashboard`; of long times: `staircase`, `exits`, `phases`; of many
 systems: `phase_diagram`, `sweep`; of many tokens: `mean_field`; of densities: `density_run`, `branches`,
-`density_diagram`. `save` writes them to files.
+`density_diagram`; of the heads of a transformer: `head_spectra`, `attention_map`. `save` writes them to files.
 
 Matplotlib is loaded when a picture is drawn, not before.
 """
 
 from attnflow.figures.dashboard import dashboard
 from attnflow.figures.densities import branches, density_diagram, density_run
+from attnflow.figures.heads import attention_map, head_spectra
 from attnflow.figures.long_times import exits, phases, staircase
 from attnflow.figures.mean_field import mean_field
 from attnflow.figures.movie import animate
@@ -18,6 +19,6 @@ from attnflow.figures.style import look
 from attnflow.figures.sweep import sweep
 
 __all__ = [
-    "animate", "branches", "compare", "dashboard", "density_diagram", "density_run", "destination", "exits", "look",
-    "mean_field", "phase_diagram", "phases", "plot", "save", "staircase", "sweep",
+    "animate", "attention_map", "branches", "compare", "dashboard", "density_diagram", "density_run", "destination",
+    "exits", "head_spectra", "look", "mean_field", "phase_diagram", "phases", "plot", "save", "staircase", "sweep",
 ]  # fmt: skip
