@@ -1,6 +1,7 @@
 """Pictures of runs: `plot`, `compare`, `animate`, `dashboard`; of long times: `staircase`, `exits`, `phases`; of many
 systems: `phase_diagram`, `sweep`; of many tokens: `mean_field`; of densities: `density_run`, `branches`,
-`density_diagram`; of the heads of a transformer: `head_spectra`, `attention_map`. `save` writes them to files.
+`density_diagram`; of transformers: `by_layer`, `cosine_histograms`, `stream`, `head_spectra`, `attention_map`. `save`
+writes them to files.
 
 Matplotlib is loaded when a picture is drawn, not before.
 """
@@ -17,8 +18,10 @@ from attnflow.figures.saving import destination, save
 from attnflow.figures.side_by_side import compare
 from attnflow.figures.style import look
 from attnflow.figures.sweep import sweep
+from attnflow.figures.transformers import by_layer, cosine_histograms, stream
 
 __all__ = [
-    "animate", "attention_map", "branches", "compare", "dashboard", "density_diagram", "density_run", "destination",
-    "exits", "head_spectra", "look", "mean_field", "phase_diagram", "phases", "plot", "save", "staircase", "sweep",
+    "animate", "attention_map", "branches", "by_layer", "compare", "cosine_histograms", "dashboard", "density_diagram",
+    "density_run", "destination", "exits", "head_spectra", "look", "mean_field", "phase_diagram", "phases", "plot",
+    "save", "staircase", "stream", "sweep",
 ]  # fmt: skip

@@ -137,7 +137,7 @@ def _spectrum(V: Array) -> Any:
 
 def _symmetric(B: Array) -> Array:
     B = np.asarray(B, dtype=np.float64)
-    found: Array = np.linalg.eigvalsh((B + B.T) / 2)
+    found: Array = np.linalg.eigvalsh((B + B.T) / 2).astype(np.float64, copy=False)
     return found
 
 
@@ -178,7 +178,7 @@ def _spectral_key(nulls: bool) -> list[Any]:
     from matplotlib.patches import Patch
 
     orange = tone().palette[1]
-    ring = {"ls": "", "marker": "o", "mec": orange, "ms": 5}
+    ring: dict[str, Any] = {"ls": "", "marker": "o", "mec": orange, "ms": 5}
     key: list[Any] = [
         Line2D([], [], color=colours([0])[0], lw=1.5, label=r"positive eigenvalues of $B_s$"),
         Line2D([], [], color=colours([1])[0], lw=1.5, ls=DASHED, label=r"negative eigenvalues of $B_s$"),
