@@ -148,9 +148,9 @@ def test_code_in_a_pickle_is_refused_and_not_run(write: Callable[..., None], tmp
         (named(a_tensor(1 << 40, 0, (2,), (1,))), "length"),
         (named(a_tensor(6, 0, (2,), (1,), "QInt8Storage")), "may run foreign code"),
         (named(a_tensor(6, 0, (2,), (1,)).replace(b"storage", b"mistake")), "something else than numbers"),
-        (named(b"K\x01"), "holds a int under the name 'a'"),
-        (named(b"}"), "holds a dict under the name 'a'"),
-        (b"\x80\x02]q\0h\0a.", "holds a list"),
+        (named(b"K\x01"), "holds something of type int under the name 'a'"),
+        (named(b"}"), "holds something of type dict under the name 'a'"),
+        (b"\x80\x02]q\0h\0a.", "holds something of type list"),
         (b"\x80\x02}(" + 2 * (text("a") + b"N") + b"u.", "sets 'a' twice"),
         (b"\x80\x02}" + b")" + b"\x85" * 2000 + b"Ns.", "tuples and dictionaries|key of type tuple"),
         (b"\x80\x02}K\x01Ns.", "key of type int"),
@@ -163,10 +163,12 @@ def test_code_in_a_pickle_is_refused_and_not_run(write: Callable[..., None], tmp
         (b"\x80\x02X\xff\xff\xff\xff.", "is no pickle"),
         (b"\x80\x02X\x01\0\0\0\xff.", "is no pickle"),
         (b"\x80\x02cos\nmkdir", "is no pickle|foreign code"),
-        (b"\x80\x02K\x01}b.", "change a int"),
-        (b"\x80\x02K\x01)R.", "call a int"),
+        (b"\x80\x02ctorch\nFloat\\x53torage\n.", "may run foreign code"),  # an escape that Python does not know here
+        (b"\x80\x02" + a_tensor(6, 0, (6,), (1,)) + b".", "holds a single tensor"),
+        (b"\x80\x02K\x01}b.", "change something of type int"),
+        (b"\x80\x02K\x01)R.", "call something of type int"),
         (b"\x80\x02" + TENSOR + b")R.", "with other arguments"),
-        (b"\x80\x02Nr\xff\xff\xff\x7f.", "holds a NoneType"),  # Python's own would allocate 32 GB
+        (b"\x80\x02Nr\xff\xff\xff\x7f.", "holds something of type NoneType"),  # Python's own would allocate 32 GB
         (b"\x80\x02\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "use the operation BINBYTES8"),
         (b"\x80\x02\xff.", "that no pickle has"),
         (b"\x80\x02Vx\\u12\n.", "use the operation UNICODE"),

@@ -36,6 +36,8 @@ OPERATIONS = {
     "REDUCE", "BUILD",
 }  # fmt: skip
 ALLOWED = {ord(one.code) for one in pickletools.opcodes if one.name in OPERATIONS}
+NAME = ord("c")
+LONGEST_NAME = 80
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 NUMBERS_AND_TEXT = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
 
@@ -71,6 +73,12 @@ class _Name:
     name: str
 
 
+def called_by_users(thing: Any) -> str:
+    """Return what users call something that came out of a pickle."""
+    ours = {Piece: "a single tensor", Storage: "a storage", _Name: "the name of a function"}
+    return ours.get(type(thing), f"something of type {type(thing).__name__}")
+
+
 def run_pickle(path: Path, data: mmap.mmap) -> Any:
     """Run the pickle at the position of a file, and leave the position behind it."""
     try:
@@ -100,10 +108,19 @@ class _Machine:
             if code not in ALLOWED:
                 known = [one.name for one in pickletools.opcodes if ord(one.code) == code]
                 raise self.code(f"use the operation {known[0]}" if known else "use an operation that no pickle has")
+            if code == NAME:
+                self.check_name(self.data.tell() + 1)
             operation, argument, _ = next(operations)
             if operation.name == "STOP":
                 return self.pop()
             self.step(operation.name, argument)
+
+    def check_name(self, begin: int) -> None:
+        """Refuse a function or class, named in two lines, that is none of those known."""
+        end = self.data.find(b"\n", self.data.find(b"\n", begin) + 1)
+        name = self.data[begin : min(end, begin + LONGEST_NAME)].decode("ascii", "backslashreplace").replace("\n", " ")
+        if name not in NAMES:
+            raise self.code(f"call {quoted(name.replace(' ', '.'))}")
 
     def step(self, name: str, argument: Any) -> None:
         if name in NUMBERS_AND_TEXT:
@@ -128,8 +145,6 @@ class _Machine:
             pairs = list(self.pop_some(2)) if name == "SETITEM" else self.pop_to_mark()
             self.set_items(pairs)
         elif name == "GLOBAL":
-            if argument not in NAMES:
-                raise self.code(f"call {quoted(argument.replace(' ', '.'))}")
             self.stack.append(_Name(argument))
         elif name == "BINPERSID":
             self.stack.append(self.storage(self.pop()))
@@ -160,7 +175,7 @@ class _Machine:
     def top(self, kind: type) -> Any:
         """Return what is on top of the stack, which must be of a kind."""
         if not isinstance(self.stack[-1], kind):
-            raise self.code(f"change a {type(self.stack[-1]).__name__}")
+            raise self.code(f"change {called_by_users(self.stack[-1])}")
         return self.stack[-1]
 
     def counted(self, container: Any) -> Any:
@@ -196,7 +211,7 @@ class _Machine:
     def called(self, function: Any, arguments: Any) -> Any:
         """Return what a call of one of the known functions stands for."""
         if type(function) is not _Name or type(arguments) is not tuple:
-            raise self.code(f"call a {type(function).__name__}")
+            raise self.code(f"call {called_by_users(function)}")
         name = function.name
         if name == DICTIONARY and not arguments:
             return self.counted({})

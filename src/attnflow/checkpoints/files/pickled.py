@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from attnflow.checkpoints.files.pickle_machine import Piece, Storage, run_pickle
+from attnflow.checkpoints.files.pickle_machine import Piece, Storage, called_by_users, run_pickle
 from attnflow.checkpoints.files.tensors import STORED, Tensors, broken, check_apart, mapped, stored
 from attnflow.core.inputs import InputError, quoted
 
@@ -136,12 +136,12 @@ def _named_pieces(path: Path, found: Any) -> dict[str, Piece]:
     """Check that a pickle holds tensors by name, and nothing else."""
     if type(found) is not dict:
         raise InputError(
-            f"{path} holds a {type(found).__name__}, expected a dictionary of tensors: save a state_dict()"
+            f"{path} holds {called_by_users(found)}, expected a dictionary of tensors: save a state_dict()"
         )
     for name, piece in found.items():
         if type(piece) is not Piece:
             raise InputError(
-                f"{path} holds a {type(piece).__name__} under the name {quoted(name)}, expected tensors alone: save "
+                f"{path} holds {called_by_users(piece)} under the name {quoted(name)}, expected tensors alone: save "
                 "the model's state_dict() by itself"
             )
     return found
