@@ -351,7 +351,7 @@ def _moments(state: State, *things: Any) -> list[Any]:
 def _varies(thing: Any) -> bool:
     """Say whether a parameter of a law or a motion, or of one that it stands around, is a function of time."""
     return any(
-        _varies(value) if isinstance(value, Law | Motion) else varies_in_time(value)
+        _varies(value) if hasattr(value, "short_name") else varies_in_time(value)
         for value in _of_model(thing).values()
     )
 
@@ -399,8 +399,8 @@ def _parts(thing: Any, t: Any, state: State) -> Offer:
             found[name] = np.eye(d) if matrix is None else matrix
         elif varies_in_time(value):
             found[name] = number_at(value, t, name)
-        elif isinstance(value, Law | Motion):
-            inner = _law(value, t, state) if isinstance(value, Law) else _motion(value, t, state)
+        elif hasattr(value, "short_name"):
+            inner = _motion(value, t, state) if hasattr(value, "as_layers") else _law(value, t, state)
             found |= {f"{key} of {name}": one for key, one in inner.items()}
         elif value is not None:
             found[name] = describe(value)
