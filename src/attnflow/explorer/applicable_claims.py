@@ -351,8 +351,7 @@ def _moments(state: State, *things: Any) -> list[Any]:
 def _varies(thing: Any) -> bool:
     """Say whether a parameter of a law or a motion, or of one that it stands around, is a function of time."""
     return any(
-        _varies(value) if hasattr(value, "short_name") else varies_in_time(value)
-        for value in _of_model(thing).values()
+        _varies(value) if hasattr(value, "short_name") else varies_in_time(value) for value in _of_model(thing).values()
     )
 
 
