@@ -211,6 +211,13 @@ class Attention(Law):
             yield scores
 
 
+def check_attention(law: Law, what: str) -> Attention:
+    """Return the law of a block, refusing one that is no `Attention` where weights of heads are needed."""
+    if not isinstance(law, Attention):
+        raise InputError(f"{what} needs heads with weights, but a block has {law!r:.60}: give blocks of Attention")
+    return law
+
+
 def rotated_heads(points: Array, positions: Any, omega: Array) -> Array:
     """Return queries or keys (n, heads, k), each turned by its position."""
     turned: Array = rotated(points.swapaxes(0, 1), positions, omega).swapaxes(0, 1)
