@@ -67,8 +67,9 @@ def test_each_matrix_keeps_what_it_should(kind: str, dtype: Any) -> None:
 
 
 def test_gaussian_entries_are_normal() -> None:
-    heads = block(0).heads
-    wide = af.Attention(*(np.repeat(getattr(heads, n), 200, axis=0) for n in MATRICES))
+    heads: Any = block(0).heads
+    weights: dict[str, Any] = {name: np.repeat(getattr(heads, name), 200, axis=0) for name in MATRICES}
+    wide = af.Attention(**weights)
     Q: Any = null(af.Transformer([af.Block(wide)]), "gaussian").blocks[0].heads
     scaled = (Q.Q / np.linalg.norm(wide.Q, axis=(1, 2), keepdims=True)).ravel() * np.sqrt(24)
     # A coordinate of a uniform direction in R^24, times sqrt(24), has kurtosis 3 * 24 / 26.

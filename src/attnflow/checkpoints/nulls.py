@@ -17,7 +17,6 @@ from attnflow.motions.transformer import Transformer
 Weights = NDArray[Any]
 Part = TypeVar("Part")
 
-PARTS = ("mlp", "attention", "skips")
 # Of each part, its matrices and its vectors; those of heads have the head as their first axis.
 HEADS = ("Q", "K", "V", "O"), ("b_Q", "b_K", "b_V", "b_O")
 FEED_FORWARD = ("up", "down", "gate"), ("b_up", "b_down", "b_gate")
@@ -138,10 +137,8 @@ def without(transformer: Transformer, what: str) -> Transformer:
     Dong, Cordonnier, Loukas, *Attention is not all you need: pure attention loses rank doubly exponentially with depth*
     (arXiv 2103.03404), where tokens without skips or without feed-forward layers become alike.
     """
-    change = {"mlp": _without_mlp, "attention": _without_attention, "skips": lambda block: replace(block, skips=False)}
-    one_of(what, PARTS, "what is left out")
-    blocks = _each(transformer.blocks, lambda block, _: change[what](block))
-    return replace(transformer, blocks=tuple(blocks))
+    change = CHANGES[one_of(what, CHANGES, "what is left out")]
+    return replace(transformer, blocks=tuple(_each(transformer.blocks, lambda block, _: change(block))))
 
 
 def _without_mlp(block: Block) -> Block:
@@ -153,3 +150,12 @@ def _without_attention(block: Block) -> Block:
     law = check_attention(block.heads, "leaving attention out")
     nothing = np.broadcast_to(np.zeros((), law.O.dtype), law.O.shape)
     return replace(block, heads=replace(law, O=nothing, b_O=None))
+
+
+def _without_skips(block: Block) -> Block:
+    return replace(block, skips=False)
+
+
+CHANGES: dict[str, Callable[[Block], Block]] = {
+    "mlp": _without_mlp, "attention": _without_attention, "skips": _without_skips
+}  # fmt: skip
