@@ -513,13 +513,14 @@ def test_sweeps_vary_parameters_inside_of_others() -> None:
         "motion": {"name": "noisy", "dt": 0.1, "kappa": 1.0, "motion": {"name": "sphere-flow"}},
         "until": 1.0,
     }
-    seen = af.sweep(run=run, over={"beta": [0.5, 9.0], "kappa": [1.0, 100.0]}, measure=lambda run: run.final[:, 0])
+    over = {"beta": [0.5, 9.0], "kappa": [1.0, 100.0]}
+    seen = af.sweep(run=run, over=over, measure=lambda run: run.final[:, 0], on="here")
     law, motion = af.Masked(af.Softmax(beta=9.0), causal=True), af.Noisy(af.SphereFlow(), kappa=100.0, dt=0.1)
     expected = af.simulate(af.tokens.sphere(n=4, d=2, seed=0), law, motion, until=1.0, seed=0).final[:, 0]
     np.testing.assert_array_equal(np.ravel(seen.value.isel(beta=1, kappa=1)), expected)
     line = {**run, "law": {"name": "masked,softmax", "causal": True, "beta": 9.0}}
     motions = [{"name": "noisy,sphere-flow", "dt": 0.1, "kappa": 100.0}, {"name": "sphere-flow"}]
-    same = af.sweep(run=line, over={"motion": motions}, measure=lambda run: run.final[:, 0])
+    same = af.sweep(run=line, over={"motion": motions}, measure=lambda run: run.final[:, 0], on="here")
     np.testing.assert_array_equal(np.ravel(same.value.isel(motion=0)), expected)
     assert run["law"] == {"name": "masked", "causal": True, "law": {"name": "softmax"}}
 

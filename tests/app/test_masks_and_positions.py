@@ -66,7 +66,7 @@ def test_flags_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_sweeps_vary_windows() -> None:
     pytest.importorskip("xarray")
     run = {**PLAIN, "law": {"name": "softmax", "beta": 2, "causal": True}}
-    found = af.sweep(run=run, over={"window": [1, 5]}, measure=["diameter"])
+    found = af.sweep(run=run, over={"window": [1, 5]}, measure=["diameter"], on="here")
     values = np.asarray(found["diameter"])
     assert values.shape[0] == 2
     assert values.ravel()[0] > values.ravel()[-1]
