@@ -31,8 +31,9 @@ FIRST = {} if ALL else {"negative-identity": 2, "boolean": 2, "keller-segel": 2}
 
 
 @cache
-def bounded(seed: int = 0) -> dict[str, Any]:
-    return get("emergence/bounded-extreme").setting.sample(np.random.default_rng(seed), 0)
+def bounded() -> dict[str, Any]:
+    """Return three tokens of the line, of which an extreme one stays bounded."""
+    return get("emergence/bounded-extreme").setting.sample(np.random.default_rng(1), 0)
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -247,7 +248,7 @@ def test_slower_tokens_are_seen() -> None:
 
 
 def test_a_bounded_extreme_token_refutes_the_talk(monkeypatch: Any) -> None:
-    instance = bounded(1)
+    instance = bounded()
     verdict = check("emergence/boolean/doubly-exponential", **instance)
     assert verdict.outcome == "violated"
     assert "stays bounded" in verdict.because
