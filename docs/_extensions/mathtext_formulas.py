@@ -15,6 +15,7 @@ from docutils import nodes  # type: ignore[import-untyped]
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import text_to_path
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -36,28 +37,36 @@ def drawn(formula: str) -> str:
     """
     formula = " ".join(formula.split())
     said, font = f"${formula}$", FontProperties(size=UNITS, math_fontfamily="stix")
-    corners, codes = text_to_path.get_text_path(font, said, ismath=True)
-    path = Path(corners, codes)
+    corners, codes = map(np.asarray, text_to_path.get_text_path(font, said, ismath=True))
     width, _, _ = text_to_path.get_text_width_height_descent(said, font, ismath=True)
     # The letters of this font have points where they are widest and highest, so that no curve leaves the box of these.
-    points = np.asarray(corners)[np.asarray(codes) != Path.CLOSEPOLY]
+    points = corners[codes != Path.CLOSEPOLY]
     (x0, y0), (x1, y1) = points.min(axis=0), points.max(axis=0)
     left, top, right, low = min(0.0, x0) - 2, y1 + 2, max(width, x1) + 2, min(0.0, y0) - 2
     wide, high = right - left, top - low
     em = LARGER / UNITS
     style = f"width: {wide * em:.3f}em; height: {high * em:.3f}em; vertical-align: {low * em:.3f}em"
+    box = f"{left:.0f} {-top:.0f} {wide:.0f} {high:.0f}"
     return (
         f'<svg class="formula" role="img" aria-label="{escape(formula)}" '
-        f'viewBox="{left:.0f} {-top:.0f} {wide:.0f} {high:.0f}" style="{style}"><path d="{_outline(path)}"/></svg>'
+        f'viewBox="{box}" style="{style}"><path d="{_outline(corners, codes)}"/></svg>'
     )
 
 
-def _outline(path: Path) -> str:
-    """Return an outline in the words of SVG, whose vertical axis points down."""
-    words = []
-    for points, kind in path.iter_segments(simplify=False, curves=True):
-        numbers = [] if kind == Path.CLOSEPOLY else [f"{v:.1f}" for v in (points.reshape(-1, 2) * (1, -1)).ravel()]
-        words.append(LETTERS[kind] + " ".join(numbers))
+def _outline(corners: NDArray[np.float64], codes: NDArray[np.uint8]) -> str:
+    """Return an outline in the words of SVG, whose vertical axis points down.
+
+    >>> _outline(np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 0.0], [0.0, 0.0]]), np.array([1, 3, 3, 79]))
+    'M0.0 -0.0Q1.0 -2.0 3.0 -0.0Z'
+    """
+    words, more = [], 0
+    for kind, (x, y) in zip(codes.tolist(), (corners * (1, -1)).tolist(), strict=True):
+        if kind == Path.CLOSEPOLY:
+            words.append("Z")
+            continue
+        words.append(f"{' ' if more else LETTERS[kind]}{x:.1f} {y:.1f}")
+        # A curve has two or three points, each with its code.
+        more = (more or Path.NUM_VERTICES_FOR_CODE[kind]) - 1
     return "".join(words)
 
 

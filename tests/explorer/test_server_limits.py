@@ -41,13 +41,13 @@ def limits(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> Iterator[None]:
 
 
 def test_a_run_that_does_not_end_is_ended(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    with limits(monkeypatch, run=1.5):
+    with limits(monkeypatch, run=0.5):
         line.say(1, "run", state=LONG)
         answer, _ = line.until("refused")[-1]
         assert answer == {
             "kind": "refused",
             "id": 1,
-            "sentence": "this took longer than 1.5 s and was ended: take fewer tokens, or a shorter run",
+            "sentence": "this took longer than 0.5 s and was ended: take fewer tokens, or a shorter run",
         }
     line.say(2, "run", state=SOFT)
     assert line.until("end", "refused")[-1][0]["kind"] == "end"
