@@ -57,6 +57,7 @@ def test_diameter_against_all_pairs(d: int) -> None:
     x = af.tokens.gaussian(n=300, d=d, seed=0)
     assert af.measure.diameter(x) == pytest.approx(pdist(x).max(), rel=1e-14)
     assert af.measure.diameter([[1.0] * d]) == 0
+    assert af.measure.diameter([[1.0] * d + [0.0], [1.0] * d + [1.5e-323]]) == 1.5e-323
 
 
 def test_leaders_and_how_much_they_are_heard() -> None:

@@ -18,6 +18,7 @@ from scipy import integrate
 import attnflow as af
 from attnflow.laws import Hearing
 from attnflow.motions import Leaps
+from attnflow.motions.solvers import leaps
 from attnflow.runs.recording import Geometric
 from attnflow.runs.watch import Checkpoint, When
 
@@ -295,3 +296,54 @@ def test_scores_beyond_float64_end_the_run_in_a_sentence() -> None:
     law = af.Softmax(B=1e50 * np.eye(2))
     run = af.simulate(1e149 * THREE, law, Leaps(0.5), 10**20)
     assert "left the range of float64 at step 1" in run.stopped
+
+
+# Where steps are lost in rounding, or cannot be leapt over
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        af.Masked(af.Softmax(beta=3.0), causal=True),
+        af.Masked(af.Softmax(beta=3.0), window=2),
+        af.Positional(af.Softmax(beta=3.0), alibi=1.0),
+    ],
+    ids=["causal", "window", "alibi"],
+)
+def test_tokens_with_an_order_that_have_met_rest(law: af.Law) -> None:
+    """They are never merged: their distances shrink to rounding, where no literal step moves them either."""
+    run = af.simulate(THREE, law, Leaps(0.5), until=10**20)
+    assert run.stopped == "reached step 1e+20, as asked"
+    assert (run.report["merged"], run.report["leaps"] >= 1) == (0, True)
+    assert run.report["steps"] < 5000
+    steps = af.simulate(THREE, law, af.Layers(0.5), until=5000, record=[5000])
+    np.testing.assert_allclose(run.final, steps.final, atol=1e-14)
+    assert af.measure.diameter(run.final) < 1e-13
+
+
+def test_a_rest_that_rounding_may_feign_is_told() -> None:
+    """Two tokens at distance 2 would go on at e^{-40} in each step, which is lost beside 1."""
+    law = af.Masked(af.Softmax(beta=20.0), window=3)
+    with pytest.warns(
+        UserWarning, match="steps are lost in rounding, and tokens are taken to rest: drifts of about 4e-18"
+    ):
+        run = af.simulate([[1.0], [-1.0]], law, Leaps(0.5), until=10**20)
+    assert af.measure.diameter(run.final) == 2.0
+    af.simulate([[1.0], [-1.0]], law, Leaps(0.5), until=10**5)  # these do not add up to the tolerance
+
+
+def test_a_token_that_follows_another_one_makes_runs_slow_and_they_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third token hears the first alone, which drifts: it follows at the rate gamma, for ever."""
+    monkeypatch.setattr(leaps, "PACE", 100)
+    monkeypatch.setattr(leaps, "HELD", 300)
+    law = af.Masked(af.Softmax(beta=8.0), graph=[[1, 1, 0], [1, 1, 0], [1, 0, 0]])
+    stop = When(lambda t, x: t >= 1000, "seen enough")
+    with pytest.warns(
+        UserWarning, match=r"1e\+09 steps are to come and few are leapt over, because .* does not end; end"
+    ):
+        run = af.simulate([[1.0], [-1.0], [0.2]], law, Leaps(0.1), until=10**9, watch=[stop])
+    assert run.report["steps"] > 500
+    under_way = Leaps(0.1).start(Hearing(law), np.array([[1.0], [-1.0], [0.2]]), 0)
+    assert under_way.slow() is None
+    under_way.advance(10**9)
+    assert str(under_way.slow()).startswith("few steps are leapt over, because a fast stable motion")

@@ -23,6 +23,8 @@ SWEEPS = 4
 # A cloud whose width is this part of its length is as long as its longest axis, to rounding.
 FLAT = 1e-8
 ROUNDING = 1e-12
+# Tokens whose distances are below this part of their size are looked at from one of them.
+TINY = 1e-100
 
 
 @overload
@@ -62,6 +64,9 @@ def _diameter(x: Array) -> float:
     size = float(np.abs(x - x[0]).max())
     if size == 0:
         return 0.0
+    if size < TINY * float(np.abs(x).max()):
+        # Coordinates in which tokens agree would leave float64 below; these differences are exact.
+        x = x - x[0]
     # A power of two changes no digit, and squares of the smallest clouds do not vanish.
     unit = 2.0 ** int(np.frexp(size)[1])
     return unit * _unit_diameter(x / unit)

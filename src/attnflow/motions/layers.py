@@ -174,15 +174,17 @@ class Leaps(Motion):
     for a token, the next term is about delta^3 |G_0| / 4. So as long as that is above rtol |G_0| for some token, steps
     are taken one by one. Where it is below for all, SciPy's eighth-order method integrates the three terms to the
     tolerance rtol, over a whole number of steps. For `Softmax` G is accurate however small it is: a
-    drift of 1e-30 per step is followed over 1e30 steps.
+    drift of 1e-30 per step is followed over 1e30 steps. Under other laws, and masks, a token rests where its step is
+    lost in rounding beside it, as it does in `Layers`; the run warns if such steps may add up.
 
     Tokens that have met are one body with their mass: those that coincide, and those within 10 rtol of the cloud's
     first extent, by chains, that are approaching. The latter go to their centre of mass, which moves them by at most
     that; all others feel its square, since to first order they hear only the centre.
 
     Each literal step and the end of each leap is recorded; `run.report` counts the `steps`, the `leaps` and how many
-    tokens have `merged` into others. Leaps are short where some body is held by a fast stable motion that never ends:
-    the run is then as slow as `Layers`.
+    tokens have `merged` into others. Leaps are short where some body is held by a fast stable motion that never ends,
+    as a token that follows another one: the run is then as slow as `Layers`, and warns if it would not end. Under masks
+    and positions tokens that have met stay several.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnflow.core.indices import weights
 from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
-from attnflow.motions.motion import ABSOLUTE, steps_per_stretch, whole_type
+from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, steps_per_stretch, whole_type
 from attnflow.motions.solvers.clumps import MEETING, Clumps
 from attnflow.motions.stepper import Stepper, Stretch
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 LEAST = 64
 # The part of the cloud's size over which the change of G is felt before the first leap.
 PROBE = 1e-4
+# A leap counts as COST steps. A run is slow while PACE of them get less than SHORT times as far as they are literal
+# steps, and the user is warned when that has lasted for HELD of them.
+COST, PACE, SHORT, HELD = 40, 2000, 8, 20_000
+WHY = "a fast stable motion, as that of a token which follows another one, does not end; end earlier"
 # No leap is longer: whole numbers beyond are not float64.
 LONGEST = 1e300
 
@@ -36,6 +42,8 @@ class Drifting(Stepper):
         # The length of the next leap, 0 if it is not known; and how many literal steps come before it.
         self.stride, self.pause = float(state.get("stride", 0.0)), int(state.get("pause", 0))
         self.steps, self.leaps = int(state.get("steps", 0)), int(state.get("leaps", 0))
+        # What the steps and leaps since `mark` cost, for how long they were short, and how many steps are to come.
+        self.cost, self.mark, self.crawled, self.left = 0, t, 0, 0.0
         known = Clumps(state["labels"], state.get("masses")) if state else Clumps.at_the_start(x, hearing)
         self._embody(known, known.bodies(x))
 
@@ -63,6 +71,7 @@ class Drifting(Stepper):
     def advance(self, until: float) -> Stretch:
         before, end, kind = (self.t, self.clumps.tokens(self.y)), int(until), whole_type(int(until))
         most, times, states = steps_per_stretch(len(self.y)), list[int](), list[Array]()
+        self.left = float(end - self.t)
         while self.t < end and len(times) < most:
             ahead = self._step(self.y + self.G)
             if self.pause == 0 and self._drifts(self.G, ahead):
@@ -81,14 +90,49 @@ class Drifting(Stepper):
     def _moved(self, steps: int, y: Array, G: Array) -> None:
         """Go on to y, where the next step is G, and unite bodies that have met there."""
         self.t, self.y, self.G = self.t + steps, y, G
+        self._keep_pace(1 if steps == 1 else COST)
         unites = not self.hearing.law.positional
         if unites and (found := self.clumps.united(y, G, MEETING * self.rtol * self.size)) is not None:
             self._embody(*found)
+
+    def slow(self) -> str | None:
+        """Say, where very many literal steps are to come, why, and what helps."""
+        many = self.crawled > 0 and self.left > SHORT * SLOW_STEPS
+        return f"few steps are leapt over, because {WHY}" if many else None
+
+    def _keep_pace(self, cost: int) -> None:
+        """Note what a step or a leap cost; warn where leaps are short for long, though very many steps are to come."""
+        self.cost += cost
+        if self.cost < PACE:
+            return
+        before = self.crawled
+        self.crawled = self.crawled + self.cost if self.t - self.mark < SHORT * self.cost else 0
+        self.cost, self.mark = 0, self.t
+        if before < HELD <= self.crawled and self.left > ENDLESS:
+            warnings.warn(f"{self.left:.3g} steps are to come and few are leapt over, because {WHY}", stacklevel=2)
+
+    def _warn_if_unknown(self, end: int) -> None:
+        """Warn of a rest so long that steps below the rounding of the tokens could add up to more than the tolerance.
+
+        Averages stay in the hull: tokens that are all at one place do rest.
+        """
+        extent = float(np.linalg.norm(np.ptp(self.y, axis=0)))
+        if self.hearing.law.accurate_pull or extent <= MEETING * self.rtol * self.size:
+            return
+        P = weights(self.hearing.law, self.y, 0, masses=self.hearing.masses)
+        drift = self.gamma * max(float(np.abs(P[i] @ (self.y - one)).max()) for i, one in enumerate(self.y))
+        if (end - self.t) * drift > self.rtol * self.size:
+            warnings.warn(
+                f"from step {self.t} on all steps are lost in rounding, and tokens are taken to rest: drifts of about "
+                f"{drift:.0e} in each step, which may add up, are not followed; end earlier",
+                stacklevel=2,
+            )
 
     def _leap(self, end: int) -> Callable[[float], Array] | None:
         """Leap at most to the end and return the states on the way; None if literal steps are better."""
         start, clumps, y = self.t, self.clumps, self.y
         if not self.G.any():
+            self._warn_if_unknown(end)
             self.leaps += 1
             self._moved(end - start, y, self.G)
             return lambda t: clumps.tokens(y)
@@ -125,7 +169,11 @@ class Drifting(Stepper):
 def _step(y: Array, hearing: Hearing, gamma: float) -> Array:
     """Return G(y) = gamma sum_j P_ij (y_j - y_i)."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return gamma * hearing.pull(y, 0).mean
+        G = gamma * hearing.pull(y, 0).mean
+    if not hearing.law.accurate_pull:
+        # A step that is lost beside the token, as in `Layers`, is the rounding of a barycentre.
+        G[(y + G == y).all(axis=1)] = 0.0
+    return G
 
 
 def _log_step(y: Array, hearing: Hearing, gamma: float) -> Array:
