@@ -61,7 +61,7 @@ from attnflow.runs.simulate import simulate
 from attnflow.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from attnflow import claims
+    from attnflow import checkpoints, claims
     from attnflow.app.sweep import sweep
     from attnflow.claims.check import check
     from attnflow.claims.search import search
@@ -74,8 +74,8 @@ __all__ = [
     "MeanField", "Motion", "Noisy", "Norm", "Perceptron", "Positional", "RandomHeads", "RescaledFlow",
     "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
     "SphereFlow", "SphereLayers", "Trajectory", "Transformer", "Unnormalized",
-    "catalogue", "check", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure", "progress",
-    "search", "simulate", "sweep", "tokens", "watch",
+    "catalogue", "check", "checkpoints", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure",
+    "progress", "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (densities, figures, geometry, measure, tokens, watch, sys.modules[__name__]):
@@ -83,7 +83,9 @@ for _module in (densities, figures, geometry, measure, tokens, watch, sys.module
 
 
 def __getattr__(name: str) -> Any:
-    """Load the claims, a third of the library, when they are first asked for; look others up in the catalogue."""
+    """Load claims and readers of weights when they are first asked for; look others up in the catalogue."""
+    if name == "checkpoints":
+        return import_module("attnflow.checkpoints")
     if name in ("claims", "check", "search"):
         module = import_module("attnflow.claims")
         return module if name == "claims" else getattr(module, name)

@@ -167,6 +167,8 @@ def varying(value: Any, t: float) -> list[Any]:
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yield the parameters of a law or a motion, and of the laws and layers among them, one by one."""
+    if hasattr(value, "described"):  # by digests: a norm is no function of time
+        return
     if isinstance(value, tuple | list) or has_parameters(value):
         for part in value if isinstance(value, tuple | list) else parameters(value).values():
             yield from _parts(part)

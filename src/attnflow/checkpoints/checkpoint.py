@@ -1,0 +1,267 @@
+"""A trained model: its layers and heads, and its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnflow.checkpoints.texts import reader
+from attnflow.core.inputs import Array, InputError, cloud, quoted
+from attnflow.laws import Law
+from attnflow.motions import Block, Norm, Transformer
+from attnflow.runs.simulate import simulate
+from attnflow.runs.trajectory import Trajectory
+
+
+class Blocks(Sequence[Block]):
+    """The blocks of a model, each made when it is first asked for and kept."""
+
+    def __init__(self, make: Callable[[int], Block], count: int) -> None:
+        self._make = make
+        self._made: list[Block | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, k: int) -> Block: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[Block]: ...
+    def __getitem__(self, k: int | slice) -> Block | list[Block]:
+        if isinstance(k, slice):
+            return [self[one] for one in range(*k.indices(len(self)))]
+        block = self._made[k]
+        if block is None:
+            block = self._made[k] = self._make(k % len(self))
+        return block
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Head:
+    """One head of a layer, in the convention s_ij = <B x_i + w, x_j> of attnflow, with the matrix V of its values.
+
+    Let x be the tokens that attention hears, and s the scale of the scores. Then, up to terms that do not depend on j
+    and that softmax does not see, s <q_i, k_j> = <B x_i + w, x_j>. Where a norm with gain g and bias b comes before
+    attention, x = g z + b, and B, w and V act on the normalised tokens z: they are g B g, g (w + B b) and V g.
+    Positions that turn queries and keys are left out: B is that of two tokens at one place.
+    """
+
+    index: int
+    layer: Layer
+
+    @cached_property
+    def B(self) -> Array:
+        """The matrix (d, d) of scores, s K^T Q."""
+        return _folded(self._product, self.layer.before)
+
+    @cached_property
+    def B_normed(self) -> Array:
+        """The matrix of scores of normalised tokens, before gain and bias, also where the layer below ends in a norm.
+
+        In layers with norm "pre" it is B. In those with norm "post" it is g B g, with the gain g of the last norm of
+        the layer below; tokens of all models are then compared on one sphere.
+        """
+        return _folded(self._product, self.layer.heard)
+
+    @cached_property
+    def w(self) -> Array:
+        """The vector (d,) that is added to B x_i: s K^T b_Q."""
+        law, norm = self._law, self.layer.before
+        Q, K = _double(law.Q[self.index]), _double(law.K[law.group[self.index]])
+        bias = np.zeros(len(Q)) if law.b_Q is None else _double(law.b_Q[self.index])
+        if norm is not None and norm.bias is not None:
+            bias = bias + Q @ _double(norm.bias)
+        found: Array = law.scale * (K.T @ bias)
+        return found if norm is None or norm.gain is None else norm.gain * found
+
+    @cached_property
+    def V(self) -> Array:
+        """The matrix (d, d) by which the head multiplies what it hears: O W_V."""
+        value, norm = self._law.value(self.index), self.layer.before
+        found: Array = value if norm is None or norm.gain is None else value * norm.gain
+        return found
+
+    @property
+    def _law(self) -> Any:
+        return self.layer.block.heads
+
+    @property
+    def _product(self) -> Array:
+        """Return s K^T Q."""
+        law = self._law
+        found: Array = law.scale * (_double(law.K[law.group[self.index]]).T @ _double(law.Q[self.index]))
+        return found
+
+    def law(self) -> Law:
+        """Return the law of this head: its weights are the attention of the model on the tokens that attention hears.
+
+        These are ``run.seen(k)`` for layer k of a run. Where ``layer.block.heads.lifts`` is True, the law takes (x, 1).
+        """
+        law: Law = self._law.head(self.index)
+        return law
+
+    def __repr__(self) -> str:
+        return f"Head({self.index} of layer {self.layer.index})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Layer:
+    """One layer of a model: its `block`, and its `heads`."""
+
+    index: int
+    blocks: Sequence[Block]
+    entry: Norm | None = None
+
+    @property
+    def block(self) -> Block:
+        """The block, with its weights."""
+        return self.blocks[self.index]
+
+    @property
+    def before(self) -> Norm | None:
+        """The norm between the state of a run and attention, where there is one."""
+        return _norm(self.block, 0) if self.block.norm in ("pre", "both") else None
+
+    @property
+    def heard(self) -> Norm | None:
+        """The norm that the tokens come out of which attention hears: `before`, or the last norm of the layer below."""
+        if self.before is not None:
+            return self.before
+        below = self.blocks[self.index - 1] if self.index else None
+        if below is None:
+            return self.entry
+        return _norm(below, -1) if below.norm == "post" else None
+
+    @cached_property
+    def heads(self) -> tuple[Head, ...]:
+        """The heads of the layer."""
+        law: Any = self.block.heads
+        return tuple(Head(h, self) for h in range(len(law.Q)))
+
+    def __repr__(self) -> str:
+        return f"Layer({self.index}, {len(self.heads)} heads)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpoint:
+    """A trained model: layers and heads that are laws of attnflow, and runs of texts through them.
+
+    `load` makes it from files. Layers are read when they are first asked for.
+
+    Attributes
+    ----------
+    name, architecture, config
+        Its folder or file, its family, such as "bert", and its settings.
+    blocks, final
+        The layers, each a `Block`, and the norm after the last one.
+    dimension, vocabulary, positions
+        The dimension of tokens, the number of ids, and how many tokens a text may have, or None for any number.
+    entry
+        The norm that the tokens of the first layer come out of, or None.
+    embedding
+        The function from ids to the tokens (n, d) that the first layer is given: positions, types and norms included.
+    tokenizer
+        The file that says how texts become ids, or None.
+    """
+
+    name: str
+    architecture: str
+    config: dict[str, Any]
+    blocks: Sequence[Block]
+    embedding: Callable[[NDArray[np.int64]], Array]
+    dimension: int
+    vocabulary: int
+    positions: int | None = None
+    entry: Norm | None = None
+    final: Norm | None = None
+    tokenizer: Path | None = None
+
+    @cached_property
+    def transformer(self) -> Transformer:
+        """The model as a motion."""
+        return Transformer(tuple(self.blocks), self.final)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers, with their heads."""
+        return tuple(Layer(k, self.blocks, self.entry) for k in range(len(self.blocks)))
+
+    def ids(self, text: str) -> NDArray[np.int64]:
+        """Return the ids of a text."""
+        if self.tokenizer is None:
+            raise InputError(f"{self.name} has no tokenizer.json, so that texts cannot be read: give ids")
+        return self._checked(np.array(self._reader(text), dtype=np.int64))
+
+    @cached_property
+    def _reader(self) -> Callable[[str], list[int]]:
+        assert self.tokenizer is not None
+        return reader(self.tokenizer)
+
+    def tokens(self, what: Any) -> Array:
+        """Return the tokens (n, d) that the first layer is given, of a text, of ids, or of tokens as they are."""
+        if isinstance(what, str):
+            return self.embedding(self.ids(what))
+        given = np.asarray(what)
+        if given.ndim == 1 and given.dtype.kind in "iu":
+            return self.embedding(self._checked(given.astype(np.int64)))
+        if given.ndim != 2 or given.shape[1] != self.dimension:
+            raise InputError(
+                f"{quoted(what)} was given to a model of dimension {self.dimension}, expected a text, a list of ids, "
+                f"or tokens (n, {self.dimension})"
+            )
+        return cloud(given)
+
+    def _checked(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not len(ids):
+            raise InputError("there is no token: give a text or a list of ids that is not empty")
+        if ids.min() < 0 or ids.max() >= self.vocabulary:
+            wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
+            raise InputError(f"there is no token {wrong}, expected ids from 0 to {self.vocabulary - 1}")
+        if self.positions is not None and len(ids) > self.positions:
+            raise InputError(
+                f"{len(ids)} tokens were given, but {self.name} has {self.positions} positions: give a shorter text"
+            )
+        return ids
+
+    def run(
+        self, what: Any, *, precision: str = "double", until: int | None = None, store: str | Path | None = None
+    ) -> Trajectory:
+        """Return the residual stream of a text, of ids or of tokens (n, d): one state for each layer.
+
+        ``transformer.output(run.final)`` is what comes after the last norm. With ``precision="single"`` blocks are
+        computed in float32; states are kept in float64 in both.
+        """
+        motion = replace(self.transformer, precision=precision)
+        return simulate(self.tokens(what), motion, until=until, store=store)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.name!r}, {self.architecture}, {len(self)} layers of dimension {self.dimension})"
+
+
+def _double(weights: NDArray[Any]) -> Array:
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _norm(block: Block, k: int) -> Norm:
+    assert isinstance(block.norms, tuple)
+    return block.norms[k]
+
+
+def _folded(B: Array, norm: Norm | None) -> Array:
+    """Return g B g, for the gain g of a norm."""
+    if norm is None or norm.gain is None:
+        return B
+    gain = _double(norm.gain)
+    return gain[:, None] * B * gain

@@ -1,0 +1,135 @@
+"""Write small models with random weights, and what the reference library computes with them, in float64.
+
+`python make_fixtures.py FOLDER`, in an environment that has torch, transformers and NumPy, writes a folder for each
+model of `MODELS`: config.json and model.safetensors as transformers saves them, and reference.npz with ids, all hidden
+states (layers + 1, n, d), the output after the last norm, and the attention (layers, heads, n, n).
+
+`python make_fixtures.py FOLDER NAME=PATH ...` writes for each trained model NAME at PATH a file reference-NAME.npz with
+some numbers of its hidden states: no weights.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+ENCODER = {**SMALL, "vocab_size": 20, "max_position_embeddings": 12, "type_vocab_size": 2}
+DECODER = {**SMALL, "num_attention_heads": 4, "vocab_size": 20, "max_position_embeddings": 12}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}  # fmt: skip
+# The class of each model, its configuration, and the attribute that has its layers.
+MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "bert": ("BertModel", ENCODER, "encoder.layer"),
+    "albert": ("AlbertModel", {**ENCODER, "num_hidden_layers": 3, "embedding_size": 8}, ""),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 12, "vocab_size": 20, "n_inner": 24},
+        "transformer.h",
+    ),
+    "neox": ("GPTNeoXForCausalLM", {**DECODER, "num_attention_heads": 2, "rotary_pct": 0.5}, "gpt_neox.layers"),
+    "neox-sequential": (
+        "GPTNeoXForCausalLM",
+        {**DECODER, "use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0, "hidden_act": "relu"},
+        "gpt_neox.layers",
+    ),
+    "llama": ("LlamaForCausalLM", {**DECODER, "num_key_value_heads": 2, "rms_norm_eps": 2**-17}, "model.layers"),
+    "llama-biased": (
+        "LlamaForCausalLM",
+        {**DECODER, "attention_bias": True, "mlp_bias": True, "head_dim": 8, "rope_parameters": LLAMA3},
+        "model.layers",
+    ),
+}
+IDS = [3, 14, 1, 5, 9, 2, 6, 14]
+
+
+def stay_in_double(torch: Any) -> None:
+    """Keep norms, rotations and softmax in the precision of the weights, where the library computes in float32."""
+    neox = import_module("transformers.models.gpt_neox.modeling_gpt_neox")
+    llama = import_module("transformers.models.llama.modeling_llama")
+
+    softmax = torch.nn.functional.softmax
+    torch.nn.functional.softmax = lambda x, dim=None, dtype=None, **options: softmax(x, dim=dim)
+
+    def normed(self: Any, x: Any) -> Any:
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+    def turning(self: Any, x: Any, position_ids: Any) -> Any:
+        """Angles from the configuration: the library keeps its own in float32."""
+        rope = self.config.rope_parameters
+        size = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
+        size = int(size * rope.get("partial_rotary_factor", 1.0))
+        angles = rope["rope_theta"] ** -(torch.arange(0, size, 2, dtype=torch.float64) / size)
+        if rope["rope_type"] == "llama3":
+            waves, reach = 2 * np.pi / angles, rope["original_max_position_embeddings"]
+            low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+            smooth = (reach / waves - low) / (high - low)
+            mixed = (1 - smooth) * angles / rope["factor"] + smooth * angles
+            mixed = torch.where(waves > reach / low, angles / rope["factor"], mixed)
+            angles = torch.where(waves < reach / high, angles, mixed)
+        assert (angles / self.inv_freq.double() - 1).abs().max() < 1e-5
+        turns = position_ids[..., None].double() * angles
+        turns = torch.cat((turns, turns), dim=-1)
+        return turns.cos(), turns.sin()
+
+    llama.LlamaRMSNorm.forward = normed
+    llama.LlamaRotaryEmbedding.forward = neox.GPTNeoXRotaryEmbedding.forward = turning
+
+
+def computed(torch: Any, model: Any, layers: list[Any], ids: list[int]) -> dict[str, Any]:
+    """Return the states before and after each layer, the output, and the attention of each layer."""
+    states: list[Any] = []
+    base = getattr(model, model.base_model_prefix, model)
+
+    def note(module: Any, given: Any, found: Any) -> None:
+        if not states:
+            states.append(given[0][0])
+        states.append((found[0] if isinstance(found, tuple) else found)[0])
+
+    handles = [layer.register_forward_hook(note) for layer in layers]
+    with torch.no_grad():
+        out = base(torch.tensor([ids]), output_attentions=True)
+    for handle in handles:
+        handle.remove()
+    return {
+        "ids": np.array(ids),
+        "states": torch.stack(states).numpy(),
+        "output": out.last_hidden_state[0].numpy(),
+        "attention": torch.cat(out.attentions).numpy(),
+    }
+
+
+def write_small(folder: Path) -> None:
+    torch, transformers = import_module("torch"), import_module("transformers")
+    stay_in_double(torch)
+    for seed, (name, (kind, settings, layers)) in enumerate(MODELS.items()):
+        torch.manual_seed(seed)
+        build = getattr(transformers, kind)
+        config = build.config_class(**settings)
+        config._attn_implementation = "eager"
+        model = build(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():  # gains, biases and scores that are far from trivial
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        model.save_pretrained(folder / name)
+        (folder / name / "generation_config.json").unlink(missing_ok=True)
+        found = computed(torch, model.double(), _layers(model, layers), IDS)
+        np.savez(folder / name / "reference.npz", **found)
+
+
+def _layers(model: Any, where: str) -> list[Any]:
+    if not where:  # one layer, which is called again and again
+        return [model.encoder.albert_layer_groups[0].albert_layers[0]]
+    for part in where.split("."):
+        model = getattr(model, part)
+    return list(model)
+
+
+if __name__ == "__main__":
+    write_small(Path(sys.argv[1]))

@@ -1,0 +1,322 @@
+"""Trained models against the reference library, on small random models that it saved (see make_fixtures.py)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from make_fixtures import MODELS
+from refusals import refused
+from safetensors.numpy import load_file, save_file
+
+import attnflow as af
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def reference(name: str) -> dict[str, Any]:
+    with np.load(FIXTURES / name / "reference.npz") as found:
+        return dict(found)
+
+
+def apart(found: Any, expected: Any) -> float:
+    """Return the largest error of a token, relative to its norm, over all states."""
+    return float((np.linalg.norm(found - expected, axis=-1) / np.linalg.norm(expected, axis=-1)).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_runs_are_those_of_the_reference_library(name: str) -> None:
+    model, expected = af.checkpoints.load(FIXTURES / name), reference(name)
+    run = model.run(expected["ids"])
+    assert apart(run.tokens, expected["states"]) < 1e-13
+    assert apart(model.transformer.output(run.final), expected["output"]) < 1e-13
+    single = model.run(list(expected["ids"]), precision="single")
+    assert 1e-9 < apart(single.tokens, expected["states"]) < 1e-5
+    assert model.architecture == json.loads((FIXTURES / name / "config.json").read_text())["model_type"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_heads_are_laws(name: str) -> None:
+    """Both the law of a head and its matrices give the attention of the reference library."""
+    model, expected = af.checkpoints.load(FIXTURES / name), reference(name)
+    run = model.run(expected["ids"])
+    for layer in model.layers:
+        seen = run.seen(layer.index)
+        heads: Any = layer.block.heads
+        lifted = np.column_stack([seen, np.ones(len(seen))]) if heads.lifts else seen
+        assert run.law is not None
+        assert np.abs(run.law.weights(seen, layer.index) - expected["attention"][layer.index]).max() < 1e-13
+        assert len(layer.heads) == len(expected["attention"][layer.index])
+        for head in layer.heads:
+            P = head.law().weights(lifted)
+            assert np.abs(P - expected["attention"][layer.index, head.index]).max() < 1e-13
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "gpt2"])
+def test_matrices_of_heads_act_on_tokens_before_gain_and_bias(name: str) -> None:
+    """s_ij = <B z_i + w, z_j>, and V z_j is what is added, up to a constant; z is normalised, or the token itself."""
+    model, expected = af.checkpoints.load(FIXTURES / name), reference(name)
+    for layer in model.layers:
+        z = expected["states"][layer.index]
+        if name == "gpt2":
+            z = (z - z.mean(axis=1, keepdims=True)) / np.sqrt(z.var(axis=1, keepdims=True) + 1e-5)
+        total = np.zeros_like(z)
+        for head in layer.heads:
+            scores = (z @ head.B.T + head.w) @ z.T
+            if name == "gpt2":
+                scores[np.triu_indices(len(z), 1)] = -np.inf
+            P = np.exp(scores - scores.max(axis=1, keepdims=True))
+            P /= P.sum(axis=1, keepdims=True)
+            assert np.abs(P - expected["attention"][layer.index, head.index]).max() < 1e-12
+            total += P @ z @ head.V.T
+        rest = layer.block.heads.attend(layer.block.attended(expected["states"][layer.index])) - total
+        assert np.abs(rest - rest[0]).max() < 1e-12
+
+
+def test_scores_of_normalised_tokens_have_the_gain_of_the_norm_below() -> None:
+    for name in ("bert", "albert"):
+        model = af.checkpoints.load(FIXTURES / name)
+        tensors = load_file(FIXTURES / name / "model.safetensors")
+        first, second = model.layers[:2]
+        if name == "bert":
+            gain = tensors["embeddings.LayerNorm.weight"].astype(float)
+            assert np.allclose(first.heads[1].B_normed, np.diag(gain) @ first.heads[1].B @ np.diag(gain))
+        else:
+            assert (first.heads[1].B_normed == first.heads[1].B).all()
+        ends = [one for one in tensors if one.endswith(("layer.0.output.LayerNorm.weight", "layer_layer_norm.weight"))]
+        gain = tensors[ends[0]].astype(float)
+        assert np.allclose(second.heads[0].B_normed, np.diag(gain) @ second.heads[0].B @ np.diag(gain))
+    pre = af.checkpoints.load(FIXTURES / "gpt2").layers[1].heads[2]
+    assert (pre.B_normed == pre.B).all()
+
+
+def test_one_layer_of_albert_is_one_block() -> None:
+    model = af.checkpoints.load(FIXTURES / "albert")
+    assert len({id(block) for block in model.transformer.blocks}) == 1
+    again = af.simulate(model.tokens([1, 2, 3]), model.transformer.iterate(), until=5)
+    assert np.allclose(again.tokens[:4], model.run([1, 2, 3]).tokens, atol=1e-13)
+
+
+def test_weights_stay_in_their_file() -> None:
+    model = af.checkpoints.load(FIXTURES / "bert")
+    block: Any = model.layers[1].block
+    for weights in (block.heads.Q, block.heads.O, block.feed_forward.up):
+        assert weights.dtype == np.float32
+        assert not weights.flags.owndata
+        assert not weights.flags.writeable
+    assert model.blocks[1] is block
+    assert model.blocks[:2] == [model.blocks[0], block]
+
+
+def changed(folder: Path, name: str, weights: Callable[[Any], Any] | None = None, **settings: Any) -> Path:
+    """Copy a model with other weights or settings; None removes a setting."""
+    shutil.copytree(FIXTURES / name, folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text()) | settings
+    (folder / "config.json").write_text(json.dumps({key: one for key, one in config.items() if one is not None}))
+    if weights is not None:
+        save_file(weights(load_file(folder / "model.safetensors")), folder / "model.safetensors")
+    return folder
+
+
+def test_other_names_of_the_same_tensors(tmp_path: Path) -> None:
+    def older(tensors: dict[str, Any]) -> dict[str, Any]:
+        ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        renamed = {}
+        for name, tensor in tensors.items():
+            for now, before in ends.items():
+                name = name.replace(now, before)
+            renamed[f"bert.{name}"] = tensor
+        return renamed | {
+            "cls.predictions.bias": np.zeros(3, np.float32),
+            "bert.embeddings.position_ids": np.arange(12),
+        }
+
+    expected = reference("bert")
+    found = af.checkpoints.load(changed(tmp_path / "a", "bert", older, model_type=None))
+    assert apart(found.run(expected["ids"]).tokens, expected["states"]) < 1e-13
+    assert found.architecture == "bert"
+    bare = changed(tmp_path / "b", "gpt2", lambda all: {k.removeprefix("transformer."): v for k, v in all.items()})
+    expected = reference("gpt2")
+    assert apart(af.checkpoints.load(bare).run(expected["ids"]).tokens, expected["states"]) < 1e-13
+
+
+def test_half_precision_and_parts(tmp_path: Path) -> None:
+    """Numbers of float16 are exactly those of float32, and two files are one model."""
+    rounded = changed(tmp_path / "a", "llama", lambda all: {k: v.astype(np.float16) for k, v in all.items()})
+    folder = changed(tmp_path / "b", "llama")
+    tensors = {name: one.astype(np.float32) for name, one in load_file(rounded / "model.safetensors").items()}
+    (folder / "model.safetensors").unlink()
+    parts = {"1.safetensors": list(tensors)[::2], "2.safetensors": list(tensors)[1::2]}
+    for part, names in parts.items():
+        save_file({name: tensors[name] for name in names}, folder / part)
+    index = {"weight_map": {name: part for part, names in parts.items() for name in names}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    one, other = af.checkpoints.load(rounded).run([1, 2, 3]), af.checkpoints.load(folder).run([1, 2, 3])
+    assert (one.tokens == other.tokens).all()
+
+
+def test_gguf(tmp_path: Path) -> None:
+    """A GGUF file has other names, its settings inside, and rows of queries and keys in another order."""
+    gguf = pytest.importorskip("gguf")
+    write_gguf(gguf, tmp_path / "llama.gguf", FIXTURES / "llama")
+    model, expected = af.checkpoints.load(tmp_path / "llama.gguf"), reference("llama")
+    assert apart(model.run(expected["ids"]).tokens, expected["states"]) < 1e-13
+    assert apart(model.transformer.output(model.run(expected["ids"]).final), expected["output"]) < 1e-13
+    assert af.checkpoints.load(tmp_path).config == model.config
+    write_gguf(gguf, tmp_path / "other.gguf", FIXTURES / "llama", family="qwen2")
+    with refused("family 'qwen2', expected llama"):
+        af.checkpoints.load(tmp_path / "other.gguf")
+    write_gguf(gguf, tmp_path / "scaled.gguf", FIXTURES / "llama", scaling="yarn")
+    with refused("rope.scaling.type .* is 'yarn'"):
+        af.checkpoints.load(tmp_path / "scaled.gguf")
+
+
+def write_gguf(gguf: Any, path: Path, source: Path, family: str = "llama", scaling: str | None = None) -> None:
+    """Write a Llama as llama.cpp does."""
+    config = json.loads((source / "config.json").read_text())
+    writer = gguf.GGUFWriter(path, family)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_vocab_size(config["vocab_size"])
+    if scaling is not None:
+        writer.add_string("llama.rope.scaling.type", scaling)
+    names = {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+        "model.layers": "blk",
+    }  # fmt: skip
+    for name, tensor in load_file(source / "model.safetensors").items():
+        for part, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
+            if part in name:  # `permute` of llama.cpp's convert_hf_to_gguf.py
+                n, d = config[heads], tensor.shape[1]
+                tensor = tensor.reshape(n, 2, -1, d).swapaxes(1, 2).reshape(-1, d)
+        for before, now in names.items():
+            name = name.replace(before, now)
+        writer.add_tensor(name, np.ascontiguousarray(tensor))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("bert", {"model_type": "roberta"}, "family 'roberta', expected one of bert, albert"),
+        ("bert", {"model_type": ["bert"]}, "family .*expected one of"),
+        ("bert", {"position_embedding_type": "relative_key"}, "'relative_key', which attnflow"),
+        ("bert", {"hidden_act": "mish"}, "hidden_act .*'mish', which attnflow does not compute: it knows gelu"),
+        ("bert", {"is_decoder": True}, "is_decoder"),
+        ("bert", {"num_hidden_layers": 1}, "hold 'encoder.layer.1.* which a bert model of 1 layers"),
+        ("bert", {"num_hidden_layers": 3}, "lack 'encoder.layer.2.attention.self.query.weight'"),
+        ("bert", {"num_hidden_layers": 10**9}, "asks for 1000000000 layers"),
+        ("albert", {"num_hidden_layers": 10**9}, "asks for 1000000000 layers"),
+        ("bert", {"hidden_size": 32}, "has shape \\(20, 16\\), but config.json asks for \\(20, 32\\)"),
+        ("bert", {"num_attention_heads": 3}, "expected a number of parts that divides"),
+        ("bert", {"hidden_size": "wide"}, "hidden_size of config.json is 'wide'"),
+        ("bert", {"hidden_size": -4}, "hidden_size of config.json is -4"),
+        ("bert", {"hidden_size": None}, "does not say hidden_size"),
+        ("bert", {"layer_norm_eps": float("nan")}, "layer_norm_eps"),
+        ("albert", {"num_hidden_groups": 2}, "num_hidden_groups .* is 2"),
+        ("gpt2", {"add_cross_attention": True}, "add_cross_attention"),
+        ("gpt2", {"scale_attn_weights": 1}, "expected true or false"),
+        ("neox", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type .*'yarn', which attnflow does not compute"),
+        ("neox", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "turns 3 coordinates"),
+        ("llama", {"rope_parameters": [1]}, "expected names with values"),
+        ("llama", {"rope_scaling": {"type": "dynamic"}, "rope_parameters": None}, "type .*'dynamic', which attnflow"),
+        ("llama", {"num_key_value_heads": 3}, "4 heads and 3 groups"),
+        ("llama", {"head_dim": 3}, "expected an even one"),
+        ("llama", {"mlp_bias": True}, "lack 'layers.0.mlp.gate_proj.bias'"),
+    ],
+)  # fmt: skip
+def test_other_settings_are_refused(tmp_path: Path, name: str, settings: dict[str, Any], sentence: str) -> None:
+    with refused(sentence):
+        af.checkpoints.load(changed(tmp_path, name, **settings))
+
+
+def test_other_tensors_are_refused(tmp_path: Path) -> None:
+    def with_one(**more: Any) -> Callable[[Any], Any]:
+        return lambda tensors: tensors | more
+
+    with refused("hold 'adapter.weight'"):
+        af.checkpoints.load(changed(tmp_path, "bert", with_one(**{"adapter.weight": np.zeros(2, np.float32)})))
+    with refused("hold 'embeddings.LayerNorm.weight' twice"):
+        twice = with_one(**{"bert.embeddings.LayerNorm.gamma": np.zeros(16, np.float32)})
+        af.checkpoints.load(changed(tmp_path, "bert", twice))
+    with refused("holds int64, expected real numbers"):
+        af.checkpoints.load(
+            changed(tmp_path, "bert", with_one(**{"embeddings.LayerNorm.bias": np.zeros(16, np.int64)}))
+        )
+    unnamed = changed(tmp_path, "bert", lambda tensors: {"V": np.eye(2)}, model_type=None)
+    with refused("does not say model_type"):
+        af.checkpoints.load(unnamed)
+    (tmp_path / "config.json").write_text("{")
+    with refused("is not JSON"):
+        af.checkpoints.load(tmp_path)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with refused("is not JSON"):
+        af.checkpoints.load(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with refused("config.json does not exist"):
+        af.checkpoints.load(tmp_path / "model.safetensors")
+
+
+def test_what_is_run() -> None:
+    model = af.checkpoints.load(FIXTURES / "bert")
+    tokens = model.tokens([4, 5, 6])
+    assert (model.run(tokens).tokens == model.run(np.array([4, 5, 6], np.uint8)).tokens).all()
+    assert len(model.run([1, 2], until=1)) == 2
+    with refused("no token 20, expected ids from 0 to 19"):
+        model.run([3, 20])
+    with refused("no token -1"):
+        model.run([3, -1])
+    with refused("13 tokens were given, but bert has 12 positions"):
+        model.run([1] * 13)
+    with refused("expected a text, a list of ids, or tokens \\(n, 16\\)"):
+        model.run(np.zeros((3, 4)))
+    with refused("there is no token"):
+        model.run(np.array([], dtype=int))
+    with refused("has no tokenizer.json"):
+        model.run("a text")
+    with refused("precision is 'half'"):
+        model.run([1], precision="half")
+    assert repr(model) == "Checkpoint('bert', bert, 2 layers of dimension 16)"
+    assert repr(model.layers[1].heads[0]) == "Head(0 of layer 1)"
+
+
+def test_texts(tmp_path: Path) -> None:
+    """By tokenizer.json, whose padding and length are not for us, or by vocab.txt where BERT's rules are named."""
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tokens", "move", "##d", "."]
+    folder = changed(tmp_path, "bert")
+    (folder / "vocab.txt").write_text("\n".join(words))
+    with refused("has no tokenizer.json"):
+        af.checkpoints.load(folder).run("Tokens moved.")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    expected = [2, 5, 6, 7, 8, 3]
+    assert af.checkpoints.load(folder).ids("Tokens moved.").tolist() == expected
+    kept = tokenizers.BertWordPieceTokenizer(str(folder / "vocab.txt"))
+    kept.enable_padding(length=9)
+    kept.enable_truncation(3)
+    kept.save(str(folder / "tokenizer.json"))
+    model = af.checkpoints.load(folder)
+    assert model.ids("Tokens moved.").tolist() == expected
+    assert (model.run("Tokens moved.").tokens == model.run(expected).tokens).all()
+    with refused("20 tokens were given, but .* positions"):
+        model.run("move " * 18)
+    (folder / "tokenizer.json").write_text("{}")
+    with refused("is no tokenizer"):
+        af.checkpoints.load(folder).run("Tokens moved.")
