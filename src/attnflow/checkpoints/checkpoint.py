@@ -50,6 +50,16 @@ class Head:
     and that softmax does not see, s <q_i, k_j> = <B x_i + w, x_j>. Where a norm with gain g and bias b comes before
     attention, x = g z + b, and B, w and V act on the normalised tokens z: they are g B g, g (w + B b) and V g.
     Positions that turn queries and keys are left out: B is that of two tokens at one place.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> Q, K, V = np.random.default_rng(0).standard_normal((3, 1, 2, 4))
+    >>> head = Layer(0, [af.Block(af.Attention(Q, K, V, V.swapaxes(1, 2)))]).heads[0]
+    >>> bool(np.allclose(head.B, K[0].T @ Q[0] / np.sqrt(2))), bool(np.allclose(head.V, V[0].T @ V[0]))
+    (True, True)
+    >>> head.law().weights(np.eye(4)).shape
+    (4, 4)
     """
 
     index: int
@@ -112,7 +122,15 @@ class Head:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
-    """One layer of a model: its `block`, and its `heads`."""
+    """One layer of a model: its `block`, and its `heads`.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> heads = af.Attention(*np.ones((3, 2, 2, 4)), np.ones((2, 4, 2)))
+    >>> Layer(0, [af.Block(heads, norm="none")]).heads
+    (Head(0 of layer 0), Head(1 of layer 0))
+    """
 
     index: int
     blocks: Sequence[Block]

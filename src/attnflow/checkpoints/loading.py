@@ -30,11 +30,28 @@ def load(path: Any) -> Checkpoint:
 
     Examples
     --------
+    A small GPT-2 with random weights, as a model is published:
+
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
     >>> import attnflow as af
-    >>> model = af.checkpoints.load("all-MiniLM-L6-v2")  # doctest: +SKIP
-    >>> run = model.run("Tokens are particles that listen to each other.")  # doctest: +SKIP
-    >>> run.law.weights(run.seen(3), 3)  # attention of the 12 heads of layer 3  # doctest: +SKIP
-    >>> model.layers[3].heads[5].B  # s_ij = <B x_i, x_j>  # doctest: +SKIP
+    >>> from safetensors.numpy import save_file
+    >>> shapes = {"wte": (9, 4), "wpe": (8, 4), "ln_f": (4,), "h.0.ln_1": (4,), "h.0.attn.c_attn": (4, 12),
+    ...           "h.0.attn.c_proj": (4, 4), "h.0.ln_2": (4,), "h.0.mlp.c_fc": (4, 16), "h.0.mlp.c_proj": (16, 4)}
+    >>> rng = np.random.default_rng(0)
+    >>> tensors = {f"{name}.weight": rng.standard_normal(shape) for name, shape in shapes.items()}
+    >>> tensors |= {f"{name}.bias": np.zeros(shape[-1]) for name, shape in shapes.items() if name[0] != "w"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     config = {"model_type": "gpt2", "n_embd": 4, "n_layer": 1, "n_head": 2, "n_positions": 8, "vocab_size": 9}
+    ...     _ = Path(folder, "config.json").write_text(json.dumps(config))
+    ...     save_file(tensors, f"{folder}/model.safetensors")
+    ...     model = af.checkpoints.load(folder)
+    >>> run = model.run([3, 1, 4, 1, 5])  # or a text, where the folder has a tokenizer.json
+    >>> run.tokens.shape, run.law.weights(run.seen(0), 0).shape  # two states, attention of two heads
+    ((2, 5, 4), (2, 5, 5))
+    >>> model.layers[0].heads[1].B.shape  # scores are <B x_i, x_j>
+    (4, 4)
     """
     given = location(path, "path")
     tensors = open_tensors(given)
