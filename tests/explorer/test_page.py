@@ -22,7 +22,7 @@ SQUARE: dict[str, Any] = {
     "tokens": [[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [0.5, 0.2]],
     "law": {"name": "softmax", "beta": "inf"},
     "motion": {"name": "layers", "gamma": 0.5},
-    "until": 30,
+    "until": 12,
 }
 
 
@@ -201,11 +201,11 @@ def test_copied_python_reproduces_the_tokens(page: Page, motion: dict[str, Any])
 
 def test_a_verdict_flips_when_a_drag_breaks_its_hypothesis(page: Page) -> None:
     show(page, SQUARE)
-    assert af.check("fw/straight-lines", tokens=SQUARE["tokens"], gamma=0.5, steps=30).outcome == "holds"
+    assert af.check("fw/straight-lines", tokens=SQUARE["tokens"], gamma=0.5, steps=12).outcome == "holds"
     outcome(page, "fw/straight-lines", "holds")
     drag(page, 4, (1.6, 0.9))
     moved = start(page)
-    assert af.check("fw/straight-lines", tokens=moved, gamma=0.5, steps=30).outcome == "hypotheses not met"
+    assert af.check("fw/straight-lines", tokens=moved, gamma=0.5, steps=12).outcome == "hypotheses not met"
     row = outcome(page, "fw/straight-lines", "hypotheses not met")
     broken = row.locator('[data-given][data-outcome="fails"]')
     assert broken.count() == 1

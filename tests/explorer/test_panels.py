@@ -73,7 +73,7 @@ def test_the_hypothesis_that_just_broke_is_marked(page: Page) -> None:
     assert row.locator(".broken").is_visible()
     page.wait_for_function("() => document.querySelector('#claims-news').textContent.includes('generic polytope')")
     # Another edit, before its verdicts are there, takes no mark away.
-    edit(page, {"until": 31})
+    edit(page, {"until": 13})
     page.wait_for_timeout(50)
     assert broken(page) == ["generic polytope"]
     # The claim stays without its hypotheses, yet another of them broke: that one is marked, alone.
@@ -133,7 +133,7 @@ def test_only_fresh_verdicts_are_counted(page: Page) -> None:
             window.ear.observe(count, {childList: true, characterData: true, subtree: true});
         }"""
     )
-    edit(page, {"until": 29})
+    edit(page, {"until": 11})
     page.wait_for_function("() => window.counts.length > 0")
     judged(page)
     assert page.evaluate("() => { window.ear.disconnect(); return window.counts[0]; }") == "…"
@@ -189,7 +189,7 @@ def test_text_that_cannot_be_read_goes_with_its_screen(page: Page) -> None:
     page.locator("#preset").focus()
     page.evaluate("state => window.attnflow.store.open({state})", {"seed": 0, "clock": "linear", **SQUARE})
     settled(page)
-    assert page.locator("#until").input_value() == "30"
+    assert page.locator("#until").input_value() == "12"
     assert page.locator("#until").get_attribute("aria-invalid") == "false"
 
 
