@@ -171,10 +171,12 @@ def test_files_written_by_hand(tmp_path: Path) -> None:
     """What the refusals above change is read."""
     numbers = np.arange(6, dtype=np.float32)
     values = [value("k", 9, struct.pack("<IQ", 8, 1) + text(b"\xe2\x82")), value("b", 7, b"\x07")]
-    (tmp_path / "m.gguf").write_bytes(a_file([entry("a", (3, 2)), entry("n", (0, 1 << 40))], values, numbers.tobytes()))
+    entries = [entry("a", (3, 2)), entry("n", (0, 1 << 40)), entry("q", (0, 2), KINDS.Q8_0)]
+    (tmp_path / "m.gguf").write_bytes(a_file(entries, values, numbers.tobytes()))
     tensors = open_tensors(tmp_path)
     np.testing.assert_array_equal(tensors["a"].read(), numbers.reshape(2, 3))
     assert tensors["n"].read().shape == (1 << 40, 0)
+    assert tensors["q"].read().shape == (2, 0)
     assert tensors.metadata == {"k": [b"\xe2\x82".decode(errors="surrogateescape")], "b": True}
 
 

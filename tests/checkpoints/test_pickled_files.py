@@ -79,6 +79,7 @@ def test_both_formats_are_read_as_torch_wrote_them(name: str) -> None:
             assert read.dtype == tensor.dtype == expected[one].dtype
             assert tensor.shape == expected[one].shape
             np.testing.assert_array_equal(read, expected[one])
+            assert read.flags.aligned
     assert tensors["half"].stored_bytes == 6
     if name == "archive.bin":  # where numbers begin at multiples of 64 bytes, and can be views of the file
         assert np.shares_memory(tensors["whole"].read(), tensors["transposed"].read())
@@ -157,6 +158,8 @@ def test_code_in_a_pickle_is_refused_and_not_run(write: Callable[..., None], tmp
         (b"\x80\x02" + b"}" * 5000 + b".", "far more tuples"),
         (b"\x80\x02" + b"\x85" * 100 + b".", "is no pickle"),
         (b"\x80\x02.", "is no pickle"),
+        (b"\x80\x02K\x01(\x85.", "is no pickle"),  # takes what is below a mark
+        (named(a_tensor(6, 0, (2,), (1,)).replace(b"tQ", b")tQ", 1)), "a view of a storage"),
         (b"\x80\x02u.", "is no pickle"),
         (b"\x80\x02h\x07.", "is no pickle"),
         (b"\x80\x02}(" + text("a") + b"u.", "is no pickle"),
@@ -217,6 +220,19 @@ def test_archives_that_contradict_themselves_are_refused(tmp_path: Path) -> None
         open_tensors(path)
     path.write_bytes(b"PK\x03\x04" + bytes(100))
     with refused("not that of a zip archive"):
+        open_tensors(path)
+
+
+def test_an_archive_says_the_same_in_both_places(tmp_path: Path) -> None:
+    path = tmp_path / "m.bin"
+    archive(path, named(a_tensor(1 << 28, 0, (6,), (1,))), {"0": bytes(24)})
+    whole = path.read_bytes()
+    sizes, larger = struct.pack("<II", 24, 24), struct.pack("<II", 1 << 30, 1 << 30)
+    path.write_bytes(larger.join(whole.rsplit(sizes, 1)))  # the list of contents is at the end
+    with refused("'x/data/0' reaches beyond its end"):
+        open_tensors(path)
+    path.write_bytes(whole.replace(b"x/data/0", b"x/data/1", 1))
+    with refused("'x/data/0' has another name where it begins"):
         open_tensors(path)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +182,19 @@ def test_paths_that_hold_no_weights_are_refused(tmp_path: Path) -> None:
     with refused("is not a file"):
         (tmp_path / "zero.safetensors").symlink_to("/dev/zero")
         open_tensors(tmp_path / "zero.safetensors")
+
+
+@pytest.mark.parametrize("name", ["safetensors", "gguf"])
+def test_a_missing_package_is_named(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor = struct.pack("<Q1sIQIQ", 1, b"a", 1, 0, 0, 0)
+    (folder / "m.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + tensor + bytes(7))
+    path = folder / ("m.gguf" if name == "gguf" else "model.safetensors")
+    assert open_tensors(path)
+    monkeypatch.setitem(sys.modules, name, None)
+    with refused(f"needs {name}: pip install 'attnflow\\[checkpoints\\]'"):
+        open_tensors(path)
+
+
+def test_packages_are_imported_when_a_file_is_opened() -> None:
+    code = "import sys, attnflow.checkpoints.files; print({'safetensors', 'gguf', 'tokenizers'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
