@@ -282,6 +282,16 @@ def test_compiled_by_jax(jax: Any) -> None:
         np.testing.assert_allclose(jax.jit(LAWS[name].attend)(X), LAWS[name].attend(X), atol=1e-12, err_msg=name)
 
 
+def test_every_token_hears_its_top_score_when_compiled() -> None:
+    """XLA computes scores once for their maximum and once to compare with it, and may round them differently."""
+    import jax
+
+    x, masses = RNG.normal(size=(32, 4)), RNG.uniform(0.5, 2.0, size=32)
+    for law in (af.Hardmax(), af.Localmax(delta=0.1, threshold="relative")):
+        found = jax.jit(law.weights)(np.float32(x), masses=np.float32(masses))
+        np.testing.assert_allclose(found, law.weights(x, masses=masses), atol=1e-6)
+
+
 def test_values_that_are_not_known_are_not_checked(jax: Any) -> None:
     broken = X.copy()
     broken[2, 1] = np.nan

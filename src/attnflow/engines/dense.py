@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.arrays import foreign, namespace, sign
+from attnflow.core.arrays import foreign, namespace, place, sign
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN
@@ -136,8 +136,12 @@ def neighbours(
 def near_top(s: Array, slack: Array, relative: float) -> tuple[NDArray[np.bool_], Array, NDArray[np.int64]]:
     """Return the same for given scores, -inf where a source is absent."""
     xp = namespace(s)
-    best = xp.max(s, axis=-1)
-    return s >= (best - slack - relative * xp.abs(best))[..., None], best, s.argmax(axis=-1)
+    best, leader = xp.max(s, axis=-1), s.argmax(axis=-1)
+    near = s >= (best - slack - relative * xp.abs(best))[..., None]
+    if foreign(s):
+        # A compiler such as that of JAX may compute a score twice and round it in two ways: then none reaches the best.
+        near = near | (xp.arange(s.shape[-1], **place(s)) == leader[..., None])
+    return near, best, leader
 
 
 def top(
