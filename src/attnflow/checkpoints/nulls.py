@@ -60,7 +60,7 @@ def null_heads(transformer: Transformer, kind: str, seed: int = 0) -> list[Atten
     draw, number = DRAWS[one_of(kind, DRAWS, "a null model")], whole(seed, "seed", least=0)
 
     def drawn(law: Any, k: int) -> Attention:
-        return _drawn(check_attention(law, "a null model"), HEADS, draw, np.random.default_rng([number, 0, k]))
+        return _drawn(check_attention(law, "a null model"), HEADS, draw, _generator(number, 0, k))
 
     return _each([block.heads for block in transformer.blocks], drawn)
 
@@ -73,7 +73,12 @@ def _layer(part: Any, kind: str, seed: int, k: int) -> Perceptron | None:
             f"block {k} has the function {part!r:.60} as its feed-forward layer, whose weights are not known: give a "
             "Perceptron"
         )
-    return _drawn(part, FEED_FORWARD, DRAWS[kind], np.random.default_rng([seed, 1, k]))
+    return _drawn(part, FEED_FORWARD, DRAWS[kind], _generator(seed, 1, k))
+
+
+def _generator(seed: int, *part: int) -> np.random.Generator:
+    """Return the generator of one part of a transformer, which no other part and no other use of the seed shares."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=part))
 
 
 def _each(parts: Iterable[Any], drawn: Callable[[Any, int], Any]) -> list[Any]:
