@@ -195,7 +195,7 @@ def _of_gguf(torch: Any, transformers: Any, path: Path) -> Any:
 def write_packages(folder: Path, site: Path) -> None:
     torch, transformers = import_module("torch"), import_module("transformers")
     stay_in_double(torch)
-    kept = {}
+    kept: dict[str, Any] = {}
     for name, (place, kind, ids) in PACKAGES.items():
         path, build = site / place, getattr(transformers, kind)
         options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "eager"}
