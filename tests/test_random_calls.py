@@ -30,11 +30,11 @@ class Draw(np.random.Generator):
 
 LAWS = [
     af.Softmax, af.Hardmax, af.Localmax, af.HegselmannKrause, af.Heads, af.Entmax, af.Sparsemax, af.Sinkhorn,
-    af.SelfAdjusted, af.Unnormalized, af.Sigmoid, af.Linear,
+    af.SelfAdjusted, af.Unnormalized, af.Sigmoid, af.Linear, af.Masked, af.Positional,
 ]  # fmt: skip
 MOTIONS: list[Any] = [
     af.Layers, af.Residual, af.RescaledLayers, af.SphereLayers, af.Flow, af.RescaledFlow, af.SphereFlow,
-    af.HardmaxFlow, af.Jumps, af.Leaps,
+    af.HardmaxFlow, af.Jumps, af.Leaps, af.Noisy, af.RandomHeads,
 ]  # fmt: skip
 WATCHERS = [af.watch.Converged, af.watch.Clustered, af.watch.When, af.watch.WallClock, af.watch.Checkpoint]
 CLOUDS = [getattr(af.tokens, name) for name in ("gaussian", "uniform", "sphere", "polygon", "grid", "orthogonal")]
@@ -131,7 +131,13 @@ GOOD: dict[str, Callable[[Draw], Any]] = {
     "radius": number(-2, 1), "angle": number(-1, 1), "at_most": whole(1, 4), "seconds": number(-3, 0),
     "predicate": one_of(lambda t, x: t > 3), "why": one_of("so it is"), "betas": several, "times": several,
     "runs": whole(2, 12), "steps": whole(1, 60), "token": one_of(None, 0), "P": lambda draw: np.eye(3), "to": cloud,
-    "window": one_of(None, (0.0, 2.0)), "scale": one_of(None, 1.0), "power": one_of(None, 1.0, 2.0),
+    "window": one_of(None, (0.0, 2.0), 1, 3), "causal": one_of(True, True, False), "scores": one_of(True, False),
+    "graph": lambda draw: np.eye(draw.n) + (draw.random((draw.n, draw.n)) < 0.5) > 0, "heads": whole(1, 4),
+    "rope": lambda draw: [number(-1, 1)(draw), draw.normal(size=draw.d // 2)][draw.integers(2)],
+    "alibi": number(-2, 1), "bias": lambda draw: draw.normal(size=(draw.n, draw.n)),
+    "offset": lambda draw: float(draw.normal()), "kappa": number(-1, 3), "sigma": number(-3, 0),
+    "norm": one_of("post", "pre", "peri", "ngpt", "cod", "mix"), "tau": number(-1, 1), "centred": one_of(True, False),
+     "scale": one_of(None, 1.0), "power": one_of(None, 1.0, 2.0),
     "atoms": whole(1, 5), "gap": one_of(True, False), "other_masses": one_of(None),
     "observe": one_of(None, lambda x: x.mean(axis=(1, 2))),
 }  # fmt: skip

@@ -108,5 +108,7 @@ def test_what_is_refused() -> None:
             af.simulate(*given)
     with refused("RandomHeads is random itself"):
         af.Noisy(af.RandomHeads(), sigma=0.1)
+    with refused("heads is 1e+15, expected a finite number at least 1 and at most 1e+06"):
+        af.RandomHeads(heads=10**15)
     with refused("heads is 0, expected"):
         af.RandomHeads(heads=0)

@@ -62,7 +62,7 @@ class RandomHeads(RandomSteps):
     discrete = True
 
     dt: Scalar = field(default=0.01, metadata=about("function", "variance of the random matrices", above=0.0))
-    heads: int = field(default=1, metadata=about("count", "number of heads", least=1))
+    heads: int = field(default=1, metadata=about("count", "number of heads", least=1, most=1e6))
     scores: bool = field(default=False, metadata=about("switch", "true for random query-key matrices too"))
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
