@@ -14,6 +14,7 @@ from attnflow.explorer.presets import PRESETS
 from attnflow.explorer.server import models_and_colours
 from attnflow.explorer.state import arguments, read
 from attnflow.explorer.state_text import command, python
+from attnflow.laws.graphs import GRAPHS
 
 STATE: dict[str, Any] = {
     "tokens": {"cloud": "gaussian", "n": 5, "d": 2, "seed": 0},
@@ -36,8 +37,38 @@ def test_a_state_holds_masks_beside_the_parameters_of_its_law() -> None:
     assert isinstance(hard.law, af.Hardmax)
     with refused("RescaledFlow integrates continuous laws, but Hardmax jumps"):
         read({**STATE, "law": {"name": "softmax", "beta": "inf", "causal": True}, "motion": {"name": "rescaled-flow"}})
-    with refused("graph of law is a list, which cannot be shown here"):
+    with refused("graph is a list, which cannot be shown here: give one of ring, star, two_groups, fixed_context"):
         read({**STATE, "law": {"name": "softmax", "graph": [[1]]}})
+
+
+def test_a_graph_is_given_by_its_name_for_any_number_of_tokens() -> None:
+    law = {"name": "softmax", "B": [[1, 0], [0, 1]], "graph": "fixed_context"}
+    for n in (1, 4, 5):
+        state = read({**STATE, "tokens": {**STATE["tokens"], "n": n}, "law": law})
+        run = af.simulate(**arguments(state))
+        first = (n + 1) // 2
+        np.testing.assert_array_equal(run.final[:first], run.tokens[0][:first])
+        space: dict[str, Any] = {}
+        exec(python(state).replace("run.plot()", ""), space)
+        np.testing.assert_array_equal(space["run"].final, run.final)
+    assert f"graph=graphs.fixed_context({n})" in python(state)
+    assert "--graph '[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0]]'" in command(
+        state
+    )
+    with refused("there are 501 tokens, but graphs are shown of at most 500"):
+        read({**STATE, "tokens": {**STATE["tokens"], "n": 501}, "law": law})
+
+
+def test_graphs_let_each_token_hear_somebody() -> None:
+    for name, make in GRAPHS.items():
+        for n in (1, 2, 3, 8):
+            graph = make(n)
+            assert graph.shape == (n, n)
+            assert graph.dtype == bool
+            assert graph.any(axis=1).all(), name
+    reached = np.linalg.matrix_power(GRAPHS["ring"](9).astype(int), 4) > 0
+    assert reached.all()
+    assert not (np.linalg.matrix_power(GRAPHS["ring"](9).astype(int), 3) > 0).all()
 
 
 def test_the_preset_of_causal_attention_does_what_its_note_says() -> None:
@@ -77,13 +108,26 @@ def test_fields_of_masks_are_absent_at_zero() -> None:
               const formula = formulaOf("law", store.state.law);
               type("law-window", "0");
               type("law-rope", "0.1 * t");
-              return { first, formula, law: store.state.law, view: store.view };
+              const graph = document.getElementById("law-graph");
+              graph.value = "two_groups";
+              graph.dispatchEvent(new Event("change"));
+              const masked = formulaOf("law", store.state.law);
+              const remove = document.getElementById("law-bias");
+              store.setState({ law: { ...store.state.law, bias: [[0, 1, 2], [0, 0, 0], [1, 1, 1]] } });
+              const hidden = [remove.parentElement.hidden];
+              parameters.sync();
+              hidden.push(remove.parentElement.hidden, remove.parentElement.textContent);
+              remove.click();
+              return { first, formula, law: store.state.law, view: store.view, masked, hidden };
             }"""
         )
     assert found["first"] == ["0", "0", "0"]
     assert found["view"]["show"]["numbers"]  # the order of tokens matters now
     assert found["formula"].endswith(", 0 <= i - j < 3")
     assert (found["law"]["causal"], found["law"]["window"], found["law"]["rope"]) == (True, None, "0.1 * t")
+    assert found["masked"].endswith(", j <= i, i hears j")
+    assert found["hidden"] == [True, False, "bias of 3 × 3 numbersRemove"]
+    assert (found["law"]["graph"], found["law"]["bias"]) == ("two_groups", None)
 
 
 def test_the_attention_matrix_says_who_may_not_be_heard() -> None:

@@ -18,6 +18,7 @@ from attnflow.core.installed import of_this_process
 from attnflow.core.parameters import KINDS, Parameter, parameters_of
 from attnflow.core.schedules import Schedule
 from attnflow.laws import Hearing, Law
+from attnflow.laws.graphs import GRAPHS
 from attnflow.motions import Motion
 from attnflow.runs.recording import Every, Geometric, Record
 from attnflow.serialise import varying
@@ -25,6 +26,8 @@ from attnflow.serialise import varying
 MOST_TOKENS = 5000
 # A chain keeps the probabilities of all pairs.
 MOST_IN_CHAINS = 1000
+# A graph is an array of all pairs.
+MOST_IN_GRAPHS = 500
 MOST_DIMENSIONS = 3
 LARGEST_COORDINATE = 1e6
 LARGEST_PARAMETER = 1e12
@@ -48,6 +51,7 @@ FIRST: dict[str, Any] = {
     "clock": "linear",
 }
 CLOCKS = ("linear", "log")
+PAIRS = ("graph", "scores")  # kinds of parameters with a value for each pair of tokens
 KEYS = ("tokens", "law", "motion", "until", "seed", "clock")
 EXAMPLES = {
     "the state": '{"tokens": [[1.0], [0.0]], "law": {"name": "softmax"}, "motion": {"name": "flow"}, "until": 1}',
@@ -107,6 +111,7 @@ def read(data: Any) -> State:
     chosen = _at_the_limit(_part(given["law"], "law"), _part(given["motion"], "motion"))
     start, seed = _start(given["tokens"])
     tokens = _placed(start, seed)
+    chosen["law"] = _with_graphs(chosen["law"], len(tokens))
     law, motion = (build(kind, table, _value) for kind, table in chosen.items())
     until = _until(given["until"], law, motion)
     state = State(
@@ -166,12 +171,17 @@ def outside(kind: str, name: str) -> list[dict[str, Any]]:
         one = entry(kind, other)
         taken = one.make.parameters_around(inside) if hasattr(one.make, "parameters_around") else tuple(one.parameters)
         together = bool(getattr(one.make, "given_together", False))
-        shown = [each for key, each in one.parameters.items() if key in taken and each.key in keys and each.shown]
+        shown = [
+            each
+            for key, each in one.parameters.items()
+            if key in taken and each.key in keys and (each.shown or each.kind in PAIRS)
+        ]
         # Where all are needed, a page that cannot show one of them has none.
         if shown and (not together or len(shown) == len(taken)):
             adds = getattr(one.make, "adds", "") or one.title.lower()
             ordered = bool(getattr(one.make, "by_order", False))
-            able = {"adds": adds, "together": together, "ordered": ordered, "parameters": [each.data for each in shown]}
+            fields = [each.data | ({"choices": list(GRAPHS)} if each.kind == "graph" else {}) for each in shown]
+            able = {"adds": adds, "together": together, "ordered": ordered, "parameters": fields}
             found.append({key: one.data.get(key) for key in ("name", "summary", "formula", "random")} | able)
     return found
 
@@ -220,10 +230,28 @@ def _checked(parameter: Parameter | None, key: str, given: Any, kind: str) -> An
         return _rows(given, key)
     if parameter and parameter.kind == "vector":
         return _rows([given], key)[0]
+    if parameter and parameter.kind == "graph":
+        return one_of(_named(given, key), GRAPHS, key)
     if isinstance(given, dict | list) or (parameter and not KINDS[parameter.kind].flag):
         raise InputError(f"{key} of {kind} is {_kind(given)}, which cannot be shown here: give a number or a formula")
     formula = _value(parameter, given) if parameter and given != "inf" else given
     return number(formula(0), key) if isinstance(formula, Schedule) and formula.constant else given
+
+
+def _named(given: Any, key: str) -> str:
+    """Return the name of a graph, or refuse an array, which the page could not show."""
+    if not isinstance(given, str):
+        raise InputError(f"{key} is {_kind(given)}, which cannot be shown here: give one of {', '.join(GRAPHS)}")
+    return given
+
+
+def _with_graphs(law: dict[str, Any], n: int) -> dict[str, Any]:
+    """Return the table of a law with the arrays of n tokens in place of the names of graphs."""
+    outside = {one.key: one for one in parameters_beside("law", law["name"])}
+    named = {key: one for key, one in law.items() if key in outside and outside[key].kind == "graph"}
+    if named and n > MOST_IN_GRAPHS:
+        raise InputError(f"there are {n} tokens, but graphs are shown of at most {MOST_IN_GRAPHS}: take some away")
+    return {**law, **{key: GRAPHS[name](n).astype(int).tolist() for key, name in named.items()}}
 
 
 def _value(parameter: Parameter, given: Any) -> Any:

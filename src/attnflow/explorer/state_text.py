@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,11 @@ def python(state: State) -> str:
     options = [f"until={end}", *(f"{name}={text}" for name, text in _options(state))]
     lines = [
         "import attnflow as af",
+        *(["from attnflow.laws import graphs"] if _graphs(state) else []),
         *(f"from {type(one).__module__} import {type(one).__name__}" for one in foreign),
         "",
         f"x0 = {_tokens(state)}",
-        f"law = {_built(state.law)}",
+        f"law = {_built(state.law, _graphs(state))}",
         f"motion = {_built(state.motion)}",
         f"run = af.simulate(x0, law, motion, {', '.join(options)})",
         "print(run.stopped)",
@@ -63,13 +65,26 @@ def _tokens(state: State) -> str:
     return f"af.tokens.{table['cloud']}({', '.join(f'{key}={v!r}' for key, v in given.items() if key != 'cloud')})"
 
 
-def _built(thing: Any) -> str:
-    """Return the Python that makes a law or a motion, without its defaults."""
+def _graphs(state: State) -> dict[str, str]:
+    """Return the Python that makes the graphs which the page has by their names."""
+    # A name in whose place an array was put is that of a graph.
+    made, n = state.settings["law"], len(state.tokens)
+    given = state.data["law"].items()
+    return {
+        key: f"graphs.{name}({n})"
+        for key, name in given
+        if isinstance(name, str) and key in made and isinstance(made[key], list)
+    }
+
+
+def _built(thing: Any, texts_of: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the Python that makes a law or a motion, without its defaults; of some parameters the text is known."""
     known = parameters_of(thing.__class__)
     given = {key: v for key, v in describe(thing).items() if key in known and v != known[key].default}
     of = "af." if _public(thing) else ""
     values = {key: getattr(thing, key) for key in given}
-    texts = {key: _built(v) if has_parameters(v) else _parameter(given[key]) for key, v in values.items()}
+    texts = {key: _built(v, texts_of) if has_parameters(v) else _parameter(given[key]) for key, v in values.items()}
+    texts |= {key: text for key, text in texts_of.items() if key in texts}
     # What a law stands around comes first, without a name.
     around = {one.name for one in known.values() if one.part is not None and one.required}
     words = [text if key in around else f"{key}={text}" for key, text in texts.items()]

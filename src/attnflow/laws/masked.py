@@ -42,7 +42,7 @@ class Masked(Around):
     graph
         An array (n, n) of zeros and ones, with graph[i, j] = 1 where token i hears token j; a function of time, or a
         sequence over layers. It is the only array (n, n) that is kept. `attnflow.laws.species` makes one for several
-        species, for cross-attention, and for contexts that rest.
+        species, for cross-attention, and for contexts that rest; `attnflow.laws.graphs` has some for any n.
 
     Examples
     --------

@@ -105,9 +105,10 @@ export function formulaFor({ formula }, given) {
 }
 
 /** Whom a mask lets tokens hear, after the formula of a law. @returns {string} */
-function heard({ causal, window }) {
-  if (window) return causal ? `, 0 <= i - j < ${window}` : `, |i - j| < ${window}`;
-  return causal ? ", j <= i" : "";
+function heard({ causal, window, graph }) {
+  const joined = graph ? ", i hears j" : "";
+  if (window) return (causal ? `, 0 <= i - j < ${window}` : `, |i - j| < ${window}`) + joined;
+  return (causal ? ", j <= i" : "") + joined;
 }
 
 /** Which of its alternatives a law or motion is given by. @param {Model} of */

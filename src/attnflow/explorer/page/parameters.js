@@ -56,6 +56,24 @@ export function createParameters(kind, store, fields) {
       const element = make("label", { class: "field choice", title: one.help }, name, select);
       return { element, sync: (word) => (select.value = word) };
     },
+    graph(one, id) {
+      const options = [["", "all"], ...one.choices.map((word) => [word, words(word)])];
+      const select = choice({ id, change: () => put({ [one.key]: select.value || null }) }, options);
+      const name = make("span", {}, words(one.key));
+      const element = make("label", { class: "field choice", title: one.help }, name, select);
+      return { element, sync: (word) => (select.value = word ?? "") };
+    },
+    // Numbers for all pairs of tokens come with a link: the page says that they are there, and takes them away.
+    scores(one, id) {
+      const said = make("span");
+      const remove = make("button", { type: "button", id, click: () => put({ [one.key]: null }) }, "Remove");
+      const element = make("div", { class: "row given", title: one.help }, said, remove);
+      const sync = (/** @type {number[][] | null} */ m) => {
+        element.hidden = !m;
+        said.textContent = `${words(one.key)} of ${m?.length} × ${m?.length} numbers`;
+      };
+      return { element, sync };
+    },
     switch(one, id) {
       const box = make("input", { type: "checkbox", id, change: () => put({ [one.key]: box.checked }) });
       const element = make("label", { class: "check", title: one.help }, box, ` ${words(one.key)}`);
@@ -162,8 +180,11 @@ export function createParameters(kind, store, fields) {
   /** What stands around a law or a motion with each of its parameters alone, folded up until it is there. */
   function apart(/** @type {Around[]} */ those) {
     const all = those.flatMap(({ parameters }) => parameters);
-    const [boxes, texts] = [true, false].map((box) => fieldsOf(all.filter((one) => (one.kind === "switch") === box)));
-    const body = make("div", { class: "form-body" }, ...boxes, make("div", { class: "line" }, ...texts));
+    const ofKinds = (/** @type {string[]} */ ...kinds) => all.filter((one) => kinds.includes(one.kind));
+    const [boxes, rows] = [ofKinds("switch"), ofKinds("graph", "scores")];
+    const texts = fieldsOf(all.filter((one) => !boxes.includes(one) && !rows.includes(one)));
+    const line = make("div", { class: "line" }, ...texts);
+    const body = make("div", { class: "form-body" }, ...fieldsOf(boxes), line, ...fieldsOf(rows));
     const title = those.map(({ adds }) => adds).join(" and ");
     const element = make("details", { class: "form" }, make("summary", {}, title), body);
     let there = false;
