@@ -1,4 +1,4 @@
-"""The command line: `attnflow simulate`, `sweep`, `check`, `search`, `figure` and `explore`."""
+"""The command line: `attnflow simulate`, `sweep`, `check`, `search`, `figure`, `checkpoint` and `explore`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
+
+from attnflow.app.checkpoint_command import CHECKPOINT
 
 SWEEP = """\
 Run a simulation for all combinations of some of its parameters, measure each, and draw what was found: a line over one
@@ -206,6 +208,14 @@ def _add_others(commands: Any, checks: bool) -> None:
     figure.add_argument("--only", metavar="X", help="formats, some of svg,png,pdf,mp4,gif (all)")
     figure.add_argument("--dark", action="store_true", help="on dark paper, for slides")
     figure.add_argument("--latex", action="store_true", help="set type by LaTeX, which has to be installed")
+
+    model = _command(commands, "checkpoint", "hold the heads of a trained transformer against theorems", CHECKPOINT)
+    model.add_argument("path", type=Path, metavar="PATH", help="a folder with a model, or a file of weights")
+    model.add_argument("-o", "--output", metavar="FILE", help="picture to draw: .png, .svg or .pdf")
+    model.add_argument("--layer", type=_whole, metavar="N", help="show each head of this layer, counted from 0")
+    model.add_argument("--text", metavar="X", help="a text to run, for entropies; needs tokenizer.json")
+    model.add_argument("--nulls", metavar="X", help="null models, some of gaussian,shuffled (both), or 'none'")
+    model.add_argument("--seeds", type=_whole, default=3, metavar="N", help="seeds of each null model, 0 to N - 1 (3)")
 
     explore = _command(commands, "explore", "drag tokens in the browser, and see the theorems", EXPLORE)
     explore.add_argument(
@@ -452,6 +462,12 @@ def _figure(given: dict[str, Any]) -> int:
     return 0
 
 
+def _checkpoint(given: dict[str, Any]) -> int:
+    from attnflow.app.checkpoint_command import show
+
+    return show(given)
+
+
 def _explore(given: dict[str, Any]) -> int:
     from attnflow.explorer.server import serve
 
@@ -460,7 +476,8 @@ def _explore(given: dict[str, Any]) -> int:
 
 
 COMMANDS = {
-    "simulate": _simulate, "sweep": _sweep, "check": _check, "search": _search, "figure": _figure, "explore": _explore
+    "simulate": _simulate, "sweep": _sweep, "check": _check, "search": _search, "figure": _figure,
+    "checkpoint": _checkpoint, "explore": _explore,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attnflow.checkpoints.hypotheses import Hypotheses, hypotheses
 from attnflow.checkpoints.nulls import null, without
 from attnflow.checkpoints.texts import reader
 from attnflow.core.inputs import Array, InputError, cloud, quoted
@@ -269,6 +270,17 @@ class Checkpoint:
     def without(self, what: str) -> Checkpoint:
         """Return the same model without its "mlp", its "attention" or its "skips"; its weights are not changed."""
         return self._with(without(self.transformer, what))
+
+    def hypotheses(
+        self, what: Any = None, *, nulls: Sequence[str] = ("gaussian", "shuffled"), seeds: Sequence[int] = (0, 1, 2)
+    ) -> Hypotheses:
+        """Return the table of all heads: how far each is from the hypotheses of theorems, beside null models.
+
+        With a text, ids or tokens (n, d) it also has the entropy of attention of their run. See
+        `attnflow.checkpoints.hypotheses` for what the columns are.
+        """
+        tokens = None if what is None else self.tokens(what)
+        return hypotheses(self.transformer, tokens, nulls=nulls, seeds=seeds, entry=self.entry, name=self.name)
 
     def _with(self, other: Transformer) -> Checkpoint:
         return replace(self, blocks=tuple(other.blocks), final=other.final)

@@ -212,9 +212,7 @@ class Hypotheses:
 
     def __str__(self) -> str:
         width = shutil.get_terminal_size((80, 24)).columns
-        rows = [row for k in range(self.layers) for row in self._rows(k)]
-        every = self._rows(None) if self.layers > 1 else []
-        return self._written(["layer", ""], [*rows, *every], width)
+        return self._written(["layer", ""], self._all_rows(), width)
 
     def of_layer(self, layer: int) -> str:
         """Return the table of one layer, a row for each head, then the means over heads of the model and its nulls.
@@ -235,6 +233,20 @@ class Hypotheses:
     @property
     def _shown(self) -> list[str]:
         return [key for key in COLUMNS if key in self.values]
+
+    def _all_rows(self) -> list[list[str]]:
+        """Return the rows of every layer, those of equal layers that follow each other once, and of all together."""
+        groups: list[tuple[int, int, list[list[str]]]] = []
+        for k in range(self.layers):
+            rows = self._rows(k)
+            if groups and [row[1:] for row in groups[-1][2]] == [row[1:] for row in rows]:
+                groups[-1] = (groups[-1][0], k, groups[-1][2])
+            else:
+                groups.append((k, k, rows))
+        found = []
+        for first, last, (top, *others) in groups:
+            found += [[f"{first}-{last}" if last > first else top[0], *top[1:]], *others]
+        return found + (self._rows(None) if len(groups) > 1 else [])
 
     def _rows(self, k: int | None) -> list[list[str]]:
         """Return the rows of a layer, or of all of them: of the model, and of each null model."""
@@ -292,9 +304,7 @@ class Hypotheses:
 
     def _repr_html_(self) -> str:
         heads = ["layer", "", *(COLUMNS[key][0] for key in self._shown)]
-        rows = [row for k in range(self.layers) for row in self._rows(k)] + (
-            self._rows(None) if self.layers > 1 else []
-        )
+        rows = self._all_rows()
         titles = ["", "", *(COLUMNS[key][1] for key in self._shown)]
         top = "".join(
             f'<th title="{escape(title)}">{escape(one)}</th>' for one, title in zip(heads, titles, strict=True)
@@ -356,15 +366,17 @@ def _short(number: Any) -> str:
 def _spread(means: Sequence[float]) -> str:
     """Write the mean of some numbers, and how far one of them is from it at most.
 
-    >>> _spread([0.50123, 0.49873]), _spread([94.1, 95.7]), _spread([0.25, 0.25]), _spread([math.nan])
-    ('0.500±0.001', '94.9±0.8', '0.250±0.000', '-')
+    >>> [_spread(means) for means in ([0.50123, 0.49873], [94.1, 95.7], [0.25, 0.25], [3e-6, -1e-6], [math.nan])]
+    ['0.500±0.001', '94.9±0.8', '0.250±0.000', '1e-06±2e-06', '-']
     """
     centre = _mean(np.array(means))
     if math.isnan(centre):
         return "-"
     away = max(abs(one - centre) for one in means if not math.isnan(one))
-    digits = min(4, max(0, math.ceil(-math.log10(away)))) if away > 0 else 3
-    return f"{centre:.{digits}f}±{away:.{digits}f}" if abs(centre) < 1e4 else f"{centre:.3g}±{away:.1g}"
+    if abs(centre) >= 1e4 or 0 < away < 1e-4:
+        return f"{centre:.3g}±{away:.0e}"
+    digits = max(0, math.ceil(-math.log10(away))) if away > 0 else 3
+    return f"{centre:.{digits}f}±{away:.{digits}f}"
 
 
 def _fitting(rows: list[list[str]], labels: int, width: int) -> list[list[int]]:
