@@ -109,7 +109,7 @@ def hypotheses(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), which shows spectra of the heads of an ALBERT.
     """
-    if not isinstance(transformer, Transformer):
+    if not hasattr(transformer, "blocks") or not hasattr(transformer, "own_law"):
         raise InputError(
             f"hypotheses are those of a Transformer, not of {transformer!r:.60}: give checkpoint.transformer"
         )
