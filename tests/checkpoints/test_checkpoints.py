@@ -311,6 +311,20 @@ def test_null_models_and_parts_left_out() -> None:
     assert np.allclose(bare.run([1, 2, 3]).final, model.tokens([1, 2, 3]), atol=1e-14)
 
 
+def test_the_table_of_hypotheses_is_that_of_the_heads() -> None:
+    for name in ("bert", "llama"):
+        model = af.checkpoints.load(FIXTURES / name)
+        table = model.hypotheses([1, 2, 3], nulls=["shuffled"], seeds=[0])
+        for layer in model.layers:
+            for head in layer.heads:
+                eigenvalues = np.linalg.eigvalsh((head.B_normed + head.B_normed.T) / 2)
+                plus = eigenvalues[eigenvalues > 0].sum() / np.abs(eigenvalues).sum()
+                assert np.isclose(table["plus"][layer.index, head.index], plus)
+                dominant = np.abs(np.linalg.eigvals(head.V)).max()
+                assert np.isclose(abs(table["dominant"][layer.index, head.index]), dominant)
+        assert table["entropy"].shape == (2, len(model.layers[0].heads))
+
+
 def test_texts(tmp_path: Path) -> None:
     """By tokenizer.json, whose padding and length are not for us, or by vocab.txt where BERT's rules are named."""
     tokenizers = pytest.importorskip("tokenizers")
