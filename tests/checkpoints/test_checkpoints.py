@@ -168,6 +168,8 @@ def test_gguf(tmp_path: Path) -> None:
     assert apart(model.run(expected["ids"]).tokens, expected["states"]) < 1e-13
     assert apart(model.transformer.output(model.run(expected["ids"]).final), expected["output"]) < 1e-13
     assert af.checkpoints.load(tmp_path).config == model.config
+    with refused("has no tokenizer.json, nor another"):
+        model.run("a text")
     write_gguf(gguf, tmp_path / "other.gguf", FIXTURES / "llama", family="qwen2")
     with refused("family 'qwen2', expected llama"):
         af.checkpoints.load(tmp_path / "other.gguf")
@@ -176,7 +178,34 @@ def test_gguf(tmp_path: Path) -> None:
         af.checkpoints.load(tmp_path / "scaled.gguf")
 
 
-def write_gguf(gguf: Any, path: Path, source: Path, family: str = "llama", scaling: str | None = None) -> None:
+def test_texts_of_gguf_files(tmp_path: Path) -> None:
+    """Pairs of bytes that are merged are in the header; digits are taken one by one where the file says SmolLM."""
+    gguf = pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    words = ["<end>", "a", "b", "1", "ab", "\u0120", "\u0120ab", "11"]
+    merges = ["a b", "\u0120 ab", "1 1"]
+    for pre, expected in (("smollm", [4, 6, 5, 3, 3, 0]), ("gpt-2", [4, 6, 5, 7, 0])):
+        write_gguf(gguf, tmp_path / f"{pre}.gguf", FIXTURES / "llama", words=(pre, words, merges))
+        assert af.checkpoints.load(tmp_path / f"{pre}.gguf").ids("ab ab 11<end>").tolist() == expected
+    write_gguf(gguf, tmp_path / "first.gguf", FIXTURES / "llama", words=("gpt-2", words, merges), first=2)
+    assert af.checkpoints.load(tmp_path / "first.gguf").ids("ab").tolist() == [2, 4]
+    write_gguf(gguf, tmp_path / "broken.gguf", FIXTURES / "llama", words=("gpt-2", words, ["a c"]))
+    with refused("is no tokenizer"):
+        af.checkpoints.load(tmp_path / "broken.gguf").run("ab")
+    write_gguf(gguf, tmp_path / "other.gguf", FIXTURES / "llama", words=("qwen2", words, merges))
+    with refused("has no tokenizer.json, nor another"):
+        af.checkpoints.load(tmp_path / "other.gguf").run("ab")
+
+
+def write_gguf(
+    gguf: Any,
+    path: Path,
+    source: Path,
+    family: str = "llama",
+    scaling: str | None = None,
+    words: tuple[str, list[str], list[str]] | None = None,
+    first: int | None = None,
+) -> None:
     """Write a Llama as llama.cpp does."""
     config = json.loads((source / "config.json").read_text())
     writer = gguf.GGUFWriter(path, family)
@@ -191,6 +220,15 @@ def write_gguf(gguf: Any, path: Path, source: Path, family: str = "llama", scali
     writer.add_vocab_size(config["vocab_size"])
     if scaling is not None:
         writer.add_string("llama.rope.scaling.type", scaling)
+    if words is not None:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(words[0])
+        writer.add_token_list(words[1])
+        writer.add_token_types([3] + [1] * (len(words[1]) - 1))
+        writer.add_token_merges(words[2])
+    if first is not None:
+        writer.add_bos_token_id(first)
+        writer.add_add_bos_token(True)
     names = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",

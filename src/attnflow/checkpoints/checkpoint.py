@@ -215,7 +215,7 @@ class Checkpoint:
     def ids(self, text: str) -> NDArray[np.int64]:
         """Return the ids of a text."""
         if self.tokenizer is None:
-            raise InputError(f"{self.name} has no tokenizer.json, so that texts cannot be read: give ids")
+            raise InputError(f"{self.name} has no tokenizer.json, nor another tokenizer that is read here: give ids")
         return self._checked(np.array(self._reader(text), dtype=np.int64))
 
     @cached_property

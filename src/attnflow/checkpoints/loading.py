@@ -10,7 +10,7 @@ from typing import Any
 from attnflow.checkpoints.architectures import FAMILIES, Architecture, LlamaGGUF, Settings, gguf_settings
 from attnflow.checkpoints.checkpoint import Blocks, Checkpoint
 from attnflow.checkpoints.files import Tensors, open_tensors
-from attnflow.checkpoints.texts import tokenizer_of
+from attnflow.checkpoints.texts import tokenizer_of, tokenizer_of_gguf
 from attnflow.core.inputs import InputError, location, quoted
 
 LARGEST_CONFIG = 1 << 20
@@ -57,14 +57,14 @@ def load(path: Any) -> Checkpoint:
     tensors = open_tensors(given)
     folder, name = given if given.is_dir() else given.parent, given.resolve().name
     if GGUF_FAMILY in tensors.metadata:
-        return _of_gguf(tensors, name, folder)
+        return _of_gguf(tensors, name, given)
     config = _config(folder / "config.json")
     family = _family(config, tensors, folder)
     model = FAMILIES[family](tensors, Settings(config, "config.json"))
     return checkpoint_of(model, name, config, tokenizer_of(folder))
 
 
-def _of_gguf(tensors: Tensors, name: str, folder: Path) -> Checkpoint:
+def _of_gguf(tensors: Tensors, name: str, given: Path) -> Checkpoint:
     """Return a checkpoint whose configuration is in the header of its file."""
     family = tensors.metadata[GGUF_FAMILY]
     if family != LlamaGGUF.family:
@@ -73,7 +73,10 @@ def _of_gguf(tensors: Tensors, name: str, folder: Path) -> Checkpoint:
             "the model as .safetensors, with its config.json"
         )
     settings = gguf_settings(tensors.metadata, name)
-    return checkpoint_of(LlamaGGUF(tensors, settings), name, dict(settings.values), tokenizer_of(folder))
+    model = LlamaGGUF(tensors, settings)
+    folder, file = (given, next(given.glob("*.gguf"))) if given.is_dir() else (given.parent, given)
+    tokenizer = tokenizer_of(folder) or tokenizer_of_gguf(file, tensors.metadata)
+    return checkpoint_of(model, name, dict(settings.values), tokenizer)
 
 
 def checkpoint_of(model: Architecture, name: str, config: dict[str, Any], tokenizer: Path | None) -> Checkpoint:

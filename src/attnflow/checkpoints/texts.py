@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnflow.checkpoints.files import open_tensors
 from attnflow.core.inputs import InputError
 
 WORD_PIECES = ("BertTokenizer", "BertTokenizerFast")
+# In the header of a GGUF file, the type of tokens that have a meaning of their own, as the end of a text.
+CONTROL = 3
+# Whether texts begin with a token that stands for their beginning.
+ADDS_FIRST = "tokenizer.ggml.add_bos_token"
 
 
 def tokenizer_of(folder: Path) -> Path | None:
@@ -27,12 +32,23 @@ def tokenizer_of(folder: Path) -> Path | None:
     return folder / "vocab.txt" if named and (folder / "vocab.txt").is_file() else None
 
 
+def tokenizer_of_gguf(path: Path, metadata: Mapping[str, Any]) -> Path | None:
+    """Return the file, where its header lists pairs of bytes that are merged, with rules that are known here."""
+    known = metadata.get("tokenizer.ggml.model") == "gpt2" and metadata.get("tokenizer.ggml.pre") in ("gpt-2", "smollm")
+    return path if known else None
+
+
 def reader(path: Path) -> Callable[[str], list[int]]:
     """Return the function from a text to its ids, with those of the tokens that a model begins and ends texts with."""
     tokenizers = _library()
+    first: list[int] = []
     try:
         if path.suffix == ".json":
             found = tokenizers.Tokenizer.from_file(str(path))
+        elif path.suffix.lower() == ".gguf":
+            metadata = open_tensors(path).metadata
+            found = _pairs_of_bytes(tokenizers, metadata)
+            first = [int(metadata["tokenizer.ggml.bos_token_id"])] if metadata.get(ADDS_FIRST) else []
         else:
             found = tokenizers.BertWordPieceTokenizer(str(path), lowercase=_lowercase(path.parent))
     except Exception as error:  # the library raises Exception itself
@@ -40,7 +56,23 @@ def reader(path: Path) -> Callable[[str], list[int]]:
     # Files often keep the length that a model was trained with, and would cut a text or fill it up.
     found.no_padding()
     found.no_truncation()
-    return lambda text: list(found.encode(text).ids)
+    return lambda text: first + list(found.encode(text).ids)
+
+
+def _pairs_of_bytes(tokenizers: Any, metadata: Mapping[str, Any]) -> Any:
+    """Return the tokenizer in the header of a GGUF file: merged pairs of bytes, as in GPT-2.
+
+    That of SmolLM takes digits one by one.
+    """
+    words, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    merges = [tuple(one.split(" ")) for one in metadata["tokenizer.ggml.merges"]]
+    found = tokenizers.Tokenizer(tokenizers.models.BPE({word: k for k, word in enumerate(words)}, merges))
+    split = tokenizers.pre_tokenizers
+    by_bytes = split.ByteLevel(add_prefix_space=False)
+    digits = [split.Digits(individual_digits=True)] if metadata["tokenizer.ggml.pre"] == "smollm" else []
+    found.pre_tokenizer = split.Sequence([*digits, by_bytes])
+    found.add_special_tokens([words[k] for k, kind in enumerate(kinds) if kind == CONTROL])
+    return found
 
 
 def _lowercase(folder: Path) -> bool:
