@@ -38,6 +38,7 @@ GROUPS = {
     "laws": ("One cloud under several laws", "models.md"),
     "long-times": ("Long times", "long_times.md"),
     "many-tokens": ("Many tokens", "many_tokens.md"),
+    "trained": ("Trained weights", "trained_weights.md"),
     "claims": ("Claims", "claims.md"),
 }
 

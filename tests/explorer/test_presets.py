@@ -38,6 +38,13 @@ EXCLUDED = {
     "norm/mean-cosine": "32 dimensions, and new weights in each layer",
     "sphere/clusters": "means over 12 starts for each of 17 betas and six sizes",
     "sphere/phase-diagram": "means over 128 starts for each of 90 betas",
+    "trained/attention": "weights of one head, nothing moves",
+    "trained/by-layer": "256 dimensions, and trained weights",
+    "trained/cosines": "256 dimensions, and trained weights",
+    "trained/cosines-as-published": "256 dimensions, and trained weights",
+    "trained/iterated": "256 dimensions, and trained weights",
+    "trained/spectra": "eigenvalues of weights, nothing moves",
+    "trained/stream": "256 dimensions, and trained weights",
 }
 # Figures whose runs are made by `ensemble` and by measurements, or with more tokens than the page shows.
 OTHERWISE = {

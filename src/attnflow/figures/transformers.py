@@ -10,7 +10,7 @@ import numpy as np
 
 from attnflow import measure
 from attnflow.core.inputs import Array, InputError, whole
-from attnflow.figures.style import DASHED, figure_of, found_by, look, sheet, tone
+from attnflow.figures.style import DASHED, figure_of, found_by, log_axis, look, sheet, tone
 from attnflow.motions.normalisation import directions
 from attnflow.runs.trajectory import Trajectory
 
@@ -188,14 +188,15 @@ def by_layer(
                     label=name, gid="run")  # fmt: skip
             ax.set_title(what.title, fontsize=11)
             if what.logarithmic:
-                ax.set_yscale("log")
-                ax.minorticks_off()
-            ax.yaxis.set_major_formatter(figure_of)
+                log_axis(ax, "y")
+                ax.tick_params(axis="y", which="minor", left=False)
+            else:
+                ax.yaxis.set_major_formatter(figure_of)
         for ax in axes[1]:
             ax.set_xlabel("layer")
             ax.xaxis.get_major_locator().set_params(integer=True)
         handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=3, fontsize=9.5)
+        figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=min(4, len(labels)), fontsize=9.5)
     return figure
 
 
