@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,24 @@ def verdicts(state: State) -> dict[str, dict[str, Any]]:
 def verdict_on(id: str, state: State) -> dict[str, Any]:
     """Return the verdict on one claim; those that cost more are not checked."""
     return next(answer for answer in check_applicable(state) if answer.get("claim") == id)
+
+
+# What was said so far about states that several tests ask about, and what is still to come.
+ASKED: dict[int, tuple[list[dict[str, Any]], Iterator[dict[str, Any]]]] = {}
+
+
+def said_about(state: State) -> Iterator[dict[str, Any]]:
+    """Go through the answers for one of STATES or DRAGS: each claim is checked once for all tests, when it is needed."""
+    said, coming = ASKED.setdefault(id(state), ([], check_applicable(state)))
+    yield from said
+    for answer in coming:
+        said.append(answer)
+        yield answer
+
+
+def said_on(claim: str, state: State) -> dict[str, Any]:
+    """Return the verdict on one claim, as `verdict_on` does, from what is said about a state."""
+    return next(answer for answer in said_about(state) if answer.get("claim") == claim)
 
 
 def layers(**steps: Any) -> dict[str, Any]:
@@ -227,7 +246,7 @@ LONG = {"emergence/negative-identity", "emergence/boolean"}
     ],
 )
 def test_verdicts_are_those_of_check(name: str, id: str, instance: dict[str, Any]) -> None:
-    said, verdict = verdict_on(id, STATES[name]), af.check(id, **instance)
+    said, verdict = said_on(id, STATES[name]), af.check(id, **instance)
     assert (said["outcome"], said["because"], said["certified"]) == (
         verdict.outcome,
         verdict.because,
@@ -238,7 +257,7 @@ def test_verdicts_are_those_of_check(name: str, id: str, instance: dict[str, Any
 
 @pytest.mark.parametrize("name", ["hardmax", "frank-wolfe", "jumps", "vanishing", "line", "sphere"])
 def test_answers_are_plain_and_hypotheses_agree_with_verdicts(name: str) -> None:
-    answers = [json.loads(json.dumps(answer, allow_nan=False)) for answer in check_applicable(STATES[name])]
+    answers = [json.loads(json.dumps(answer, allow_nan=False)) for answer in said_about(STATES[name])]
     listed, *said, done = answers
     assert (listed["kind"], done) == ("claims", {"kind": "done"})
     assert listed["others"] + len(listed["claims"]) == len(af.claims.all())
@@ -279,7 +298,7 @@ DRAGS: list[tuple[str, str, State, int, list[float]]] = [
 def test_dragging_a_token_breaks_a_hypothesis(
     id: str, hypothesis: str, state: State, token: int, place: list[float]
 ) -> None:
-    before = verdict_on(id, state)
+    before = said_on(id, state)
     assert before["outcome"] == "holds"
     assert {"name": hypothesis, "outcome": "holds"} in before["given"]
     tokens = state.tokens.tolist()
@@ -311,7 +330,7 @@ def test_large_clouds_are_too_many_for_runs_but_not_for_cells() -> None:
 
 
 def test_going_on_after_a_claim_that_took_too_long() -> None:
-    everything = list(check_applicable(STATES["hardmax"]))
+    everything = list(said_about(STATES["hardmax"]))
     rest = list(check_applicable(STATES["hardmax"], done=3))
     assert rest[0]["claim"] == everything[3]["claim"]
     assert (rest[0]["outcome"], "too long" in rest[0]["because"]) == ("undecided", True)
