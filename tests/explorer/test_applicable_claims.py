@@ -45,7 +45,7 @@ ASKED: dict[int, tuple[list[dict[str, Any]], Iterator[dict[str, Any]]]] = {}
 
 
 def said_about(state: State) -> Iterator[dict[str, Any]]:
-    """Go through the answers for one of STATES or DRAGS: each claim is checked once for all tests, when it is needed."""
+    """Go through the answers for one of STATES or DRAGS: each claim is checked once for all tests."""
     said, coming = ASKED.setdefault(id(state), ([], check_applicable(state)))
     yield from said
     for answer in coming:
