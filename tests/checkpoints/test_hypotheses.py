@@ -172,9 +172,27 @@ def test_the_table_fits_the_terminal(model: af.Transformer, width: int, monkeypa
     assert "No null models" in str(hypotheses(model, nulls=()))
 
 
+def test_heads_that_score_nothing_are_drawn_with_gaps() -> None:
+    law = attention(0)
+    silent = af.Attention(0 * law.Q, law.K, law.V, law.O)
+    found = hypotheses(af.Transformer([af.Block(law), af.Block(silent)]), seeds=[0])
+    assert np.isnan(found["plus"][1]).all()
+    assert any(line.split()[:3] == ["1", "model", "-"] for line in str(found).splitlines())
+    line = next(one for one in af.figures.hypotheses(found).axes[0].get_lines() if one.get_gid() == "mean")
+    assert np.isnan(np.asarray(line.get_ydata(), dtype=np.float64)).tolist() == [False, True]
+
+
 def test_refusals(model: af.Transformer) -> None:
-    with refused("hypotheses are those of a Transformer"):
-        hypotheses(af.Softmax())  # type: ignore[arg-type]
+    for no in (af.Softmax(), 3):
+        with refused("is no Transformer"):
+            hypotheses(no)  # type: ignore[arg-type]
+        with refused("is no Transformer"):
+            null(no, "gaussian")  # type: ignore[arg-type]
+    with refused("seeds is 3, expected a list"):
+        hypotheses(model, seeds=3)  # type: ignore[arg-type]
+    with refused("tokens have dimension 7, but the heads take 6"):
+        hypotheses(model, np.ones((2, 7)))
+    assert list(hypotheses(model, nulls="shuffled", seeds=[1]).nulls) == ["shuffled"]
     with refused("needs heads with weights"):
         hypotheses(af.Transformer([af.Block(af.Softmax())]))
     with refused("there is no seed"):

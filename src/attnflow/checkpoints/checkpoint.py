@@ -272,7 +272,11 @@ class Checkpoint:
         return self._with(without(self.transformer, what))
 
     def hypotheses(
-        self, what: Any = None, *, nulls: Sequence[str] = ("gaussian", "shuffled"), seeds: Sequence[int] = (0, 1, 2)
+        self,
+        what: Any = None,
+        *,
+        nulls: str | Sequence[str] = ("gaussian", "shuffled"),
+        seeds: Sequence[int] = (0, 1, 2),
     ) -> Hypotheses:
         """Return the table of all heads: how far each is from the hypotheses of theorems, beside null models.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnflow.checkpoints.nulls import DRAWS, null, null_heads
+from attnflow.checkpoints.nulls import DRAWS, check_transformer, null, null_heads
 from attnflow.checkpoints.spectra import layer_numbers
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, one_of, whole
@@ -43,7 +43,7 @@ def hypotheses(
     transformer: Transformer,
     tokens: ArrayLike | None = None,
     *,
-    nulls: Sequence[str] = ("gaussian", "shuffled"),
+    nulls: str | Sequence[str] = ("gaussian", "shuffled"),
     seeds: Sequence[int] = (0, 1, 2),
     entry: Norm | None = None,
     name: str = "transformer",
@@ -109,11 +109,10 @@ def hypotheses(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), which shows spectra of the heads of an ALBERT.
     """
-    if not hasattr(transformer, "blocks") or not hasattr(transformer, "own_law"):
-        raise InputError(
-            f"hypotheses are those of a Transformer, not of {transformer!r:.60}: give checkpoint.transformer"
-        )
-    kinds = [one_of(kind, DRAWS, "a null model") for kind in nulls]
+    check_transformer(transformer)
+    kinds = [one_of(kind, DRAWS, "a null model") for kind in ([nulls] if isinstance(nulls, str) else nulls)]
+    if not isinstance(seeds, Iterable):
+        raise InputError(f"seeds is {seeds!r}, expected a list of whole numbers: give some, as seeds=range(3)")
     drawn = [whole(seed, "seed", least=0) for seed in seeds]
     if kinds and not drawn:
         raise InputError("there is no seed for the null models: give some, as seeds=range(3), or nulls=()")

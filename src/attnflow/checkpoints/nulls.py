@@ -22,6 +22,14 @@ HEADS = ("Q", "K", "V", "O"), ("b_Q", "b_K", "b_V", "b_O")
 FEED_FORWARD = ("up", "down", "gate"), ("b_up", "b_down", "b_gate")
 
 
+def check_transformer(given: Any) -> Transformer:
+    """Refuse what is no transformer."""
+    if not hasattr(given, "blocks") or not hasattr(given, "own_law"):
+        raise InputError(f"{given!r:.60} is no Transformer: give one, such as checkpoint.transformer")
+    transformer: Transformer = given
+    return transformer
+
+
 def null(transformer: Transformer, kind: str, seed: int = 0) -> Transformer:
     """Return the same transformer with random weights.
 
@@ -57,6 +65,7 @@ def null(transformer: Transformer, kind: str, seed: int = 0) -> Transformer:
 
 def null_heads(transformer: Transformer, kind: str, seed: int = 0) -> list[Attention]:
     """Return the heads of each layer of `null`, without its feed-forward layers."""
+    check_transformer(transformer)
     draw, number = DRAWS[one_of(kind, DRAWS, "a null model")], whole(seed, "seed", least=0)
 
     def drawn(law: Any, k: int) -> Attention:
@@ -142,6 +151,7 @@ def without(transformer: Transformer, what: str) -> Transformer:
     Dong, Cordonnier, Loukas, *Attention is not all you need: pure attention loses rank doubly exponentially with depth*
     (arXiv 2103.03404), where tokens without skips or without feed-forward layers become alike.
     """
+    check_transformer(transformer)
     change = CHANGES[one_of(what, CHANGES, "what is left out")]
     return replace(transformer, blocks=tuple(_each(transformer.blocks, lambda block, _: change(block))))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -66,7 +67,10 @@ def hypotheses(table: Table) -> Figure:
         figure = sheet(7.4, 2.2 * rows + 0.7)
         axes = np.ravel(figure.subplots(rows, COLUMNS, sharex=True))
         for k, name in enumerate(shown):
-            _panel(axes[k], data, name)
+            with warnings.catch_warnings():
+                # A layer whose heads all have B = 0 has no share of anything: the line has a gap there.
+                warnings.filterwarnings("ignore", "Mean of empty slice|All-NaN slice", RuntimeWarning)
+                _panel(axes[k], data, name)
             axes[k].set_title(PANELS[name][0], fontsize=10.5)
             if k + COLUMNS >= len(shown):
                 axes[k].set_xlabel("layer")

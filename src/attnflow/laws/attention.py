@@ -247,6 +247,8 @@ def _like(weights: Weights, x: Array) -> Array:
 def _linear(x: Array, matrix: Weights, bias: Weights | None) -> Array:
     """Return W_h x_i + b_h for all heads h, (n, H, k)."""
     H, k, d = matrix.shape
+    if x.shape[-1] != d:
+        raise InputError(f"tokens have dimension {x.shape[-1]}, but the heads take {d}: give tokens (n, {d})")
     out: Array = (x @ _like(matrix, x).reshape(H * k, d).T).reshape(len(x), H, k)
     return out if bias is None else out + _like(bias, x)
 
