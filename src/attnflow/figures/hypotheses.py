@@ -77,7 +77,10 @@ def hypotheses(table: Table) -> Figure:
                 axes[k].xaxis.set_tick_params(labelbottom=True)
         for ax in axes[len(shown) :]:
             ax.remove()
-        axes[0].xaxis.get_major_locator().set_params(integer=True)
+        if len(data["layer"]) == 1:
+            axes[0].set_xticks([0])
+        else:
+            axes[0].xaxis.get_major_locator().set_params(integer=True)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9.5)
     return figure
 
