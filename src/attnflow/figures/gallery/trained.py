@@ -212,6 +212,7 @@ def stream(seed: int = 0) -> Drawing:
     shown = model(seed)
     film, other = (af.figures.stream(run) for run in (shown.run(), *shown.nulls("gaussian", [seed])))
     figure = af.figures.compare({shown.name: film, f"null: Gaussian weights, seed {seed}": other})
+    figure.set_size_inches(7.4, 4.4)  # room for the names of principal components
     caption = (
         f"{shown.said}. Left: the {len(shown.ids)} tokens of a reaction as directions, from layer to layer. Right: "
         f"those of a model with Gaussian weights of the same norms, seed {seed}, in the same two principal components. "
