@@ -25,19 +25,28 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }  # fmt: skip
+LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0, "partial_rotary_factor": 1.0}
+GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 12, "vocab_size": 20, "n_inner": 24}
 # The class of each model, its configuration, and the attribute that has its layers.
 MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     "bert": ("BertModel", ENCODER, "encoder.layer"),
     "albert": ("AlbertModel", {**ENCODER, "num_hidden_layers": 3, "embedding_size": 8}, ""),
-    "gpt2": (
+    "gpt2": ("GPT2LMHeadModel", GPT2, "transformer.h"),
+    "gpt2-scaled": (
         "GPT2LMHeadModel",
-        {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 12, "vocab_size": 20, "n_inner": 24},
+        {**GPT2, "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True},
         "transformer.h",
     ),
-    "neox": ("GPTNeoXForCausalLM", {**DECODER, "num_attention_heads": 2, "rotary_pct": 0.5}, "gpt_neox.layers"),
+    "neox": ("GPTNeoXForCausalLM", {**DECODER, "num_attention_heads": 2, "rotary_pct": 0.75}, "gpt_neox.layers"),
     "neox-sequential": (
         "GPTNeoXForCausalLM",
-        {**DECODER, "use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0, "hidden_act": "relu"},
+        {
+            **DECODER,
+            "use_parallel_residual": False,
+            "attention_bias": False,
+            "hidden_act": "relu",
+            "rope_parameters": LINEAR,
+        },
         "gpt_neox.layers",
     ),
     "llama": ("LlamaForCausalLM", {**DECODER, "num_key_value_heads": 2, "rms_norm_eps": 2**-17}, "model.layers"),
@@ -90,6 +99,8 @@ def stay_in_double(torch: Any) -> None:
         size = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
         size = int(size * rope.get("partial_rotary_factor", 1.0))
         angles = rope["rope_theta"] ** -(torch.arange(0, size, 2, dtype=torch.float64) / size)
+        if rope["rope_type"] == "linear":
+            angles = angles / rope["factor"]
         if rope["rope_type"] == "llama3":
             waves, reach = 2 * np.pi / angles, rope["original_max_position_embeddings"]
             low, high = rope["low_freq_factor"], rope["high_freq_factor"]

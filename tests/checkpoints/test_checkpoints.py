@@ -145,6 +145,33 @@ def test_other_names_of_the_same_tensors(tmp_path: Path) -> None:
     assert apart(af.checkpoints.load(bare).run(expected["ids"]).tokens, expected["states"]) < 1e-13
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bert", ("hidden_act", "layer_norm_eps", "type_vocab_size", "is_decoder")),
+        ("albert", ("hidden_act", "layer_norm_eps", "num_hidden_groups", "inner_group_num")),
+        ("gpt2", ("activation_function", "layer_norm_epsilon", "scale_attn_weights", "add_cross_attention")),
+        ("neox", ("hidden_act", "layer_norm_eps", "use_parallel_residual", "attention_bias")),
+        ("llama", ("hidden_act", "attention_bias", "mlp_bias", "head_dim")),
+    ],
+)
+def test_settings_that_are_not_said_are_those_of_the_reference_library(
+    tmp_path: Path, name: str, settings: tuple[str, ...]
+) -> None:
+    found = af.checkpoints.load(changed(tmp_path, name, **dict.fromkeys(settings))).run([1, 2, 3])
+    assert (found.tokens == af.checkpoints.load(FIXTURES / name).run([1, 2, 3]).tokens).all()
+
+
+def test_older_names_of_angles(tmp_path: Path) -> None:
+    older = {"rotary_emb_base": 100.0, "rotary_pct": 1.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    found = af.checkpoints.load(changed(tmp_path, "neox-sequential", rope_parameters=None, **older)).run([1, 2, 3])
+    assert (found.tokens == af.checkpoints.load(FIXTURES / "neox-sequential").run([1, 2, 3]).tokens).all()
+    llama = json.loads((FIXTURES / "llama-biased" / "config.json").read_text())["rope_parameters"]
+    before = {"rope_scaling": {k: v for k, v in llama.items() if k != "rope_theta"}, "rope_theta": llama["rope_theta"]}
+    found = af.checkpoints.load(changed(tmp_path, "llama-biased", rope_parameters=None, **before)).run([1, 2, 3])
+    assert (found.tokens == af.checkpoints.load(FIXTURES / "llama-biased").run([1, 2, 3]).tokens).all()
+
+
 def test_half_precision_and_parts(tmp_path: Path) -> None:
     """Numbers of float16 are exactly those of float32, and two files are one model."""
     rounded = changed(tmp_path / "a", "llama", lambda all: {k: v.astype(np.float16) for k, v in all.items()})
@@ -258,6 +285,8 @@ def write_gguf(
         ("bert", {"position_embedding_type": "relative_key"}, "'relative_key', which attnflow"),
         ("bert", {"hidden_act": "mish"}, "hidden_act .*'mish', which attnflow does not compute: it knows gelu"),
         ("bert", {"is_decoder": True}, "is_decoder"),
+        ("bert", {"pruned_heads": {"0": [1]}}, "pruned_heads"),
+        ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ("bert", {"num_hidden_layers": 1}, "hold 'encoder.layer.1.* which a bert model of 1 layers"),
         ("bert", {"num_hidden_layers": 3}, "lack 'encoder.layer.2.attention.self.query.weight'"),
         ("bert", {"num_hidden_layers": 10**9}, "asks for 1000000000 layers"),
@@ -298,6 +327,10 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
         af.checkpoints.load(
             changed(tmp_path, "bert", with_one(**{"embeddings.LayerNorm.bias": np.zeros(16, np.int64)}))
         )
+    words = np.frombuffer(b"\x01\x00\x80\x7f" * 320, np.float32).reshape(20, 16)  # NaN that signals
+    with refused("'embeddings.word_embeddings.weight' holds numbers that are not finite"):
+        lost = with_one(**{"embeddings.word_embeddings.weight": words})
+        af.checkpoints.load(changed(tmp_path, "bert", lost)).run([1])
     unnamed = changed(tmp_path, "bert", lambda tensors: {"V": np.eye(2)}, model_type=None)
     with refused("does not say model_type"):
         af.checkpoints.load(unnamed)

@@ -94,7 +94,11 @@ class Architecture(ABC):
 
     def rows(self, name: str, ids: NDArray[np.int64]) -> Array:
         """Return some rows of a table, in float64."""
-        return self._tables(name)[ids].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            found: Array = self._tables(name)[ids].astype(np.float64)
+        if not np.isfinite(found).all():
+            raise InputError(f"the tensor {quoted(name)} holds numbers that are not finite: get the weights again")
+        return found
 
     def _tables(self, name: str) -> NDArray[Any]:
         # Kept: formats that are not mapped would be decoded anew for each text.
