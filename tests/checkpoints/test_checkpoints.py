@@ -163,7 +163,11 @@ def test_settings_that_are_not_said_are_those_of_the_reference_library(
 
 
 def test_older_names_of_angles(tmp_path: Path) -> None:
-    older = {"rotary_emb_base": 100.0, "rotary_pct": 1.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    older: dict[str, Any] = {
+        "rotary_emb_base": 100.0,
+        "rotary_pct": 1.0,
+        "rope_scaling": {"type": "linear", "factor": 2.0},
+    }
     found = af.checkpoints.load(changed(tmp_path, "neox-sequential", rope_parameters=None, **older)).run([1, 2, 3])
     assert (found.tokens == af.checkpoints.load(FIXTURES / "neox-sequential").run([1, 2, 3]).tokens).all()
     llama = json.loads((FIXTURES / "llama-biased" / "config.json").read_text())["rope_parameters"]
