@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,12 @@ EARLIER = {"causal/centres"}
 NAMED = {preset.name: preset for preset in PRESETS}
 
 
+@cache
+def whole(name: str) -> af.Trajectory:
+    """Return the run of a preset, for all tests that ask for it."""
+    return af.simulate(**arguments(read(NAMED[name].state)), watch=[af.watch.WallClock(20.0)])
+
+
 def figure_of(preset: Preset) -> str | None:
     """Return the figure that a preset belongs to."""
     return next((name for name in gallery.entries() if f"{preset.name}/".startswith(f"{name}/")), None)
@@ -95,10 +102,10 @@ def test_loading_them_runs_and_draws_nothing() -> None:
 def test_each_is_read_and_runs_to_its_end(preset: Preset) -> None:
     shown = read(json.loads(json.dumps(preset.state)))
     assert shown.data == preset.state
-    run = af.simulate(**arguments(shown), watch=[af.watch.WallClock(20.0)])
-    assert run.stopped.endswith("as asked")
-    assert len(run) > 10
-    assert np.isfinite(run.final).all()
+    found = whole(preset.name)
+    assert found.stopped.endswith("as asked")
+    assert len(found) > 10
+    assert np.isfinite(found.final).all()
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
@@ -205,6 +212,8 @@ def test_claims_of_the_panel_flip_where_the_note_says(
 
 
 def run(name: str, **law: Any) -> af.Trajectory:
+    if not law:
+        return whole(name)
     state = NAMED[name].state
     return af.simulate(**arguments(read({**state, "law": {**state["law"], **law}})))
 
@@ -217,7 +226,7 @@ def test_delta_leads_from_hardmax_to_averaging() -> None:
 
 def test_pre_aligns_more_slowly_than_post() -> None:
     state = NAMED["learn/normalised"].state
-    pre = af.simulate(**arguments(read(state)))
+    pre = whole("learn/normalised")
     post = af.simulate(**arguments(read({**state, "motion": {"name": "sphere-flow", "norm": "post"}, "until": 20.0})))
     half, end = (af.measure.diameter(pre.at(t)) for t in (20.0, 40.0))
     assert 0.4 < end / half < 0.6
@@ -278,9 +287,9 @@ def test_nobody_moves_for_very_long() -> None:
 
 @pytest.mark.parametrize(("delta", "layer", "counts"), [("0.05", 60, (5, 5)), ("0.6", 10, (5, 4)), ("1", 60, (3, 3))])
 def test_quiescent_sets_are_as_many_as_the_notes_say(delta: str, layer: int, counts: tuple[int, int]) -> None:
-    shown = read(NAMED[f"localmax/quiescent-sets/delta-{delta}"].state)
-    found = af.simulate(**arguments(shown))
-    assert tuple(len(af.geometry.quiescent_sets(shown.law, found.tokens[k], k)) for k in (layer - 1, layer)) == counts
+    found = whole(f"localmax/quiescent-sets/delta-{delta}")
+    assert found.law is not None
+    assert tuple(len(af.geometry.quiescent_sets(found.law, found.tokens[k], k)) for k in (layer - 1, layer)) == counts
 
 
 def test_softmax_arrives_from_some_beta_on() -> None:

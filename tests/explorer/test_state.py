@@ -325,7 +325,7 @@ def test_the_texts_make_the_run_on_the_screen(data: dict[str, Any]) -> None:
 def test_the_texts_of_presets(preset: Preset, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = read(preset.state)
     if not ALL and shown.until < 1e20:  # the first part of each run
-        shown = read({**preset.state, "until": min(shown.until, 20 if shown.motion.discrete else 1.5)})
+        shown = read({**preset.state, "until": min(shown.until, 6 if shown.motion.discrete else 0.5)})
     ended = final(shown)
     np.testing.assert_allclose(by_python(shown, monkeypatch), ended, rtol=0, atol=1e-12)
     np.testing.assert_allclose(by_command(shown, monkeypatch), ended, rtol=0, atol=1e-12)

@@ -33,6 +33,13 @@ FEW = af.tokens.sphere(n=5, d=2, seed=3)
 MORE = "ATTNFLOW_EXAMPLES" in os.environ
 
 
+@pytest.fixture
+def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several stretches of steps in short runs, and several chunks of a store."""
+    monkeypatch.setattr("attnflow.motions.motion.STRETCH_STEPS", 100)
+    monkeypatch.setattr(store, "CHUNK_RECORDS", 150)
+
+
 def same(a: af.Trajectory, b: af.Trajectory) -> None:
     assert a.times.dtype == b.times.dtype
     assert a.times.tolist() == b.times.tolist()
@@ -42,18 +49,18 @@ def same(a: af.Trajectory, b: af.Trajectory) -> None:
 
 Model = tuple[Any, af.Law, af.Motion]
 MODELS: dict[str, tuple[Model, list[float]]] = {
-    "layers": ((CLOUD, SOFT, af.Layers(gamma=0.2)), [1, 2049, 4000]),
-    "schedule": ((CLOUD, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6)), [5, 3000, 6000]),
+    "layers": ((CLOUD, SOFT, af.Layers(gamma=0.2)), [1, 101, 450]),
+    "schedule": ((CLOUD, SOFT, af.Layers(gamma=lambda t: 1 / (t + 2) ** 0.6)), [5, 150, 300]),
     "flow": ((CLOUD, SOFT, af.Flow(V=lambda t: [[-1.0, t], [0.0, -1.0]])), [1e-4, 0.3, 1.0, 3.0]),
     "rescaled": ((CLOUD, SOFT, af.RescaledFlow(V=[[1.0, 0.5], [0.0, 0.2]])), [1e-9, 0.01, 1.0, 8.0]),
     "sphere": ((SPHERE, SOFT, af.SphereFlow(rtol=1e-5)), [1e-3, 2.0, 30.0, 1e4]),
     "merging": ((FEW, af.Softmax(beta=9.0), af.SphereFlow()), [5.0, 25.0, 1e9]),
-    "jumps": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1)), [3, 40, 5000, 10**6]),
-    "literal": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1, literal=True)), [3, 4000]),
+    "jumps": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1)), [3, 40, 5000, 10**5]),
+    "literal": ((FEW, af.Softmax(beta=4.0), af.Jumps(gamma=0.1, literal=True)), [3, 250]),
     # The first ends are no multiples of dt, and more than one stretch of steps follows.
-    "noisy flow": ((SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.01)), [0.004, 0.137, 0.7, 20.5 + 1e-3]),
-    "noisy layers": ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.2), sigma=lambda t: 1 / (t + 1))), [3, 2049]),
-    "random heads": ((SPHERE, SOFT, af.RandomHeads(dt=0.1, scores=True)), [3, 2049]),
+    "noisy flow": ((SPHERE, SOFT, af.Noisy(af.SphereFlow(), kappa=2.0, dt=0.01)), [0.004, 0.137, 0.7, 4.5 + 1e-3]),
+    "noisy layers": ((CLOUD, SOFT, af.Noisy(af.Layers(gamma=0.2), sigma=lambda t: 1 / (t + 1))), [3, 101]),
+    "random heads": ((SPHERE, SOFT, af.RandomHeads(dt=0.1, scores=True)), [3, 101]),
     "leaps": ((FEW, af.Softmax(beta=9.0), af.Leaps(gamma=0.1)), [70, 10**6 + 1]),
     "hardmax": ((CLOUD, af.Hardmax(), af.HardmaxFlow()), [1e-5, 0.25, 2.0, 9.0]),
     # Ends that shorten a step which then does not reach them: the trial of the first one, one after tokens have met,
@@ -72,6 +79,7 @@ GEOMETRIC = af.watch.Geometric(first=1.0, per_decade=5)
 RECORDS = [("layers", 3), ("layers", GEOMETRIC), ("rescaled", 3), ("rescaled", GEOMETRIC)]
 
 
+@pytest.mark.usefixtures("_short_stretches")
 @pytest.mark.parametrize(
     ("name", "record"), [*((name, None) for name in MODELS), *RECORDS, pytest.param("leaps", GEOMETRIC, marks=larger)]
 )
@@ -95,15 +103,15 @@ def test_a_chain_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
 DYING = ["layers", "merging", "jumps", "noisy flow", "leaps", "hardmax"]
 
 
+@pytest.mark.usefixtures("_short_stretches")
 @pytest.mark.parametrize(
     ("name", "after"),
     [*((name, 2) for name in DYING), *((name, 0) for name in (DYING if MORE else ["layers", "jumps"]))],
 )
 def test_extending_a_run_that_dies_on_the_way(
-    tmp_path: Path, name: str, after: int, dies: Callable[[int], Watcher], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, after: int, dies: Callable[[int], Watcher]
 ) -> None:
     """Killed in the first run, then extended, killed while it is extended, then extended further."""
-    monkeypatch.setattr(store, "CHUNK_RECORDS", 300)
     (x, law, motion), ends = MODELS[name]
     path, often = tmp_path / "run.zarr", af.watch.Checkpoint(seconds=0)
     for until in ends:
@@ -189,12 +197,10 @@ class Interrupting(Watcher):
         raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("_short_stretches")
 @pytest.mark.parametrize("name", ["schedule", "rescaled", "jumps"])
-def test_a_finished_run_survives_an_extension_that_fails(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_survives_an_extension_that_fails(tmp_path: Path, name: str) -> None:
     """Whether it is refused, or interrupted at once, or before anything that it recorded could be kept."""
-    monkeypatch.setattr(store, "CHUNK_RECORDS", 300)
     (x, law, motion), ends = MODELS[name]
     path = tmp_path / "run.zarr"
     finished = af.simulate(x, law, motion, ends[-2], store=path, seed=5)
