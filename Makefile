@@ -10,12 +10,13 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 # thread of BLAS beside these two processes would take a sixth of their time, most of it waiting for work.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all lint kernels browser typescript bench claims models docs clean
+.PHONY: help demo test test-all test-reference lint kernels browser typescript bench claims models docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
 	@echo "make test      style, types and the tests"
 	@echo "make test-all  the same with larger instances, and sixteen times as many examples of each property"
+	@echo "make test-reference  trained models against torch and transformers, which it installs in .venv/reference"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
 	@echo "make models    write docs/models.md and the lists of docs/reference anew, from the catalogue"
@@ -76,6 +77,15 @@ test: .venv/library
 test-all: .venv/library
 	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	ATTNFLOW_EXAMPLES=400 $(PYTEST)
+
+# The reference library of trained models is large, and stays out of the environment of the library itself.
+.venv/reference/ready: .venv/library
+	$(PYTHON) -m venv .venv/reference
+	.venv/reference/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 transformers==5.23.0 gguf==0.19.0
+	@touch $@
+
+test-reference: .venv/ready .venv/reference/ready
+	ATTNFLOW_REFERENCE=.venv/reference/bin/python $(BIN)/python -m pytest tests/checkpoints/test_reference_library.py
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/compare.py out

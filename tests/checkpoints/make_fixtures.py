@@ -2,7 +2,8 @@
 
 `python make_fixtures.py FOLDER`, in an environment that has torch, transformers and NumPy, writes a folder for each
 model of `MODELS`: config.json and model.safetensors as transformers saves them, and reference.npz with ids, all hidden
-states (layers + 1, n, d), the output after the last norm, and the attention (layers, heads, n, n).
+states (layers + 1, n, d), the output after the last norm, and the attention (layers, heads, n, n). With a whole number
+after FOLDER, dimensions and the number of tokens are multiplied by it.
 
 `python make_fixtures.py FOLDER SITE` writes FOLDER/packages.npz, where SITE has the packages of `PACKAGES` as
 site-packages does: for each of these trained models ids, and of each hidden state and attention matrix some sums with
@@ -57,6 +58,10 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
 }
 IDS = [3, 14, 1, 5, 9, 2, 6, 14]
+SIZES = (
+    "hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings", "embedding_size", "head_dim", "n_embd",
+    "n_positions", "n_inner",
+)  # fmt: skip
 
 
 REACTION = [12, 16, 16, 19, 17, 16, 18, 16, 20, 16, 17, 18, 42, 16, 19, 25, 13]
@@ -140,21 +145,22 @@ def computed(torch: Any, model: Any, layers: list[Any], ids: list[int]) -> dict[
     }
 
 
-def write_small(folder: Path) -> None:
+def write_small(folder: Path, factor: int = 1) -> None:
+    """Write the models; their sizes and the number of tokens are multiplied by a factor."""
     torch, transformers = import_module("torch"), import_module("transformers")
     stay_in_double(torch)
     for seed, (name, (kind, settings, layers)) in enumerate(MODELS.items()):
         torch.manual_seed(seed)
         build = getattr(transformers, kind)
-        config = build.config_class(**settings)
+        config = build.config_class(**{k: factor * v if k in SIZES else v for k, v in settings.items()})
         config._attn_implementation = "eager"
         model = build(config).eval()
         with torch.no_grad():
             for parameter in model.parameters():  # gains, biases and scores that are far from trivial
-                parameter.add_(0.3 * torch.randn_like(parameter))
+                parameter.add_(0.3 / factor**0.5 * torch.randn_like(parameter))
         model.save_pretrained(folder / name)
         (folder / name / "generation_config.json").unlink(missing_ok=True)
-        found = computed(torch, model.double(), _layers(model, layers), IDS)
+        found = computed(torch, model.double(), _layers(model, layers), [*IDS, *range(8, 8 * factor)])
         np.savez(folder / name / "reference.npz", **found)
 
 
@@ -226,5 +232,7 @@ def write_packages(folder: Path, site: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         write_small(Path(sys.argv[1]))
+    elif sys.argv[2].isdigit():
+        write_small(Path(sys.argv[1]), int(sys.argv[2]))
     else:
         write_packages(Path(sys.argv[1]), Path(sys.argv[2]))

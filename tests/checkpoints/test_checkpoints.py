@@ -362,6 +362,11 @@ def test_what_is_run() -> None:
         model.run([1] * 13)
     with refused("expected a text, a list of ids, or tokens \\(n, 16\\)"):
         model.run(np.zeros((3, 4)))
+    for other in ([[1, 2], [3]], None, 3.5, ["a"], [True], [10**30], [], {"a": 1}):
+        with refused("expected a text, a list of ids, or tokens \\(n, 16\\)"):
+            model.run(other)
+    with refused("NaN|finite"):
+        model.run(np.full((2, 16), np.nan))
     with refused("there is no token"):
         model.run(np.array([], dtype=int))
     with refused("has no tokenizer.json"):

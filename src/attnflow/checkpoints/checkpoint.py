@@ -227,7 +227,10 @@ class Checkpoint:
         """Return the tokens (n, d) that the first layer is given, of a text, of ids, or of tokens as they are."""
         if isinstance(what, str):
             return self.embedding(self.ids(what))
-        given = np.asarray(what)
+        try:
+            given = np.asarray(what)
+        except (ValueError, TypeError):  # lists of different lengths
+            given = np.empty(0, dtype=object)
         if given.ndim == 1 and given.dtype.kind in "iu":
             return self.embedding(self._checked(given.astype(np.int64)))
         if given.ndim != 2 or given.shape[1] != self.dimension:
