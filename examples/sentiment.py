@@ -280,33 +280,48 @@ def most_followed(data: Data, model: Model, found: Found, count: int = 12) -> di
 
 
 def picture(data: Data, model: Model) -> Any:
-    """Draw one review of each label in the plane, as they move through the layers, with the words that lead."""
+    """Draw one review of each label in the plane, as it moves through the layers, with the words that lead."""
     with af.figures.look():
         from matplotlib import pyplot
 
         figure, both = pyplot.subplots(1, 2, figsize=(9.0, 4.4), layout="constrained")
-    for ax, positive in zip(both, (False, True), strict=True):
-        review = _shown(model, [one for one in data.test if one.positive == positive])
-        run = moved(model, review.words, review.masses)
-        run.plot(ax=ax, title=f"a {'positive' if positive else 'negative'} review of {len(review.words)} words")
-        leads, followed = led(run)
-        for i in np.flatnonzero(leads):
-            said = f"{data.vocabulary[review.words[i]]} ({followed[i]:.0%})"
-            ax.annotate(said, run.final[i], xytext=(6, 6), textcoords="offset points", fontsize=9, zorder=9)
-        # Where the decoder cannot tell: a review is positive if the mean of its tokens is beyond this line.
-        foot = -model.b * model.v / (model.v @ model.v)
-        ax.axline(foot, foot + np.array([-model.v[1], model.v[0]]), color="0.6", lw=0.8, ls=":", zorder=0)
+        for ax, positive in zip(both, (False, True), strict=True):
+            _draw(ax, data, model, _surest(model, [one for one in data.test if one.positive == positive]))
     return figure
 
 
-def _shown(model: Model, reviews: Sequence[Review]) -> Review:
-    """Return the shortest review of 30 words or more that is decoded as it should be, or else the longest of all."""
-    by_size = sorted(reviews, key=lambda one: len(one.words))
-    for one in by_size:
-        after = decoded(model, moved(model, one.words, one.masses).final, one.masses)
-        if len(one.words) >= 30 and (after > 0) == one.positive:
-            return one
-    return by_size[-1]
+def _draw(ax: Any, data: Data, model: Model, review: Review) -> None:
+    run = moved(model, review.words, review.masses)
+    odds, mean = decoded(model, run.final, review.masses), review.masses @ run.final / review.masses.sum()
+    label = f"{'positive' if review.positive else 'negative'}, {len(review.words)} words"
+    run.plot(ax=ax, title=rf"{label}: $\langle v, m \rangle + b = {odds:.1f}$")
+    # Room for the words beside the outermost tokens.
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    ax.set(xlim=(1.25 * left - 0.25 * right, 1.25 * right - 0.25 * left))
+    ax.set(ylim=(1.1 * low - 0.1 * high, 1.1 * high - 0.1 * low))
+    leads, followed = led(run)
+    for i in np.flatnonzero(leads):
+        across, up = np.where(run.final[i] > run.final.mean(axis=0), 1, -1)
+        said = f"{data.vocabulary[review.words[i]]} {followed[i]:.0%}"
+        side = "left" if across > 0 else "right"
+        ax.annotate(
+            said, run.final[i], (9 * across, 11 * up), textcoords="offset points", ha=side, va="center", zorder=9
+        )
+    ax.plot(*mean, "kx", ms=7, zorder=8)
+    ax.annotate("$m$", mean, (6, -12), textcoords="offset points", zorder=9)
+    # A review is positive if the mean of its tokens is on one side of this line.
+    foot = -model.b * model.v / (model.v @ model.v)
+    ax.axline(foot, foot + np.array([-model.v[1], model.v[0]]), color="0.6", lw=0.8, ls=":", zorder=0)
+
+
+def _surest(model: Model, reviews: Sequence[Review], sizes: range = range(30, 61)) -> Review:
+    """Return the review, of one label, that is decoded most surely as it should be; of those of some sizes if any."""
+
+    def sure(one: Review) -> float:
+        odds = decoded(model, moved(model, one.words, one.masses).final, one.masses)
+        return float(odds if one.positive else -odds)
+
+    return max([one for one in reviews if len(one.words) in sizes] or reviews, key=sure)
 
 
 def main(reviews: Path | None, dimensions: Sequence[int], epochs: int, seed: int, folder: Path) -> dict[int, Found]:
@@ -332,7 +347,7 @@ def main(reviews: Path | None, dimensions: Sequence[int], epochs: int, seed: int
         if d == 2:
             folder.mkdir(parents=True, exist_ok=True)
             af.figures.save(picture(data, model), folder / "sentiment.png")
-            print(f"     {folder / 'sentiment.png'}: two reviews and their leaders")
+            print(f"     {folder / 'sentiment.png'}: two reviews, their leaders, and who follows each of them")
     return results
 
 
