@@ -209,6 +209,25 @@ def test_gguf(tmp_path: Path) -> None:
         af.checkpoints.load(tmp_path / "scaled.gguf")
 
 
+def test_angles_that_a_gguf_file_divides(tmp_path: Path) -> None:
+    """llama.cpp stores the quotients of plain angles and those of Llama 3.1; the library says the latter otherwise."""
+    gguf = pytest.importorskip("gguf")
+    rope = json.loads((FIXTURES / "llama-biased" / "config.json").read_text())["rope_parameters"]
+    other: Any = af.checkpoints.load(changed(tmp_path / "a", "llama", rope_parameters=rope))
+    plain = rope["rope_theta"] ** -np.array([0, 0.5])
+    divisors = plain / other.blocks[0].heads.rope
+    assert (divisors > 1.5).any()
+    write_gguf(gguf, tmp_path / "b.gguf", tmp_path / "a", divisors=divisors)
+    found = af.checkpoints.load(tmp_path / "b.gguf").run([1, 2, 3])
+    assert apart(found.tokens, other.run([1, 2, 3]).tokens) < 1e-6  # divisors are stored in float32
+    write_gguf(gguf, tmp_path / "c.gguf", tmp_path / "a", divisors=np.array([1.0, -1.0]))
+    with refused("'rope_freqs.weight' holds numbers that are not positive"):
+        af.checkpoints.load(tmp_path / "c.gguf").run([1])
+    write_gguf(gguf, tmp_path / "d.gguf", tmp_path / "a", divisors=np.ones(3))
+    with refused("'rope_freqs.weight' has shape \\(3,\\)"):
+        af.checkpoints.load(tmp_path / "d.gguf")
+
+
 def test_texts_of_gguf_files(tmp_path: Path) -> None:
     """Pairs of bytes that are merged are in the header; digits are taken one by one where the file says SmolLM."""
     gguf = pytest.importorskip("gguf")
@@ -236,6 +255,7 @@ def write_gguf(
     scaling: str | None = None,
     words: tuple[str, list[str], list[str]] | None = None,
     first: int | None = None,
+    divisors: Any = None,
 ) -> None:
     """Write a Llama as llama.cpp does."""
     config = json.loads((source / "config.json").read_text())
@@ -257,6 +277,8 @@ def write_gguf(
         writer.add_token_list(words[1])
         writer.add_token_types([3] + [1] * (len(words[1]) - 1))
         writer.add_token_merges(words[2])
+    if divisors is not None:
+        writer.add_tensor("rope_freqs.weight", divisors.astype(np.float32))
     if first is not None:
         writer.add_bos_token_id(first)
         writer.add_add_bos_token(True)

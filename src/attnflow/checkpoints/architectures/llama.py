@@ -18,6 +18,7 @@ from attnflow.checkpoints.architectures.architecture import (
 )
 from attnflow.checkpoints.architectures.rotary import angles, consecutive
 from attnflow.checkpoints.architectures.settings import ACTIVATIONS, Settings
+from attnflow.checkpoints.files import Tensor
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Attention
 from attnflow.motions import Block, Norm, Perceptron
@@ -96,7 +97,7 @@ class Llama(Architecture):
             by_heads(read(f"{attention}.v_proj.bias"), self.groups) if self.biased else None,
             read(f"{attention}.o_proj.bias") if self.biased else None,
             causal=True,
-            rope=angles(self.settings, self.size, self.base),
+            rope=self.angles(),
         )
         biases = {f"b_{part}": read(f"{fed}.{part}_proj.bias") for part in ("up", "down", "gate") if self.fed_biased}
         perceptron = Perceptron(
@@ -105,6 +106,10 @@ class Llama(Architecture):
         )  # fmt: skip
         norms = self._rms(f"{name}.input_layernorm"), self._rms(f"{name}.post_attention_layernorm")
         return Block(law, "pre", perceptron, norms)
+
+    def angles(self) -> list[float]:
+        """Return the angle by which a position turns each pair of coordinates."""
+        return angles(self.settings, self.size, self.base)
 
     def _rms(self, name: str) -> Norm:
         return Norm("rms", self.read(f"{name}.weight"), eps=self.eps)
@@ -121,6 +126,7 @@ PARTS = {
     "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
 }  # fmt: skip
+DIVISORS = "rope_freqs.weight"
 WHOLE = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
@@ -129,6 +135,23 @@ class LlamaGGUF(Llama):
 
     prefix: ClassVar[str] = ""
     consecutive_pairs: ClassVar[bool] = True
+
+    def __init__(self, tensors: Mapping[str, Tensor], settings: Settings) -> None:
+        # Llama 3.1 and later: numbers by which angles are divided.
+        self.divided = DIVISORS in tensors
+        super().__init__(tensors, settings)
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return the shapes of the table, of all layers, and of what angles are divided by."""
+        return super().shapes() | ({DIVISORS: (self.size // 2,)} if self.divided else {})
+
+    def angles(self) -> list[float]:
+        """Return the angles of the settings, divided by the numbers of the file, if it has such."""
+        found = np.array(super().angles())
+        divisors = self.read(DIVISORS).astype(np.float64) if self.divided else np.ones(1)
+        if not ((divisors > 0) & np.isfinite(divisors)).all():
+            raise InputError(f"the tensor {DIVISORS!r} holds numbers that are not positive: get the weights again")
+        return [float(one) for one in found / divisors]
 
     @classmethod
     def own_name(cls, name: str) -> str:
