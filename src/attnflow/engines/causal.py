@@ -263,7 +263,7 @@ def _direct(
 ) -> Sums:
     """Return the sums over the keys from first[i] up to last[i], all pairs one by one; both ends never decrease."""
     m = len(queries)
-    if log_masses is not None and np.ptp(log_masses) > LIGHTEST:
+    if log_masses is not None and log_masses.max() - log_masses.min() > LIGHTEST:
         return _dense(queries, keys, values, log_masses, gain, first, last)
     k = coordinate_first(keys)
     v = k if values is keys else coordinate_first(values)
@@ -274,7 +274,7 @@ def _direct(
     for rows in row_blocks(m, int((last - first).max()) * (len(k) + len(v)), CALL):
         q = asked if m <= rows.stop - rows.start else coordinate_first(queries[rows])
         count, padded = len(queries[rows]), q.shape[1]
-        ends = [np.pad(end[rows], (0, padded - count), mode="edge") for end in (first, last)]
+        ends = [np.append(end[rows], np.repeat(end[rows][-1:], padded - count)) for end in (first, last)]
         sums, total, top = np.empty((len(v), padded)), np.empty(padded), np.empty(padded)
         causal_kernels.softmax(q, k, v, *ends, scaled, gain, within, sums, total, top)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -10,6 +10,7 @@ Rounding errors are then those of a cloud about the origin. Where queries are ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from operator import sub
@@ -21,6 +22,8 @@ from attnflow.core.arrays import namespace
 from attnflow.core.inputs import Array
 
 Sums = tuple[Array, Array]
+
+EPS = float(np.finfo(np.float64).eps)
 
 # A cloud whose distance from the origin is at most NEAR times its extent gains nothing from centring.
 NEAR = 16.0
@@ -54,13 +57,14 @@ def _shifted(softmax: Callable[..., Sums], given: tuple[Any, ...], memory: tuple
     with np.errstate(over="ignore", invalid="ignore"):
         x, y, c = from_centre(queries, keys, gain)
         e = c if values is keys else centre(values)[0]
-        v = y if values is keys else values - e if e.any() else values
+        shifted = e.any()
+        v = y if values is keys else values - e if shifted else values
         logs = log_masses
         if x is not queries:
             tilt = _tilt(y, c, gain)
             logs = tilt if log_masses is None else log_masses + tilt
         mean, log_total = softmax(x, y, v, logs, gain, *memory)
-        return mean + e if e.any() else mean, log_total + gain * np.einsum("ik,k->i", queries, c)
+        return mean + e if shifted else mean, log_total if y is keys else log_total + _tilt(queries, c, gain)
 
 
 def from_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array, Array]:
@@ -107,6 +111,14 @@ def centre(points: Array, reach: Any = 0.0) -> Array:
     (array([[0., 0.]]), array([[1.000001e+06, 2.000000e+00]]))
     """
     xp = namespace(points)
+    if xp is np and points.ndim == 2 and points.shape[1] <= NARROW and points.dtype == np.float64:
+        high, low = points.max(axis=0), points.min(axis=0)
+        sides = list(zip(high.tolist(), low.tolist(), strict=True))
+        if all(math.isfinite(above - below) for above, below in sides):
+            distance = max(abs(below + (above - below) / 2) for above, below in sides)
+            extent = max(above - below for above, below in sides)
+            far = distance > NEAR * extent and EPS * distance * (1 + reach * extent) > HARMLESS * extent
+            return (low + (high - low) / 2 if far else np.zeros(len(low)))[None]
     high, low = xp.max(points, axis=-2), -xp.max(-points, axis=-2)
     middle = low + (high - low) / 2
     distance, extent = xp.max(xp.abs(middle), axis=-1), xp.max(high - low, axis=-1)

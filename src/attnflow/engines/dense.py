@@ -74,8 +74,11 @@ def _row_maxima(s: Array) -> Array:
 
 
 def _normalised(exponents: Array, log_masses: Array | None) -> tuple[Array, Array]:
-    """Return log P_ij for weights w_j e^{e_ij}, and the logarithms of their sums."""
+    """Return log P_ij for weights w_j e^{e_ij}, and the logarithms of their sums; the largest e_ij of each row is 0."""
     xp = namespace(exponents)
+    if log_masses is None and xp is np:
+        log_sum = np.log(np.exp(exponents).sum(axis=-1, keepdims=True))
+        return exponents - log_sum, log_sum[..., 0]
     if log_masses is not None:
         exponents = exponents + log_masses
     highest = _row_maxima(exponents)

@@ -54,7 +54,7 @@ def _plane(x: Array, values: Array, log_masses: Array | None, gain: float) -> tu
 @about_centre
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does."""
-    if log_masses is not None and np.ptp(log_masses) > LIGHTEST:
+    if log_masses is not None and log_masses.max() - log_masses.min() > LIGHTEST:
         return dense.softmax_by_blocks(queries, keys, values, log_masses, gain)
     if queries is keys and keys.shape[1] == values.shape[1] == 2:
         sums = _plane(keys, values, log_masses, gain)

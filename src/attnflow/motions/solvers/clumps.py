@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Clumps:
         """Return where the tokens are, given where the bodies are."""
         return bodies if self.count == len(self.labels) else bodies[self.labels]
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of bodies."""
         return int(self.labels.max()) + 1
