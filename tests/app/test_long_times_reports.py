@@ -27,9 +27,9 @@ def refused(command: str, capsys: pytest.CaptureFixture[str], *more: str) -> str
 
 def test_merges_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     x0 = af.tokens.sphere(n=4, d=2, seed=1)
-    merges = af.measure.merge_times(af.simulate(x0, af.Softmax(beta=6.0), af.SphereFlow(), until=1e6))
+    merges = af.measure.merge_times(af.simulate(x0, af.Softmax(beta=6.0), af.SphereFlow(rtol=1e-5), until=1e6))
     picture = tmp_path / "stairs.svg"
-    lines = said(f"{SPHERE} --merges 0.999 --record geometric --draw {picture}", capsys)
+    lines = said(f"{SPHERE} --rtol 1e-5 --merges 0.999 --record geometric --draw {picture}", capsys)
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("merge")] == repr(merges).splitlines()
     assert picture.stat().st_size > 5000
     assert f"recorded  {2 + 20 * 6 + 0} states" in lines

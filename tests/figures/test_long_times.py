@@ -22,7 +22,7 @@ def labelled(ax: Any) -> dict[str, Any]:
 
 def test_a_staircase_shows_merges_on_the_curve_and_predicted_heights() -> None:
     x0 = af.tokens.sphere(n=4, d=2, seed=1)
-    stairs = af.measure.staircase(af.simulate(x0, af.Softmax(beta=9.0), af.SphereFlow(), until=1e9))
+    stairs = af.measure.staircase(af.simulate(x0, af.Softmax(beta=9.0), af.SphereFlow(rtol=1e-5), until=1e9))
     ax: Any = figures.staircase(stairs).axes[0]
     flat = [c.get_segments()[0] for c in ax.collections if len(c.get_segments()) == 1]
     heights = [s[0, 1] for s in flat if s[0, 1] == s[1, 1] and s[0, 0] < s[1, 0] / 1.01]

@@ -158,13 +158,15 @@ def _plan(queries: Array, keys: Array, gain: float, columns: int | None, counts:
     pairs, width = float(counts.sum()), d if columns is None else columns
     pair = 1.0 if d == width == 2 else 0.9 + 0.125 * (d + width)
     plans = [_Plan("direct", pair * pairs)]
+    if pairs < FEW_PAIRS and (d < engines.BLOCKED_DIMENSION or pairs <= engines.BLOCKED_PAIRS):
+        return plans[0]
     with np.errstate(over="ignore"):
         reach = gain * math.sqrt(float(_largest_square(queries)) * float(_largest_square(keys)))
     if not reach <= (LARGEST_PRECISE if precise else LARGEST_EXPONENT):
         return plans[0]
     if d >= engines.BLOCKED_DIMENSION and pairs > engines.BLOCKED_PAIRS:
         return _Plan("halves", 0.0, LEAF)
-    if pairs < FEW_PAIRS or d > separable.MOST_DIMENSIONS or precise:
+    if d > separable.MOST_DIMENSIONS or precise:
         return plans[0]
     made = separable.plan(queries, keys, gain)
     if made is not None and width <= separable.MOST_COLUMNS:
