@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -204,9 +204,33 @@ def test_gguf(tmp_path: Path) -> None:
     write_gguf(gguf, tmp_path / "other.gguf", FIXTURES / "llama", family="qwen2")
     with refused("family 'qwen2', expected llama"):
         af.checkpoints.load(tmp_path / "other.gguf")
-    write_gguf(gguf, tmp_path / "scaled.gguf", FIXTURES / "llama", scaling="yarn")
-    with refused("rope.scaling.type .* is 'yarn'"):
-        af.checkpoints.load(tmp_path / "scaled.gguf")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "neutral"),
+    [
+        ("rope.scaling.type", "yarn", "none"),
+        ("rope.scaling.factor", 4.0, 1.0),
+        ("rope.scaling.attn_factor", 0.5, 1.0),
+        ("rope.scaling.alpha", 2.0, 0.0),
+        ("rope.scaling.original_context_length", None, 8),
+        ("rope.scale_linear", 4.0, 1.0),
+        ("attention.causal", False, True),
+        ("attention.scale", 0.25, 0.5),
+        ("attention.sliding_window", 4, 0),
+        ("embedding_scale", 12.0, 1.0),
+    ],
+)
+def test_keys_of_gguf_files_that_change_the_model(tmp_path: Path, key: str, value: Any, neutral: Any) -> None:
+    gguf = pytest.importorskip("gguf")
+    write_gguf(gguf, tmp_path / "same.gguf", FIXTURES / "llama", keys={f"llama.{key}": neutral})
+    expected = reference("llama")
+    found = af.checkpoints.load(tmp_path / "same.gguf").run(expected["ids"])
+    assert apart(found.tokens, expected["states"]) < 1e-13
+    if value is not None:
+        write_gguf(gguf, tmp_path / "other.gguf", FIXTURES / "llama", keys={f"llama.{key}": value})
+        with refused(f"llama.{key} .* is {value!r}, which attnflow does not compute"):
+            af.checkpoints.load(tmp_path / "other.gguf")
 
 
 def test_angles_that_a_gguf_file_divides(tmp_path: Path) -> None:
@@ -252,7 +276,7 @@ def write_gguf(
     path: Path,
     source: Path,
     family: str = "llama",
-    scaling: str | None = None,
+    keys: Mapping[str, Any] = {},
     words: tuple[str, list[str], list[str]] | None = None,
     first: int | None = None,
     divisors: Any = None,
@@ -269,8 +293,10 @@ def write_gguf(
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
     writer.add_vocab_size(config["vocab_size"])
-    if scaling is not None:
-        writer.add_string("llama.rope.scaling.type", scaling)
+    for key, given in keys.items():
+        writer.kv_data[0].pop(key, None)
+        kind = gguf.GGUFValueType.get_type(given)
+        writer.add_key_value(key, given, kind)
     if words is not None:
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(words[0])
@@ -330,6 +356,21 @@ def write_gguf(
         ("neox", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "turns 3 coordinates"),
         ("llama", {"rope_parameters": [1]}, "expected names with values"),
         ("llama", {"rope_scaling": {"type": "dynamic"}, "rope_parameters": None}, "type .*'dynamic', which attnflow"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "and rope_scaling, which differ"),
+        ("neox", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "and rope_scaling, which differ"),
+        ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}}, "their own for 'full_attention'"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor of config.json is 0.5"),
+        ("llama", {"rope_parameters": None, "rope_scaling": {"partial_rotary_factor": 0.5}}, "is 0.5, which attnflow"),
+        ("llama", {"sliding_window": 4}, "sliding_window of config.json is 4, which attnflow"),
+        ("llama", {"is_causal": False}, "is_causal of config.json is False"),
+        ("gpt2", {"is_causal": False}, "is_causal of config.json is False"),
+        ("neox", {"use_bidirectional_attention": True}, "use_bidirectional_attention of config.json is True"),
+        ("llama", {"use_bidirectional_attention": True}, "use_bidirectional_attention of config.json is True"),
+        ("llama", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .* is 'sliding_attention'"),
+        ("llama", {"layer_types": {"0": 1}}, "layer_types of config.json is {'0': 1}"),
+        ("llama", {"attention_multiplier": 0.25}, "attention_multiplier of config.json is 0.25"),
+        ("llama", {"embedding_multiplier": 12.0}, "embedding_multiplier of config.json is 12.0"),
+        ("llama", {"residual_multiplier": 0.2}, "residual_multiplier of config.json is 0.2"),
         ("llama", {"num_key_value_heads": 3}, "4 heads and 3 groups"),
         ("llama", {"head_dim": 3}, "expected an even one"),
         ("llama", {"mlp_bias": True}, "lack 'layers.0.mlp.gate_proj.bias'"),
@@ -338,6 +379,25 @@ def write_gguf(
 def test_other_settings_are_refused(tmp_path: Path, name: str, settings: dict[str, Any], sentence: str) -> None:
     with refused(sentence):
         af.checkpoints.load(changed(tmp_path, name, **settings))
+
+
+def test_settings_that_change_nothing_are_taken(tmp_path: Path) -> None:
+    rope = json.loads((FIXTURES / "llama" / "config.json").read_text())["rope_parameters"]
+    same: dict[str, Any] = {
+        "rope_scaling": rope, "sliding_window": 4, "use_sliding_window": False, "is_causal": True,
+        "use_bidirectional_attention": False, "layer_types": ["full_attention"] * 2, "attention_multiplier": 0.5,
+        "partial_rotary_factor": 1, "embedding_multiplier": 1.0, "residual_multiplier": 1,
+    }  # fmt: skip
+    found = af.checkpoints.load(changed(tmp_path, "llama", **same)).run([1, 2, 3])
+    assert (found.tokens == af.checkpoints.load(FIXTURES / "llama").run([1, 2, 3]).tokens).all()
+
+
+def test_share_of_coordinates_by_its_older_name(tmp_path: Path) -> None:
+    """The part that turns is said with the scaling of angles, also where this is called rope_scaling."""
+    rope = json.loads((FIXTURES / "neox" / "config.json").read_text())["rope_parameters"]
+    assert rope["partial_rotary_factor"] == 0.75
+    found = af.checkpoints.load(changed(tmp_path, "neox", rope_parameters=None, rope_scaling=rope)).run([1, 2, 3])
+    assert (found.tokens == af.checkpoints.load(FIXTURES / "neox").run([1, 2, 3]).tokens).all()
 
 
 def test_other_tensors_are_refused(tmp_path: Path) -> None:

@@ -151,6 +151,17 @@ class Architecture(ABC):
         return {name: found[name] for name in expected}
 
 
+def check_causal(settings: Settings) -> None:
+    """Refuse settings by which a decoder attends to later tokens, or not to all earlier ones."""
+    settings.need("is_causal", [True])
+    settings.need("use_bidirectional_attention", [False])
+    if settings.switch("use_sliding_window", True):
+        settings.need("sliding_window", [None])
+    kinds = settings.values.get("layer_types")
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        Settings({"layer_types": kind}, settings.source).need("layer_types", ["full_attention"])
+
+
 def linear(name: str, out: int, given: int, bias: bool = True) -> dict[str, Shape]:
     """Return the shapes of a matrix and its bias.
 

@@ -12,6 +12,7 @@ from attnflow.checkpoints.architectures.architecture import (
     Architecture,
     Shape,
     by_heads,
+    check_causal,
     layer_norm,
     outputs_by_heads,
 )
@@ -45,6 +46,7 @@ class GPT2(Architecture):
         self.scaled = settings.switch("scale_attn_weights", True)
         self.scaled_by_layer = settings.switch("scale_attn_by_inverse_layer_idx")
         settings.need("add_cross_attention", [False])
+        check_causal(settings)
 
     def shapes(self) -> dict[str, Shape]:
         """Return the shapes of the tables and of all layers."""

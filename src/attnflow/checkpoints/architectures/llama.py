@@ -13,10 +13,11 @@ from attnflow.checkpoints.architectures.architecture import (
     Architecture,
     Shape,
     by_heads,
+    check_causal,
     linear,
     outputs_by_heads,
 )
-from attnflow.checkpoints.architectures.rotary import angles, consecutive
+from attnflow.checkpoints.architectures.rotary import angles, consecutive, rope_settings
 from attnflow.checkpoints.architectures.settings import ACTIVATIONS, Settings
 from attnflow.checkpoints.files import Tensor
 from attnflow.core.inputs import Array, InputError
@@ -58,8 +59,13 @@ class Llama(Architecture):
         self.biased, self.fed_biased = settings.switch("attention_bias"), settings.switch("mlp_bias")
         self.base = settings.number("rope_theta", 10_000.0, above=0.0)
         angles(settings, 2, self.base)
-        if (rope := settings.part("rope_parameters")) is not None:
-            rope.need("partial_rotary_factor", [1.0])
+        for one in (settings, rope_settings(settings)):
+            if one is not None:
+                one.need("partial_rotary_factor", [1.0])
+        check_causal(settings)
+        settings.need("attention_multiplier", [self.size**-0.5])
+        for name in ("embedding_multiplier", "residual_multiplier"):
+            settings.need(name, [1.0])
 
     def shapes(self) -> dict[str, Shape]:
         """Return the shapes of the table and of all layers."""
@@ -127,6 +133,17 @@ PARTS = {
     "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
 }  # fmt: skip
 DIVISORS = "rope_freqs.weight"
+# Keys of the header that change what a model computes, and their values where they change nothing.
+NEUTRAL: dict[str, list[Any]] = {
+    "rope.scaling.type": ["none"], "rope.scaling.factor": [0.0, 1.0], "rope.scale_linear": [0.0, 1.0],
+    "rope.scaling.attn_factor": [1.0], "rope.scaling.yarn_attn_factor": [1.0], "expert_count": [0],
+    "use_parallel_residual": [False], "residual_scale": [0.0, 1.0], "embedding_scale": [0.0, 1.0],
+    "attn_logit_softcapping": [0.0], "attention.causal": [True], "attention.sliding_window": [0],
+    "attention.max_alibi_bias": [0.0], "attention.clamp_kqv": [0.0],
+}  # fmt: skip
+# All that scales angles begins so; two of these keys say what was done in training, for other scalings alone.
+SCALING = "llama.rope.scaling."
+NOT_USED = {f"{SCALING}original_context_length", f"{SCALING}finetuned"}
 WHOLE = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
@@ -169,8 +186,6 @@ def gguf_settings(metadata: Mapping[str, Any], source: str) -> Settings:
     def of(key: str) -> Any:
         return metadata.get(f"llama.{key}")
 
-    given.need("llama.rope.scaling.type", ["none"])
-    given.need("llama.expert_count", [0])
     values = {
         "model_type": "llama",
         "hidden_size": of("embedding_length"),
@@ -185,8 +200,16 @@ def gguf_settings(metadata: Mapping[str, Any], source: str) -> Settings:
         "max_position_embeddings": of("context_length"),
     }
     settings = Settings({name: value for name, value in values.items() if value is not None}, given.source)
+    size = _head_size(settings)
     for key in ("rope.dimension_count", "attention.value_length"):
-        given.need(f"llama.{key}", [_head_size(settings)])
+        given.need(f"llama.{key}", [size])
+    # In float32, as files have it; llama.cpp takes 0 for the usual scale.
+    given.need("llama.attention.scale", [0.0, float(np.float32(size**-0.5))])
+    for key, expected in NEUTRAL.items():
+        given.need(f"llama.{key}", expected)
+    for key in metadata:
+        if key.startswith(SCALING) and key.removeprefix("llama.") not in NEUTRAL and key not in NOT_USED:
+            given.need(key, [0])
     return settings
 
 

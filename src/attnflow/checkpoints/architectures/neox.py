@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from attnflow.checkpoints.architectures.architecture import (
     Architecture,
     Shape,
+    check_causal,
     layer_norm,
     linear,
     outputs_by_heads,
 )
-from attnflow.checkpoints.architectures.rotary import angles, consecutive
+from attnflow.checkpoints.architectures.rotary import angles, consecutive, rope_settings
 from attnflow.checkpoints.architectures.settings import ACTIVATIONS
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Attention
@@ -51,8 +52,9 @@ class NeoX(Architecture):
             settings.switch("use_parallel_residual", True),
             settings.switch("attention_bias", True),
         )
+        check_causal(settings)
         share = settings.number("rotary_pct", 0.25, above=0.0, most=1.0)
-        rope = settings.part("rope_parameters")
+        rope = rope_settings(settings)
         if rope is not None:
             share = rope.number("partial_rotary_factor", share, above=0.0, most=1.0)
         self.turned = int(self.size * share)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.checkpoints.architectures.settings import Settings
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError, quoted
 
 
 def angles(settings: Settings, size: int, base: float) -> list[float]:
@@ -22,7 +22,7 @@ def angles(settings: Settings, size: int, base: float) -> list[float]:
     >>> angles(Settings({}, "config.json"), 4, 100.0)
     [1.0, 0.1]
     """
-    scaling = settings.part("rope_parameters") or settings.part("rope_scaling")
+    scaling = rope_settings(settings)
     plain = (base if scaling is None else scaling.number("rope_theta", base, above=0.0)) ** (
         -np.arange(0, size, 2) / size
     )
@@ -30,6 +30,27 @@ def angles(settings: Settings, size: int, base: float) -> list[float]:
         return [float(one) for one in plain]
     key = "rope_type" if "rope_type" in scaling.values else "type"
     return [float(one) for one in scaling.choice(key, SCALINGS, "default")(scaling, plain)]
+
+
+def rope_settings(settings: Settings) -> Settings | None:
+    """Return the settings of angles, which newer configurations call rope_parameters and older ones rope_scaling."""
+    named = {name: settings.part(name) for name in ("rope_parameters", "rope_scaling")}
+    given = {name: one for name, one in named.items() if one is not None and one.values}
+    newer, older = given.get("rope_parameters"), given.get("rope_scaling")
+    # Versions of the reference library differ in which of the two they take.
+    if newer is not None and older is not None and newer.values != older.values:
+        raise InputError(
+            f"{settings.source} has rope_parameters and rope_scaling, which differ: leave the one that the model was "
+            "trained with"
+        )
+    found = newer or older
+    for name, value in {} if found is None else found.values.items():
+        if isinstance(value, Mapping):
+            raise InputError(
+                f"{settings.source} has angles of their own for {quoted(name)}, which attnflow does not compute: give "
+                "a model whose layers all turn by the same angles"
+            )
+    return found
 
 
 def consecutive(weights: NDArray[Any], turned: int) -> NDArray[Any]:
