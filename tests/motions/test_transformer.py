@@ -1,5 +1,6 @@
 """Transformers: blocks against the other motions of the library, heads against laws, norms against formulas."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
+from attnflow.core.identity import digest
 from attnflow.motions.blocks import ACTIVATIONS
 
 Array = NDArray[np.float64]
@@ -234,3 +236,66 @@ def test_what_is_refused() -> None:
         af.Norm(eps=0.0)(np.ones((1, 3)))
     with refused("head 4 does not exist"):
         A.head(4)
+
+
+def test_a_function_after_attention_counts_in_what_is_stored(tmp_path: Path) -> None:
+    """Two functions of one name, closures of one factory, and another precision are other runs."""
+
+    def scaled(c: float) -> Any:
+        return lambda y: c * y
+
+    one = af.Transformer([af.Block(attention(), feed_forward=scaled(0.1))])
+    af.simulate(X, one, store=tmp_path / "a.zarr")
+    af.simulate(X, af.Transformer([af.Block(attention(), feed_forward=scaled(0.1))]), store=tmp_path / "a.zarr")
+    others = [af.Transformer([af.Block(attention(), feed_forward=scaled(0.2))]), replace(one, precision="single")]
+    for other in others:
+        with refused("another run"):
+            af.simulate(X, other, store=tmp_path / "a.zarr")
+
+
+def test_digests_tell_shapes_and_layers_apart() -> None:
+    assert digest(np.zeros((2, 3))) != digest(np.zeros((3, 2))) != digest(np.zeros((3, 2), dtype=np.float32))
+    assert attention(1).digest == attention(1).digest != attention(2).digest
+
+
+def test_a_loaded_run_takes_its_transformer_back(tmp_path: Path) -> None:
+    one, other = (af.Transformer([af.Block(attention(k))] * 2) for k in (1, 2))
+    run = af.simulate(X, one)
+    for name in ("run.npz", "run.zarr"):
+        run.save(tmp_path / name)
+        bare = af.load(tmp_path / name)
+        assert bare.law is None
+        with refused("load.path, motion="):
+            bare.seen(0)
+        again = af.load(tmp_path / name, motion=one)
+        assert np.array_equal(again.seen(1), run.seen(1))
+        assert np.array_equal(af.measure.entropy(again.law, again), af.measure.entropy(run.law, run))
+        with refused("is not the (law|motion) of the run"):
+            af.load(tmp_path / name, motion=other)
+
+
+def test_noise_keeps_the_law_and_the_end_of_a_transformer() -> None:
+    motion = af.Transformer([af.Block(attention(k)) for k in range(3)])
+    run = af.simulate(X, af.Noisy(motion, sigma=1e-13), seed=0)
+    assert np.allclose(run.tokens, af.simulate(X, motion).tokens, atol=1e-9)
+    with refused("brings its own law"):
+        af.simulate(X, af.Softmax(), af.Noisy(motion, sigma=0.1))
+    with refused("has 3 layers"):
+        af.simulate(X, af.Noisy(motion, sigma=0.1), until=4)
+
+
+def test_wrong_shapes_are_refused() -> None:
+    A = attention()
+    with refused("tokens have dimension 3, but the heads take 8"):
+        af.simulate(X[:, :3], af.Transformer([af.Block(A)]))
+    with refused("returned an array of shape .6, 3."):
+        af.Block(A, feed_forward=lambda y: y[:, :3]).step(X)
+    with refused("take tokens of dimension 4 and 8"):
+        af.Block(A, feed_forward=af.Perceptron(np.eye(4), np.eye(4)))
+    with refused("rows of different lengths"):
+        af.Attention([[[1, 2], [3]]], A.K, A.V, A.O)  # type: ignore[arg-type]
+    with refused("causal is 'no'"):
+        af.Attention(A.Q, A.K, A.V, A.O, causal="no")  # type: ignore[arg-type]
+    with refused("head 9 does not exist"):
+        A.value(9)
+    assert np.array_equal(A.value(np.int64(1)), A.value(1))

@@ -14,6 +14,7 @@ from attnflow import catalogue
 from attnflow.app.config import MODELS, Config, chosen
 from attnflow.app.nested import copied, tables, words
 from attnflow.core.calls import meant
+from attnflow.core.identity import digest
 from attnflow.core.inputs import InputError, quoted, whole
 from attnflow.motions import Stretch
 from attnflow.runs.ensemble_results import Ensemble, changed
@@ -25,7 +26,6 @@ from attnflow.runs.watch import Start, Watcher
 from attnflow.serialise import parameters
 from attnflow.sweeps.cells import Cells
 from attnflow.sweeps.grid import Grid
-from attnflow.sweeps.identity import digest
 from attnflow.sweeps.outcome import Outcome
 
 TOP = ("until", "seed", "record", "engine", "masses")

@@ -11,11 +11,11 @@ from typing import Any, cast
 import attnflow
 from attnflow.app.declared import DeclaredCells, declared
 from attnflow.core.calls import fitting
+from attnflow.core.identity import digest, language
 from attnflow.core.inputs import InputError, location, quoted, whole
 from attnflow.measure.by_name import Measurement
 from attnflow.sweeps.cells import Cells, Measure, check_function
 from attnflow.sweeps.grid import Grid
-from attnflow.sweeps.identity import digest, language
 from attnflow.sweeps.results import Results, xarray_library
 from attnflow.sweeps.study import run_missing
 

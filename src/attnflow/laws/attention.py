@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnflow.core.digests import digest_of
+from attnflow.core.identity import digest
 from attnflow.core.inputs import Array, InputError, number
 from attnflow.core.parameters import frequencies
 from attnflow.laws.law import Law
@@ -84,6 +84,10 @@ class Attention(Law):
     rope: Any = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.causal, bool):
+            raise InputError(f"causal is {self.causal!r}, expected True or False")
+        for name in ("Q", "K", "V", "O"):
+            object.__setattr__(self, name, real_weights(getattr(self, name), name))
         if np.ndim(self.Q) != 3 or np.ndim(self.K) != 3 or 0 in (*np.shape(self.Q), *np.shape(self.K)):
             raise InputError(
                 f"Q has shape {np.shape(self.Q)} and K {np.shape(self.K)}, expected (heads, k, d) and (groups, k, d)"
@@ -126,6 +130,12 @@ class Attention(Law):
         """The law of each head."""
         return tuple(self.head(h) for h in range(len(self.Q)))
 
+    def _number(self, h: Any) -> int:
+        """Return the number of a head, refusing one that does not exist."""
+        if not isinstance(h, int | np.integer) or not -len(self.Q) <= h < len(self.Q):
+            raise InputError(f"head {h!r} does not exist: give a whole number from 0 to {len(self.Q) - 1}")
+        return int(h)
+
     @property
     def lifts(self) -> bool:
         """Whether the laws of single heads take the tokens (x, 1), as biases of keys that positions turn need it."""
@@ -136,8 +146,7 @@ class Attention(Law):
 
         Where `lifts` is True it takes the tokens (x, 1), with one coordinate more.
         """
-        if not isinstance(h, int) or not -len(self.Q) <= h < len(self.Q):
-            raise InputError(f"head {h!r} does not exist: give a whole number from 0 to {len(self.Q) - 1}")
+        h = self._number(h)
         Q, K = _double(self.Q[h]), _double(self.K[self.group[h]])
         bias = None if self.b_Q is None else _double(self.b_Q[h])
         if self.lifts:
@@ -155,7 +164,7 @@ class Attention(Law):
     @cached_property
     def digest(self) -> str:
         """What tells these weights from others."""
-        return digest_of(self)
+        return digest(*(getattr(self, one.name) for one in fields(self)))
 
     def described(self) -> dict[str, Any]:
         """Return what stores keep of this law: a digest in place of its weights."""
@@ -163,6 +172,7 @@ class Attention(Law):
 
     def value(self, h: int) -> Array:
         """Return V_h = O_h W_V, the matrix (d, d) by which head h multiplies what it hears."""
+        h = self._number(h)
         found: Array = _double(self.O[h]) @ _double(self.V[self.group[h]])
         return found
 
@@ -224,12 +234,15 @@ def rotated_heads(points: Array, positions: Any, omega: Array) -> Array:
     return turned.astype(points.dtype, copy=False)
 
 
-def real_weights(given: Any, name: str, shape: tuple[int, ...]) -> Weights:
+def real_weights(given: Any, name: str, shape: tuple[int, ...] | None = None) -> Weights:
     """Return weights as they are, in their precision, refusing those of another shape or that are no real numbers."""
-    array = np.asanyarray(given)
+    try:
+        array = np.asanyarray(given)
+    except ValueError:
+        raise InputError(f"{name} has rows of different lengths, expected an array of numbers") from None
     if array.dtype.kind not in "fiu":
         raise InputError(f"{name} holds {array.dtype}, expected real numbers")
-    if array.shape != shape:
+    if shape is not None and array.shape != shape:
         other = "transpose it, or " if array.T.shape == shape else ""
         raise InputError(f"{name} has shape {array.shape}, expected {shape}: {other}give weights that fit")
     return array

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from attnflow.core.digests import digest_of
-from attnflow.core.inputs import Array, InputError, number, one_of
+from attnflow.core.identity import digest
+from attnflow.core.inputs import Array, InputError, cloud, number, one_of
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.laws.attention import Weights, real_weights
 
@@ -52,6 +52,7 @@ class Norm:
 
     def __call__(self, x: Array) -> Array:
         """Return the tokens (n, d) normalised."""
+        x = _floats(x)
         if self.kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         size = np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(self.eps))
@@ -174,6 +175,7 @@ class Perceptron:
 
     def __call__(self, y: Array) -> Array:
         """Return what each token is moved by."""
+        y = _floats(y)
         sigma = ACTIVATIONS[self.activation]
         wide = _affine(y, self.up, self.b_up)
         wide = sigma(wide) if self.gate is None else wide * sigma(_affine(y, self.gate, self.b_gate))
@@ -233,9 +235,19 @@ class Block:
 
     def __post_init__(self) -> None:
         check_law(self.heads)
-        places = PLACES[one_of(self.norm, PLACES, "norm")] // (1 if self.feed_forward else 2)
+        places = PLACES[one_of(self.norm, PLACES, "norm")] // (2 if self.feed_forward is None else 1)
         if self.feed_forward is not None and not callable(self.feed_forward):
             raise InputError(f"feed_forward is {self.feed_forward!r}, expected a Perceptron or a function of tokens")
+        taken = {
+            np.shape(part)[-1]
+            for part in (getattr(self.heads, "Q", None), getattr(self.feed_forward, "up", None))
+            if part is not None
+        }
+        if len(taken) > 1:
+            raise InputError(
+                f"the heads and the feed-forward layer of a block take tokens of dimension {min(taken)} and "
+                f"{max(taken)}: give both the same"
+            )
         if self.parallel and (self.norm not in ("pre", "none") or self.feed_forward is None):
             raise InputError('parallel=True needs norm="pre" or "none", and a feed_forward layer beside attention')
         norms = self.norms
@@ -254,7 +266,7 @@ class Block:
 
     def step(self, x: Array, t: float = 0) -> Array:
         """Return the tokens after this block, in the precision of x."""
-        return self.moved(Hearing(self.heads), x, t)
+        return self.moved(Hearing(self.heads), _floats(x), t)
 
     def moved(self, hearing: Callable[..., Any], x: Array, t: float) -> Array:
         """Return the tokens after this block, where attention is heard through `hearing(x, t).mean`."""
@@ -262,11 +274,21 @@ class Block:
         if self.feed_forward is None:
             return self._added(x, A, 0)
         if self.parallel:
-            F = self.feed_forward(self._norm(1)(x) if self.norm == "pre" else x)
+            F = self._fed(self._norm(1)(x) if self.norm == "pre" else x)
             return x + A + F if self.skips else A + F
         y, second = self._added(x, A, 0), len(self._norms) // 2
         before = self._norm(second)(y) if self.norm in ("pre", "both") else y
-        return self._added(y, self.feed_forward(before), second)
+        return self._added(y, self._fed(before), second)
+
+    def _fed(self, y: Array) -> Array:
+        """Return what the feed-forward layer makes of tokens, refusing another shape from a function of one's own."""
+        assert self.feed_forward is not None
+        found = self.feed_forward(y)
+        if np.shape(found) != y.shape:
+            raise InputError(
+                f"feed_forward returned an array of shape {np.shape(found)}, expected that of the tokens, {y.shape}"
+            )
+        return found
 
     def _added(self, x: Array, move: Array, first: int) -> Array:
         """Return x + move, with the norms from the one with number `first` on that come after."""
@@ -286,7 +308,13 @@ class Block:
     @cached_property
     def digest(self) -> str:
         """What tells this block from others."""
-        return digest_of(self)
+        return digest(*(getattr(self, one.name) for one in fields(self)))
+
+
+def _floats(x: Array) -> Array:
+    """Return tokens as they are in single or double precision, others as float64."""
+    single = isinstance(x, np.ndarray) and x.dtype == np.float32
+    return x if single else cloud(x)
 
 
 def _affine(y: Array, matrix: Weights, bias: Weights | None) -> Array:

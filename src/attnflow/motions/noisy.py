@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from attnflow.core import inputs
 from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
-from attnflow.laws import Hearing
+from attnflow.laws import Hearing, Law
 from attnflow.motions.flows import ContinuousMotion
 from attnflow.motions.motion import DiscreteMotion, Motion, check_motion, moved
 from attnflow.motions.random_steps import Draw, RandomSteps
@@ -179,6 +179,21 @@ class Noisy(RandomSteps):
     def interval(self) -> float:
         """The length of a step."""
         return 1.0 if self.dt is None else self.dt
+
+    @property
+    def own_law(self) -> Law | None:  # type: ignore[override]
+        """The law that the motion brings, if it brings one."""
+        return self.motion.own_law
+
+    @property
+    def own_end(self) -> float | None:  # type: ignore[override]
+        """The number of its layers, if it has one."""
+        return self.motion.own_end
+
+    def check_end(self, end: float) -> None:
+        """Refuse an end that the motion cannot reach, or these steps."""
+        super().check_end(end)
+        self.motion.check_end(end)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse what the motion refuses."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnflow.core.digests import digest_of
+from attnflow.core.identity import digest
 from attnflow.core.inputs import Array, InputError, one_of, whole
 from attnflow.laws import Hearing, Law
 from attnflow.laws.by_layer import ByLayer
@@ -134,7 +134,7 @@ class Transformer(DiscreteMotion):
         """Return what tells this transformer from others: digests in place of its weights."""
         return {
             "blocks": [block.digest for block in self.blocks],
-            "final": digest_of(self.final),
+            "final": digest(self.final),
             "precision": self.precision,
             "again": self.again,
         }

@@ -282,6 +282,11 @@ def new_array(
     )  # fmt: skip
 
 
+def same_run(theirs: Any, ours: Any) -> bool:
+    """Say whether the stored description of a law or a motion is that of another, as far as it tells."""
+    return _same(_given(theirs), _given(json.loads(json.dumps(ours))))
+
+
 def _given(description: Any) -> Any:
     """Return the entries of a description that are not None: earlier versions knew fewer parameters."""
     if isinstance(description, list):

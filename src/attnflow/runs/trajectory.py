@@ -258,7 +258,10 @@ class Trajectory:
     def seen(self, k: int = -1) -> Array:
         """Return the k-th recorded state as the law sees it: e^{tV} z for rescaled motions, x for all others."""
         if self.motion is None:
-            raise InputError("this run was loaded without its motion: what its law sees is not known")
+            raise InputError(
+                "this run was loaded without its motion, so what its law sees is not known: give it, as in "
+                "load(path, motion=...)"
+            )
         if not number(k, "k", least=-len(self), most=len(self) - 1).is_integer():
             raise InputError(f"k is {k:g}, expected the whole number of a recorded state")
         return self.motion.seen(self.tokens[int(k)], self.times.item(int(k)))

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.calls import BY_NAME, raised
+from attnflow.core.identity import digest
 from attnflow.core.inputs import InputError, quoted
 from attnflow.runs.trajectory import Trajectory
 from attnflow.sweeps.grid import Grid
-from attnflow.sweeps.identity import digest
 from attnflow.sweeps.listening import said
 from attnflow.sweeps.outcome import Outcome, values_of
 from attnflow.sweeps.process import shared_process

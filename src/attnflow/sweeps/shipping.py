@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
+from attnflow.core.identity import own_modules
 from attnflow.core.inputs import InputError
-from attnflow.sweeps.identity import own_modules
+from attnflow.core.own_code import is_own
 from attnflow.sweeps.listening import listening
 from attnflow.sweeps.outcome import Batch
-from attnflow.sweeps.own_code import is_own
 from attnflow.sweeps.places import Work, timed
 from attnflow.sweeps.process import ONE_AT_A_TIME
 

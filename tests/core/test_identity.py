@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.sweeps.identity import digest
+from attnflow.core.identity import digest
 
 START = """
 import functools
@@ -223,7 +223,7 @@ def test_functions_compiled_by_numba_count_by_their_code() -> None:
 
 
 def test_processes_agree_whatever_the_seed_of_their_hashes() -> None:
-    source = START + "from attnflow.sweeps.identity import digest\nprint(digest(cell), digest(Model(3)))\n"
+    source = START + "from attnflow.core.identity import digest\nprint(digest(cell), digest(Model(3)))\n"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     ran = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True)
     names = made(START)

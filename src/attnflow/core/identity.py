@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnflow.sweeps.own_code import is_own, own_module
+from attnflow.core.own_code import is_own, own_module
 
 PLAIN = (str, bytes, int, float, complex, type(None), type(...))
 
@@ -96,7 +96,7 @@ class _Identity:
             if part.dtype.hasobject:
                 self._all(part.ravel().tolist())
             else:
-                self.hash.update(np.ascontiguousarray(part).tobytes())
+                self.hash.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
         elif isinstance(part, list):
             self._all(part)
         elif isinstance(part, dict):
@@ -173,6 +173,10 @@ class _Identity:
 
     def _object(self, part: Any) -> None:
         self.add(type(part))
+        if isinstance(own := getattr(part, "digest", None), str):
+            # Weights of a trained layer, which it has gone through before.
+            self._text(own)
+            return
         if dataclasses.is_dataclass(part):
             # Its other attributes may be kept only once it was used.
             self._all([getattr(part, field.name, None) for field in dataclasses.fields(part)])
