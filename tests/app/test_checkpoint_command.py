@@ -25,6 +25,9 @@ def test_the_table_is_that_of_the_checkpoint(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == f"{table}\n"
     assert main(["checkpoint", str(path), "--seeds", "2", "--layer", "1"]) == 0
     assert capsys.readouterr().out == f"{table.of_layer(1)}\n"
+    assert main(["checkpoint", str(path), "--seeds", "2", "--ids", "3, 1,4"]) == 0
+    with_run = af.checkpoints.load(path).hypotheses([3, 1, 4], seeds=[0, 1])
+    assert capsys.readouterr().out == f"{with_run}\n" != f"{table}\n"
     assert main(["checkpoint", str(path), "--nulls", "none"]) == 0
     assert "No null models" in capsys.readouterr().out
 
@@ -74,7 +77,12 @@ def test_the_picture_shows_every_head_and_the_nulls(tmp_path: Path) -> None:
         (["bert", "--layer", "99"], "--layer is 99"),
         (["bert", "--nulls", "normal"], "expected one of gaussian, shuffled"),
         (["bert", "-o", "picture.txt"], "ends in .txt"),
-        (["bert", "--text", "words"], "no tokenizer.json"),
+        (
+            ["bert", "--text", "words"],
+            "no tokenizer.json: give --ids, such as --ids 1,2,3, in place of --text",
+        ),
+        (["bert", "--ids", "1,two"], "--ids is '1,two', expected whole numbers"),
+        (["bert", "--ids", "1,2000000"], "there is no token 2000000"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

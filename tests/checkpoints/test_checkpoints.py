@@ -95,6 +95,31 @@ def test_scores_of_normalised_tokens_have_the_gain_of_the_norm_below() -> None:
     assert (pre.B_normed == pre.B).all()
 
 
+def test_models_that_were_changed_say_so() -> None:
+    model = af.checkpoints.load(FIXTURES / "bert")
+    null = model.null("gaussian", seed=3)
+    assert repr(null).startswith("Checkpoint('bert, gaussian null, seed 3', bert, ")
+    assert null.without("mlp").name == "bert, gaussian null, seed 3 without mlp"
+    assert model.without("attention").hypotheses(nulls=()).name == "bert without attention"
+    assert model.name == "bert"
+
+
+@pytest.mark.parametrize("path", [None, "", 3])
+def test_what_is_no_path_is_not_loaded(path: Any) -> None:
+    with refused(f"path is {path!r}, expected the folder of a model"):
+        af.checkpoints.load(path)
+
+
+def test_theorems_are_known_by_name_and_printed_shortly() -> None:
+    table = af.checkpoints.load(FIXTURES / "bert").hypotheses(nulls=())
+    both = table.applies("hyperplanes") + table.applies("none")
+    assert sorted(both) == [(k, h) for k in range(table.layers) for h in range(table.heads)]
+    assert table.applies("polytope") == []
+    with refused("a theorem is 'foo', expected one of negative identity, polytope"):
+        table.applies("foo")
+    assert "array" not in repr(table.classification(0, 0))
+
+
 def test_one_layer_of_albert_is_one_block() -> None:
     model = af.checkpoints.load(FIXTURES / "albert")
     assert len({id(block) for block in model.transformer.blocks}) == 1
@@ -262,7 +287,9 @@ def test_texts_of_gguf_files(tmp_path: Path) -> None:
         write_gguf(gguf, tmp_path / f"{pre}.gguf", FIXTURES / "llama", words=(pre, words, merges))
         assert af.checkpoints.load(tmp_path / f"{pre}.gguf").ids("ab ab 11<end>").tolist() == expected
     write_gguf(gguf, tmp_path / "first.gguf", FIXTURES / "llama", words=("gpt-2", words, merges), first=2)
-    assert af.checkpoints.load(tmp_path / "first.gguf").ids("ab").tolist() == [2, 4]
+    model = af.checkpoints.load(tmp_path / "first.gguf")
+    assert model.ids("ab").tolist() == [2, 4]
+    assert model.words("ab ab") == ["b", "ab", "\u0120ab"]
     write_gguf(gguf, tmp_path / "broken.gguf", FIXTURES / "llama", words=("gpt-2", words, ["a c"]))
     with refused("is no tokenizer"):
         af.checkpoints.load(tmp_path / "broken.gguf").run("ab")
@@ -505,6 +532,15 @@ def test_texts(tmp_path: Path) -> None:
     model = af.checkpoints.load(folder)
     assert model.ids("Tokens moved.").tolist() == expected
     assert (model.run("Tokens moved.").tokens == model.run(expected).tokens).all()
+    assert model.words("Tokens moved.") == ["[CLS]", "tokens", "move", "##d", ".", "[SEP]"]
+    assert model.words([5, 14]) == ["tokens", "14"]
+    for empty in ("", " \n"):
+        with refused("has no words: give some"):
+            model.run(empty)
+    with refused("\\[1, 2\\] is no text"):
+        model.ids([1, 2])  # type: ignore[arg-type]
+    with refused("expected a text or a list of ids"):
+        model.words([[1.5], [2]])
     with refused("20 tokens were given, but .* positions"):
         model.run("move " * 18)
     (folder / "tokenizer.json").write_text("{}")

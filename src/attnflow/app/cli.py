@@ -213,7 +213,9 @@ def _add_others(commands: Any, checks: bool) -> None:
     model.add_argument("path", type=Path, metavar="PATH", help="a folder with a model, or a file of weights")
     model.add_argument("-o", "--output", metavar="FILE", help="picture to draw: .png, .svg or .pdf")
     model.add_argument("--layer", type=_whole, metavar="N", help="show each head of this layer, counted from 0")
-    model.add_argument("--text", metavar="X", help="a text to run, for entropies; needs tokenizer.json")
+    run = model.add_mutually_exclusive_group()
+    run.add_argument("--text", metavar="X", help="a text to run, for entropies; needs tokenizer.json")
+    run.add_argument("--ids", metavar="X", help="the same by the ids of its tokens, such as 1,2,3")
     model.add_argument("--nulls", metavar="X", help="null models, some of gaussian,shuffled (both), or 'none'")
     model.add_argument("--seeds", type=_whole, default=3, metavar="N", help="seeds of each null model, 0 to N - 1 (3)")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnflow.checkpoints.hypotheses import Hypotheses, hypotheses
 from attnflow.checkpoints.nulls import null, without
-from attnflow.checkpoints.texts import reader
+from attnflow.checkpoints.texts import Reader, reader
 from attnflow.core.inputs import Array, InputError, cloud, quoted
 from attnflow.laws import Law
 from attnflow.motions import Block, Norm, Transformer
@@ -177,7 +177,7 @@ class Checkpoint:
     Attributes
     ----------
     name, architecture, config
-        Its folder or file, its family, such as "bert", and its settings.
+        Its folder or file, with what `null` and `without` did to it, its family, such as "bert", and its settings.
     blocks, final
         The layers, each a `Block`, and the norm after the last one.
     dimension, vocabulary, positions
@@ -214,25 +214,45 @@ class Checkpoint:
 
     def ids(self, text: str) -> NDArray[np.int64]:
         """Return the ids of a text."""
-        if self.tokenizer is None:
-            raise InputError(f"{self.name} has no tokenizer.json, nor another tokenizer that is read here: give ids")
-        return self._checked(np.array(self._reader(text), dtype=np.int64))
+        if not isinstance(text, str):
+            raise InputError(f"{quoted(text)} is no text: give one, or give ids to run() as they are")
+        found = self._reader.ids(text)
+        if found == self._reader.ids(""):
+            raise InputError(f"the text {quoted(text)} has no words: give some")
+        return self._checked(np.array(found, dtype=np.int64))
+
+    def words(self, what: Any) -> list[str]:
+        """Return the piece of text that each token of a text, or of a list of ids, stands for.
+
+        They are as the tokenizer spells them, with those that it adds: "##ing" goes on with a word, and in models of
+        pairs of bytes a space is written as a letter. ``figures.attention_map(run, words=...)`` takes them.
+        """
+        ids = self.ids(what) if isinstance(what, str) else self._listed(what)
+        if ids is None:
+            raise InputError(f"{quoted(what)} was given, expected a text or a list of ids")
+        return [self._reader.word(int(one)) for one in ids]
 
     @cached_property
-    def _reader(self) -> Callable[[str], list[int]]:
-        assert self.tokenizer is not None
+    def _reader(self) -> Reader:
+        if self.tokenizer is None:
+            raise InputError(
+                f"{self.name} has no tokenizer.json, nor another tokenizer that is read here: give ids, as [1, 2, 3]"
+            )
         return reader(self.tokenizer)
+
+    def _listed(self, what: Any) -> NDArray[np.int64] | None:
+        """Return ids that were given as a list, or None where something else was given."""
+        given = _array(what)
+        return self._checked(given.astype(np.int64)) if given.ndim == 1 and given.dtype.kind in "iu" else None
 
     def tokens(self, what: Any) -> Array:
         """Return the tokens (n, d) that the first layer is given, of a text, of ids, or of tokens as they are."""
         if isinstance(what, str):
             return self.embedding(self.ids(what))
-        try:
-            given = np.asarray(what)
-        except (ValueError, TypeError):  # lists of different lengths
-            given = np.empty(0, dtype=object)
-        if given.ndim == 1 and given.dtype.kind in "iu":
-            return self.embedding(self._checked(given.astype(np.int64)))
+        ids = self._listed(what)
+        if ids is not None:
+            return self.embedding(ids)
+        given = _array(what)
         if given.ndim != 2 or given.shape[1] != self.dimension:
             raise InputError(
                 f"{quoted(what)} was given to a model of dimension {self.dimension}, expected a text, a list of ids, "
@@ -268,11 +288,11 @@ class Checkpoint:
 
         Words, positions and norms stay as they are; see `attnflow.checkpoints.nulls.null`.
         """
-        return self._with(null(self.transformer, kind, seed))
+        return self._with(null(self.transformer, kind, seed), f"{self.name}, {kind} null, seed {seed}")
 
     def without(self, what: str) -> Checkpoint:
         """Return the same model without its "mlp", its "attention" or its "skips"; its weights are not changed."""
-        return self._with(without(self.transformer, what))
+        return self._with(without(self.transformer, what), f"{self.name} without {what}")
 
     def hypotheses(
         self,
@@ -289,8 +309,8 @@ class Checkpoint:
         tokens = None if what is None else self.tokens(what)
         return hypotheses(self.transformer, tokens, nulls=nulls, seeds=seeds, entry=self.entry, name=self.name)
 
-    def _with(self, other: Transformer) -> Checkpoint:
-        return replace(self, blocks=tuple(other.blocks), final=other.final)
+    def _with(self, other: Transformer, name: str) -> Checkpoint:
+        return replace(self, name=name, blocks=tuple(other.blocks), final=other.final)
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)
@@ -300,6 +320,13 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.name!r}, {self.architecture}, {len(self)} layers of dimension {self.dimension})"
+
+
+def _array(what: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(what)
+    except (ValueError, TypeError):  # lists of different lengths
+        return np.empty(0, dtype=object)
 
 
 def _double(weights: NDArray[Any]) -> Array:

@@ -17,7 +17,7 @@ from attnflow.checkpoints.nulls import DRAWS, check_transformer, null, null_head
 from attnflow.checkpoints.spectra import layer_numbers
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, one_of, whole
-from attnflow.geometry.spectra import Classification, classify
+from attnflow.geometry.spectra import THEOREMS, Classification, classify
 from attnflow.laws.attention import Attention, check_attention
 from attnflow.measure import entropy
 from attnflow.motions.blocks import Block, Norm
@@ -181,7 +181,8 @@ class Hypotheses:
         return classify(law.value(h) * gain, float(law.scale or 1.0) * K.T @ Q)
 
     def applies(self, theorem: str = "hyperplanes") -> list[tuple[int, int]]:
-        """Return the heads (layer, head) to which a theorem applies."""
+        """Return the heads (layer, head) to which a theorem applies, named as in `geometry.classify`, or "none"."""
+        one_of(theorem, (*THEOREMS, "none"), "a theorem")
         return [(int(k), int(h)) for k, h in np.argwhere(self["theorem"] == theorem)]
 
     def dataset(self) -> Any:

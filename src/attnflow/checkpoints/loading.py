@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def load(path: Any) -> Checkpoint:
     >>> model.layers[0].heads[1].B.shape  # scores are <B x_i, x_j>
     (4, 4)
     """
+    if not isinstance(path, str | PathLike) or not str(path):
+        raise InputError(f"path is {quoted(path)}, expected the folder of a model, or its file of weights: give one")
     given = location(path, "path")
     tensors = open_tensors(given)
     folder, name = given if given.is_dir() else given.parent, given.resolve().name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnflow.checkpoints.files import open_tensors
 from attnflow.core.inputs import InputError
@@ -38,8 +38,15 @@ def tokenizer_of_gguf(path: Path, metadata: Mapping[str, Any]) -> Path | None:
     return path if known else None
 
 
-def reader(path: Path) -> Callable[[str], list[int]]:
-    """Return the function from a text to its ids, with those of the tokens that a model begins and ends texts with."""
+class Reader(NamedTuple):
+    """A tokenizer: `ids` of a text, with those that a model begins and ends texts with, and the `word` of an id."""
+
+    ids: Callable[[str], list[int]]
+    word: Callable[[int], str]
+
+
+def reader(path: Path) -> Reader:
+    """Return the tokenizer that a file describes."""
     tokenizers = _library()
     first: list[int] = []
     try:
@@ -56,7 +63,8 @@ def reader(path: Path) -> Callable[[str], list[int]]:
     # Files often keep the length that a model was trained with, and would cut a text or fill it up.
     found.no_padding()
     found.no_truncation()
-    return lambda text: first + list(found.encode(text).ids)
+    # Some vocabularies are filled up with ids that stand for no word.
+    return Reader(lambda text: first + list(found.encode(text).ids), lambda one: found.id_to_token(one) or str(one))
 
 
 def _pairs_of_bytes(tokenizers: Any, metadata: Mapping[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,8 @@ from attnflow.geometry.forms import EPS, form, positive_definite, symmetric
 
 # Entries, and what V - lambda I does on an eigenspace, are equal up to this part of the largest entry.
 SAME = 1e-12
+# The theorems that are known here; where several apply, the first one counts.
+THEOREMS = ("negative identity", "polytope", "hyperplanes", "polytope times subspace")
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class Dominant:
     multiplicity: int
     second: float
     blur: float
-    right: Array | None
-    left: Array | None
-    rest: Array | None
+    right: Array | None = field(repr=False)
+    left: Array | None = field(repr=False)
+    rest: Array | None = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Classification:
     theorem: str
     applies: tuple[str, ...]
     failed: dict[str, str]
-    eigenvalues: NDArray[np.complex128]
+    eigenvalues: NDArray[np.complex128] = field(repr=False)
     dominant: Dominant
 
 
@@ -79,12 +81,13 @@ def classify(V: ArrayLike, B: ArrayLike | None = None) -> Classification:
     scores = form(B, len(value))
     eigenvalues, blur = _eigenvalues(value)
     dominant = _dominant(value, eigenvalues, blur)
-    reasons = {
-        "negative identity": _not_negative_identity(value, scores),
-        "polytope": _not_polytope(value, scores),
-        "hyperplanes": _not_hyperplanes(dominant, scores),
-        "polytope times subspace": _not_product(dominant, scores),
-    }
+    said = (
+        _not_negative_identity(value, scores),
+        _not_polytope(value, scores),
+        _not_hyperplanes(dominant, scores),
+        _not_product(dominant, scores),
+    )
+    reasons = dict(zip(THEOREMS, said, strict=True))
     applies = tuple(name for name, reason in reasons.items() if reason is None)
     failed = {name: reason for name, reason in reasons.items() if reason is not None}
     return Classification(applies[0] if applies else "none", applies, failed, eigenvalues, dominant)
