@@ -229,8 +229,13 @@ def typeset(part: Law | Motion) -> str:
     >>> import attnflow as af
     >>> typeset(af.Softmax(B=[[1.0]])), typeset(af.Hardmax(ties="first")), typeset(af.Layers(gamma=np.cos))
     ('Softmax, $\\\\beta = 1$, $B$', "Hardmax, ties = 'first'", 'Layers, $\\\\gamma$')
+    >>> typeset(af.Positional(af.Masked(af.Hardmax(), causal=True), rope=0.1))  # what is inside comes first
+    'Hardmax, causal, rope = 0.1'
     """
     name, given = name_and_parameters(part, numbers=True)
+    if inside := getattr(part, "around", ""):
+        name = typeset(getattr(part, inside))
+        given = {each: None if value == "True" else value for each, value in given.items() if each != inside}
     return ", ".join([name, *(formula(each, value) for each, value in given.items())])
 
 

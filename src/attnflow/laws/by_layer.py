@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from attnflow.core.indices import log_weights, weights
@@ -36,8 +36,8 @@ class ByLayer(Law):
     title: ClassVar[str] = "A law in each layer"
     formula: ClassVar[str] = "P(x, k) = P_k(x) in layer k"
 
-    laws: Sequence[Law]
-    again: bool = False
+    laws: Sequence[Law] = field(repr=False)
+    again: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         laws = tuple(self.laws)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -59,10 +59,10 @@ class Transformer(DiscreteMotion):
     memoryless = False
     hint = "take fewer layers"
 
-    blocks: Sequence[Block]
-    final: Norm | None = None
+    blocks: Sequence[Block] = field(repr=False)
+    final: Norm | None = field(default=None, repr=False)
     precision: str = "double"
-    again: bool = False
+    again: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         blocks = tuple(self.blocks) if isinstance(self.blocks, Sequence) else ()
@@ -80,6 +80,11 @@ class Transformer(DiscreteMotion):
 
     def __repr__(self) -> str:
         return f"Transformer({len(self)} block{'s' * (len(self) > 1)}{', again and again' * self.again})"
+
+    @property
+    def short_name(self) -> str:
+        """What it is called in titles."""
+        return "One layer again and again" if self.again and len(self) == 1 else "Transformer"
 
     @cached_property
     def own_law(self) -> Law:  # type: ignore[override]
