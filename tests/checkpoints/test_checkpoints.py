@@ -79,18 +79,24 @@ def test_matrices_of_heads_act_on_tokens_before_gain_and_bias(name: str) -> None
 
 
 def test_scores_of_normalised_tokens_have_the_gain_of_the_norm_below() -> None:
+    """And no part along 1, which LayerNorm takes from all tokens."""
+
+    def normed(B: Any, gain: Any) -> Any:
+        P = np.eye(len(gain)) - 1 / len(gain)
+        return P @ np.diag(gain) @ B @ np.diag(gain) @ P
+
     for name in ("bert", "albert"):
         model = af.checkpoints.load(FIXTURES / name)
         tensors = load_file(FIXTURES / name / "model.safetensors")
         first, second = model.layers[:2]
         if name == "bert":
             gain = tensors["embeddings.LayerNorm.weight"].astype(float)
-            assert np.allclose(first.heads[1].B_normed, np.diag(gain) @ first.heads[1].B @ np.diag(gain))
+            assert np.allclose(first.heads[1].B_normed, normed(first.heads[1].B, gain))
         else:
             assert (first.heads[1].B_normed == first.heads[1].B).all()
         ends = [one for one in tensors if one.endswith(("layer.0.output.LayerNorm.weight", "layer_layer_norm.weight"))]
         gain = tensors[ends[0]].astype(float)
-        assert np.allclose(second.heads[0].B_normed, np.diag(gain) @ second.heads[0].B @ np.diag(gain))
+        assert np.allclose(second.heads[0].B_normed, normed(second.heads[0].B, gain))
     pre = af.checkpoints.load(FIXTURES / "gpt2").layers[1].heads[2]
     assert (pre.B_normed == pre.B).all()
 

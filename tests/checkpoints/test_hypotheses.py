@@ -104,6 +104,44 @@ def test_gains_are_folded_in_as_norms_stand() -> None:
             assert table.classification(layer, h).failed == known.failed
 
 
+@pytest.mark.parametrize("k", [2, 7])
+@pytest.mark.parametrize("place", ["pre", "post", "a zero"])
+def test_what_no_run_can_tell_changes_no_column(place: str, k: int) -> None:
+    """LayerNorm takes the mean away: Q, K and V may be changed by c (1 / g)^T, for tokens g z with <z, 1> = 0."""
+    rng, law = np.random.default_rng(5), attention(0, k)
+    g = rng.uniform(0.5, 2, D)
+    if place == "a zero":
+        g[2] = 0.0
+    norm = af.Norm("layer", gain=g, eps=0.0)
+    same = np.eye(D)[2] if place == "a zero" else 1 / g
+    Q, K, V = (one + 3 * rng.standard_normal((*one.shape[:2], 1)) * same for one in (law.Q, law.K, law.V))
+    other = af.Attention(Q, K, V, law.O, b_Q=law.b_Q, scale=0.7)
+    x0 = norm(rng.standard_normal((5, D)))
+    models = [
+        af.Transformer([af.Block(one, "pre" if place == "pre" else "post", norms=norm) for _ in range(2)])
+        for one in (law, other)
+    ]
+    runs = [af.simulate(x0, model).tokens for model in models]
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-11)
+    tables = [hypotheses(model, nulls=(), entry=norm) for model in models]
+    for name in set(tables[0].values) - {"theorem", "eigenvalues_V"}:
+        np.testing.assert_allclose(tables[0][name], tables[1][name], atol=1e-9, err_msg=name)
+    moduli = [np.sort(np.abs(table["eigenvalues_V"])) for table in tables]
+    np.testing.assert_allclose(moduli[0], moduli[1], atol=1e-9)
+    assert tables[0]["theorem"].tolist() == tables[1]["theorem"].tolist()
+    for h in range(4):
+        assert tables[0].classification(1, h).failed == tables[1].classification(1, h).failed
+
+
+def test_identities_are_those_of_the_tokens_of_layer_norm() -> None:
+    """With B = 2 I and V = I, tokens of LayerNorm live in a hyperplane, where both are multiples of the identity."""
+    one = np.eye(D)[None]
+    found = hypotheses(af.Transformer([af.Block(af.Attention(one, one, one, one, scale=2.0))]), nulls=())
+    for name, number in {"identity_B": 0, "identity_V": 0, "beta_trace": 2, "beta_norm": 2, "plus": 1}.items():
+        assert found[name].item() == pytest.approx(number, abs=1e-7), name
+    assert found["theorem"].item() == af.geometry.classify(np.eye(D - 1), 2 * np.eye(D - 1)).theorem
+
+
 def test_heads_made_by_hand() -> None:
     """A head with Q = K and O = W^T has all that the theorem on hyperplanes asks; with -O nothing leads."""
     Q = np.array([[[1.0, 2, 0, 0, 0, 0], [0, 0, 3, 0, 0, 1]]])

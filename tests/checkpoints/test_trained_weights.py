@@ -116,6 +116,9 @@ def test_heads(name: str) -> None:
     for place, key in ((5, "leading"), (7, "hyperplanes")):
         same(cells[place], found[key][some].sum(), 0)
         same(cells[place + 1], null[key][:, some].sum(axis=(1, 2)), 0)
+    if said := re.search(rf"(\d+) of {name}", " ".join(PAGE.split("- **By chance:** what")[1].split())):
+        many = model.hypotheses(nulls=["gaussian"], seeds=range(40)).nulls["gaussian"]["hyperplanes"].sum(axis=(1, 2))
+        assert int(said[1]) == (many >= found["hyperplanes"].sum()).sum()
     # Effective betas on the unit sphere, in the mean and at most.
     d = model.dimension
     assert 0.5 < d * found["beta_trace"][some].mean() < 2

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnflow.checkpoints.hypotheses import Hypotheses, hypotheses
 from attnflow.checkpoints.nulls import null, without
+from attnflow.checkpoints.spectra import on_normed, on_states
 from attnflow.checkpoints.texts import Reader, reader
 from attnflow.core.inputs import Array, InputError, cloud, quoted
 from attnflow.laws import Law
@@ -50,14 +51,15 @@ class Head:
 
     Let x be the tokens that attention hears, and s the scale of the scores. Then, up to terms that do not depend on j
     and that softmax does not see, s <q_i, k_j> = <B x_i + w, x_j>. Where a norm with gain g and bias b comes before
-    attention, x = g z + b, and B, w and V act on the normalised tokens z: they are g B g, g (w + B b) and V g.
+    attention, x = g z + b, and B, w and V act on the normalised tokens z: they are g B g, g (w + B b) and V g. If it is
+    LayerNorm, <z, 1> = 0, and they are P g B g P, P g (w + B b) and V g P, with the projection P on this hyperplane.
     Positions that turn queries and keys are left out: B is that of two tokens at one place.
 
     Examples
     --------
     >>> import attnflow as af
     >>> Q, K, V = np.random.default_rng(0).standard_normal((3, 1, 2, 4))
-    >>> head = Layer(0, [af.Block(af.Attention(Q, K, V, V.swapaxes(1, 2)))]).heads[0]
+    >>> head = Layer(0, [af.Block(af.Attention(Q, K, V, V.swapaxes(1, 2)), "none")]).heads[0]
     >>> bool(np.allclose(head.B, K[0].T @ Q[0] / np.sqrt(2))), bool(np.allclose(head.V, V[0].T @ V[0]))
     (True, True)
     >>> head.law().weights(np.eye(4)).shape
@@ -67,21 +69,21 @@ class Head:
     index: int
     layer: Layer
 
-    @cached_property
+    @property
     def B(self) -> Array:
         """The matrix (d, d) of scores, s K^T Q."""
-        return _folded(self._product, self.layer.before)
+        return self._product(self.layer.before)
 
-    @cached_property
+    @property
     def B_normed(self) -> Array:
         """The matrix of scores of normalised tokens, before gain and bias, also where the layer below ends in a norm.
 
         In layers with norm "pre" it is B. In those with norm "post" it is g B g, with the gain g of the last norm of
-        the layer below; tokens of all models are then compared on one sphere.
+        the layer below, and P g B g P for LayerNorm; tokens of all models are then compared on one sphere.
         """
-        return _folded(self._product, self.layer.heard)
+        return self._product(self.layer.heard)
 
-    @cached_property
+    @property
     def w(self) -> Array:
         """The vector (d,) that is added to B x_i: s K^T b_Q."""
         law, norm = self._law, self.layer.before
@@ -89,25 +91,30 @@ class Head:
         bias = np.zeros(len(Q)) if law.b_Q is None else _double(law.b_Q[self.index])
         if norm is not None and norm.bias is not None:
             bias = bias + Q @ _double(norm.bias)
-        found: Array = law.scale * (K.T @ bias)
-        return found if norm is None or norm.gain is None else norm.gain * found
+        found: Array = law.scale * (on_normed(K, norm).T @ bias)
+        return found
 
-    @cached_property
+    @property
     def V(self) -> Array:
-        """The matrix (d, d) by which the head multiplies what it hears: O W_V."""
-        value, norm = self._law.value(self.index), self.layer.before
-        found: Array = value if norm is None or norm.gain is None else value * norm.gain
+        """The matrix (d, d) by which the head multiplies what it hears: O W_V, up to what is the same for all tokens.
+
+        Where attention hears g z + b, made by the LayerNorm of the layer below, it is V on <x, 1 / g> = 0, and 0 on
+        the normal of this hyperplane.
+        """
+        law = self._law
+        W = on_states(_double(law.V[law.group[self.index]]), self.layer.before, self.layer.heard)
+        found: Array = _double(law.O[self.index]) @ W
         return found
 
     @property
     def _law(self) -> Any:
         return self.layer.block.heads
 
-    @property
-    def _product(self) -> Array:
-        """Return s K^T Q."""
+    def _product(self, norm: Norm | None) -> Array:
+        """Return s K^T Q on the tokens that come out of a norm, before its gain."""
         law = self._law
-        found: Array = law.scale * (_double(law.K[law.group[self.index]]).T @ _double(law.Q[self.index]))
+        Q, K = (_double(one) for one in (law.Q[self.index], law.K[law.group[self.index]]))
+        found: Array = law.scale * (on_normed(K, norm).T @ on_normed(Q, norm))
         return found
 
     def law(self) -> Law:
@@ -336,11 +343,3 @@ def _double(weights: NDArray[Any]) -> Array:
 def _norm(block: Block, k: int) -> Norm:
     assert isinstance(block.norms, tuple)
     return block.norms[k]
-
-
-def _folded(B: Array, norm: Norm | None) -> Array:
-    """Return g B g, for the gain g of a norm."""
-    if norm is None or norm.gain is None:
-        return B
-    gain = _double(norm.gain)
-    return gain[:, None] * B * gain

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnflow.checkpoints.nulls import DRAWS, check_transformer, null, null_heads
-from attnflow.checkpoints.spectra import layer_numbers
+from attnflow.checkpoints.spectra import layer_numbers, matrices
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, one_of, whole
 from attnflow.geometry.spectra import THEOREMS, Classification, classify
@@ -29,7 +29,7 @@ Numbers = dict[str, NDArray[Any]]
 COLUMNS = {
     "plus": ("plus", "share of positive eigenvalues in the trace norm of sym(B)"),
     "sym": ("sym", "share of sym(B) in |B|_F^2"),
-    "beta_trace": ("tr(B)/d", "mean eigenvalue of B"),
+    "beta_trace": ("tr(B)/d", "mean eigenvalue of B; times d for tokens on the unit sphere, as beta is"),
     "beta_norm": ("|B|", "operator norm of B; times d for tokens on the unit sphere, as beta is"),
     "least": ("min(B)", "least eigenvalue of sym(B) over its largest modulus, 0 or more where B >= 0"),
     "identity_V": ("V-cI", "|V - cI|_F / |V|_F with c = tr(V)/d, 0 where V is a multiple of I"),
@@ -56,6 +56,9 @@ def hypotheses(
     - Where a norm comes before attention, it hears g z, and B is g B g and V is V g, with g as a diagonal matrix.
     - Where norms come after, attention hears the state itself, made by the last norm of the layer below, or by `entry`
       in the first layer. B is g B g with the gain of that norm; V stays, since its eigenvalues are those of g^{-1} V g.
+    - LayerNorm also subtracts means, <z, 1> = 0: B and V are those of tokens in this hyperplane, P B P and V P with the
+      projection P on it. It is the hyperplane <x, 1 / g> = 0 where V acts on g z. "I" is P below, and tr(B) / d is
+      tr(B) / (d - 1).
 
     Biases are left out, and so are positions that turn queries and keys: B is that of two tokens at one place.
 
@@ -65,8 +68,9 @@ def hypotheses(
     - `sym`: |sym(B)|_F^2 / |B|_F^2; about .5 by chance;
     - `least`: the least eigenvalue of sym(B) over the largest modulus: B >= 0 asks for 0 at least. With independent Q
       and K of size k < d / 2 there are k positive and k negative ones, so that it is always negative;
-    - `beta_trace` = tr(B) / d, `beta_norm` = |B|_2 and `beta_sphere` = d |B|_2: effective betas, in the mean and at
-      most, the last one for tokens on the unit sphere. They differ by orders of magnitude, so look at entropies too;
+    - `beta_trace` = tr(B) / d and `beta_norm` = |B|_2: effective betas, in the mean and at most, of tokens of norm
+      sqrt(d), as norms make them; `beta_sphere` = d |B|_2 is the last one for tokens on the unit sphere, where the
+      mean is d `beta_trace`. They differ by orders of magnitude, so look at entropies too;
     - `identity_V`, `identity_B`: |V - cI|_F / |V|_F with c = tr(V) / d, and alike for B; 0 for multiples of I;
     - `dominant`: the eigenvalue of V with the largest modulus; `gap`: 1 minus the next modulus over that one, 0 for a
       complex pair; `leading`: whether it is real, positive and simple;
@@ -175,10 +179,7 @@ class Hypotheses:
         """Return which theorem applies to a head, and of each other one which hypothesis fails, in words."""
         k = whole(layer, "layer", least=0, most=self.layers - 1)
         h = whole(head, "head", least=0, most=self.heads - 1)
-        law, (before, _) = self.weights.heads[k], self.weights.norms[k]
-        gain = np.ones(law.Q.shape[2]) if before is None or before.gain is None else np.asarray(before.gain, np.float64)
-        Q, K = (np.asarray(one, np.float64) * gain for one in (law.Q[h], law.K[law.group[h]]))
-        return classify(law.value(h) * gain, float(law.scale or 1.0) * K.T @ Q)
+        return classify(*matrices(self.weights.heads[k], h, *self.weights.norms[k]))
 
     def applies(self, theorem: str = "hyperplanes") -> list[tuple[int, int]]:
         """Return the heads (layer, head) to which a theorem applies, named as in `geometry.classify`, or "none"."""

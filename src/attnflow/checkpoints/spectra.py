@@ -69,23 +69,25 @@ def layer_numbers(law: Attention, before: Norm | None, heard: Norm | None) -> di
     (H, k, d), scale = law.Q.shape, float(law.scale or 1.0)
     Q, K, W = (np.asarray(one, dtype=np.float64) for one in (law.Q, law.K[law.group], law.V[law.group]))
     O = np.asarray(law.O, dtype=np.float64)  # noqa: E741
-    own, gain = _gain(before, d), _gain(heard, d)
-    V = _values(O, W * own)
-    eigenvalues = scores_spectrum(Q * gain, K * gain, scale)
-    singular = scale * singular_values(K * gain, Q * gain)
-    traces = scale * np.einsum("hkd,hkd->h", K * gain, Q * gain)
+    V = _values(O, on_states(W, before, heard), d - len(silent(before or heard, d, folded=before is not None)))
+    # Of normalised tokens, and of the states as they are.
+    (Qz, Kz), (Qx, Kx) = ([on_normed(one, heard) for one in (Q, K)], [on_states(one, before, heard) for one in (Q, K)])
+    room = d - len(silent(heard, d, folded=True))
+    eigenvalues = scores_spectrum(Qz, Kz, scale)
+    singular = scale * singular_values(Kz, Qz)
+    traces = scale * np.einsum("hkd,hkd->h", Kz, Qz)
     norms, total = np.sqrt(np.square(singular).sum(axis=-1)), np.abs(eigenvalues).sum(axis=-1)
     with np.errstate(invalid="ignore"):  # 0 / 0 where B = 0 or V = 0: not a number, as documented
         plus = np.maximum(eigenvalues, 0).sum(axis=-1) / total
         sym = np.square(eigenvalues).sum(axis=-1) / norms**2
         least = np.minimum(eigenvalues[:, -1], 0.0 if eigenvalues.shape[-1] < d else np.inf)
         least = least / np.abs(eigenvalues).max(axis=-1)
-        identity_B = np.sqrt(np.maximum(norms**2 - traces**2 / d, 0)) / norms
+        identity_B = np.sqrt(np.maximum(norms**2 - traces**2 / room, 0)) / norms
         # In layers without a norm before attention, phi and B are both those of the tokens as they are.
-        pulled = scale * np.einsum("hkd,hd,hk->h", K * own, V["phi"], np.einsum("hkd,hd->hk", Q * own, V["phi"]))
-        height = pulled / (scale * singular_values(K * own, Q * own)[:, 0])
+        pulled = scale * np.einsum("hkd,hd,hk->h", Kx, V["phi"], np.einsum("hkd,hd->hk", Qx, V["phi"]))
+        height = pulled / (scale * singular_values(Kx, Qx)[:, 0])
     numbers: dict[str, NDArray[Any]] = {
-        "plus": plus, "sym": sym, "least": least, "beta_trace": traces / d, "beta_norm": singular[:, 0],
+        "plus": plus, "sym": sym, "least": least, "beta_trace": traces / room, "beta_norm": singular[:, 0],
         "beta_sphere": d * singular[:, 0], "identity_B": identity_B, "identity_V": V["identity"],
         "dominant": V["values"][:, 0], "gap": V["gap"],
         "height": np.where(V["values"][:, 0].imag == 0, height, np.nan),
@@ -95,14 +97,69 @@ def layer_numbers(law: Attention, before: Norm | None, heard: Norm | None) -> di
     numbers["leading"] = (top.imag == 0) & (top.real > 0) & (numbers["gap"] > SAME)
     numbers["theorem"] = np.where(numbers["leading"] & (np.nan_to_num(height) > SAME), "hyperplanes", "none")
     if k >= d:  # B may be definite, so that other theorems may apply
-        pairs = [(law.value(h) * own, scale * (K[h] * own).T @ (Q[h] * own)) for h in range(H)]
-        numbers["theorem"] = np.array([classify(*pair).theorem for pair in pairs])
+        found = [classify(*matrices(law, h, before, heard)).theorem for h in range(H)]
+        numbers["theorem"] = np.array(found)
     return numbers
 
 
-def _values(O: Array, W: Array) -> dict[str, Any]:  # noqa: E741
-    """Return the spectrum of V = O W, its dominant eigenvector, the gap below it, and the distance of V from l I."""
-    d = O.shape[-2]
+def matrices(law: Attention, h: int, before: Norm | None, heard: Norm | None) -> tuple[Array, Array]:
+    """Return V and B of a head as theorems see them: on the space that the tokens which attention hears are in.
+
+    With LayerNorm it has one dimension less than the tokens, and V is followed by the projection on it.
+    """
+    d, scale, gain = law.Q.shape[-1], float(law.scale or 1.0), _gain(before, law.Q.shape[-1])
+    Q, K = (np.asarray(one, np.float64) * gain for one in (law.Q[h], law.K[law.group[h]]))
+    V, B = law.value(h) * gain, scale * K.T @ Q
+    if not len(lost := silent(before or heard, d, folded=before is not None)):
+        return V, B
+    basis = np.linalg.qr(lost.T, mode="complete")[0][:, len(lost) :]
+    return basis.T @ V @ basis, basis.T @ B @ basis
+
+
+def on_normed(weights: Array, norm: Norm | None) -> Array:
+    """Return weights (..., k, d) as they act on tokens z of a norm before its gain, where <z, 1> = 0 for LayerNorm."""
+    d = weights.shape[-1]
+    return _heard(weights * _gain(norm, d), silent(norm, d, folded=True))
+
+
+def on_states(weights: Array, before: Norm | None, heard: Norm | None) -> Array:
+    """Return weights (..., k, d) as they act on normalised tokens if a norm comes before, else on states as they are.
+
+    These come out of the norm `heard` with its gain.
+    """
+    if before is not None:
+        return on_normed(weights, before)
+    return _heard(weights, silent(heard, weights.shape[-1], folded=False))
+
+
+def silent(norm: Norm | None, d: int, *, folded: bool) -> Array:
+    """Return orthonormal directions (m, d) in which all tokens that come out of a norm have the same component.
+
+    LayerNorm subtracts means: tokens z before its gain g have <z, 1> = 0, and tokens g z have <g z, 1 / g> = 0, or a
+    coordinate that is 0 where g is. What weights do in these directions, no attention sees.
+
+    >>> silent(Norm("layer", gain=np.array([1.0, 0.5])), 2, folded=False) * np.sqrt(5)
+    array([[1., 2.]])
+    """
+    if norm is None or norm.kind != "layer":
+        return np.zeros((0, d))
+    gain = np.ones(d) if folded else _gain(norm, d)
+    if not gain.all():
+        return np.eye(d)[gain == 0]
+    normal = np.abs(gain).min() / gain
+    return (normal / np.linalg.norm(normal))[None]
+
+
+def _heard(weights: Array, lost: Array) -> Array:
+    """Return weights without what they do in some directions."""
+    return weights - (weights @ lost.T) @ lost if len(lost) else weights
+
+
+def _values(O: Array, W: Array, room: int) -> dict[str, Any]:  # noqa: E741
+    """Return the spectrum of V = O W, its dominant eigenvector, the gap below it, and the distance of V from l I.
+
+    I is the identity of the space of dimension `room` that tokens are in.
+    """
     values, phi = values_spectrum(O, W)
     moduli = np.abs(values)
     second = moduli[:, 1] if moduli.shape[-1] > 1 else np.zeros(len(moduli))
@@ -110,7 +167,7 @@ def _values(O: Array, W: Array) -> dict[str, Any]:  # noqa: E741
     trace = np.einsum("hdk,hkd->h", O, W)
     with np.errstate(invalid="ignore"):
         gap = 1 - second / moduli[:, 0]
-        identity = np.sqrt(np.maximum(size - trace**2 / d, 0) / size)
+        identity = np.sqrt(np.maximum(size - trace**2 / room, 0) / size)
     return {"values": values, "phi": phi, "gap": np.nan_to_num(gap), "identity": identity}
 
 
