@@ -99,6 +99,8 @@ def ends(points: Array) -> tuple[Array, Array]:
 def size(points: Array) -> Any:
     """Return the largest coordinate of each system."""
     xp = namespace(points)
+    if xp is np and points.ndim == 2:
+        return np.abs(points).max()
     return xp.max(xp.max(xp.abs(points), axis=-1), axis=-1)
 
 
