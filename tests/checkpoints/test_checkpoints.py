@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from refusals import refused
 from safetensors.numpy import load_file, save_file
 
 import attnflow as af
+from attnflow.checkpoints.architectures.llama import NEUTRAL
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -207,6 +209,13 @@ def test_older_names_of_angles(tmp_path: Path) -> None:
     assert (found.tokens == af.checkpoints.load(FIXTURES / "llama-biased").run([1, 2, 3]).tokens).all()
 
 
+def test_metadata_of_other_formats_do_not_make_a_gguf_file(tmp_path: Path) -> None:
+    folder = changed(tmp_path, "bert")
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights, folder / "model.safetensors", metadata={"general.architecture": "llama"})
+    assert af.checkpoints.load(folder).architecture == "bert"
+
+
 def test_half_precision_and_parts(tmp_path: Path) -> None:
     """Numbers of float16 are exactly those of float32, and two files are one model."""
     rounded = changed(tmp_path / "a", "llama", lambda all: {k: v.astype(np.float16) for k, v in all.items()})
@@ -283,6 +292,28 @@ def test_angles_that_a_gguf_file_divides(tmp_path: Path) -> None:
         af.checkpoints.load(tmp_path / "d.gguf")
 
 
+READ = [f"llama.{key}" for key in (
+    "embedding_length", "block_count", "attention.head_count", "attention.head_count_kv", "feed_forward_length",
+    "vocab_size", "attention.layer_norm_rms_epsilon", "rope.freq_base", "attention.key_length",
+    "attention.value_length", "rope.dimension_count", "attention.scale", "rope.scaling.alpha", *NEUTRAL,
+)]  # fmt: skip
+READ += ["general.architecture", "general.alignment", "split.count"]
+OF_TEXTS = [f"tokenizer.ggml.{key}" for key in (
+    "model", "pre", "tokens", "token_type", "merges", "add_bos_token", "bos_token_id",
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", [[1], [1, 2], [0.5, 0.5], ["llama", "gpt2"]], ids=str)
+def test_arrays_in_place_of_values_in_gguf_files(tmp_path: Path, array: list[Any]) -> None:
+    gguf = pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    path, words = tmp_path / "m.gguf", ("gpt-2", ["<end>", "a", "b", "ab"], ["a b"])
+    for key in READ + OF_TEXTS:
+        write_gguf(gguf, path, FIXTURES / "llama", words=words, first=1, keys={key: array})
+        with refused("expected|attnflow does not compute|tokenizer|one of .* parts"):
+            af.checkpoints.load(path).run("ab")
+
+
 def test_texts_of_gguf_files(tmp_path: Path) -> None:
     """Pairs of bytes that are merged are in the header; digits are taken one by one where the file says SmolLM."""
     gguf = pytest.importorskip("gguf")
@@ -326,10 +357,6 @@ def write_gguf(
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
     writer.add_vocab_size(config["vocab_size"])
-    for key, given in keys.items():
-        writer.kv_data[0].pop(key, None)
-        kind = gguf.GGUFValueType.get_type(given)
-        writer.add_key_value(key, given, kind)
     if words is not None:
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(words[0])
@@ -341,6 +368,10 @@ def write_gguf(
     if first is not None:
         writer.add_bos_token_id(first)
         writer.add_add_bos_token(True)
+    for key, given in keys.items():
+        writer.kv_data[0].pop(key, None)
+        kind = gguf.GGUFValueType.get_type(given)
+        writer.add_key_value(key, given, kind)
     names = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -450,6 +481,15 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
     with refused("'embeddings.word_embeddings.weight' holds numbers that are not finite"):
         lost = with_one(**{"embeddings.word_embeddings.weight": words})
         af.checkpoints.load(changed(tmp_path, "bert", lost)).run([1])
+    for number in (np.nan, np.inf, -np.inf):
+        for tensor in ("encoder.layer.1.attention.self.key.weight", "encoder.layer.1.output.LayerNorm.bias"):
+            spoilt = load_file(FIXTURES / "bert" / "model.safetensors")[tensor]
+            spoilt.flat[-1] = number
+            model = af.checkpoints.load(changed(tmp_path, "bert", with_one(**{tensor: spoilt})))
+            assert np.isfinite(model.layers[0].heads[0].B).all()  # of another layer
+            for use in (model.hypotheses, partial(model.run, [1]), partial(getattr, model.layers[1], "heads")):
+                with refused(f"the tensor '{tensor}' holds numbers that are not finite"):
+                    use()
     unnamed = changed(tmp_path, "bert", lambda tensors: {"V": np.eye(2)}, model_type=None)
     with refused("does not say model_type"):
         af.checkpoints.load(unnamed)

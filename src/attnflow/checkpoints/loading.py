@@ -59,7 +59,7 @@ def load(path: Any) -> Checkpoint:
     given = location(path, "path")
     tensors = open_tensors(given)
     folder, name = given if given.is_dir() else given.parent, given.resolve().name
-    if GGUF_FAMILY in tensors.metadata:
+    if tensors.format == "gguf":
         return _of_gguf(tensors, name, given)
     config = _config(folder / "config.json")
     family = _family(config, tensors, folder)
@@ -69,8 +69,8 @@ def load(path: Any) -> Checkpoint:
 
 def _of_gguf(tensors: Tensors, name: str, given: Path) -> Checkpoint:
     """Return a checkpoint whose configuration is in the header of its file."""
-    family = tensors.metadata[GGUF_FAMILY]
-    if family != LlamaGGUF.family:
+    family = tensors.metadata.get(GGUF_FAMILY)
+    if not isinstance(family, str) or family != LlamaGGUF.family:
         raise InputError(
             f"{name} holds a model of the family {quoted(family)}, expected {LlamaGGUF.family} in a GGUF file: give "
             "the model as .safetensors, with its config.json"

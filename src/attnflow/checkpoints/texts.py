@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attnflow.checkpoints.files import open_tensors
-from attnflow.core.inputs import InputError
+from attnflow.core.inputs import InputError, quoted
 
 WORD_PIECES = ("BertTokenizer", "BertTokenizerFast")
 # In the header of a GGUF file, the type of tokens that have a meaning of their own, as the end of a text.
@@ -34,7 +36,9 @@ def tokenizer_of(folder: Path) -> Path | None:
 
 def tokenizer_of_gguf(path: Path, metadata: Mapping[str, Any]) -> Path | None:
     """Return the file, where its header lists pairs of bytes that are merged, with rules that are known here."""
-    known = metadata.get("tokenizer.ggml.model") == "gpt2" and metadata.get("tokenizer.ggml.pre") in ("gpt-2", "smollm")
+    model, pre = (metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+    # A header may hold arrays, which are equal to nothing.
+    known = isinstance(model, str) and isinstance(pre, str) and model == "gpt2" and pre in ("gpt-2", "smollm")
     return path if known else None
 
 
@@ -55,7 +59,8 @@ def reader(path: Path) -> Reader:
         elif path.suffix.lower() == ".gguf":
             metadata = open_tensors(path).metadata
             found = _pairs_of_bytes(tokenizers, metadata)
-            first = [int(metadata["tokenizer.ggml.bos_token_id"])] if metadata.get(ADDS_FIRST) else []
+            if _of_type(metadata, ADDS_FIRST, bool, False):
+                first = [_of_type(metadata, "tokenizer.ggml.bos_token_id", int)]
         else:
             found = tokenizers.BertWordPieceTokenizer(str(path), lowercase=_lowercase(path.parent))
     except Exception as error:  # the library raises Exception itself
@@ -72,15 +77,24 @@ def _pairs_of_bytes(tokenizers: Any, metadata: Mapping[str, Any]) -> Any:
 
     That of SmolLM takes digits one by one.
     """
-    words, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
-    merges = [tuple(one.split(" ")) for one in metadata["tokenizer.ggml.merges"]]
+    words = _of_type(metadata, "tokenizer.ggml.tokens", list)
+    kinds = _of_type(metadata, "tokenizer.ggml.token_type", np.ndarray)
+    merges = [tuple(one.split(" ")) for one in _of_type(metadata, "tokenizer.ggml.merges", list)]
     found = tokenizers.Tokenizer(tokenizers.models.BPE({word: k for k, word in enumerate(words)}, merges))
     split = tokenizers.pre_tokenizers
     by_bytes = split.ByteLevel(add_prefix_space=False)
     digits = [split.Digits(individual_digits=True)] if metadata["tokenizer.ggml.pre"] == "smollm" else []
     found.pre_tokenizer = split.Sequence([*digits, by_bytes])
-    found.add_special_tokens([words[k] for k, kind in enumerate(kinds) if kind == CONTROL])
+    found.add_special_tokens([word for word, kind in zip(words, kinds, strict=True) if kind == CONTROL])
     return found
+
+
+def _of_type(metadata: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
+    """Return the value of a key of a header, which must be of a type: most may also be arrays."""
+    value = metadata.get(key, default)
+    if type(value) is not kind:
+        raise ValueError(f"{key} is {quoted(value)}")
+    return value
 
 
 def _lowercase(folder: Path) -> bool:

@@ -89,21 +89,24 @@ class Architecture(ABC):
         return name.removeprefix(cls.prefix)
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return the numbers of a tensor, a view of its file where the format allows it."""
-        return self.tensors[name].read()
+        """Return the numbers of a tensor, which must be finite: a view of its file where the format allows it."""
+        found = self.tensors[name].read()
+        # These two are not finite if any is not; an array of answers would take as much memory as a quarter of a layer.
+        with np.errstate(invalid="ignore"):
+            _check_finite(name, np.array([found.min(), found.max()]))
+        return found
 
     def rows(self, name: str, ids: NDArray[np.int64]) -> Array:
         """Return some rows of a table, in float64."""
         with np.errstate(invalid="ignore"):
             found: Array = self._tables(name)[ids].astype(np.float64)
-        if not np.isfinite(found).all():
-            raise InputError(f"the tensor {quoted(name)} holds numbers that are not finite: get the weights again")
+        _check_finite(name, found)
         return found
 
     def _tables(self, name: str) -> NDArray[Any]:
-        # Kept: formats that are not mapped would be decoded anew for each text.
+        # Kept: formats that are not mapped would be decoded anew for each text. Only rows in use are checked.
         if name not in self._kept:
-            self._kept[name] = self.read(name)
+            self._kept[name] = self.tensors[name].read()
         return self._kept[name]
 
     @cached_property
@@ -149,6 +152,11 @@ class Architecture(ABC):
                     "settings does not have: give the configuration that belongs to them"
                 )
         return {name: found[name] for name in expected}
+
+
+def _check_finite(name: str, numbers: NDArray[Any]) -> None:
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the tensor {quoted(name)} holds numbers that are not finite: get the weights again")
 
 
 def check_causal(settings: Settings) -> None:

@@ -166,7 +166,7 @@ class LlamaGGUF(Llama):
         """Return the angles of the settings, divided by the numbers of the file, if it has such."""
         found = np.array(super().angles())
         divisors = self.read(DIVISORS).astype(np.float64) if self.divided else np.ones(1)
-        if not ((divisors > 0) & np.isfinite(divisors)).all():
+        if not (divisors > 0).all():
             raise InputError(f"the tensor {DIVISORS!r} holds numbers that are not positive: get the weights again")
         return [float(one) for one in found / divisors]
 

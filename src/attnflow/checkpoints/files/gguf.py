@@ -50,9 +50,9 @@ def read_gguf(path: Path) -> Tensors:
             raise broken(path, f"its header has {quoted(key)} twice")
         metadata[key] = header.value(header.whole("<I"), key)
     parts = metadata.get("split.count", 1)
-    if parts not in (0, 1):
+    if type(parts) is not int or parts not in (0, 1):
         raise InputError(f"{path} is one of {quoted(parts)} parts: merge them with llama-gguf-split --merge")
-    return Tensors(_tensors(header, tensor_count, metadata.get("general.alignment", 32)), metadata)
+    return Tensors(_tensors(header, tensor_count, metadata.get("general.alignment", 32)), metadata, "gguf")
 
 
 class _Header:

@@ -35,7 +35,7 @@ def read_pickled(path: Path) -> Tensors:
         kind = piece.storage.kind
         begin = places[piece.storage] + piece.offset * STORED[kind].itemsize
         tensors[name] = stored(data, begin, kind, piece.shape, piece.strides)
-    return Tensors(tensors, {})
+    return Tensors(tensors, {}, "pickled")
 
 
 def _read_archive(path: Path, data: mmap.mmap) -> tuple[dict[str, Piece], dict[Storage, int]]:

@@ -50,7 +50,7 @@ def read_safetensors(path: Path) -> Tensors:
     # The library has checked this; should it ever order tensors otherwise, numbers would be read from wrong places.
     if begin != len(data):
         raise broken(path, f"its tensors end at byte {begin}, the file at byte {len(data)}")
-    return Tensors(tensors, file.metadata() or {})
+    return Tensors(tensors, file.metadata() or {}, "safetensors")
 
 
 def _check_names_once(path: Path, header: bytes) -> None:

@@ -18,6 +18,7 @@ def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
     """Return the tensors of all files that an index names, each read by `read`."""
     places, metadata = _read_index(index)
     tensors: dict[str, Tensor] = {}
+    format = ""
     for shard in dict.fromkeys(places.values()):
         path = index.parent / shard
         if not path.exists():
@@ -27,11 +28,11 @@ def read_shards(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
             if places.get(name) != shard:
                 raise broken(index, f"{quoted(shard)} holds the tensor {quoted(name)}, which it does not list there")
             tensors[name] = tensor
-        metadata = {**found.metadata, **metadata}
+        metadata, format = {**found.metadata, **metadata}, found.format
     lacking = [name for name in places if name not in tensors]
     if lacking:
         raise broken(index, f"{quoted(places[lacking[0]])} does not hold the tensor {quoted(lacking[0])}")
-    return Tensors({name: tensors[name] for name in places}, metadata)
+    return Tensors({name: tensors[name] for name in places}, metadata, format)
 
 
 def _read_index(index: Path) -> tuple[dict[str, str], dict[str, Any]]:

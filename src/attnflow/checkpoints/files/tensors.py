@@ -66,11 +66,12 @@ class Tensor:
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a checkpoint by their names in its files, in their order, and the metadata of the header."""
+    """The tensors of a checkpoint by their names in its files, in their order, with their format and its metadata."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], format: str) -> None:
         self._tensors = dict(tensors)
         self.metadata = dict(metadata)
+        self.format = format
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
