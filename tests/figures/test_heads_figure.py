@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from attnflow import figures
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")
+FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures"
 RNG = np.random.default_rng(0)
 
 
@@ -51,6 +53,27 @@ def test_spectra_are_those_of_v_and_of_the_symmetric_part_of_b() -> None:
     assert (band[:, 1].min(), band[:, 1].max()) == (1.0, 2.0)
     with refused("2 heads came with null models of"):
         figures.head_spectra(given, [given[:1]])
+
+
+def test_heads_of_a_checkpoint_have_the_numbers_of_the_table() -> None:
+    """Of BERT, whose norms come after: the gain of the layer below is folded in, and means are left out."""
+    model = af.checkpoints.load(FIXTURES / "bert")
+    table = model.hypotheses(nulls="gaussian", seeds=[3])
+    axes: Any = figures.head_spectra(model.layers[1].heads, [model.null("gaussian", seed=3).layers[1].heads]).axes
+    for h, lower in enumerate(axes[1::2]):
+        numbers = table["plus"][1, h], table.nulls["gaussian"]["plus"][0, 1, h]
+        assert lower.texts[0].get_text() == "plus {:.2f}\nnull {:.2f}".format(*numbers)
+        values = table["eigenvalues_B"][1, h]
+        assert marks(lower, "plus")[0].get_ydata() == pytest.approx(values[values > 1e-9])
+
+
+def test_a_head_that_scores_nothing_has_no_share() -> None:
+    silent = heads((np.zeros((2, 2)), np.zeros((2, 2))))
+    assert figures.head_spectra(silent, [silent]).axes[1].texts[0].get_text() == "plus -"
+    other = heads((np.eye(2), np.eye(2)))
+    assert figures.head_spectra(silent, [silent, other]).axes[1].texts[0].get_text() == "plus -\nnull 1.00"
+    with refused("there is no head"):
+        figures.head_spectra([])
 
 
 def test_the_map_of_a_head_is_the_attention_that_its_layer_computes() -> None:

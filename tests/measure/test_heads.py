@@ -166,3 +166,21 @@ def test_refusals() -> None:
     run.law = None
     with refused("loaded without its law"):
         m.stable_rank(run, of="attention")
+
+
+def test_heads_are_counted_without_making_their_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each law of a head of `Attention` has a matrix (d, d); no measurement of all heads needs it, and none is kept."""
+    Q, K, V = np.random.default_rng(0).standard_normal((3, 2, 3, 4))
+    law = af.Attention(Q, K, V, V.swapaxes(1, 2))
+    assert [one.head_count for one in (law, af.Softmax(), af.Heads([af.Softmax()] * 3))] == [2, 0, 3]
+    assert af.laws.ByLayer([af.Softmax(), law]).head_count == 2
+    assert law.heads[0] is not law.heads[0]
+    run = af.simulate(np.eye(4), af.Transformer([af.Block(law)] * 2))
+
+    def none(self: object, h: int) -> None:
+        raise AssertionError("the law of a head was made")
+
+    monkeypatch.setattr(af.Attention, "head", none)
+    assert af.measure.entropy(run.law, run).shape == (2, 2, 4)
+    assert len(af.measure.leaders(run.law, run)) == 2
+    assert af.measure.summary(run).leaders is None

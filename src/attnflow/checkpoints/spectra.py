@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
 from attnflow.densities.one_thread import on_one_thread
-from attnflow.geometry.spectra import classify
+from attnflow.geometry.spectra import classify, positive_share
 from attnflow.laws.attention import Attention
 from attnflow.motions.blocks import Norm
 
@@ -76,9 +76,8 @@ def layer_numbers(law: Attention, before: Norm | None, heard: Norm | None) -> di
     eigenvalues = scores_spectrum(Qz, Kz, scale)
     singular = scale * singular_values(Kz, Qz)
     traces = scale * np.einsum("hkd,hkd->h", Kz, Qz)
-    norms, total = np.sqrt(np.square(singular).sum(axis=-1)), np.abs(eigenvalues).sum(axis=-1)
+    norms = np.sqrt(np.square(singular).sum(axis=-1))
     with np.errstate(invalid="ignore"):  # 0 / 0 where B = 0 or V = 0: not a number, as documented
-        plus = np.maximum(eigenvalues, 0).sum(axis=-1) / total
         sym = np.square(eigenvalues).sum(axis=-1) / norms**2
         least = np.minimum(eigenvalues[:, -1], 0.0 if eigenvalues.shape[-1] < d else np.inf)
         least = least / np.abs(eigenvalues).max(axis=-1)
@@ -87,9 +86,9 @@ def layer_numbers(law: Attention, before: Norm | None, heard: Norm | None) -> di
         pulled = scale * np.einsum("hkd,hd,hk->h", Kx, V["phi"], np.einsum("hkd,hd->hk", Qx, V["phi"]))
         height = pulled / (scale * singular_values(Kx, Qx)[:, 0])
     numbers: dict[str, NDArray[Any]] = {
-        "plus": plus, "sym": sym, "least": least, "beta_trace": traces / room, "beta_norm": singular[:, 0],
-        "beta_sphere": d * singular[:, 0], "identity_B": identity_B, "identity_V": V["identity"],
-        "dominant": V["values"][:, 0], "gap": V["gap"],
+        "plus": positive_share(eigenvalues), "sym": sym, "least": least, "beta_trace": traces / room,
+        "beta_norm": singular[:, 0], "beta_sphere": d * singular[:, 0], "identity_B": identity_B,
+        "identity_V": V["identity"], "dominant": V["values"][:, 0], "gap": V["gap"],
         "height": np.where(V["values"][:, 0].imag == 0, height, np.nan),
         "eigenvalues_B": eigenvalues, "eigenvalues_V": V["values"],
     }  # fmt: skip

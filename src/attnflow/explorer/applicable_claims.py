@@ -182,7 +182,7 @@ def _offers(claim: Claim, state: State) -> Iterator[Offer]:
 def _of_law(state: State, parameters: Any) -> Offer:
     law = state.law
     inside = core_of(law)
-    offer = {} if law.heads else _given(inside) | _given(law)
+    offer = {} if law.head_count else _given(inside) | _given(law)
     delta = offer.get("delta")
     if isinstance(delta, int | float):
         offer["deltas"] = (delta,)

@@ -134,7 +134,7 @@ def _weights(run: Trajectory, x: Array, t: float) -> Array:
     """Return the attention matrix of a state, or say why there is none to show."""
     if run.law is None:
         raise InputError("the law of this run was not stored")
-    if run.law.heads:
+    if run.law.head_count:
         raise InputError("each head has a matrix of its own")
     return run.law.weights(heard(run, x, t), t, run.masses)
 

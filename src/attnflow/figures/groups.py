@@ -153,7 +153,7 @@ def _of_many(x: Array, tol: float) -> Clusters | None:
 
 def _leaders(run: Trajectory, x: Array, t: float) -> NDArray[np.int64] | None:
     """Return whom each token follows, or None where that is not known."""
-    if run.law is None or run.law.heads or len(x) > LED:
+    if run.law is None or run.law.head_count or len(x) > LED:
         return None
     try:
         return measure.leaders(run.law, heard(run, x, t), t, run.masses).index

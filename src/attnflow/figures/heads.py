@@ -11,6 +11,7 @@ import numpy as np
 from attnflow.core.inputs import Array, InputError, whole
 from attnflow.figures.marks import shade_bar
 from attnflow.figures.style import DASHED, colours, figure_of, found_by, look, ramp, sheet, tone
+from attnflow.geometry.spectra import positive_share
 from attnflow.runs.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ DRAWN_NULLS = 4
 
 
 class Matrices(Protocol):
-    """A head by its matrices (d, d): scores are <B x_i, x_j>, and V multiplies what is heard."""
+    """A head by its matrices (d, d): scores are <B x_i, x_j>, and V multiplies what is heard.
+
+    Where it has a matrix `B_normed` of scores of normalised tokens, as heads of checkpoints have, this one is drawn.
+    """
 
     @property
     def B(self) -> Array: ...
@@ -43,7 +47,7 @@ def head_spectra(heads: Sequence[Matrices], nulls: Sequence[Sequence[Matrices]] 
     ask. Of B_s, positive eigenvalues are a solid line, moduli of negative ones a dashed line, each from the largest on.
     Grey are the same heads of null models: dots for V, bands from the least to the largest of all null models for B_s.
     The numbers are `plus`, the share of positive eigenvalues in sum |l_i| of B_s, of the head and on average of its
-    nulls.
+    nulls. Heads of a checkpoint have the B of normalised tokens, `B_normed`, and the numbers of `hypotheses`.
 
     Parameters
     ----------
@@ -67,7 +71,9 @@ def head_spectra(heads: Sequence[Matrices], nulls: Sequence[Sequence[Matrices]] 
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *The emergence of clusters in self-attention dynamics*
     (arXiv 2305.05465), which draws them for an ALBERT.
     """
-    if not heads or any(len(one) != len(heads) for one in nulls):
+    if not heads:
+        raise InputError("there is no head to draw: give some, such as checkpoint.layers[0].heads")
+    if any(len(one) != len(heads) for one in nulls):
         raise InputError(
             f"{len(heads)} heads came with null models of {[len(one) for one in nulls]}: give as many heads of each"
         )
@@ -83,7 +89,7 @@ def head_spectra(heads: Sequence[Matrices], nulls: Sequence[Sequence[Matrices]] 
         for h, (upper, lower) in enumerate(panels):
             others = [one[h] for one in nulls]
             _values(upper, heads[h].V, [one.V for one in others])
-            _scores(lower, heads[h].B, [one.B for one in others])
+            _scores(lower, _form(heads[h]), [_form(one) for one in others])
             upper.set_title(f"head {h}", fontsize=11)
         _scale_panels([upper for upper, _ in panels], [lower for _, lower in panels])
         for row in range(rows):
@@ -93,6 +99,12 @@ def head_spectra(heads: Sequence[Matrices], nulls: Sequence[Sequence[Matrices]] 
             panels[h][1].set_xlabel("$i$")
         figure.legend(handles=_spectral_key(bool(nulls)), loc="outside lower center", ncols=2, fontsize=9)
     return figure
+
+
+def _form(head: Matrices) -> Array:
+    """Return the matrix of scores of normalised tokens, where a head knows it, or else that of the tokens."""
+    known: Array = head.B_normed if hasattr(head, "B_normed") else head.B
+    return known
 
 
 def _values(ax: Any, V: Array, nulls: Sequence[Array]) -> None:
@@ -118,14 +130,16 @@ def _scores(ax: Any, B: Array, nulls: Sequence[Array]) -> None:
         values = _ordered(sign * found)
         ax.plot(np.arange(1, len(values) + 1), values, color=colours([k])[0], ls=style, lw=1.5, zorder=3,
                 gid="plus" if sign > 0 else "minus")  # fmt: skip
-    if others:
+    if any(one.any() for one in others):
         each = [_ordered(sign * one) for one in others for sign in (1, -1)]
         filled = np.zeros((len(each), max(map(len, each))))
         for row, values in zip(filled, each, strict=True):
             row[: len(values)] = values
         ax.fill_between(np.arange(1, filled.shape[1] + 1), filled.min(axis=0), filled.max(axis=0), color=tone().pencil,
                         alpha=0.45, lw=0, zorder=1, gid="null")  # fmt: skip
-    said = f"plus {_plus(found):.2f}" + (f"\nnull {np.mean([_plus(one) for one in others]):.2f}" if others else "")
+    shares = np.array([_plus(one) for one in others])
+    shares = shares[~np.isnan(shares)]
+    said = _said("plus", _plus(found)) + (f"\n{_said('null', float(shares.mean()))}" if len(shares) else "")
     ax.text(0.97, 0.95, said, transform=ax.transAxes, ha="right", va="top", fontsize=9, color=tone().quiet)
 
 
@@ -147,8 +161,12 @@ def _ordered(values: Array) -> Array:
 
 
 def _plus(values: Array) -> float:
-    """Return the share of positive eigenvalues in sum |l_i|."""
-    return float(values[values > 0].sum() / np.abs(values).sum())
+    """Return the share of positive eigenvalues in sum |l_i|, NaN where B_s = 0."""
+    return float(positive_share(values))
+
+
+def _said(name: str, number: float) -> str:
+    return f"{name} {'-' if math.isnan(number) else f'{number:.2f}'}"
 
 
 def _plane(values: Any) -> tuple[Array, Array]:
@@ -161,10 +179,10 @@ def _scale_panels(upper: Sequence[Any], lower: Sequence[Any]) -> None:
     top = max(top, *(float(mark.get_paths()[0].vertices[:, 1].max()) for ax in lower for mark in ax.collections), 0.0)
     last = max(len(line.get_xdata()) for ax in lower for line in ax.lines)
     for ax in upper:
-        reach = 1.12 * max(float(np.abs(mark.get_offsets()).max()) for mark in ax.collections)
+        reach = 1.12 * max(float(np.abs(mark.get_offsets()).max()) for mark in ax.collections) or 1.0
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     for ax in lower:
-        ax.set(xlim=(0, last + 1), ylim=(0, top))
+        ax.set(xlim=(0, last + 1), ylim=(0, top or 1.0))
         ax.label_outer()
     for ax in (*upper, *lower):
         ax.locator_params(nbins=4)

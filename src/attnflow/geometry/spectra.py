@@ -93,6 +93,17 @@ def classify(V: ArrayLike, B: ArrayLike | None = None) -> Classification:
     return Classification(applies[0] if applies else "none", applies, failed, eigenvalues, dominant)
 
 
+def positive_share(eigenvalues: Array) -> Array:
+    """Return the share of the positive ones in sum |l_i| of some eigenvalues (..., k); NaN where all are 0.
+
+    >>> positive_share(np.array([[3.0, -1.0], [0.0, 0.0]]))
+    array([0.75,  nan])
+    """
+    with np.errstate(invalid="ignore"):
+        found: Array = np.maximum(eigenvalues, 0).sum(axis=-1) / np.abs(eigenvalues).sum(axis=-1)
+    return found
+
+
 def _eigenvalues(V: Array) -> tuple[NDArray[np.complex128], Array]:
     """Return the eigenvalues, largest modulus first, and how far rounding may have moved each.
 

@@ -35,7 +35,7 @@ class Around(Law):
     law: Law
 
     def __post_init__(self) -> None:
-        if check_law(self.law).heads:
+        if check_law(self.law).head_count:
             name = type(self).__name__
             raise InputError(
                 f"{name} came with {self.law.short_name}: put it around each of them, Heads([{name}(...)])"

@@ -125,10 +125,15 @@ class Attention(Law):
         """The group of keys of each head."""
         return np.arange(len(self.Q)) // (len(self.Q) // len(self.K))
 
-    @cached_property
+    @property
     def heads(self) -> tuple[Law, ...]:
-        """The law of each head."""
+        """The law of each head, made anew each time: it has a matrix (d, d) of its own."""
         return tuple(self.head(h) for h in range(len(self.Q)))
+
+    @property
+    def head_count(self) -> int:
+        """The number of heads."""
+        return len(self.Q)
 
     def _number(self, h: Any) -> int:
         """Return the number of a head, refusing one that does not exist."""

@@ -66,6 +66,11 @@ class ByLayer(Law):
         return self.laws[0].heads
 
     @property
+    def head_count(self) -> int:
+        """The number of heads of the layer that has most."""
+        return max(law.head_count for law in self.laws)
+
+    @property
     def continuous(self) -> bool:  # type: ignore[override]
         """Whether every layer is."""
         return all(law.continuous for law in self.laws)

@@ -186,6 +186,11 @@ class Law:
         """The law of each head; none for a law with one matrix of weights."""
         return ()
 
+    @property
+    def head_count(self) -> int:
+        """How many matrices of weights it stacks; 0 for a law with one matrix. It need not make the laws of heads."""
+        return len(self.heads)
+
     def log_weights(
         self, x: Array, t: float = 0, *, sources: Array | None = None, masses: Array | None = None
     ) -> Array:

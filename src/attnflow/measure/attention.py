@@ -263,7 +263,7 @@ def _known(law: Any) -> Law:
 def _one_law(law: Any, what: str) -> Law:
     """Check that there is one attention matrix to measure."""
     known = _known(law)
-    if known.heads:
+    if known.head_count:
         raise InputError(f"heads have {what} one by one: ask for the {what} of each law of the heads")
     return known
 
@@ -279,7 +279,7 @@ def _alike(found: R) -> R:
 def _rows(law: Law, state: State) -> Iterator[tuple[slice, Array]]:
     """Yield log P_ij in blocks of rows, of all heads at once, refusing rows that do not sum to one."""
     x = state.x
-    most = block_module.BLOCK // max(1, len(law.heads))
+    most = block_module.BLOCK // max(1, law.head_count)
     blocks = weight_rows(law, x, state.t, sources=x, masses=state.masses, most=most)
     while True:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -56,7 +56,7 @@ def summary(run: Trajectory, tol: float = CLOSE) -> Summary:
         )
     part = number(tol, "tol", least=0.0)
     found = clusters(run.final, part_of_extent(run, part))
-    known = run.law is not None and run.motion is not None and not run.law.heads
+    known = run.law is not None and run.motion is not None and not run.law.head_count
     if not known or len(run.final) > LEADER_TOKENS:
         return Summary(found.count, None, None, run.stopped, part)
     assert run.law is not None

@@ -67,7 +67,7 @@ class RandomHeads(RandomSteps):
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
         """Refuse heads with matrices of their own, laws without scores, and tokens that are not on the sphere."""
-        if hearing.law.heads:
+        if hearing.law.head_count:
             raise InputError("RandomHeads draw the matrices of their heads: give one law, and heads=2 for two heads")
         if self.scores and not hearing.law.scored:
             raise InputError(

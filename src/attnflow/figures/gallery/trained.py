@@ -98,18 +98,19 @@ def spectra(seed: int = 0, nulls: int = 4) -> Drawing:
     """Eigenvalues of V_h in the complex plane, and of (B_h + B_h^T) / 2, beside Gaussian matrices of the same norms."""
     shown = model(seed)
     others = [shown.checkpoint.null("gaussian", seed=seed + k) for k in range(nulls)]
-    heads = shown.checkpoint.layers[0].heads
-    figure = af.figures.head_spectra(heads, [one.layers[0].heads for one in others])
+    # All layers are one, but the first hears tokens that come from no norm.
+    heads = shown.checkpoint.layers[1].heads
+    figure = af.figures.head_spectra(heads, [one.layers[1].heads for one in others])
     figure.suptitle(f"{shown.name}; null: Gaussian weights of the same norms", fontsize=11)
     tops = [_dominant(head.V) for head in heads]
     positive = sum(abs(top.imag) < 1e-9 and top.real > 0 for top in tops)
     caption = (
         f"{shown.said}. Above: the eigenvalues of V_h in the complex plane, with a ring at the one of largest modulus. "
         f"It is real and positive, as theorems on leaders ask, in {positive} of {len(heads)} heads. Below: positive "
-        "eigenvalues of the symmetric part of B_h, and moduli of negative ones. Their number is the same, that of the "
-        "size of a head, so that no B_h is positive semidefinite; `plus` is the share of the positive ones in the sum "
-        f"of all moduli. Grey: {nulls} models with Gaussian weights of the same norms, seeds {seed} to "
-        f"{seed + nulls - 1}."
+        "eigenvalues of the symmetric part of B_h on normalised tokens, and moduli of negative ones. Their number is "
+        "the same, that of the size of a head, so that no B_h is positive semidefinite; `plus` is the share of the "
+        f"positive ones in the sum of all moduli. Grey: {nulls} models with Gaussian weights of the same norms, seeds "
+        f"{seed} to {seed + nulls - 1}."
     )
     return Drawing(figure, caption, {"heads with a real positive dominant eigenvalue": positive})
 
