@@ -29,6 +29,8 @@ from attnflow.laws.sums import Heard, Products, Sources
 ALL_DIFFERENCES, FAINT_DIFFERENCES, FAINT = 32, 2048, 1e-6
 # For CROWD pairs or more it is worth asking whether tokens coincide.
 CROWD = 1 << 22
+# Arrays of more numbers are printed by their shape.
+MOST_NUMBERS = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,10 @@ class Softmax(Law):
     def __post_init__(self, Q: Matrix, K: Matrix) -> None:
         super().__post_init__()
         set_form(self, Q, K)
+
+    def __repr__(self) -> str:
+        shown = ((name, getattr(self, name)) for name in ("beta", "B", "b"))
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in shown)})"
 
     @property
     def exponents(self) -> Exponents:
@@ -331,3 +337,12 @@ def _means(x: Array, field: Any, law: Softmax) -> Array:
     from attnflow.engines import chunks_softmax as sums
 
     return sums.means(field, law.queries(x, 0)[0])
+
+
+def _shown(value: Any) -> str:
+    """Write a parameter: matrices of trained heads have too many numbers, and are written by their shape.
+
+    >>> Softmax(beta=2.0, B=np.eye(64))
+    Softmax(beta=2.0, B=<array (64, 64)>, b=None)
+    """
+    return f"<array {value.shape}>" if isinstance(value, np.ndarray) and value.size > MOST_NUMBERS else repr(value)
