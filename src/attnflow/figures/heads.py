@@ -224,7 +224,7 @@ def attention_map(
     layer, head
         Counted from 0.
     words
-        What to write at the rows, one for each token; up to forty are written.
+        What to write at the rows, one for each token, such as ``checkpoint.words(text)``; up to forty are written.
     nulls
         Runs of null models by name, drawn beside it.
 
