@@ -97,6 +97,35 @@ def test_all_types_that_the_package_reads_are_read_alike(tmp_path: Path) -> None
     assert known >= 20
 
 
+@pytest.mark.parametrize("kind", [KINDS.Q4_0, KINDS.IQ1_S, KINDS.TQ1_0], ids=lambda kind: kind.name)
+def test_quantised_numbers_take_at_most_three_times_their_memory(tmp_path: Path, kind: Any) -> None:
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    (tmp_path / "m.gguf").write_bytes(a_file([entry("a", (block, 4000), kind)], data=bytes(4000 * size)))
+    tensor = open_tensors(tmp_path)["a"]
+    tensor.read()
+    tracemalloc.start()
+    try:
+        read = tensor.read()
+        assert read.nbytes < tracemalloc.get_traced_memory()[1] < 3 * read.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_each_type_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    dequantize = gguf.dequantize
+
+    def noted(data: Any, kind: Any) -> Any:
+        tried.append(kind)
+        return dequantize(data, kind)
+
+    monkeypatch.setattr(gguf, "dequantize", noted)
+    entries = [entry(str(k), (0, 1), kind) for k, kind in enumerate([KINDS.Q8_0, KINDS.Q4_0] * 50)]
+    (tmp_path / "m.gguf").write_bytes(a_file(entries))
+    assert len(open_tensors(tmp_path)) == 100
+    assert tried == [KINDS.Q8_0, KINDS.Q4_0]
+
+
 def text(word: bytes) -> bytes:
     return struct.pack("<Q", len(word)) + word
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from larger import larger
 from numpy.random import Generator
+from refusals import refused
 from safetensors.numpy import save_file
 
 from attnflow.checkpoints.files import open_tensors
@@ -27,8 +28,10 @@ NUMBERS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1
 # Tokens of the formats, and of pickles that run code.
 WORDS = [b"cos\nsystem\n", b"(S'touch made'\ntR.", b"\x80\x04", b"R", b"(", b"}", b"]" * 40, b"\x85" * 40, b"-1", b"[",
          b'"shape":[', b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"GGUF", b"../../", b"1e999", b"null"]  # fmt: skip
-# Reading a file, one tensor after the other, takes at most this many times its size in memory, and some to spare.
+# Reading one of these files, one tensor after the other, takes at most this many times its size in memory, and some to
+# spare; opening those that were made to take the most takes at most `WORST` times as much.
 FACTOR = 16
+WORST = 32
 SPARE = 1 << 18
 
 
@@ -218,9 +221,15 @@ def many_values(count: int) -> bytes:
     return b"GGUF" + struct.pack("<IQQ", 3, 0, count) + b"".join(values)
 
 
-def many_entries(count: int) -> bytes:
-    entries = [struct.pack("<Q4sIQIQ", 4, f"{k:04x}".encode(), 1, 0, 0, 0) for k in range(count)]
+def many_entries(count: int, kind: int = 0) -> bytes:
+    entries = [struct.pack("<Q4sIQIQ", 4, f"{k:04x}".encode(), 1, 0, kind, 0) for k in range(count)]
     return b"GGUF" + struct.pack("<IQQ", 3, count, 0) + b"".join(entries)
+
+
+def many_empty(count: int, kind: int) -> bytes:
+    """Return a whole file, whose header lists tensors without a number."""
+    head = many_entries(count, kind)
+    return head + bytes(-len(head) % 32)
 
 
 def many_words(count: int) -> bytes:
@@ -249,13 +258,51 @@ def many_bytes(count: int) -> bytes:
     ids=lambda one: one if isinstance(one, str) else "",
 )
 def test_headers_of_many_small_things_take_little_memory(tmp_path: Path, name: str, contents: bytes) -> None:
-    path = tmp_path / name
+    assert most_memory(tmp_path / name, contents) <= FACTOR * len(contents)
+
+
+def most_memory(path: Path, contents: bytes) -> int:
+    """Return how many bytes are in use, at most, while a file is read."""
     path.write_bytes(contents)
     read_all(path)
     tracemalloc.start()
     try:
         read_all(path)
-        peak = tracemalloc.get_traced_memory()[1]
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak <= FACTOR * len(contents)
+
+
+KEPT = b"".join(b"r" + struct.pack("<I", 1000 + k) + b"NNN" for k in range(21_900))
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("m.gguf", many_empty(2800, 0)),
+        ("m.gguf", many_empty(2800, gguf.GGMLQuantizationType.Q8_0)),
+        ("m.bin", archived(b"\x80\x02N" + KEPT.replace(b"NNN", b"") + b".")),
+        ("m.bin", archived(b"\x80\x02N" + KEPT + b".")),
+        ("m.bin", archived(b"\x80\x02N" + KEPT.replace(b"NNN", b"]Na") + b".")),
+        ("m.bin", archived(b"\x80\x02" + b"N" * 300 + b"(" * 50_000 + b".")),
+        ("m.bin", archived(b"\x80\x02](" + b"N" * 50_000 + b"e.")),
+        ("m.bin", archived(b"\x80\x02(" + b"M\xff\x7f" * 20_000 + b"t.")),
+        ("m.bin", archived(b"\x80\x02X\1\0\0\0aq\0(" + b"}h\0NsNNN" * 8000 + b"t.")),
+        ("m.bin", archived(b"\x80\x02X\1\0\0\0aq\0(" + (b"}h\0Ns" + b"N" * 19) * 8000 + b"t.")),
+        ("m.bin", archived(b"\x80\x02(" + (b"]Na" + b"N" * 9) * 8000 + b"t.")),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_files_made_to_fill_the_memory(tmp_path: Path, name: str, contents: bytes) -> None:
+    assert most_memory(tmp_path / name, contents) <= WORST * len(contents)
+
+
+def test_pickles_that_keep_or_nest_too_much_are_refused(tmp_path: Path) -> None:
+    """A true file of many tensors keeps one thing for later in ten bytes, and nests five deep."""
+    for program, sentence in (
+        (b"N" + KEPT.replace(b"NNN", b""), "keeps far more for later"),
+        (b"(" * 101, "nests more than 100"),
+    ):
+        (tmp_path / "m.bin").write_bytes(archived(b"\x80\x02" + program + b"."))
+        with refused(sentence):
+            open_tensors(tmp_path / "m.bin")

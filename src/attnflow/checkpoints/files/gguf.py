@@ -32,6 +32,9 @@ PLAIN = {
     "I32": "int32", "I64": "int64",
 }  # fmt: skip
 
+# A type of the package gguf, how many numbers a block of it has, and how many bytes.
+_Type = tuple[Any, int, int]
+
 
 def read_gguf(path: Path) -> Tensors:
     """Return the tensors of one file; shapes are in the order of NumPy, the last index fastest."""
@@ -148,11 +151,19 @@ def _tensors(header: _Header, count: int, alignment: Any) -> dict[str, Tensor]:
         raise broken(path, f"'general.alignment' is {quoted(alignment)}, expected a power of two")
     start = -(-header.at // alignment) * alignment
     tensors: dict[str, Tensor] = {}
+    types: dict[int, _Type | None] = {}
     places = []
     for name, (shape, kind, offset) in listed.items():
         if offset % alignment:
             raise broken(path, f"the tensor {quoted(name)} begins at {offset}, which is no multiple of {alignment}")
-        tensor = _tensor(header, name, shape, kind, start + offset)
+        if kind not in types:
+            types[kind] = _type(kind)
+        if (found := types[kind]) is None:
+            raise InputError(
+                f"{path} stores the tensor {quoted(name)} in the type {kind}, which the package gguf cannot read: "
+                "convert it to Q8_0 or F16, or install a newer gguf"
+            )
+        tensor = _tensor(header, name, shape, found, start + offset)
         end = start + offset + tensor.stored_bytes
         if end > len(header.data):
             raise broken(path, f"the tensor {quoted(name)} reaches to byte {end}, the file to byte {len(header.data)}")
@@ -162,31 +173,36 @@ def _tensors(header: _Header, count: int, alignment: Any) -> dict[str, Tensor]:
     return tensors
 
 
-def _tensor(header: _Header, name: str, shape: tuple[int, ...], kind: int, begin: int) -> Tensor:
-    """Return the tensor at a place, which need not be inside the file yet."""
+def _type(kind: int) -> _Type | None:
+    """Return the type of a number; None if the package gguf cannot read it."""
     try:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
     except ImportError:
         raise InputError("reading .gguf files needs gguf: pip install 'attnflow[checkpoints]'") from None
-    path = header.path
     try:
         known = GGMLQuantizationType(kind)
         block, block_bytes = GGML_QUANT_SIZES[known]
-        if known.name in PLAIN:
-            return stored(header.data, begin if prod(shape) else 0, PLAIN[known.name], shape)
-        dequantize(np.zeros((1, block_bytes), np.uint8), known)
+        if known.name not in PLAIN:
+            dequantize(np.zeros((1, block_bytes), np.uint8), known)
     except (ValueError, KeyError, NotImplementedError):
-        raise InputError(
-            f"{path} stores the tensor {quoted(name)} in the type {kind}, which the package gguf cannot read: convert "
-            "it to Q8_0 or F16, or install a newer gguf"
-        ) from None
+        return None
+    return known, block, block_bytes
+
+
+def _tensor(header: _Header, name: str, shape: tuple[int, ...], found: _Type, begin: int) -> Tensor:
+    """Return the tensor at a place, which need not be inside the file yet."""
+    known, block, block_bytes = found
+    if known.name in PLAIN:
+        return stored(header.data, begin if prod(shape) else 0, PLAIN[known.name], shape)
     if shape[-1] % block:
-        raise broken(path, f"the tensor {quoted(name)} has rows of {shape[-1]} numbers, no multiple of {block}")
+        raise broken(header.path, f"the tensor {quoted(name)} has rows of {shape[-1]} numbers, no multiple of {block}")
     rows = (*shape[:-1], shape[-1] // block * block_bytes)
 
     def decode() -> NDArray[Any]:
         if not prod(shape):
             return np.zeros(shape, np.float32)
+        from gguf import dequantize
+
         # The scales of a damaged file may be infinite: what is done with such weights is not decided here.
         with np.errstate(all="ignore"):
             return dequantize(np.ndarray(rows, np.uint8, buffer=header.data, offset=begin), known)

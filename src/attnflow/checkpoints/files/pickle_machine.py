@@ -41,10 +41,14 @@ LONGEST_NAME = 80
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 NUMBERS_AND_TEXT = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
 
-# A tuple or dictionary takes one byte of a pickle and some 60 bytes of memory. Each tensor has about six of them and
-# more than 60 bytes, so that a true file stays below one per this many bytes.
-BYTES_PER_CONTAINER = 8
-SPARE_CONTAINERS = 1000
+# A tuple or dictionary takes one byte of a pickle and some 60 bytes of memory, and a dictionary with a name some 200.
+# What is kept for later takes five and 100. Each tensor has about six of the former and seven of the latter, and more
+# than 75 bytes, so that a true file stays below one per this many bytes.
+BYTES_PER_CONTAINER = 12
+BYTES_PER_KEPT = 8
+SPARE = 1000
+# Marks are open one inside the other: some five of them in a true file.
+MOST_MARKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,12 @@ class _Machine:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path = path
         self.data = data
+        # What came since the last mark, and what came before each mark that is still open.
         self.stack: list[Any] = []
-        # How high the stack was at each mark that is still open.
-        self.marks: list[int] = []
+        self.below: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
-        self.containers_left = len(data) // BYTES_PER_CONTAINER + SPARE_CONTAINERS
+        self.containers_left = len(data) // BYTES_PER_CONTAINER + SPARE
+        self.most_kept = len(data) // BYTES_PER_KEPT + SPARE
 
     def run(self) -> Any:
         # A mapped file reads and tells as other files do.
@@ -128,9 +133,14 @@ class _Machine:
         elif name in CONSTANTS:
             self.stack.append(CONSTANTS[name])
         elif name == "MARK":
-            self.marks.append(len(self.stack))
+            if len(self.below) >= MOST_MARKS:
+                raise broken(self.path, f"it nests more than {MOST_MARKS} tuples or dictionaries")
+            self.below.append(self.stack)
+            self.stack = []
         elif name in ("BINPUT", "LONG_BINPUT"):
             self.memo[argument] = self.top(object)
+            if len(self.memo) > self.most_kept:
+                raise broken(self.path, "it keeps far more for later than tensors need")
         elif name in ("BINGET", "LONG_BINGET"):
             self.stack.append(self.memo[argument])
         elif name.startswith("TUPLE"):
@@ -160,16 +170,14 @@ class _Machine:
         return self.pop_some(1)[0]
 
     def pop_some(self, count: int) -> tuple[Any, ...]:
-        if len(self.stack) - count < (self.marks[-1] if self.marks else 0):
+        if len(self.stack) < count:
             raise IndexError
         items = tuple(self.stack[-count:])
         del self.stack[-count:]
         return items
 
     def pop_to_mark(self) -> list[Any]:
-        height = self.marks.pop()
-        items = self.stack[height:]
-        del self.stack[height:]
+        items, self.stack = self.stack, self.below.pop()
         return items
 
     def top(self, kind: type) -> Any:
@@ -188,6 +196,8 @@ class _Machine:
         into = self.top(dict)
         if len(items) % 2:
             raise IndexError
+        if items and not into:
+            self.counted(into)  # once more: its first name makes it much larger
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) is not str:
                 raise self.other(f"a dictionary with a key of type {type(key).__name__}")
