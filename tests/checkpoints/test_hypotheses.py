@@ -210,6 +210,11 @@ def test_the_table_fits_the_terminal(model: af.Transformer, width: int, monkeypa
     assert "No null models" in str(hypotheses(model, nulls=()))
 
 
+def test_one_seed_has_no_spread(model: af.Transformer) -> None:
+    assert "±" not in str(hypotheses(model, seeds=[0]))
+    assert "a±b" in str(hypotheses(model, seeds=[0, 1]))
+
+
 def test_heads_that_score_nothing_are_drawn_with_gaps() -> None:
     law = attention(0)
     silent = af.Attention(0 * law.Q, law.K, law.V, law.O)
@@ -228,6 +233,11 @@ def test_refusals(model: af.Transformer) -> None:
             null(no, "gaussian")  # type: ignore[arg-type]
     with refused("seeds is 3, expected a list"):
         hypotheses(model, seeds=3)  # type: ignore[arg-type]
+    for wrong in (3, None):
+        with refused(f"nulls is {wrong}, expected a list"):
+            hypotheses(model, nulls=wrong)  # type: ignore[arg-type]
+    with refused("expected .heads, k, d."):
+        af.Attention(none := np.zeros((0, 2, D)), none, none, np.zeros((0, D, 2)))
     with refused("tokens have dimension 7, but the heads take 6"):
         hypotheses(model, np.ones((2, 7)))
     assert list(hypotheses(model, nulls="shuffled", seeds=[1]).nulls) == ["shuffled"]

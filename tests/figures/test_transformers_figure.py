@@ -17,12 +17,12 @@ pytestmark = pytest.mark.usefixtures("figures_closed")
 LAYERS, N = 3, 7
 
 
-def run(seed: int) -> af.Trajectory:
+def run(seed: int, layers: int = LAYERS) -> af.Trajectory:
     """A run of a transformer with random weights."""
     rng = np.random.default_rng(seed)
     Q, K, V = rng.standard_normal((3, 2, 4, 8))
     block = af.Block(af.Attention(Q, K, V, rng.standard_normal((2, 8, 4))), norms=af.Norm("rms", eps=0.0))
-    return af.simulate(np.random.default_rng(9).standard_normal((N, 8)), af.Transformer([block] * LAYERS))
+    return af.simulate(np.random.default_rng(9).standard_normal((N, 8)), af.Transformer([block] * layers))
 
 
 def unit(x: Any) -> Any:
@@ -87,11 +87,34 @@ def test_histograms_count_the_pairs_that_they_name(diagonal: bool) -> None:
     assert [ax.get_title() for ax in figure.axes] == ["start", "after 3 layers"]
 
 
+def test_leaders_of_a_run_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, leaders = [], af.measure.leaders
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return leaders(*given)
+
+    monkeypatch.setattr(af.measure, "leaders", counted)
+    figures.by_layer(run(0), {"null": [run(1), run(2)]})
+    assert len(asked) == 3
+
+
 def test_what_is_refused() -> None:
     with refused("runs names no run"):
         figures.cosine_histograms({})
     with refused("a layer is 4"):
         figures.cosine_histograms({"this": run(0)}, layers=[4])
+    wrong: list[Any] = [[], 3, run(1)]
+    for one in wrong[:2]:
+        with refused("expected a list of states"):
+            figures.cosine_histograms({"this": run(0)}, layers=one)
+    for one in wrong:
+        with refused("'null' came with no list of runs"):
+            figures.by_layer(run(0), {"null": one})
+    with refused("the runs of 'null' have 2 and 3 layers"):
+        figures.by_layer(run(0), {"null": [run(1), run(1, 2)]})
+    with refused("expected runs by name"):
+        figures.by_layer(run(0), [run(1)])  # type: ignore[arg-type]
     with refused("expected what simulate"):
         figures.by_layer(run(0), {"null": [np.eye(3)]})  # type: ignore[list-item]
 

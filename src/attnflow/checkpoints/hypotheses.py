@@ -114,6 +114,8 @@ def hypotheses(
     (arXiv 2305.05465), which shows spectra of the heads of an ALBERT.
     """
     check_transformer(transformer)
+    if not isinstance(nulls, Iterable):
+        raise InputError(f'nulls is {nulls!r}, expected a list of null models: give some, as ["gaussian"], or ()')
     kinds = [one_of(kind, DRAWS, "a null model") for kind in ([nulls] if isinstance(nulls, str) else nulls)]
     if not isinstance(seeds, Iterable):
         raise InputError(f"seeds is {seeds!r}, expected a list of whole numbers: give some, as seeds=range(3)")
@@ -289,7 +291,7 @@ class Hypotheses:
         for key in self._shown:
             short, text = COLUMNS[key]
             yield textwrap.fill(f"{short:<8} {text}", width, subsequent_indent=" " * 9)
-        if self.nulls:
+        if self.nulls and len(self.seeds) > 1:
             yield textwrap.fill("a±b      mean over heads and seeds, and how far a seed is from it at most", width)
         names = sorted({str(name) for name in self["theorem"].ravel()} - {"none"})
         for name in names:
@@ -368,15 +370,22 @@ def _spread(means: Sequence[float]) -> str:
     """Write the mean of some numbers, and how far one of them is from it at most.
 
     >>> [_spread(means) for means in ([0.50123, 0.49873], [94.1, 95.7], [0.25, 0.25], [3e-6, -1e-6], [math.nan])]
-    ['0.500±0.001', '94.9±0.8', '0.250±0.000', '1e-06±2e-06', '-']
+    ['0.500±0.001', '94.9±0.8', '0.25±0', '1e-06±2e-06', '-']
+    >>> [_spread(means) for means in ([2e-4, 2e-4], [0.0023, -0.0017], [0.12345])]
+    ['0.0002±0', '0.0003±0.0020', '0.123']
     """
-    centre = _mean(np.array(means))
-    if math.isnan(centre):
-        return "-"
-    away = max(abs(one - centre) for one in means if not math.isnan(one))
-    if abs(centre) >= 1e4 or 0 < away < 1e-4:
+    known = [one for one in means if not math.isnan(one)]
+    if len(known) < 2:
+        return _short(known[0] if known else math.nan)
+    centre = _mean(np.array(known))
+    away = max(abs(one - centre) for one in known)
+    if away == 0:
+        return f"{centre:.3g}±0"
+    digits = max(0, math.ceil(-math.log10(away)))
+    if abs(centre) < 10.0**-digits and centre != 0:
+        digits = math.ceil(-math.log10(abs(centre)))
+    if abs(centre) >= 1e4 or away < 1e-4 or digits > 4:
         return f"{centre:.3g}±{away:.0e}"
-    digits = max(0, math.ceil(-math.log10(away))) if away > 0 else 3
     return f"{centre:.{digits}f}±{away:.{digits}f}"
 
 

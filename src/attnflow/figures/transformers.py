@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,6 +63,8 @@ def cosine_histograms(
     states = min(map(len, runs.values()))
     if layers is None:
         layers = np.unique(np.linspace(0, states - 1, min(states, MOST_LAYERS)).round().astype(int)).tolist()
+    if not isinstance(layers, Iterable) or not list(layers):
+        raise InputError(f"layers is {layers!r}, expected a list of states: give some, as [0, {states - 1}]")
     shown = [whole(k, "a layer", least=0, most=states - 1) for k in layers]
     rows, columns = math.ceil(len(shown) / COLUMNS), min(COLUMNS, len(shown))
     with look():
@@ -98,44 +100,30 @@ def _histogram(ax: Any, found: measure.CosineHistogram, number: int, name: str, 
     ax.stairs(shares, found.edges, baseline=least, label=name, gid=f"histogram {number}", zorder=2 + number, **style)
 
 
-class Measured(NamedTuple):
-    """What a panel shows layer by layer: `of` a run, one number for each state or for each layer that hears."""
-
-    title: str
-    of: Callable[[Trajectory], Array]
-    logarithmic: bool = False
-
-
-def _entropies(run: Trajectory) -> Array:
-    """Return the mean entropy of attention over heads and tokens, in parts of log n."""
-    found = measure.entropy(run.law, run)
-    return _mean(found) / math.log(run.tokens.shape[1])
+# Panels by their titles, with whether the scale is logarithmic.
+PANELS = {
+    "mean cosine of pairs": False, "effective rank of tokens": True, r"stable rank of $P$": True,
+    r"entropy of attention $/\,\log n$": False, "distinct leaders": False, "largest column mass": False,
+}  # fmt: skip
 
 
-def _leaders(run: Trajectory) -> Array:
-    """Return the number of distinct leaders, the mean over heads."""
-    return np.array([np.mean(one.count) for one in measure.leaders(run.law, run)])
-
-
-def _most_heard(run: Trajectory) -> Array:
-    """Return the largest column mass of each layer: of all heads and tokens."""
-    return np.array([float(one.heard.max()) for one in measure.leaders(run.law, run)])
+def _measured(run: Trajectory) -> tuple[Array, ...]:
+    """Return what the panels show: the first two of all states, the others of the layers that hear."""
+    leaders = measure.leaders(run.law, run)
+    return (
+        measure.mean_cosine(run),
+        measure.effective_rank(run),
+        _mean(measure.stable_rank(run, of="attention")),
+        _mean(measure.entropy(run.law, run)) / math.log(run.tokens.shape[1]),
+        np.array([np.mean(one.count) for one in leaders]),
+        np.array([float(one.heard.max()) for one in leaders]),
+    )
 
 
 def _mean(found: Array) -> Array:
+    """Return the mean over heads and tokens."""
     mean: Array = found.reshape(len(found), -1).mean(axis=1)
     return mean
-
-
-# Cosines and ranks of tokens are those of all states, the others those of the layers that hear.
-MEASURED = (
-    Measured("mean cosine of pairs", measure.mean_cosine),
-    Measured("effective rank of tokens", lambda run: measure.effective_rank(run), logarithmic=True),
-    Measured(r"stable rank of $P$", lambda run: _mean(measure.stable_rank(run, of="attention")), logarithmic=True),
-    Measured(r"entropy of attention $/\,\log n$", _entropies),
-    Measured("distinct leaders", _leaders),
-    Measured("largest column mass", _most_heard),
-)
 
 
 def by_layer(
@@ -174,20 +162,25 @@ def by_layer(
     Geshkovski, Letrouit, Polyanskiy, Rigollet, *A mathematical perspective on Transformers* (arXiv 2312.10794). Dong,
     Cordonnier, Loukas, *Attention is not all you need* (arXiv 2103.03404).
     """
-    known = {key: list(value) for key, value in (nulls or {}).items()}
+    known = _groups(nulls)
     for one in (run, *(null for group in known.values() for null in group)):
         found_by("simulate(tokens, transformer)", one, Trajectory)
+    for label, runs in known.items():
+        if len(lengths := {len(one) - 1 for one in runs}) > 1:
+            several = " and ".join(map(str, sorted(lengths)))
+            raise InputError(f"the runs of {label!r} have {several} layers, expected one number: give runs alike")
+    own, others = _measured(run), {label: [_measured(one) for one in runs] for label, runs in known.items()}
     with look():
         figure = sheet(7.2, 4.6)
         axes = figure.subplots(2, 3, sharex=True)
-        for ax, what in zip(axes.flat, MEASURED, strict=True):
-            for k, (label, runs) in enumerate(known.items()):
-                _band(ax, np.array([what.of(one) for one in runs]), k, label)
-            values = what.of(run)
+        for place, (ax, (title, logarithmic)) in enumerate(zip(axes.flat, PANELS.items(), strict=True)):
+            for k, (label, each) in enumerate(others.items()):
+                _band(ax, np.array([one[place] for one in each]), k, label)
+            values = own[place]
             ax.plot(np.arange(len(values)), values, color=tone().palette[0], lw=1.9, marker="o", ms=3, zorder=6,
                     label=name, gid="run")  # fmt: skip
-            ax.set_title(what.title, fontsize=11)
-            if what.logarithmic:
+            ax.set_title(title, fontsize=11)
+            if logarithmic:
                 log_axis(ax, "y")
                 ax.tick_params(axis="y", which="minor", left=False)
             else:
@@ -198,6 +191,16 @@ def by_layer(
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=min(4, len(labels)), fontsize=9.5)
     return figure
+
+
+def _groups(nulls: Mapping[str, Sequence[Trajectory]] | None) -> dict[str, list[Trajectory]]:
+    """Return the runs of each null model, refusing what is none."""
+    if nulls is not None and not isinstance(nulls, Mapping):
+        raise InputError(f'nulls is {type(nulls).__name__!r}, expected runs by name, such as {{"gaussian": [run]}}')
+    for label, runs in (nulls or {}).items():
+        if isinstance(runs, Trajectory) or not isinstance(runs, Iterable) or not list(runs):
+            raise InputError(f"the null model {label!r} came with no list of runs: give a run for each seed")
+    return {label: list(runs) for label, runs in (nulls or {}).items()}
 
 
 def _band(ax: Any, values: Array, k: int, label: str) -> None:
