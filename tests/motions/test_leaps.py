@@ -16,6 +16,8 @@ from refusals import refused
 from scipy import integrate
 
 import attnflow as af
+from attnflow.core import blocks as block_module
+from attnflow.core import indices
 from attnflow.laws import Hearing
 from attnflow.motions import Leaps
 from attnflow.motions.solvers import leaps
@@ -330,6 +332,26 @@ def test_a_rest_that_rounding_may_feign_is_told() -> None:
         run = af.simulate([[1.0], [-1.0]], law, Leaps(0.5), until=10**20)
     assert af.measure.diameter(run.final) == 2.0
     af.simulate([[1.0], [-1.0]], law, Leaps(0.5), until=10**5)  # these do not add up to the tolerance
+
+
+def test_drifts_below_rounding_are_found_in_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of no more pairs than anywhere else, whose largest drift is that of all rows."""
+    asked, weights = [], indices.weights
+
+    def counted(law: Any, x: Any, *given: Any, **named: Any) -> Any:
+        asked.append(len(x))
+        return weights(law, x, *given, **named)
+
+    monkeypatch.setattr(leaps, "weights", counted)
+    law = af.Masked(af.Softmax(beta=20.0), window=3)
+    warned = []
+    for size in (1 << 22, 2):
+        monkeypatch.setattr(block_module, "BLOCK", size)
+        with pytest.warns(UserWarning, match="drifts of about") as found:
+            af.simulate([[1.0], [-1.0]], law, Leaps(0.5), until=10**20)
+        warned.append(str(found[0].message))
+    assert warned[0] == warned[1]
+    assert asked == [2, 1, 1]
 
 
 def test_a_token_that_follows_another_one_makes_runs_slow_and_they_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

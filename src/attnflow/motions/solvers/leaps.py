@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnflow.core.indices import weights
+from attnflow.core.indices import weight_rows, weights
 from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
 from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, steps_per_stretch, whole_type
@@ -119,8 +119,10 @@ class Drifting(Stepper):
         extent = float(np.linalg.norm(np.ptp(self.y, axis=0)))
         if self.hearing.law.accurate_pull or extent <= MEETING * self.rtol * self.size:
             return
-        P = weights(self.hearing.law, self.y, 0, masses=self.hearing.masses)
-        drift = self.gamma * max(float(np.abs(P[i] @ (self.y - one)).max()) for i, one in enumerate(self.y))
+        y, drift = self.y, 0.0
+        for rows, P in weight_rows(self.hearing.law, y, 0, sources=y, masses=self.hearing.masses, of=weights):
+            pulls = (np.abs(row @ (y - one)).max() for row, one in zip(P, y[rows], strict=True))
+            drift = max(drift, self.gamma * float(max(pulls)))
         if (end - self.t) * drift > self.rtol * self.size:
             warnings.warn(
                 f"from step {self.t} on all steps are lost in rounding, and tokens are taken to rest: drifts of about "
