@@ -216,6 +216,16 @@ def test_metadata_of_other_formats_do_not_make_a_gguf_file(tmp_path: Path) -> No
     assert af.checkpoints.load(folder).architecture == "bert"
 
 
+def test_scales_and_angles_are_those_of_the_formulas(tmp_path: Path) -> None:
+    """Both scales of GPT-2 at once, 1 / (sqrt(4) (k + 1)) in layer k, and angles 100^(-i / 2) / 8 of Llama."""
+    both = af.checkpoints.load(changed(tmp_path / "a", "gpt2", scale_attn_by_inverse_layer_idx=True))
+    laws: list[Any] = [block.heads for block in both.blocks]
+    assert [law.scale for law in laws] == [0.5, 0.25]
+    rope = {"rope_type": "linear", "rope_theta": 100.0, "factor": 8.0}
+    turned: Any = af.checkpoints.load(changed(tmp_path / "b", "llama", rope_parameters=rope)).blocks[1].heads
+    assert np.allclose(turned.rope, [1 / 8, 0.1 / 8], rtol=1e-15)
+
+
 def test_half_precision_and_parts(tmp_path: Path) -> None:
     """Numbers of float16 are exactly those of float32, and two files are one model."""
     rounded = changed(tmp_path / "a", "llama", lambda all: {k: v.astype(np.float16) for k, v in all.items()})
