@@ -266,7 +266,7 @@ def attention_map(
             ax.set_xlabel("heard token")
             if words is not None and n <= MOST_WORDS:
                 ax.set_yticks(np.arange(n), words, fontsize=7.5)
-        tops[0].set_ylabel("column\nmass")
+        tops[0].set_ylabel("column mass", fontsize=9)
         maps[0].set_ylabel("token")
         shade_bar(figure, image, list(maps)).set_label(r"weight $P_{ij}$")
     return figure

@@ -100,11 +100,12 @@ def _histogram(ax: Any, found: measure.CosineHistogram, number: int, name: str, 
     ax.stairs(shares, found.edges, baseline=least, label=name, gid=f"histogram {number}", zorder=2 + number, **style)
 
 
-# Panels by their titles, with whether the scale is logarithmic.
+# Panels by their titles, with whether the scale is logarithmic where values differ by more than this factor.
 PANELS = {
     "mean cosine of pairs": False, "effective rank of tokens": True, r"stable rank of $P$": True,
     r"entropy of attention $/\,\log n$": False, "distinct leaders": False, "largest column mass": False,
 }  # fmt: skip
+WIDE = 30
 
 
 def _measured(run: Trajectory) -> tuple[Array, ...]:
@@ -114,7 +115,7 @@ def _measured(run: Trajectory) -> tuple[Array, ...]:
         measure.mean_cosine(run),
         measure.effective_rank(run),
         _mean(measure.stable_rank(run, of="attention")),
-        _mean(measure.entropy(run.law, run)) / math.log(run.tokens.shape[1]),
+        _mean(measure.entropy(run.law, run)) / math.log(max(2, run.tokens.shape[1])),
         np.array([np.mean(one.count) for one in leaders]),
         np.array([float(one.heard.max()) for one in leaders]),
     )
@@ -177,10 +178,12 @@ def by_layer(
             for k, (label, each) in enumerate(others.items()):
                 _band(ax, np.array([one[place] for one in each]), k, label)
             values = own[place]
-            ax.plot(np.arange(len(values)), values, color=tone().palette[0], lw=1.9, marker="o", ms=3, zorder=6,
+            marker = "o" if len(values) < 40 else ""
+            ax.plot(np.arange(len(values)), values, color=tone().palette[0], lw=1.9, marker=marker, ms=3, zorder=6,
                     label=name, gid="run")  # fmt: skip
             ax.set_title(title, fontsize=11)
-            if logarithmic:
+            low, high = ax.dataLim.intervaly
+            if logarithmic and high > WIDE * low > 0:
                 log_axis(ax, "y")
                 ax.tick_params(axis="y", which="minor", left=False)
             else:
