@@ -82,7 +82,7 @@ class _Header:
         return int(struct.unpack(layout, self.take(struct.calcsize(layout)))[0])
 
     def count(self, layout: str, least: int) -> int:
-        """Return how many things of at least so many bytes come: no more than the file has room for."""
+        """Return a number of things that follow, each of `least` bytes or more: the file must have room for them."""
         count = self.whole(layout)
         if count * least > len(self.data) - self.at:
             raise broken(self.path, f"its header promises {count} entries, more than the file has room for")
