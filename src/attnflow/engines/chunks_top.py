@@ -121,6 +121,10 @@ def doubtful(queries: Array, found: Candidates) -> Indices:
 def heard(queries: Array, found: Candidates, weights: Array) -> tuple[Array, Indices]:
     """Return the mean of the candidates with the top score of each query, and the first; no query may be doubtful."""
     points = found.points
+    if found.complete:
+        # Then no query is doubtful here, also not one at 0, which has no direction and belongs to no cell of a table.
+        mean, _, first = vertices.top(queries, points, points, weights, np.zeros(len(queries)), 0.0)
+        return mean, first
     mean, _, first = vertices.top_of_certain(
         queries, vertices.size_of(points), points, points, weights, np.arange(len(points))
     )
