@@ -138,16 +138,17 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
         told.append(body)
 
     async def scene() -> None:
-        one = supervisor.Supervisor("runs", deliver)
+        one = supervisor.Supervisor("runs")
+        page = one.attach(deliver)
         orders = [json.dumps({"id": id, "do": "run", "state": SOFT}).encode() for id in (1, 2)]
         with monkeypatch.context() as patch:
             patch.setattr(supervisor, "work", dawdle)
             patch.setattr(
                 supervisor.Supervisor,
                 "_began",
-                lambda self, *began: (self.submit(2, "run", orders[1]), old(self, *began)),
+                lambda self, *began: (self.submit(page, 2, "run", orders[1]), old(self, *began)),
             )
-            one.submit(1, "run", orders[0])
+            one.submit(page, 1, "run", orders[0])
             async with asyncio.timeout(PATIENCE):
                 while not one.active:
                     await asyncio.sleep(0.01)
@@ -156,7 +157,7 @@ def test_a_run_that_was_replaced_as_it_began_makes_way_too(monkeypatch: pytest.M
                 while not any(isinstance(body, str) and '"end"' in body for body in told):
                     await asyncio.sleep(0.01)
         finally:
-            await one.close()
+            await one.detach(page)
 
     old = supervisor.Supervisor._began
     monkeypatch.setattr(supervisor, "GRACE", 0.2)
@@ -190,20 +191,21 @@ def test_a_slow_browser_is_waited_for_and_spared_what_is_old() -> None:
             about = json.loads(body if isinstance(body, str) else body[4 : 4 + int.from_bytes(body[:4], "little")])
             told.append((about["kind"], about["id"]))
 
-        one = supervisor.Supervisor("runs", deliver)
+        one = supervisor.Supervisor("runs")
+        page = one.attach(deliver)
         try:
-            one.submit(1, "run", json.dumps({"id": 1, "do": "run", "state": LONG}).encode())
+            one.submit(page, 1, "run", json.dumps({"id": 1, "do": "run", "state": LONG}).encode())
             await asyncio.wait_for(waits.wait(), PATIENCE)
             (job,) = one.active.values()
             one._late(job)
             assert not job.late
-            one.submit(2, "run", json.dumps({"id": 2, "do": "run", "state": SOFT}).encode())
+            one.submit(page, 2, "run", json.dumps({"id": 2, "do": "run", "state": SOFT}).encode())
             goes_on.set()
             async with asyncio.timeout(PATIENCE):
                 while ("end", 2) not in told:
                     await asyncio.sleep(0.01)
         finally:
-            await one.close()
+            await one.detach(page)
 
     played(scene)
     assert told[0] == ("start", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 # A message of the server: plain data, or a header with bytes or float64 numbers.
 Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
+
+# The frames of all pages that one process serves take at most so many bytes; they are counted each time a run has
+# grown by COUNTED.
+MOST_BYTES = 400_000_000
+COUNTED = 1 << 20
 
 
 @dataclass
@@ -36,6 +42,13 @@ class RunFrames(Recording):
     # The first frame is kept.
     thinning: Thinning = field(default_factory=lambda: Thinning(seen=-1))
     newest: tuple[Any, Array] | None = None
+    # Whether the run has ended.
+    whole: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """The size of all frames, which are alike."""
+        return len(self.frames) * self.frames[0].nbytes if self.frames else 0
 
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add frames; times come last, so that whoever counts times finds their frames."""
@@ -52,6 +65,7 @@ class RunFrames(Recording):
         if self.newest is not None and self.newest[0] != self.times[-1]:
             self.frames.append(self.newest[1])
             self.times.append(self.newest[0])
+        self.whole = True
 
     def frame(self, k: int) -> tuple[Any, Array]:
         """Return the time and the tokens of the k-th frame."""
@@ -63,18 +77,83 @@ class RunFrames(Recording):
         return self.times[k], self.frames[k]
 
 
-@dataclass
+class FrameMemory:
+    """The frames of all pages of a process, counted in bytes.
+
+    When there are too many, the runs that were looked at longest ago are dropped: a page that still shows one of them
+    asks for it anew. A run under way is never dropped, but ended, if it has more than its share.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most = most
+        self.lock = threading.Lock()
+        # The last one is the one that was used last.
+        self.sessions: dict[int, Session] = {}
+
+    @property
+    def bytes(self) -> int:
+        """How many there are."""
+        return sum(session.bytes for session in self.sessions.values())
+
+    def use(self, session: Session) -> None:
+        """Note that a session is looked at."""
+        with self.lock:
+            self.sessions.pop(id(session), None)
+            self.sessions[id(session)] = session
+
+    def forget(self, session: Session) -> None:
+        """Let the frames of a session go, for good."""
+        with self.lock:
+            self.sessions.pop(id(session), None)
+        session.last = None
+
+    def full(self, session: Session) -> bool:
+        """Drop runs until the rest is not too much; say whether that of this session has to end for it."""
+        with self.lock:
+            idle = [one for one in self.sessions.values() if one is not session and one.last and one.last.whole]
+            for one in idle:
+                if self.bytes <= self.most:
+                    break
+                one.last = None
+            running = sum(1 for one in self.sessions.values() if one.last and not one.last.whole)
+            total = self.bytes
+            return total > self.most and session.bytes * max(1, running) >= total
+
+
+@dataclass(eq=False)
 class Session:
-    """What a worker keeps between two messages: the frames of the last run."""
+    """What a worker keeps of a page between two messages: the frames of its last run."""
 
     last: RunFrames | None = None
+    memory: FrameMemory = field(default_factory=FrameMemory)
+    counted: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size of the frames."""
+        return 0 if self.last is None else self.last.bytes
 
     def of(self, run: int) -> RunFrames:
         """Return the frames of a run, if it is still here."""
-        if self.last is None or self.last.run != run:
-            here = "no run is here" if self.last is None else f"only run {self.last.run} is here"
+        last = self.last
+        if last is None or last.run != run:
+            here = "no run is here" if last is None else f"only run {last.run} is here"
             raise InputError(f"run {run} was asked for, but {here}: start it again")
-        return self.last
+        self.memory.use(self)
+        return last
+
+    def begin(self, kept: RunFrames) -> None:
+        """Put the frames of a new run in the place of those before."""
+        self.last, self.counted = kept, 0
+        self.memory.use(self)
+
+    def full(self) -> bool:
+        """Say, between two steps of the run under way, whether its frames no longer fit in the memory for them."""
+        # Counting all pages at every step would take longer than a small step.
+        if self.bytes < self.counted + COUNTED:
+            return False
+        self.counted = self.bytes
+        return self.memory.full(self)
 
 
 def refused(id: int | None, sentence: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from attnflow.explorer.overlays import OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.explorer.state_text import command, python
+from attnflow.explorer.turns import resting, taking, waited
 from attnflow.figures.dashboard import MEASURED
 from attnflow.figures.groups import close
 from attnflow.measure import clusters
@@ -35,16 +36,31 @@ LARGEST_MEASURED = 1e150
 SERIES = {"clusters": "clusters", "rank": "rank of attention", "diameter": "diameter", "energy": "interaction energy"}
 # What a page is drawn from between the first and the last state is sent as frames; the run itself need not keep it.
 ENDS = Every(1 << 62)
+FULL = "the memory for the frames of all pages is full: take fewer tokens, or a shorter run"
 
 
 @dataclass
 class Until(watch.Watcher):
-    """Stop a run when nobody waits for it any more."""
+    """Stop a run when nobody waits for it any more, or when there is no room for more of its frames."""
 
     unwanted: Callable[[], bool]
+    full: Callable[[], bool] = lambda: False
 
     def stop(self, stretch: Stretch) -> tuple[int, str] | None:
-        return (len(stretch.times), "a newer run took its place") if self.unwanted() else None
+        if self.unwanted():
+            return len(stretch.times), "a newer run took its place"
+        return (len(stretch.times), FULL) if self.full() else None
+
+
+@dataclass
+class Clock(watch.WallClock):
+    """Stop a run after so many seconds, of which those are not counted in which others computed."""
+
+    waited: Callable[[], float] = lambda: 0.0
+
+    def stop(self, stretch: Stretch) -> tuple[int, str] | None:
+        """Stop if time is up."""
+        return super().stop(stretch) if time.monotonic() >= self.deadline + self.waited() else None
 
 
 def no_frames_yet(run: int, state: State) -> RunFrames:
@@ -52,11 +68,16 @@ def no_frames_yet(run: int, state: State) -> RunFrames:
     return RunFrames(run, state, most=MOST_FRAMES if state.record is None else None)
 
 
-def simulate_into(kept: RunFrames, stop: Callable[[], bool]) -> Trajectory:
+def simulate_into(
+    kept: RunFrames,
+    stop: Callable[[], bool],
+    full: Callable[[], bool] = lambda: False,
+    waited: Callable[[], float] = lambda: 0.0,
+) -> Trajectory:
     """Simulate, and keep the frames; return the run, of which only the first and last state are kept."""
     given = arguments(kept.state)
     recorder = Recorder(given.pop("record"), kept)
-    run = simulate(**given, record=ENDS, watch=[watch.WallClock(SECONDS), Until(stop), recorder])
+    run = simulate(**given, record=ENDS, watch=[Clock(SECONDS, waited), Until(stop, full), recorder])
     kept.close()
     return run
 
@@ -64,18 +85,21 @@ def simulate_into(kept: RunFrames, stop: Callable[[], bool]) -> Trajectory:
 class Simulation(threading.Thread):
     """A simulation in a thread of its own, until it ends or is abandoned."""
 
-    def __init__(self, kept: RunFrames, stop: Callable[[], bool]) -> None:
+    def __init__(self, kept: RunFrames, stop: Callable[[], bool], full: Callable[[], bool] = lambda: False) -> None:
         super().__init__(daemon=True)
-        self.kept, self.abandoned = kept, threading.Event()
+        self.kept, self.stop, self.full, self.abandoned = kept, stop, full, threading.Event()
         self.stop_asked = lambda: stop() or self.abandoned.is_set()
         self.result: Trajectory | BaseException | None = None
 
     def run(self) -> None:
-        """Simulate, and keep what was raised."""
+        """Simulate, in turns with other pages, and keep what was raised."""
         try:
-            self.result = simulate_into(self.kept, self.stop_asked)
+            with taking(self.stop, self.abandoned.is_set):
+                self.result = simulate_into(self.kept, self.stop_asked, self.full, lambda: waited(self.stop))
         except BaseException as error:
             self.result = error
+        finally:
+            self.kept.whole = True
 
     def finished(self) -> Trajectory:
         """Return the run, or raise what it raised."""
@@ -92,8 +116,9 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
     `stop` is asked between the steps of the run and between answers; nothing comes after it has said yes.
     """
     id, want, state = message["id"], wanted(message), read(message.get("state"))
-    session.last = kept = no_frames_yet(id, state)
-    simulation = Simulation(kept, stop)
+    kept = no_frames_yet(id, state)
+    session.begin(kept)
+    simulation = Simulation(kept, stop, session.full)
     simulation.start()
     try:
         yield _start(id, state)
@@ -110,7 +135,8 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
     finally:
         # Whatever happened here, no computation is left behind.
         simulation.abandoned.set()
-        simulation.join()
+        with resting(stop):
+            simulation.join()
 
 
 def ends_with(x: Array, start: Array) -> list[int] | None:
@@ -171,21 +197,23 @@ def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -
     """Yield frames in messages of one or more until all are sent, or nobody wants them any more."""
     n, d = kept.state.tokens.shape
     sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), kept.most is None
-    while not stop():
-        going = simulation.is_alive()
-        there = len(kept.times) if streaming or not going else 0
-        if there == sent and not going:
-            return
-        for first in range(sent, there, most):
-            if stop():
+    # To send is no work: the turn is left to the simulation.
+    with resting(stop):
+        while not stop():
+            going = simulation.is_alive()
+            there = len(kept.times) if streaming or not going else 0
+            if there == sent and not going:
                 return
-            last = min(first + most, there)
-            times = [float(t) for t in kept.times[first:last]]
-            about = {"kind": "frames", "id": kept.run, "first": first, "count": last - first, "n": n, "d": d}
-            yield {**about, "times": times}, np.stack(kept.frames[first:last])
-        sent = there
-        if going:
-            simulation.join(FLUSH)
+            for first in range(sent, there, most):
+                if stop():
+                    return
+                last = min(first + most, there)
+                times = [float(t) for t in kept.times[first:last]]
+                about = {"kind": "frames", "id": kept.run, "first": first, "count": last - first, "n": n, "d": d}
+                yield {**about, "times": times}, np.stack(kept.frames[first:last])
+            sent = there
+            if going:
+                simulation.join(FLUSH)
 
 
 def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from attnflow.catalogue import REGISTERED, as_data
 from attnflow.core.inputs import InputError, whole
 from attnflow.core.installed import of_this_process
+from attnflow.explorer.pool import Place, Pool
 from attnflow.explorer.protocol import encoded, refused
-from attnflow.explorer.supervisor import Supervisor
 from attnflow.explorer.worker import ROLES
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.websockets import WebSocket
 
-MOST_CONNECTIONS = 4
+MOST_CONNECTIONS = 100
 NO_ROOM = 1013  # the code with which a WebSocket is closed then
 MOST_BYTES = 2_000_000
 LARGEST_ID = 2**53
@@ -142,10 +142,11 @@ def application(host: str, port: int) -> Starlette:
         return respond(request, body.read_bytes(), name.rpartition(".")[2])
 
     connections: set[Connection] = set()
+    pool = Pool()
 
     async def talk(websocket: WebSocket) -> None:
         await websocket.accept()
-        connection = Connection(websocket)
+        connection = Connection(websocket, pool)
         if len(connections) >= MOST_CONNECTIONS:
             sentence = f"this explorer serves {MOST_CONNECTIONS} pages at once, and all are open: wait or close one"
             await connection.deliver(encoded(refused(None, sentence)))
@@ -214,11 +215,11 @@ def _presets() -> bytes:
 
 
 class Connection:
-    """One open page, with the workers that compute for it."""
+    """One open page, with its places at the workers that compute for it."""
 
-    def __init__(self, websocket: WebSocket) -> None:
-        self.websocket = websocket
-        self.supervisors: dict[str, Supervisor] = {}
+    def __init__(self, websocket: WebSocket, pool: Pool) -> None:
+        self.websocket, self.pool = websocket, pool
+        self.places: dict[str, Place] = {}
 
     async def serve(self) -> None:
         """Take messages until the page closes."""
@@ -228,12 +229,13 @@ class Connection:
             except Refusal as refusal:
                 await self.deliver(encoded(refused(refusal.id, str(refusal))))
                 continue
-            supervisor = self.supervisors.setdefault(ROLE_OF[do], Supervisor(ROLE_OF[do], self.deliver))
-            if do in ONE_AT_A_TIME and supervisor.busy(do):
+            if (place := self.places.get(ROLE_OF[do])) is None:
+                place = self.places[ROLE_OF[do]] = self.pool.place(ROLE_OF[do], self.deliver)
+            if do in ONE_AT_A_TIME and place.busy(do):
                 sentence = f"a {do} file is being made, expected one at a time: wait for it"
                 await self.deliver(encoded(refused(id, sentence)))
             else:
-                supervisor.submit(id, do, text)
+                place.submit(id, do, text)
 
     async def deliver(self, body: str | bytes) -> None:
         """Send a message; wait while the browser is slow, and forget it if the page is gone."""
@@ -246,9 +248,9 @@ class Connection:
                 await self.websocket.send_bytes(body)
 
     async def close(self) -> None:
-        """End all computations."""
-        for supervisor in self.supervisors.values():
-            await supervisor.close()
+        """End all computations of this page."""
+        for place in self.places.values():
+            await place.leave()
 
 
 class Refusal(InputError):
