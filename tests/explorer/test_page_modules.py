@@ -40,16 +40,6 @@ def test_the_colours_are_those_of_the_figures(page: Page) -> None:
         assert ask(page, "colours", f"Array.from({{length: 30}}, (_, k) => m.colour(k, m.{name}))") == there
 
 
-def test_groups_keep_their_colours_when_another_leaves(page: Page) -> None:
-    tokens = [3, 4, 11, 17, 20, 41, 42, 50]
-    labels = dict(ask(page, "colours", "[...m.labelled(g)]", tokens))
-    assert sorted(labels.values()) == [*range(7), *(k for k in labels.values() if k >= 7)]
-    fewer = dict(ask(page, "colours", "[...m.labelled(g)]", tokens[:-1]))
-    assert fewer == {token: labels[token] for token in tokens[:-1]}
-    # Black is for the seventh only.
-    assert 6 not in dict(ask(page, "colours", "[...m.labelled(g)]", tokens[:6])).values()
-
-
 FILM = """async ([times, frames, d, what, given]) => {
     const { createPlayer } = await import('/page/player.js');
     const player = createPlayer();

@@ -32,9 +32,7 @@ export const colour = (label, tone) => tone.shades[label] ?? tone.others;
 
 /** Return the colour that fills a cell: that of its tokens, pale. @param {number} label @param {Tone} tone */
 export function tint(label, tone) {
-  // Black weighs more than a hue.
-  const weight = label % HUES === HUES - 1 ? 0.5 : 1;
-  return faded(colour(label, tone), weight * STRENGTHS[Math.floor(label / HUES) % STRENGTHS.length]);
+  return faded(colour(label, tone), STRENGTHS[Math.floor(label / HUES) % STRENGTHS.length]);
 }
 
 /** Return the channels of the scale from nothing (0) to much (1). @param {number} s @param {Tone} tone */
@@ -42,26 +40,4 @@ export function ramp(s, tone) {
   const place = Math.min(Math.max(s, 0), 1) * (tone.ramp.length - 1);
   const k = Math.min(Math.floor(place), tone.ramp.length - 2);
   return channels(mixed(tone.ramp[k], tone.ramp[k + 1], place - k));
-}
-
-/**
- * Give a colour to each of some groups, known by a token of each.
- * A group keeps its colour when others come and go, as far as that can be: its first choice is the number of its
- * token, and it yields only to groups of smaller numbers.
- * @param {Iterable<number>} tokens @returns {Map<number, number>} token to label
- */
-export function labelled(tokens) {
-  /** @type {Map<number, number>} */
-  const labels = new Map();
-  const taken = new Set();
-  for (const token of [...new Set(tokens)].sort((a, b) => a - b)) {
-    const round = Math.floor(taken.size / HUES) * HUES;
-    // The last of the palette is black: it comes when there is no other.
-    const last = taken.size % HUES === HUES - 1;
-    let k = last ? HUES - 1 : token % (HUES - 1);
-    while (taken.has(round + k)) k = (k + 1) % (HUES - 1);
-    taken.add(round + k);
-    labels.set(token, round + k);
-  }
-  return labels;
 }

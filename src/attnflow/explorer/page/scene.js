@@ -1,6 +1,7 @@
 // What there is to draw: tokens, their colours, and the box that holds them, from the store and the frames of the run.
 
-import { LIGHT, labelled } from "./colours.js";
+import { LIGHT } from "./colours.js";
+import { hues } from "./hues.js";
 import { createTrails } from "./trails.js";
 
 /**
@@ -70,22 +71,23 @@ export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? stat
  * Return the label of each token, and of each cell: by the cell it is in; without cells by its leader; without
  * leaders by whom it ends with. On the sphere every token is a vertex and has a cell of its own, which tells
  * nothing: there only the end counts.
- * @param {any} overlays @param {Scene} scene @returns {{labels: Int32Array, cellLabels: number[]}}
+ * @param {any} overlays @param {Scene} scene @param {Int32Array} told the identities of the tokens that the overlays
+ *   are about @param {Int32Array} here and of those on the stage, which may be others
+ * @returns {{labels: Int32Array, cellLabels: number[]}}
  */
-export function labelsOf(overlays, { player, n, sphere }) {
+export function labelsOf(overlays, { player, n, d, sphere }, told, here) {
+  const place = told === here ? null : new Map(Array.from(told, (id, i) => [id, i]));
+  const labelled = (/** @type {(i: number) => number} */ label) =>
+    Int32Array.from({ length: n }, (_, i) => label(place ? (place.get(here[i]) ?? -1) : i));
   if (!sphere && overlays?.cells?.length && overlays.labels) {
-    const vertices = overlays.cells.map((cell) => cell.vertex);
-    const map = labelled(vertices);
-    const cellLabels = vertices.map((vertex) => map.get(vertex) ?? -1);
-    return { labels: Int32Array.from({ length: n }, (_, i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
+    // Cells in the plane lie around a point, in the order of the vertices.
+    const cellLabels = hues.labelled(overlays.cells.map((cell) => told[cell.vertex]), d === 2);
+    return { labels: labelled((i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
-  if (!sphere && overlays?.follows?.some((i) => i >= 0)) return byMember(overlays.follows, n);
-  if (player.endsWith?.length === n) return byMember(player.endsWith, n);
-  return { labels: new Int32Array(n), cellLabels: [] };
-}
-
-/** @param {ArrayLike<number>} members a token of the group of each, or -1 @param {number} n */
-function byMember(members, n) {
-  const map = labelled(Array.from(members).filter((i) => i >= 0));
-  return { labels: Int32Array.from({ length: n }, (_, i) => map.get(members[i]) ?? -1), cellLabels: [] };
+  const members = !sphere && overlays?.follows?.some((i) => i >= 0) ? overlays.follows : player.endsWith;
+  if (!members) return { labels: new Int32Array(n), cellLabels: [] };
+  const groups = [...new Set(/** @type {number[]} */ (members))].filter((i) => i >= 0).sort((a, b) => a - b);
+  const known = hues.labelled(groups.map((i) => told[i]), false);
+  const map = new Map(groups.map((i, k) => [i, known[k]]));
+  return { labels: labelled((i) => map.get(members[i]) ?? -1), cellLabels: [] };
 }

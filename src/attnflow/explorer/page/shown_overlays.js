@@ -3,6 +3,7 @@
 // Overlays are "current" while they are of the frame that is shown at rest, or the run plays, or a token is held. Those
 // of another frame are "late", then "pale", and at last "outdated" and not drawn, until the next ones come.
 
+import { hues } from "./hues.js";
 import { labelsOf } from "./scene.js";
 
 /** Late overlays are pale after the first of these times, in milliseconds, as paling at each step would flicker; and
@@ -24,8 +25,12 @@ export function createShownOverlays(scene, store, ask) {
   const { player } = scene;
   /** @type {Age} */
   let age = { name: "current" };
-  /** What colours were last found for. @type {{overlays: any, n: number, done: boolean, run: number}} */
-  const seen = { overlays: null, n: -1, done: false, run: -1 };
+  /** What colours were last found for: overlays, the end of a run, and the tokens that are shown. */
+  const seen = { overlays: null, done: false, run: -1, here: new Int32Array(0) };
+  /** The overlays that came last, and the tokens that they are about. */
+  const known = { overlays: null, told: seen.here };
+  /** Overlays of this run and of those before it are of another screen. */
+  let elsewhere = -1;
   /** The edges of the hull at frame 0 of a run, kept while overlays of later frames come. */
   const edges = { run: -1, pairs: /** @type {number[][]} */ ([]) };
 
@@ -48,18 +53,38 @@ export function createShownOverlays(scene, store, ask) {
     else if (edges.run !== run && !held) Object.assign(edges, { run, pairs: [] });
   }
 
-  /** Find colours anew when the overlays, the number of tokens, or the end of the run is new. */
-  function relabel(overlays) {
+  /** Return the identities of the tokens that the run on the stage started with. @param {Int32Array} here */
+  function ofRun(here) {
+    const { run } = store;
+    const rows = Array.isArray(run?.state?.tokens) ? run.state.tokens : run?.tokens;
+    return rows ? hues.identities(rows) : here;
+  }
+
+  /** Find colours anew when the overlays, the tokens, or the end of the run is new. @param {any} rows of the start */
+  function relabel(overlays, rows) {
     const { n } = scene;
-    if (overlays === seen.overlays && n === seen.n && player.done === seen.done && player.id === seen.run) return;
-    Object.assign(seen, { overlays, n, done: player.done, run: player.id });
-    const found = labelsOf(overlays, scene);
-    // While a new run comes, tokens keep the colours that they had.
-    const known = !scene.sphere && (overlays?.cells || overlays?.follows);
-    if (!player.done && !known && scene.labels.length === n) return;
-    Object.assign(scene, found);
+    const here = hues.identities(rows);
+    const other = overlays !== seen.overlays || here !== seen.here;
+    if (!other && player.done === seen.done && player.id === seen.run && scene.labels.length === n) return;
+    Object.assign(seen, { overlays, done: player.done, run: player.id, here });
+    if ((overlays?.run ?? player.id) <= elsewhere) {
+      if (scene.labels.length !== n) Object.assign(scene, { labels: new Int32Array(n), cellLabels: [] });
+    } else {
+      // Overlays may be of the run before this one.
+      if (overlays !== known.overlays) Object.assign(known, { overlays, told: ofRun(here) });
+      const cut = !scene.sphere && (overlays?.cells || overlays?.follows);
+      // While a new run comes, tokens keep the colours that they had.
+      if (!player.done && !cut && scene.labels.length === n) return;
+      Object.assign(scene, labelsOf(overlays, scene, cut ? known.told : ofRun(here), here));
+    }
     scene.groups = Map.groupBy(scene.labels.keys(), (i) => scene.labels[i]);
   }
+
+  store.on(["state"], () => {
+    if (!store.label.startsWith("open ")) return;
+    elsewhere = store.run?.id ?? -1;
+    hues.forget();
+  });
 
   return {
     /** Bring the overlays of the scene up to date. @param {number[][]} rows of the start @param {boolean} held */
@@ -73,7 +98,7 @@ export function createShownOverlays(scene, store, ask) {
       scene.overlays = age.name === "outdated" ? null : told;
       keepEdges(held);
       scene.startEdges = d === 3 ? edges.pairs.filter((pair) => Math.max(...pair) * 3 < scene.start.length) : [];
-      relabel(told);
+      relabel(told, rows);
     },
   };
 }
