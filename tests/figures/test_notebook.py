@@ -118,6 +118,26 @@ def test_windows_show_every_picture(run: Trajectory, windows: list[Any]) -> None
     assert windows == drawn
 
 
+def test_scripts_that_only_write_files_raise_no_warning_where_there_could_be_windows(
+    run: Trajectory, windows: list[Any]
+) -> None:
+    most = plt.rcParams["figure.max_open_warning"]
+    own = plt.figure()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(most + 2):
+            last = run.plot().figure
+            last.savefig(BytesIO(), format="raw")
+        # What is in no file is kept for the screen, and too many of these are said, as by pyplot.
+        drawn = [run.plot().figure for _ in range(most - len(plt.get_fignums()))]
+        with pytest.warns(RuntimeWarning, match="More than 20 figures"):
+            for _ in range(most):
+                drawn.append(run.plot().figure)
+    plt.show()
+    assert windows == [own, *drawn]
+    assert last not in windows
+
+
 def test_scripts_without_windows_keep_the_newest_pictures_and_all_of_the_users_own(run: Trajectory) -> None:
     own = plt.figure()
     with warnings.catch_warnings():
@@ -125,6 +145,10 @@ def test_scripts_without_windows_keep_the_newest_pictures_and_all_of_the_users_o
         first, *rest = [run.plot().figure for _ in range(22)]
     kept = [plt.figure(number) for number in plt.get_fignums()]
     assert kept == [own, *rest[-KEPT:]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Ours leave most of what pyplot keeps without a warning to the user's own.
+        assert len([plt.figure() for _ in range(15)]) + len(kept) == 20
     # A figure that pyplot has let go is still one: it can be written.
     file = BytesIO()
     first.savefig(file, format="png")

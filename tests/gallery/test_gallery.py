@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +103,55 @@ def test_groups_and_all_are_chosen_once() -> None:
     assert chosen(["all"]) == list(entries())
     assert chosen(["fw/cells", "fw"])[0] == "fw/cells"
     assert sorted(chosen(["fw/cells", "fw"])) == [name for name in entries() if name.startswith("fw/")]
+
+
+def still(seed: int, n: int) -> Drawing:
+    """A figure without a movie, from a function that leaves a second figure open."""
+    plt.figure()
+    return Drawing(plt.figure(), "Nothing.")
+
+
+def in_this_process(names: Sequence[str], folder: Path, style: Style) -> Iterator[tuple[str, list[str]]]:
+    yield from ((name, write(named(name), folder, style)) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "status"),
+    [
+        (["test/small", "test/still", "test/other"], "1 figure in FOLDER in 0 s; 2 skipped, which do not move", 0),
+        (["test/still"], "the figure test/still does not move, and a movie is all that was asked for: ask for svg", 2),
+        (["test/still", "test/other"], "of 2 figures none moves, and a movie is all that was asked for: ask for svg", 2),
+    ],
+)
+def test_figures_that_do_not_move_have_no_movie_and_this_is_said(
+    names: list[str],
+    said: str,
+    status: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stills = {name: replace(SMALL, name=name, function=still) for name in ("test/still", "test/other")}
+    monkeypatch.setattr(gallery, "_known", {"test/small": SMALL, **stills})
+    monkeypatch.setattr(gallery, "_load", lambda: None)
+    monkeypatch.setattr(gallery_files, "_each", in_this_process)
+    monkeypatch.setattr(gallery_files.time, "perf_counter", lambda: 0.0)
+    assert cli.main(["figure", *names, "--only", "gif", "-o", str(tmp_path)]) == status
+    out, error = capsys.readouterr()
+    last = (out if status == 0 else error).splitlines()[-1]
+    assert said.replace("FOLDER", str(tmp_path)) in last
+    assert [path.name for path in sorted(tmp_path.iterdir())] == (["test-small.gif", "test-small.txt"] if out else [])
+    assert "test/still:" not in out
+    assert error.count("\n") == (status == 2)
+
+
+def test_writing_many_figures_leaves_none_open_and_warns_of_none(tmp_path: Path) -> None:
+    own = plt.figure()
+    for _ in range(22):
+        write(replace(SMALL, function=still), tmp_path, Style(formats=("gif",)))
+    with refused("does not exist"):
+        write(replace(SMALL, function=still), tmp_path / "not-there", Style(formats=("svg",)))
+    assert plt.get_fignums() == [own.number]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

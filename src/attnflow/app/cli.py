@@ -456,11 +456,8 @@ def _figure(given: dict[str, Any]) -> int:
     style = gallery_files.Style(given["dark"], given["latex"], given["seed"], gallery_files.formats(given["only"]))
     names = gallery.chosen(given["names"])
     folder = gallery_files.folder(given["output"])
-    begin = time.perf_counter()
-    for count, (name, files) in enumerate(gallery_files.write_all(names, folder, style), start=1):
-        print(f"{count}/{len(names)}  {name}: {', '.join(files)}", flush=True)
-    if len(names) > 1:
-        print(f"{len(names)} figures in {folder} in {time.perf_counter() - begin:.0f} s")
+    for line in gallery_files.told(names, folder, style):
+        print(line, flush=True)
     return 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +17,7 @@ from attnflow.core import progress
 from attnflow.core.inputs import InputError, one_of
 from attnflow.core.installed import import_again
 from attnflow.figures.gallery import Entry, named
+from attnflow.figures.groups import counted
 from attnflow.figures.saving import save
 from attnflow.figures.style import look, pyplot
 
@@ -62,38 +65,74 @@ def folder(path: Path) -> Path:
 
 
 def write(figure: Entry, folder: Path, style: Style) -> list[str]:
-    """Write one figure: its picture in every format, its caption as text, its movie if it has one; return the files."""
+    """Write one figure: its picture in every format, its caption as text, its movie if it has one; return the files.
+
+    Nothing is written, not even the caption, if only movies are asked for and the figure does not move.
+    """
     if style.seed is not None:
         figure = figure.seeded(style.seed)
-    written = []
     # Products of large matrices round differently on another number of threads, and a picture may show it.
-    with look(dark=style.dark, latex=style.latex), threadpool_limits(limits=1, user_api="blas"):
+    with look(dark=style.dark, latex=style.latex), threadpool_limits(limits=1, user_api="blas"), _closed():
         drawing = figure.draw()
-        for ending in PICTURES:
-            if ending in style.formats:
-                written.append(f"{figure.stem}.{ending}")
-                save(drawing.figure, folder / written[-1])
-        pyplot().close(drawing.figure)
-        written.append(f"{figure.stem}.txt")
-        (folder / written[-1]).write_text(figure.caption(drawing, style.options), encoding="utf-8")
-        for ending in MOVIES:
-            if drawing.film is not None and ending in style.formats:
-                written.append(f"{figure.stem}.{ending}")
-                drawing.film.animate(folder / written[-1], seconds=SECONDS, behind=drawing.behind)
-    return written
+        pictures = [ending for ending in PICTURES if ending in style.formats]
+        movies = [ending for ending in MOVIES if ending in style.formats and drawing.film is not None]
+        if not pictures and not movies:
+            return []
+        for ending in pictures:
+            save(drawing.figure, folder / f"{figure.stem}.{ending}")
+        (folder / f"{figure.stem}.txt").write_text(figure.caption(drawing, style.options), encoding="utf-8")
+        for ending in movies:
+            assert drawing.film is not None
+            drawing.film.animate(folder / f"{figure.stem}.{ending}", seconds=SECONDS, behind=drawing.behind)
+    return [f"{figure.stem}.{ending}" for ending in (*pictures, "txt", *movies)]
+
+
+@contextmanager
+def _closed() -> Iterator[None]:
+    """Close the figures that a block opens: the picture, and what a function of another package left open beside it."""
+    plt = pyplot()
+    before = set(plt.get_fignums())
+    try:
+        yield
+    finally:
+        for number in set(plt.get_fignums()) - before:
+            plt.close(number)
+
+
+def told(names: Sequence[str], folder: Path, style: Style) -> Iterator[str]:
+    """Write many figures; yield a line about each that has files, and in the end one that counts them."""
+    begin, skipped = time.perf_counter(), 0
+    for count, (name, files) in enumerate(write_all(names, folder, style), start=1):
+        if files:
+            yield f"{count}/{len(names)}  {name}: {', '.join(files)}"
+        else:
+            skipped += 1
+    if len(names) > 1:
+        still = f"; {skipped} skipped, which {'does' if skipped == 1 else 'do'} not move" if skipped else ""
+        yield f"{counted(len(names) - skipped, 'figure')} in {folder} in {time.perf_counter() - begin:.0f} s{still}"
 
 
 def write_all(names: Sequence[str], folder: Path, style: Style) -> Iterator[tuple[str, list[str]]]:
     """Write many figures on all cores; yield each name with its files, in the order in which they are done.
 
-    A seed is for those that have something random; one figure alone that has not refuses it.
+    A seed is for those that have something random; one figure alone that has not refuses it. Where only movies are
+    asked for, a figure that does not move has no files; if that is so for every figure, this is refused.
     """
+    moved = False
+    for name, files in _each(names, folder, style):
+        moved = moved or bool(files)
+        yield name, files
+    if not moved:
+        still = f"the figure {names[0]} does not move" if len(names) == 1 else f"of {len(names)} figures none moves"
+        raise InputError(f"{still}, and a movie is all that was asked for: ask for svg, png or pdf")
+
+
+def _each(names: Sequence[str], folder: Path, style: Style) -> Iterator[tuple[str, list[str]]]:
+    """Yield each figure with its files, written by this process if it is one alone, else by many."""
     if len(names) == 1:
         with progress.task(f"figure {names[0]}") as work:
             work.reach(None)
             written = write(named(names[0]), folder, style)
-        if len(written) == 1:
-            raise InputError(f"the figure {names[0]} does not move: ask for svg, png or pdf")
         yield names[0], written
         return
     styles = {name: style if "seed" in named(name).parameters else replace(style, seed=None) for name in names}

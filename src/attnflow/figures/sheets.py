@@ -14,8 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 
-# Where no window shows a figure, pyplot keeps this many of ours: it would keep all of them, and warn of the twentieth.
-KEPT = 10
+# Where no window shows a figure, pyplot keeps this many of ours. It would keep all of them, and warn when it has twenty
+# and another is opened, be it the first of a user's own: most of the twenty are left to these.
+KEPT = 4
 
 
 class Sheet(Figure):
@@ -28,6 +29,13 @@ class Sheet(Figure):
 
     # None while this library draws on the figure; then the panels that pyplot is not to draw on.
     panels: tuple[Axes, ...] | None = None
+    # Whether the figure is in a file.
+    written = False
+
+    def savefig(self, fname: Any, *, transparent: Any = None, **kwargs: Any) -> None:
+        """Write the figure to a file, and note that."""
+        super().savefig(fname, transparent=transparent, **kwargs)
+        self.written = True
 
     def finish(self) -> None:
         """Say that the figure is drawn, once: what its user does later stays."""
@@ -74,6 +82,10 @@ def opened(width: float, height: float) -> Sheet:
             plt.close(old)
     # Figures of a cell are closed at its end, so that only windows can become too many.
     most = plt.rcParams["figure.max_open_warning"] if shows and not _inline() else 0
+    # A script on a machine with windows that only writes files: pictures that are in a file make room for others.
+    if 1 <= most <= len(plt.get_fignums()) and not plt.isinteractive():
+        for old in [figure for figure in _ours() if figure.written]:
+            plt.close(old)
     with plt.rc_context({"figure.max_open_warning": most}):
         figure: Any = plt.figure(figsize=(width, height), layout="constrained", FigureClass=Sheet)
     assert isinstance(figure, Sheet)
