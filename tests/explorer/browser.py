@@ -50,12 +50,18 @@ def end() -> None:
         playwright.stop()
 
 
+# A browser that has seen the story is shown the first screen.
+SEEN = "try { localStorage.setItem('attnflow story', 'seen'); } catch {}"
+
+
 @contextmanager
-def launch(**options: Any) -> Iterator[Any]:
-    """Open a page, with these options of a browser context."""
+def launch(first_visit: bool = False, **options: Any) -> Iterator[Any]:
+    """Open a page, with these options of a browser context; on a first visit it opens the story."""
     # The policy of the server forbids evaluating strings, which is how tests ask the page.
     context = _chromium()[1].new_context(bypass_csp=True, **options)
     try:
+        if not first_visit:
+            context.add_init_script(SEEN)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         yield page

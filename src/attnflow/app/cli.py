@@ -90,6 +90,7 @@ checked while you drag. All is computed here, by this library; the page works of
   attnflow explore                                     on this machine alone, at http://127.0.0.1:8765/
   attnflow explore --port 9000 --no-browser            another port; open the address yourself
   attnflow explore --host 0.0.0.0                      for up to four pages on machines that can reach this one
+  attnflow explore --story lesson.toml                 check a story of your own, and open it
 
 The address of the page holds all that is on the screen: send it to somebody, or keep it. Ctrl-C ends the server and
 every computation.
@@ -225,6 +226,7 @@ def _add_others(commands: Any, checks: bool) -> None:
     )
     explore.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (127.0.0.1)")
     explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    explore.add_argument("--story", metavar="F", help="open a story of your own, a file in TOML")
 
 
 def _joined(words: Sequence[str]) -> list[str]:
@@ -470,7 +472,7 @@ def _checkpoint(given: dict[str, Any]) -> int:
 def _explore(given: dict[str, Any]) -> int:
     from attnflow.explorer.server import serve
 
-    serve(given["host"], given["port"], not given["no_browser"])
+    serve(given["host"], given["port"], not given["no_browser"], given["story"])
     return 0
 
 

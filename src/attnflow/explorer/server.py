@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.websockets import WebSocket
 
+    from attnflow.explorer.stories import Story
+
 MOST_CONNECTIONS = 100
 NO_ROOM = 1013  # the code with which a WebSocket is closed then
 MOST_BYTES = 2_000_000
@@ -123,8 +125,8 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
 
-def application(host: str, port: int) -> Starlette:
-    """Return the application: the page at /, its files, the catalogue, the presets, and the socket at /ws."""
+def application(host: str, port: int, story: Story | None = None) -> Starlette:
+    """Return the application: the page at /, its files, the catalogue, presets and stories, and the socket at /ws."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import Request
@@ -165,6 +167,7 @@ def application(host: str, port: int) -> Starlette:
         Route("/page/{name}", page),
         Route("/catalogue.json", lambda request: respond(request, models_and_colours(), "json")),
         Route("/presets.json", lambda request: respond(request, _presets(), "json")),
+        Route("/stories.json", lambda request: respond(request, _stories(story), "json")),
         WebSocketRoute("/ws", talk),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, host=host, port=port)])
@@ -212,6 +215,13 @@ def _presets() -> bytes:
     from attnflow.explorer.presets import PRESETS
 
     return json.dumps([preset.data for preset in PRESETS], allow_nan=False).encode()
+
+
+@cache
+def _stories(own: Story | None) -> bytes:
+    from attnflow.explorer.stories import together
+
+    return json.dumps(together(own), allow_nan=False).encode()
 
 
 class Connection:
@@ -287,20 +297,24 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> None:
-    """Serve the explorer until Ctrl-C."""
+def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True, story: str | None = None) -> None:
+    """Serve the explorer until Ctrl-C; open the story of a file, if one is given."""
     try:
         import starlette  # noqa: F401
         import uvicorn
         import websockets  # noqa: F401
     except ImportError:
         raise InputError("the explorer needs Starlette, uvicorn and websockets: pip install 'attnflow[web]'") from None
+    from attnflow.explorer.story_facts import true_story
+
+    own = None if story is None else true_story(story)
     with listening(host, port) as listener:
         port = listener.getsockname()[1]
-        server = uvicorn.Server(configured(host, port))
+        server = uvicorn.Server(configured(host, port, own))
         # All is imported before the address is said: Ctrl-C within an import can be lost.
         server.config.load()
-        here, there = address(host, port), address(host, port, socket.gethostname())
+        place = "" if own is None else f"#story/{own.name}"
+        here, there = (f"{one}{place}" for one in (address(host, port), address(host, port, socket.gethostname())))
         print(f"The explorer is at {here} (Ctrl-C ends it).", flush=True)
         for name in (name for known in REGISTERED.values() for name in known if of_this_process(known[name].make)):
             print(f"It does not show {name}, which its processes cannot import: define it in a module.", flush=True)
@@ -312,12 +326,12 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True) -> No
             server.run(sockets=[listener])
 
 
-def configured(host: str, port: int) -> uvicorn.Config:
+def configured(host: str, port: int, story: Story | None = None) -> uvicorn.Config:
     """Return how the application is served."""
     import uvicorn
 
     return uvicorn.Config(
-        application(host, port),
+        application(host, port, story),
         access_log=False,
         log_level="critical",  # malformed messages are answered, not logged
         ws_max_size=MOST_BYTES,

@@ -81,7 +81,7 @@ function viewOf(given) {
 const PAUSE = 400; // milliseconds between changes of the address; browsers refuse more frequent ones
 
 /** Keep the address and the screen in step. @param {any} store @param {any} page */
-export function createLink(store, { preset, opened, say }) {
+export function createLink(store, { preset, opened, say, story }) {
   /** The screen that the address stands for, as text. */
   let written = "";
   /** The preset that the address names, and its screen before any edit. */
@@ -96,10 +96,10 @@ export function createLink(store, { preset, opened, say }) {
   async function write() {
     timer = 0;
     const text = now();
-    if (text === written || following) return;
+    if (text === written || following || story.on) return;
     const link = await encode(screenOf(store));
     // Another screen or another hash may have come while this was being written.
-    if (following || timer !== 0) return;
+    if (following || timer !== 0 || story.on) return;
     if (now() === text) {
       history.replaceState(null, "", `#${link}`);
       written = text;
@@ -125,7 +125,7 @@ export function createLink(store, { preset, opened, say }) {
     let screen = { state: FIRST_STATE, view: {} };
     let wrong = "";
     try {
-      screen = await (name === null ? decode(hash) : preset(name));
+      screen = await (story.names(hash) ? story.find(hash) : name === null ? decode(hash) : preset(name));
     } catch (error) {
       name = null;
       wrong = /** @type {Error} */ (error).message;
@@ -135,6 +135,9 @@ export function createLink(store, { preset, opened, say }) {
     opened(screen);
     if (wrong) say(wrong);
     settled(name);
+    story.followed(screen);
+    // When the story is left, its screen gets an address of its own.
+    if (story.on) written = "";
     return true;
   }
 
@@ -148,6 +151,7 @@ export function createLink(store, { preset, opened, say }) {
       history.replaceState(null, "", `#preset=${name}`);
       followed += 1;
       following = false;
+      story.close();
       settled(name);
     },
     /** Return the whole address of the screen. */

@@ -15,6 +15,7 @@ import { isDark } from "./screen.js";
 import { createSocket } from "./socket.js";
 import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
+import { createStory } from "./story.js";
 import { createTimebar } from "./timebar.js";
 import { createToolbar } from "./toolbar.js";
 import { createTokenList } from "./words.js";
@@ -72,7 +73,8 @@ const presets = createPresets(store, {
     link.named(preset.name);
   },
 });
-const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link") });
+const story = createStory(store, player, stage, opened);
+const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link"), story });
 createExport(store, socket, stage, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
@@ -155,4 +157,4 @@ addEventListener("keydown", (event) => {
 });
 
 Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
-link.follow().then((followed) => (byId("hint").hidden = followed));
+link.follow().then(async (followed) => (byId("hint").hidden = followed || (await story.welcome())));
