@@ -1,7 +1,8 @@
 """A process that serves the messages of one connection: what happens inside it, and how it is spoken to.
 
-Three roles share this code. "runs" moves tokens in one thread and finds overlays in another, so that these never wait
-for a run; "claims" checks claims; "exports" writes movies and data. What waits is replaced by what is newer.
+Three roles share this code. "runs" moves tokens in one thread, finds overlays in another and whom one token hears in a
+third, so that these never wait for a run; "claims" checks claims; "exports" writes movies and data. What waits is
+replaced by what is newer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from attnflow.explorer.protocol import Answer, Session, encoded, refused
 
 # role: for each of its threads, what that thread does.
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "runs": (("run",), ("overlays", "text")),
+    "runs": (("run",), ("overlays", "text"), ("row",)),
     "claims": (("claims",),),
     "exports": (("movie", "data"),),
 }
@@ -35,6 +36,7 @@ WRITERS = ("exports",)
 # The module that answers a kind of order.
 MODULES = {
     **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
+    "row": "attention_row",
     "claims": "applicable_claims",
     **dict.fromkeys(("movie", "data"), "exports"),
 }
