@@ -89,7 +89,7 @@ def test_a_link_does_not_hold_the_tool(page: Page) -> None:
             return [Object.keys(screenOf(store)), Object.keys(screenOf(store).view)];
         }"""
     )
-    assert kept == [["state", "view"], ["t", "show", "theme", "camera"]]
+    assert kept == [["state", "view"], ["t", "show", "threshold", "theme", "camera"]]
 
 
 STATE = {"tokens": [[0.0, 1.0]], "law": {"name": "softmax"}, "motion": {"name": "layers"}, "until": 1}

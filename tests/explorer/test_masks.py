@@ -147,8 +147,8 @@ def test_the_attention_matrix_says_who_may_not_be_heard() -> None:
               const canvas = document.createElement("canvas");
               canvas.style = "width: 200px; position: absolute; left: 0; top: 0";
               document.body.append(canvas);
-              const store = {overlays: {attention}, run: {n: 5}, on() {}};
-              createAttention(canvas, store);
+              const store = {overlays: {attention}, run: {n: 5}, on() {}, point() {}};
+              createAttention(canvas, store, {looked: () => -1, choose() {}});
               const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
               await drawn();
               const said = [canvas.ariaLabel];

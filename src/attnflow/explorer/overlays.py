@@ -1,4 +1,4 @@
-"""What there is to see in one frame: hull, cells, limits, leaders, quiescent sets, attention."""
+"""What there is to see in one frame: hull, cells, limits, leaders, quiescent sets, influences, attention."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, matrix_at, number_at
 from attnflow.core.schedules import Schedule
+from attnflow.explorer.attention_row import MOST_PAIRS
 from attnflow.explorer.state import State
 from attnflow.figures.leading import leading_form
 from attnflow.geometry import Hull, cells, hull, stationary_points
@@ -19,10 +20,11 @@ from attnflow.geometry.forms import score_rounding
 from attnflow.geometry.quiescent import closed_sets
 from attnflow.geometry.region import clip
 
-# What is quick to find: the cells of a hull with at most MOST_CELLS vertices, its edges and its limits likewise, and
-# what looks at all pairs of at most MOST_PAIRS tokens.
+# What is quick to find: the cells of a hull with at most MOST_CELLS vertices, its edges and its limits likewise; what
+# looks at all pairs does so for at most MOST_PAIRS tokens.
 MOST_CELLS, MOST_EDGES, MOST_LIMITS = 100, 300, 60
-MOST_PAIRS = 1000
+# More influences than these are a tangle: the strongest are drawn. They are those above a threshold, by default LEAST.
+MOST_INFLUENCES, LEAST = 1500, 0.1
 # Attention is shown in full up to this many tokens, and by the means of as many blocks beyond.
 BLOCKS = 128
 # Cells are cut by a box that reaches this many times the extent of the tokens beyond them.
@@ -32,8 +34,8 @@ AROUND = 2.0
 class Frame:
     """Tokens x (n, d) at time t, and what several overlays of them share."""
 
-    def __init__(self, x: Array, t: float, state: State) -> None:
-        self.x, self.t, self.state = x, t, state
+    def __init__(self, x: Array, t: float, state: State, threshold: float = LEAST) -> None:
+        self.x, self.t, self.state, self.threshold = x, t, state, threshold
 
     @cached_property
     def hull(self) -> Hull:
@@ -70,9 +72,16 @@ class Frame:
             raise InputError(f"{what} are shown for at most {MOST_PAIRS} tokens, these are {len(self.x)}")
         return self.state.motion.seen(self.x, self.t)
 
+    @cached_property
+    def weights(self) -> Array:
+        """The matrix P of the law."""
+        return self.state.law.weights(self.state.motion.seen(self.x, self.t), self.t)
 
-def overlays_of(x: Array, t: float, state: State, want: Iterable[str]) -> dict[str, Any]:
+
+def overlays_of(x: Array, t: float, state: State, want: Iterable[str], threshold: float = LEAST) -> dict[str, Any]:
     """Return what is wanted of the tokens x at time t, as plain data; `why` says what is missing and for which reason.
+
+    Influences are those above the threshold.
 
     >>> from attnflow.explorer.state import read
     >>> state = read({"tokens": [[1, 1], [-1, 1], [0, -1], [0.2, 0.1]], "law": {"name": "softmax", "beta": "inf"},
@@ -81,7 +90,7 @@ def overlays_of(x: Array, t: float, state: State, want: Iterable[str]) -> dict[s
     >>> found["hull"], found["leaders"], found["follows"], found["why"]
     ([0, 1, 2], [0, 1, 2], [0, 1, 2, 0], {})
     """
-    frame = Frame(x, t, state)
+    frame = Frame(x, t, state, threshold)
     found: dict[str, Any] = {}
     why: dict[str, str] = {}
     for name in want:
@@ -160,9 +169,19 @@ def _limits(frame: Frame) -> dict[str, Any]:
 
 
 def _leaders(frame: Frame) -> dict[str, Any]:
-    """Return whom each token listens to most, a vertex of the hull; -1 where several are heard alike."""
+    """Return whom each token listens to most, a vertex of the hull; -1 where several are heard alike.
+
+    `leaders_heard` is how much each leader is heard by all tokens in the mean, sum_i P_ij / n; None where
+    that is not known.
+    """
     follows = np.append(frame.hull.indices, -1)[frame.leader]
-    return {"leaders": np.unique(follows[follows >= 0]).tolist(), "follows": follows.tolist()}
+    leaders = np.unique(follows[follows >= 0])
+    try:
+        frame.seen("how much leaders are heard")
+        heard = frame.weights[:, leaders].mean(axis=0).tolist()
+    except InputError:
+        heard = None
+    return {"leaders": leaders.tolist(), "follows": follows.tolist(), "leaders_heard": heard}
 
 
 def _quiescent(frame: Frame) -> dict[str, Any]:
@@ -173,6 +192,22 @@ def _quiescent(frame: Frame) -> dict[str, Any]:
     return {"quiescent": [{"members": members.tolist()} for members in sets]}
 
 
+def _influence(frame: Frame) -> dict[str, Any]:
+    """Return the edges of the influence graph, the strongest first: `from` hears `to`, with weights above a threshold.
+
+    `count` is how many there are; no more than `MOST_INFLUENCES` are given.
+    """
+    frame.seen("influences")
+    sizes = np.abs(frame.weights)
+    listener, source = np.nonzero(sizes > frame.threshold)
+    apart = listener != source
+    listener, source = listener[apart], source[apart]
+    order = np.argsort(-sizes[listener, source], kind="stable")[:MOST_INFLUENCES]
+    edges = {"from": listener[order].tolist(), "to": source[order].tolist()}
+    weights = frame.weights[listener, source][order].tolist()
+    return {"influence": {**edges, "weights": weights, "count": len(listener), "threshold": frame.threshold}}
+
+
 def _attention(frame: Frame) -> dict[str, Any]:
     """Return the matrix P, or the means of its blocks of about as many tokens, which come in their order.
 
@@ -180,7 +215,8 @@ def _attention(frame: Frame) -> dict[str, Any]:
     pair that hears.
     """
     law, n = frame.state.law, len(frame.x)
-    P = law.weights(frame.seen("attention matrices"), frame.t)
+    frame.seen("attention matrices")
+    P = frame.weights
     heard = law.may_hear(np.arange(n), np.arange(n), frame.t)
     if n > BLOCKS:
         starts = np.linspace(0, n, BLOCKS + 1).astype(np.int64)
@@ -198,5 +234,6 @@ OVERLAYS: dict[str, Callable[[Frame], dict[str, Any]]] = {
     "limits": _limits,
     "leaders": _leaders,
     "quiescent": _quiescent,
+    "influence": _influence,
     "attention": _attention,
 }

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.core.inputs import Array, InputError
-from attnflow.explorer.overlays import OVERLAYS, overlays_of
+from attnflow.core.inputs import Array, InputError, number
+from attnflow.explorer.attention_row import answer_row, whole_of
+from attnflow.explorer.overlays import LEAST, OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.explorer.state_text import command, python
@@ -113,16 +114,21 @@ class Simulation(threading.Thread):
 def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> Iterator[Answer]:
     """Yield the answers to "run": start, the overlays of frame 0, frames as they come, end, series.
 
+    With a `token`, whom it hears in frame 0 comes after the overlays.
+
     `stop` is asked between the steps of the run and between answers; nothing comes after it has said yes.
     """
-    id, want, state = message["id"], wanted(message), read(message.get("state"))
+    id, want, least, state = message["id"], wanted(message), threshold(message), read(message.get("state"))
+    token = whole_of(message) if message.get("token") is not None else None
     kept = no_frames_yet(id, state)
     session.begin(kept)
     simulation = Simulation(kept, stop, session.full)
     simulation.start()
     try:
         yield _start(id, state)
-        yield _overlays(id, kept, 0, state.tokens, 0, want)
+        yield _overlays(id, kept, 0, state.tokens, 0, want, least)
+        if token is not None:
+            yield answer_row(id, kept, 0, state.tokens, 0, token)
         yield from _frames(kept, simulation, stop)
         run = simulation.finished()
         if stop():
@@ -160,16 +166,16 @@ def _start(id: int, state: State) -> Answer:
     return {**start, "tokens": state.tokens.tolist(), **what}
 
 
-def _overlays(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str]) -> Answer:
-    return {"id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want)}
+def _overlays(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str], least: float) -> Answer:
+    return {"id": id, "run": kept.run, "frame": frame, **overlays_of(x, t, kept.state, want, least)}
 
 
 def _answer_overlays(message: dict[str, Any], session: Session) -> Iterator[Answer]:
     """Yield the overlays of a frame of the run that is here."""
-    run, frame, want = _whole(message, "run"), _whole(message, "frame"), wanted(message)
+    run, frame, want = whole_of(message, "run"), whole_of(message, "frame"), wanted(message)
     kept = session.of(run)
     t, x = kept.frame(frame)
-    yield _overlays(message["id"], kept, frame, x, t, want)
+    yield _overlays(message["id"], kept, frame, x, t, want, threshold(message))
 
 
 def _text(message: dict[str, Any]) -> Iterator[Answer]:
@@ -178,19 +184,20 @@ def _text(message: dict[str, Any]) -> Iterator[Answer]:
     yield {"kind": "text", "id": message["id"], "python": python(state), "command": command(state)}
 
 
-def _whole(message: dict[str, Any], name: str) -> int:
-    value = message.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{name} is {value!r:.40}, expected a whole number")
-    return value
-
-
 def wanted(message: dict[str, Any]) -> list[str]:
     """Return what the page wants to see of a frame."""
     want = message.get("want", [])
     if not isinstance(want, list) or not all(isinstance(name, str) and name in OVERLAYS for name in want):
         raise InputError(f"want is not a list of overlays: give some of {', '.join(OVERLAYS)}")
     return list(dict.fromkeys(want))
+
+
+def threshold(message: dict[str, Any]) -> float:
+    """Return above which weight influences are drawn."""
+    value = message.get("threshold")
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        raise InputError(f"threshold is {value!r:.40}, expected a number between 0 and 1")
+    return LEAST if value is None else number(value, "threshold", least=0.0, most=1.0)
 
 
 def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -> Iterator[Answer]:

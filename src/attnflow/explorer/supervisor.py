@@ -38,7 +38,7 @@ from attnflow.explorer.worker import (
 
 # How many seconds a worker may take; of claims, for each one. Runs end themselves long before this, unless they are
 # caught in a single step.
-LIMITS = {"run": 60.0, "overlays": 15.0, "text": 15.0, "claims": 10.0, "movie": 120.0, "data": 60.0}
+LIMITS = {"run": 60.0, "overlays": 15.0, "row": 15.0, "text": 15.0, "claims": 10.0, "movie": 120.0, "data": 60.0}
 # How long something goes on that nobody waits for any more: most of it ends by itself much sooner.
 GRACE = 3.0
 # Only the newest of these is of interest: an older one is ended, and its answers are dropped.

@@ -1,8 +1,8 @@
 """A process that serves the messages of many pages: what happens inside it, and how it is spoken to.
 
-Three roles share this code. "runs" moves the tokens of a page in one thread and finds overlays in another, which do not
-wait for the end of a run; "claims" checks claims; "exports" writes movies and data. What waits is replaced by what is
-newer. The pages compute in turns.
+Three roles share this code. "runs" moves the tokens of a page in one thread, finds overlays in another and whom one
+token hears in a third, which do not wait for the end of a run; "claims" checks claims; "exports" writes movies and
+data. What waits is replaced by what is newer. The pages compute in turns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attnflow.explorer.protocol import Answer, FrameMemory, Session, encoded, re
 
 # role: for each of its threads, what that thread does.
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "runs": (("run",), ("overlays", "text")),
+    "runs": (("run",), ("overlays", "text"), ("row",)),
     "claims": (("claims",),),
     "exports": (("movie", "data"),),
 }
@@ -37,6 +37,7 @@ WRITERS = ("exports",)
 # The module that answers a kind of order.
 MODULES = {
     **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
+    "row": "attention_row",
     "claims": "applicable_claims",
     **dict.fromkeys(("movie", "data"), "exports"),
 }

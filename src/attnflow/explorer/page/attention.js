@@ -16,8 +16,8 @@ export function tokensOf(/** @type {number} */ k, /** @type {number} */ n, /** @
   return [first, Math.max(first, Math.floor(((k + 1) * n) / rows) - 1)];
 }
 
-/** @param {HTMLCanvasElement} canvas */
-export function createAttention(canvas, store) {
+/** @param {HTMLCanvasElement} canvas @param {{looked: () => number, choose: (i: number) => void}} stage */
+export function createAttention(canvas, store, stage) {
   const grid = make("canvas");
   /** @type {{x: number, y: number} | null} */
   let over = null;
@@ -43,6 +43,7 @@ export function createAttention(canvas, store) {
       context.drawImage(grid, EDGE, EDGE, side, side);
       said = matrix.heard ? "row listens to column; grey: may not hear it" : "row: who listens; column: to whom";
       const cell = side / matrix.size;
+      light(sheet, tone, rowOf(stage.looked()), cell, side);
       const [i, j] = over ? [over.y, over.x].map((value) => Math.floor((value - EDGE) / cell)) : [-1, -1];
       if (matrix.rows[i]?.[j] !== undefined) {
         const edges = [i, i + 1].map((k) => [EDGE, EDGE + k * cell, EDGE + side, EDGE + k * cell]);
@@ -60,6 +61,26 @@ export function createAttention(canvas, store) {
     sheet.text(EDGE, side + 15, said, { fill: over ? tone.ink : tone.quiet, size: 12.5 });
     canvas.ariaLabel = `Attention matrix of ${store.run?.n ?? 0} tokens. ${said}`;
   });
+
+  /** Return the row that a token is in, or -1. @param {number} token */
+  function rowOf(token) {
+    const n = store.run?.n ?? matrix.size;
+    if (token < 0 || token >= n) return -1;
+    return Array.from({ length: matrix.size }, (_, k) => k).findIndex((k) => tokensOf(k, n, matrix.size)[1] >= token);
+  }
+
+  /** Light a row: all others are veiled. @param {import("./sheet.js").Sheet} sheet
+   * @param {import("./colours.js").Tone} tone @param {number} i @param {number} cell @param {number} side */
+  function light(sheet, tone, i, cell, side) {
+    if (i < 0) return;
+    const [top, bottom, far] = [EDGE + i * cell, EDGE + (i + 1) * cell, EDGE + side];
+    for (const [from, to] of [[EDGE, top], [bottom, far]]) {
+      polygon(sheet, [EDGE, from, far, from, far, to, EDGE, to]);
+      sheet.paint({ fill: tone.paper, alpha: 0.55 });
+    }
+    polygon(sheet, [EDGE, top, far, top, far, bottom, EDGE, bottom]);
+    sheet.paint({ stroke: tone.palette[0], width: 1.6 });
+  }
 
   function name(/** @type {number} */ k) {
     const [first, last] = tokensOf(k, store.run?.n ?? matrix.size, matrix.size);
@@ -89,16 +110,25 @@ export function createAttention(canvas, store) {
     [drawn, paper] = [matrix, tone.paper];
   }
 
+  /** Return the token at a height of the matrix, of several in one row the first; -1 outside. @param {number} y */
+  function tokenAt(y) {
+    const k = matrix ? Math.floor(((y - EDGE) * matrix.size) / (canvas.clientWidth - 2 * EDGE)) : -1;
+    return k >= 0 && k < (matrix?.size ?? 0) ? tokensOf(k, store.run?.n ?? matrix.size, matrix.size)[0] : -1;
+  }
+
   canvas.setAttribute("role", "img");
   canvas.addEventListener("pointermove", (event) => {
     over = { x: event.offsetX, y: event.offsetY };
+    store.point(tokenAt(event.offsetY));
     ask();
   });
+  canvas.addEventListener("click", (event) => stage.choose(tokenAt(event.offsetY)));
   canvas.addEventListener("pointerleave", () => {
     over = null;
+    store.point(-1);
     ask();
   });
-  store.on(["overlays", "view"], ask);
+  store.on(["overlays", "view", "looked"], ask);
   new ResizeObserver(ask).observe(canvas);
   ask();
 }

@@ -27,7 +27,9 @@ export function handlePointers(canvas, actions, stage) {
 
   function shape(/** @type {PointerEvent} */ event) {
     const { x, y } = place(event);
-    const [tool, over] = [actions.tool(), actions.pick(x, y, touch(event)) >= 0];
+    const [tool, under] = [actions.tool(), actions.pick(x, y, touch(event))];
+    const over = under >= 0;
+    stage.point(under);
     if (tool === "delete") return over ? "not-allowed" : "default";
     if (over) return "grab";
     if (tool === "add") return "copy";
@@ -63,8 +65,11 @@ export function handlePointers(canvas, actions, stage) {
       doing = "time";
       actions.seekTo(x);
     } else doing = "pull";
+    stage.point(-1);
     canvas.style.cursor = doing === "time" ? "ew-resize" : "grabbing";
   });
+
+  canvas.addEventListener("pointerleave", () => stage.point(-1));
 
   canvas.addEventListener("pointermove", (event) => {
     const before = down.get(event.pointerId);

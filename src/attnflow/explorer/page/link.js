@@ -70,6 +70,7 @@ function viewOf(given) {
   const view = {};
   if (!isTable(given)) return view;
   if (Number.isFinite(given.t) && given.t >= 0) view.t = given.t;
+  if (Number.isFinite(given.threshold) && given.threshold >= 0 && given.threshold <= 1) view.threshold = given.threshold;
   if (THEMES.includes(given.theme)) view.theme = given.theme;
   if (isTable(given.show)) {
     view.show = Object.fromEntries(Object.entries(given.show).filter(([, on]) => typeof on === "boolean"));

@@ -7,6 +7,7 @@ import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
 import { createPlayer } from "./player.js";
+import { createInfluence } from "./influence.js";
 import { createLink } from "./link.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
@@ -47,6 +48,7 @@ const phone = matchMedia("(max-width: 820px), (max-height: 460px)"); // as in st
 const attention = byId("attention-section");
 const requests = createRequests(store, player, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
+  token: () => stage.looked(),
   waiting(on) {
     const slow = "Computing. The first run after an installation compiles for some seconds.";
     if (on && !status.textContent) say(slow, "wait");
@@ -61,8 +63,9 @@ attention.addEventListener("toggle", () => {
 
 const stage = createStage(byId("stage"), store, player, surfaceOf);
 createCharts(byId("charts"), store, player);
-createAttention(byId("attention"), store);
+createAttention(byId("attention"), store, stage);
 createControls(byId("controls"), store);
+createInfluence(store);
 createToolbar(store, stage, say);
 createClaims(store);
 createTokenList(store, player);

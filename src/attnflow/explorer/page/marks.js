@@ -1,6 +1,9 @@
 // The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
 
 import { colour, mixed } from "./colours.js";
+import { arrow, lines } from "./attention_lines.js";
+import { influences } from "./influence.js";
+import { noteBox } from "./note_box.js";
 import { polygon, segments } from "./sheet.js";
 import { around, met } from "./shapes.js";
 
@@ -11,8 +14,8 @@ import { around, met } from "./shapes.js";
  */
 
 const RAYS = 8;
-/** The least radius of a star. */
-const STAR = 6.4;
+/** The radius of a star of which it is not known how much it is heard; of one that is heard alone, and the least. */
+const [STAR, HEARD_ALONE, LEAST_STAR] = [6.4, 24, 4];
 /** More tokens than the first are a crowd; of more than the second, only vertices are numbered. */
 const [CROWD, ALL_NUMBERED] = [400, 40];
 
@@ -77,13 +80,16 @@ export function hullOnScreen({ overlays, n, screen }) {
 export function overTrails(sheet, scene, project) {
   const { show, sphere } = scene;
   const told = overlay(sheet, scene);
+  if (show.influence) influences(told, scene);
   if (show.quiescent) outlines(told, scene);
   if (show.limits) limits(told, scene, project);
+  lines(sheet, scene);
   tokens(sheet, scene);
   if (show.hull && !sphere) rings(told, scene);
   if (show.leaders) stars(told, scene);
+  arrow(sheet, scene, project);
   if (show.numbers) numbers(sheet, scene);
-  chosen(sheet, scene);
+  chosen(sheet, scene, project);
 }
 
 /** Draw a disc for each token, larger where more have met. @type {Draw} */
@@ -115,7 +121,15 @@ export function measure(scene) {
   met(scene.screen, scene.n, scene.met);
   for (let i = 0; i < scene.n; i++) scene.sizes[i] = grown(scene.n, scene.met[i]);
   // The disc of a leader is seen around its star.
-  for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], STAR + 2.2);
+  for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], starRadius(scene, i) + 2.2);
+}
+
+/** Return the radius of the star of a leader: its area grows with how much all tokens hear it in the mean.
+ * @param {Scene} scene @param {number} i */
+export function starRadius({ overlays, sizes }, i) {
+  const part = overlays?.leaders_heard?.[overlays.leaders.indexOf(i)];
+  if (part === undefined) return Math.max(STAR, sizes[i] - 2.2);
+  return Math.max(LEAST_STAR, HEARD_ALONE * Math.sqrt(Math.min(Math.max(part, 0), 1)));
 }
 
 /** Return who is starred; where all lead themselves, as on a sphere, a star would say nothing. @param {Scene} scene */
@@ -126,10 +140,10 @@ function starred({ overlays, n, sphere, show }) {
 
 /** Star the leaders: white, on top of their discs. @type {Draw} */
 function stars(sheet, scene) {
-  const { screen, sizes, tone } = scene;
+  const { screen, tone } = scene;
   sheet.group("leaders");
   for (const i of starred(scene)) {
-    const r = Math.max(STAR, sizes[i] - 2.2);
+    const r = starRadius(scene, i);
     const corners = Array.from({ length: 10 }, (_, k) => {
       const [angle, far] = [-Math.PI / 2 + (k * Math.PI) / 5, k % 2 ? 0.42 * r : r];
       return [screen[2 * i] + far * Math.cos(angle), screen[2 * i + 1] + far * Math.sin(angle)];
@@ -208,21 +222,16 @@ export function cross(sheet, at, ink) {
   segments(sheet, [[x - 5, y, x + 5, y], [x, y - 5, x, y + 5]], { stroke: ink, width: 1.1 });
 }
 
-/** Show which token is chosen, and say about a held one where it is. @type {Draw} */
-function chosen(sheet, { chosen: i, screen, n, sizes, tone, note }) {
-  if (i < 0 || i >= n) return;
-  const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i]];
-  sheet.disc(x, y, r + 6.5, { stroke: tone.paper, width: 4 });
-  sheet.disc(x, y, r + 6.5, { stroke: tone.palette[0], width: 2.2 });
-  if (!note) return;
-  const lines = note.split("\n");
-  const width = 20 + 7 * Math.max(...lines.map((line) => line.length));
-  const height = 10 + 17 * lines.length;
-  const left = x + r + 16 + width > sheet.width ? x - r - 16 - width : x + r + 16;
-  const top = Math.min(Math.max(y - r - 12 - height, 6), sheet.height - height - 6);
-  const [right, bottom] = [left + width, top + height];
-  polygon(sheet, [left, top, right, top, right, bottom, left, bottom]);
-  sheet.paint({ fill: tone.paper, stroke: tone.wire, alpha: 0.94 });
-  for (const [k, line] of lines.entries())
-    sheet.text(left + 9, top + 13.5 + 17 * k, line, { fill: k ? tone.quiet : tone.ink, size: 13, bold: k === 0 });
+/** Show which token is chosen or pointed at, and say about one where it is and whom it hears. @type {DrawPoints} */
+function chosen(sheet, { chosen, pointed, noted, screen, n, d, sizes, tone, note, row }, project) {
+  for (const [i, width] of [[pointed, 1.4], [chosen, 2.2]]) {
+    if (i < 0 || i >= n) continue;
+    const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i] + 6.5];
+    sheet.disc(x, y, r, { stroke: tone.paper, width: width + 1.8 });
+    sheet.disc(x, y, r, { stroke: tone.palette[0], width });
+  }
+  if (!note || noted >= n) return;
+  const [x, y] = [screen[2 * noted], screen[2 * noted + 1]];
+  const mean = row?.token === noted && d > 1 ? project(row.mean) : undefined;
+  noteBox(sheet, tone, x, y, sizes[noted], note, mean);
 }

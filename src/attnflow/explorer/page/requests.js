@@ -2,6 +2,7 @@
 // once edits pause.
 
 import { createClaimRequests } from "./claim_requests.js";
+import { createRowRequests } from "./row_requests.js";
 import { createIncoming } from "./incoming.js";
 import { createShownTime } from "./shown_time.js";
 import { FORGOTTEN, createQuestion } from "./questions.js";
@@ -10,12 +11,12 @@ import { dimension } from "./store.js";
 
 /** Without a frame for this time, in milliseconds, the page says that it waits. */
 const SLOW = 1200;
-const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent"];
+const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent", "influence"];
 
 /**
  * @param {{send: (message: any) => number, open: boolean}} socket
- * @param {{attention: () => boolean, waiting: (on: boolean) => void}} shown whether the attention matrix is on the
- *   screen; to be told when a run is waited for, and when no longer
+ * @param {{attention: () => boolean, token?: () => number, waiting: (on: boolean) => void}} shown whether the attention
+ *   matrix is on the screen; which token is looked at, if one is; to be told when a run is waited for, and when no longer
  */
 export function createRequests(store, player, socket, shown) {
   const run = Object.assign(createQuestion("due"), { state: store.state });
@@ -24,6 +25,7 @@ export function createRequests(store, player, socket, shown) {
   const claims = createClaimRequests(store, socket);
   const shownTime = createShownTime(store, player);
   const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
+  const rows = createRowRequests(store, player, socket, { token: () => shown.token?.() ?? -1, held: () => incoming.held });
   let waiting = 0;
 
   function want() {
@@ -33,8 +35,11 @@ export function createRequests(store, player, socket, shown) {
     return names;
   }
 
+  /** What an overlay needs to be told. */
+  const told = () => (store.view.show.influence ? { threshold: store.view.threshold } : {});
+
   /** Which overlays of frame k of the run on the screen are wanted. @param {number} k */
-  const key = (k) => `${store.run?.id} ${k} ${want()}`;
+  const key = (k) => `${store.run?.id} ${k} ${want()} ${told().threshold}`;
 
   const soon = onceAFrame(() => {
     const now = performance.now();
@@ -50,7 +55,8 @@ export function createRequests(store, player, socket, shown) {
   function askRun(/** @type {number} */ now) {
     // In space the hull of the start stays drawn, and may be asked for at a later frame.
     const hull = dimension(store.state) === 3 ? ["hull"] : [];
-    run.sent(socket.send({ do: "run", state: store.state, want: [...new Set([...want(), ...hull])] }), now);
+    const also = { want: [...new Set([...want(), ...hull])], ...told(), ...(rows.token < 0 ? {} : { token: rows.token }) };
+    run.sent(socket.send({ do: "run", state: store.state, ...also }), now);
     run.state = store.state;
     clearTimeout(waiting);
     waiting = setTimeout(() => shown.waiting(true), SLOW);
@@ -65,7 +71,7 @@ export function createRequests(store, player, socket, shown) {
     if (incoming.held || player.count === 0) return;
     const k = player.frameIndex();
     if (key(k) === overlays.key || !overlays.free(now)) return;
-    overlays.sent(socket.send({ do: "overlays", run: store.run.id, frame: k, want: want() }), now);
+    overlays.sent(socket.send({ do: "overlays", run: store.run.id, frame: k, want: want(), ...told() }), now);
     Object.assign(overlays, { key: key(k), run: store.run.id });
   }
 
@@ -116,6 +122,7 @@ export function createRequests(store, player, socket, shown) {
       }
       soon();
     },
+    row: rows.receive,
     claims: claims.receive,
     verdict: claims.receive,
     done: claims.receive,
@@ -128,7 +135,7 @@ export function createRequests(store, player, socket, shown) {
           if (overlays.retry === "allowed") run.changed();
           overlays.retry = "used";
         }
-      } else if (!claims.receive(header)) {
+      } else if (!rows.receive(header) && !claims.receive(header)) {
         const about = header.id === run.id ? "run" : "message";
         store.put("refused", { sentence: header.sentence, about, state: run.state });
         if (header.id === run.id) answered();
@@ -152,6 +159,7 @@ export function createRequests(store, player, socket, shown) {
       overlays.reset("settled");
       overlays.key = "";
       soon();
+      rows.refresh();
       claims.ask();
     },
     /** Look again at the frame shown, for what was not wanted before. */
@@ -159,7 +167,7 @@ export function createRequests(store, player, socket, shown) {
     /** Whether the whole run of the present state is here, and the overlays of the frame shown. */
     idle() {
       const whole = socket.open && !run.due && !run.underWay && !incoming.held && player.done;
-      return whole && !overlays.underWay && overlays.key === key(player.frameIndex());
+      return whole && !overlays.underWay && overlays.key === key(player.frameIndex()) && rows.idle();
     },
     /** Show time t of the screen that was opened as soon as its run is there. @param {number} t */
     showTime(t) {

@@ -60,6 +60,12 @@ export function createScene(player) {
     discrete: true,
     until: 0,
     chosen: -1,
+    /** The token that a pointer is at. */
+    pointed: -1,
+    /** Whom a token hears. @type {import("./row_requests.js").Row | null} */
+    row: null,
+    /** The token that has a note, and what it says. */
+    noted: -1,
     note: "",
   };
 }

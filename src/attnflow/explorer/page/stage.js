@@ -1,5 +1,6 @@
 // The stage: draws what the store and the player hold when something changed, and lets users move tokens.
 
+import { createShownRow } from "./attention_lines.js";
 import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
 import { createHeldToken } from "./held_token.js";
@@ -52,6 +53,7 @@ export function createStage(canvas, store, player, surface) {
   });
 
   const shownOverlays = createShownOverlays(scene, store, ask);
+  const shownRow = createShownRow(scene, store, ask);
 
   /** Bring the scene up to date with the store and the player. */
   function update() {
@@ -83,8 +85,10 @@ export function createStage(canvas, store, player, surface) {
     scene.middle = [0, 0];
     for (let k = 0; k < 2 * n; k++) scene.middle[k % 2] += scene.screen[k] / n;
     scene.chosen = stage.chosen < n ? stage.chosen : -1;
-    const noted = scene.chosen >= 0 && (held || document.activeElement === canvas);
-    scene.note = noted ? noteAt(scene, scene.chosen) : "";
+    scene.pointed = !held && store.pointed < n ? store.pointed : -1;
+    scene.row = shownRow.update(held ? scene.chosen : stage.looked(), held);
+    scene.noted = scene.pointed >= 0 ? scene.pointed : held || document.activeElement === canvas ? scene.chosen : -1;
+    scene.note = scene.noted >= 0 ? noteAt(scene, scene.noted) : "";
   }
 
   /** Take other tokens for the start. @param {number[][]} rows */
@@ -135,9 +139,14 @@ export function createStage(canvas, store, player, surface) {
     chosen: -1,
     choose(/** @type {number} */ i) {
       stage.chosen = i;
+      store.notify("looked");
       announce();
       ask();
     },
+    /** Point at a token, or at none. @param {number} i */
+    point: (i) => store.point(i),
+    /** Return the token whose attention is looked at: the one that a pointer is at, or else the chosen one. */
+    looked: () => (store.pointed >= 0 ? store.pointed : stage.chosen),
     /** Return the middle of token i in pixels of the window. @param {number} i */
     place(i) {
       update();
@@ -182,7 +191,7 @@ export function createStage(canvas, store, player, surface) {
     if (!player.playing) player.seek(position);
     if (player.position !== position) store.notify("player");
   });
-  store.on(["state", "view", "run", "overlays", "player"], ask);
+  store.on(["state", "view", "run", "overlays", "player", "row", "looked"], ask);
   resize();
   return stage;
 }

@@ -10,8 +10,8 @@ import { counts, FIRST_STATE } from "./models.js";
  * @typedef {"auto" | "light" | "dark"} Theme
  * @typedef {{name: string, note: string, state: State}} Figure a preset, and the state that it put on the screen
  * @typedef {{state: State, label: string, figure: Figure | null, show: View["show"], camera: any}} Step
- * @typedef {{t: number, show: Record<string, boolean>, theme: Theme, camera: any, tool: string}} View
- * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused"} Topic
+ * @typedef {{t: number, show: Record<string, boolean>, threshold: number, theme: Theme, camera: any, tool: string}} View
+ * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused" | "row" | "looked"} Topic
  * @typedef {(topics: Topic[], listener: (what: Set<Topic>) => void) => void} Listen
  */
 
@@ -24,13 +24,18 @@ const FIRST_VIEW = {
     limits: false,
     leaders: true,
     quiescent: false,
+    influence: false,
     paths: true,
     numbers: false,
   },
+  threshold: 0.1,
   theme: "auto",
   camera: null,
   tool: "move",
 };
+
+/** A token stays pointed at for this time, in milliseconds, after the pointer left it, so that nothing flickers. */
+const LINGER = 120;
 
 /** Edits under one label that follow each other within this time are undone together. */
 const ONE_GESTURE = 800;
@@ -51,6 +56,7 @@ export function createStore() {
   let [past, future] = [[], []];
   let gesture = { label: "", at: -Infinity };
   let screens = 0;
+  let leaving = 0;
 
   function deliver() {
     const what = news;
@@ -103,6 +109,10 @@ export function createStore() {
     /** @type {any} what was seen of the first frame of the run */
     first: null,
     series: null,
+    /** The token that a pointer is at, on the stage or in the attention matrix; -1 for none. */
+    pointed: -1,
+    /** @type {import("./row_requests.js").Row | null} whom the token that is looked at hears */
+    row: null,
     /** @type {Map<string, any>} the claims that apply, each with its verdict once there is one */
     claims: new Map(),
     /** @type {{sentence: string, about: string, state: State} | null} */
@@ -150,6 +160,18 @@ export function createStore() {
     setView(patch) {
       store.view = { ...store.view, ...patch };
       store.notify("view");
+    },
+
+    /** Point at a token, or at none. @param {number} i */
+    point(i) {
+      clearTimeout(leaving);
+      const put = () => {
+        store.pointed = i;
+        store.notify("looked");
+      };
+      if (i === store.pointed) return;
+      if (i < 0) leaving = setTimeout(put, LINGER);
+      else put();
     },
 
     /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. */

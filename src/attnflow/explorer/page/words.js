@@ -1,5 +1,6 @@
 // What is on the stage, in words: for the note at a chosen token and for screen readers.
 
+import { heardWords } from "./attention_lines.js";
 import { byId, make } from "./elements.js";
 import { place, written } from "./ticks.js";
 
@@ -33,7 +34,10 @@ function all(overlays, i, point) {
 const seen = ({ late, overlays, tokens, d }, i) => [late ? null : overlays, i, tokens.subarray(i * d, (i + 1) * d)];
 
 /** Return the note at a token, line by line. @param {Scene} scene @param {number} i */
-export const noteAt = (scene, i) => about(...seen(scene, i)).join("\n");
+export const noteAt = (scene, i) => [...about(...seen(scene, i)), ...heardBy(scene, i)].join("\n");
+
+/** Say whom a token hears, if that is known. @param {Scene} scene @param {number} i */
+const heardBy = ({ row }, i) => (row?.token === i ? heardWords(row) : []);
 
 /** Say what is on the stage, and what the chosen token is. @param {Scene} scene */
 export function describe(scene) {
@@ -41,7 +45,9 @@ export function describe(scene) {
   const where = { 1: "on the line", 2: "in the plane", 3: "in space" }[d];
   const time = `${scene.discrete ? "step" : "time"} ${written(scene.player.time())}`;
   const said = `${n} ${n === 1 ? "token" : "tokens"} ${where}, ${time}.`;
-  return chosen < 0 ? said : `${said} Chosen: ${all(...seen(scene, chosen))}.`;
+  const heard = heardBy(scene, chosen);
+  const hears = heard.length ? ` It ${heard.join("; ")}.` : "";
+  return chosen < 0 ? said : `${said} Chosen: ${all(...seen(scene, chosen))}.${hears}`;
 }
 
 /** Return a function that lets screen readers say something, once edits pause. @param {() => string} say
