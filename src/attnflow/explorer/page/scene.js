@@ -56,9 +56,13 @@ export function createScene(player) {
     startEdges: [],
     middle: [0, 0],
     sphere: false,
+    /** What is drawn on the other stage, while two are compared: both show the same part of space. @type {any} */
+    beside: null,
     discrete: true,
     until: 0,
     chosen: -1,
+    /** Whether a token is held. */
+    held: false,
     note: "",
   };
 }
