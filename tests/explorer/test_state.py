@@ -196,7 +196,7 @@ def test_beta_at_infinity_is_hardmax_and_its_rescaled_flow_is_solved_exactly() -
         ({"until": 20000}, None),
         ({"until": 20000, "clock": "log"}, None),
         ({"until": 1, "clock": "log"}, 2),
-        ({"motion": {"name": "rescaled-flow"}, "until": 3.0}, 240),
+        ({"motion": {"name": "rescaled-flow"}, "until": 3.0}, 241),
         ({"motion": {"name": "rescaled-flow"}, "until": 1e-9, "clock": "log"}, None),
         ({"motion": {"name": "jumps", "gamma": 0.001}, "law": {"name": "softmax", "beta": 1}, "until": 1500}, 600),
         ({"motion": {"name": "jumps", "gamma": 0.1}, "until": 1e25, "clock": "log"}, None),

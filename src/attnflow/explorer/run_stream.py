@@ -15,7 +15,7 @@ from attnflow.explorer.attention_row import answer_row, whole_of
 from attnflow.explorer.overlays import LEAST, OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
-from attnflow.explorer.state_text import command, python
+from attnflow.explorer.state_text import command, python, python_pair
 from attnflow.explorer.turns import resting, taking, waited
 from attnflow.figures.dashboard import MEASURED
 from attnflow.figures.groups import close
@@ -179,9 +179,16 @@ def _answer_overlays(message: dict[str, Any], session: Session) -> Iterator[Answ
 
 
 def _text(message: dict[str, Any]) -> Iterator[Answer]:
-    """Yield the run as a script and as a command."""
-    state = read(message.get("state"))
-    yield {"kind": "text", "id": message["id"], "python": python(state), "command": command(state)}
+    """Yield the run as a script and as a command, or two runs of the same tokens."""
+    state, beside = read(message.get("state")), message.get("beside")
+    if beside is None:
+        script, words = python(state), command(state)
+    else:
+        if not isinstance(beside, dict) or beside.keys() != {"law", "motion"}:
+            raise InputError("beside is not the law and the motion of a second run: give {'law': ..., 'motion': ...}")
+        other = read({**state.data, **beside})
+        script, words = python_pair(state, other), f"{command(state)}\n{command(other)}"
+    yield {"kind": "text", "id": message["id"], "python": script, "command": words}
 
 
 def wanted(message: dict[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ LONGEST_TEXT = 200
 DEEPEST = 3
 MOST_ENTRIES = 100  # of a law or a motion
 MOST_FRAMES = 600
-MOMENTS = 240  # frames of a flow
+MOMENTS = 240  # frames of a flow, or a few more
 SECONDS = 30.0  # of wall clock for one run
 
 # The first screen.
@@ -82,7 +82,7 @@ class State:
 
     @property
     def record(self) -> Record:
-        """Return what to record: `MOMENTS` moments of a flow, at most `MOST_FRAMES` layers, or every move.
+        """Return what to record: about `MOMENTS` moments of a flow, at most `MOST_FRAMES` layers, or every move.
 
         Motions that skip steps are recorded at every move: what they skip cannot be seen.
 
@@ -96,7 +96,20 @@ class State:
             return None
         if discrete:
             return Every(math.ceil(self.until / (MOST_FRAMES - 2)))
-        return np.linspace(0.0, self.until, MOMENTS)
+        return np.linspace(0.0, self.until, moments(self.until))
+
+
+def moments(until: float) -> int:
+    """Return the number of frames of a flow: such that whole times are among them, where layers have frames, too.
+
+    >>> moments(2.5), moments(60)
+    (240, 241)
+    >>> np.linspace(0, 60, moments(60))[:5]
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    if until % 1 or until > MOST_FRAMES - 1:
+        return MOMENTS
+    return int(until) * math.ceil((MOMENTS - 1) / until) + 1
 
 
 def read(data: Any) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from attnflow.app.flags import flags
 from attnflow.catalogue import has_parameters
 from attnflow.core.parameters import parameters_of
-from attnflow.explorer.state import MOMENTS, State, drawn
+from attnflow.explorer.state import State, drawn, moments
 from attnflow.runs.recording import Every, Geometric
 from attnflow.serialise import SCHEDULE, describe
 
@@ -36,24 +36,69 @@ def python(state: State) -> str:
     run.plot()
     <BLANKLINE>
     """
-    end = _number(state.until)
-    foreign = [one for part in (state.law, state.motion) for one in _parts(part) if not _public(one)]
-    options = [f"until={end}", *(f"{name}={text}" for name, text in _options(state))]
     lines = [
-        "import attnflow as af",
-        *(["from attnflow.laws import graphs"] if _graphs(state) else []),
-        *(f"from {type(one).__module__} import {type(one).__name__}" for one in foreign),
-        "",
         f"x0 = {_tokens(state)}",
         f"law = {_built(state.law, _graphs(state))}",
         f"motion = {_built(state.motion)}",
-        f"run = af.simulate(x0, law, motion, {', '.join(options)})",
+        f"run = af.simulate(x0, law, motion, {_arguments(state)})",
         "print(run.stopped)",
         "run.plot()",
     ]
-    if any("np." in line for line in lines):
-        lines.insert(0, "import numpy as np")
-    return "\n".join(lines) + "\n"
+    return _script([state], lines)
+
+
+def python_pair(left: State, right: State) -> str:
+    """Return a script that makes two runs of the same tokens, and says how far these are apart at the end.
+
+    >>> from attnflow.explorer.state import read
+    >>> soft = {"tokens": {"cloud": "polygon", "k": 3}, "law": {"name": "softmax", "beta": 4}, "until": 9,
+    ...         "motion": {"name": "layers", "gamma": 0.5}}
+    >>> print(python_pair(read(soft), read({**soft, "law": {"name": "softmax", "beta": "inf"}})))
+    import numpy as np
+    import attnflow as af
+    <BLANKLINE>
+    x0 = af.tokens.polygon(k=3)
+    left = af.simulate(x0, af.Softmax(beta=4.0), af.Layers(gamma=0.5), until=9)
+    right = af.simulate(x0, af.Hardmax(), af.Layers(gamma=0.5), until=9)
+    # Where both runs were recorded:
+    times = np.intersect1d(left.times, right.times)
+    distances = np.linalg.norm(left.at(times) - right.at(times), axis=2)
+    largest, rms = distances.max(axis=1), np.sqrt((distances**2).mean(axis=1))
+    print(f"at t = {times[-1]:g}: largest distance {largest[-1]:.4g}, root mean square {rms[-1]:.4g}")
+    <BLANKLINE>
+    """
+    runs = {
+        name: f"af.simulate(x0, {_built(one.law, _graphs(one))}, {_built(one.motion)}, {_arguments(one)})"
+        for name, one in (("left", left), ("right", right))
+    }
+    lines = [
+        f"x0 = {_tokens(left)}",
+        *(f"{name} = {text}" for name, text in runs.items()),
+        "# Where both runs were recorded:",
+        "times = np.intersect1d(left.times, right.times)",
+        "distances = np.linalg.norm(left.at(times) - right.at(times), axis=2)",
+        "largest, rms = distances.max(axis=1), np.sqrt((distances**2).mean(axis=1))",
+        'print(f"at t = {times[-1]:g}: largest distance {largest[-1]:.4g}, root mean square {rms[-1]:.4g}")',
+    ]
+    return _script([left, right], lines)
+
+
+def _script(states: Sequence[State], lines: Sequence[str]) -> str:
+    """Return lines of Python after the imports that they need."""
+    parts = [part for state in states for owner in (state.law, state.motion) for part in _parts(owner)]
+    foreign = [f"from {type(one).__module__} import {type(one).__name__}" for one in parts if not _public(one)]
+    imports = [
+        *(["import numpy as np"] if any("np." in line for line in lines) else []),
+        "import attnflow as af",
+        *(["from attnflow.laws import graphs"] if any(_graphs(state) for state in states) else []),
+        *dict.fromkeys(foreign),
+    ]
+    return "\n".join([*imports, "", *lines]) + "\n"
+
+
+def _arguments(state: State) -> str:
+    """Return the arguments of `simulate` after the motion."""
+    return ", ".join([f"until={_number(state.until)}", *(f"{name}={text}" for name, text in _options(state))])
 
 
 def _tokens(state: State) -> str:
@@ -128,7 +173,7 @@ def _options(state: State) -> Iterator[tuple[str, str]]:
     elif isinstance(record, Every) and record.k > 1:
         yield "record", str(record.k)
     elif isinstance(record, np.ndarray):
-        yield "record", f"np.linspace(0, {_number(state.until)}, {MOMENTS})"
+        yield "record", f"np.linspace(0, {_number(state.until)}, {moments(state.until)})"
 
 
 def command(state: State) -> str:

@@ -10,16 +10,20 @@ const [NEAR, NEAR_TOUCH] = [12, 24];
 /**
  * @param {import("./scene.js").Scene} scene
  * @param {ReturnType<typeof import("./held_token.js").createHeldToken>} heldToken
- * @param {{update: () => void, announce: () => void, forgetBox: () => void}} picture
+ * @param {{update: () => void, announce: () => void, forgetBox: () => void,
+ *   time: {player: import("./player.js").Player, moved: () => void}}} picture
  */
 export function createActions(scene, store, stage, heldToken, picture) {
-  const [{ player }, { update }] = [scene, picture];
+  const { update, time } = picture;
+  const { player } = time;
+  /** Whether tokens are to stay on the sphere: the motion of this stage keeps them there, or that beside it. */
+  const onSphere = () => scene.sphere || Boolean(scene.beside?.sphere);
 
   function rewind() {
     if (player.position === 0 && !player.playing) return;
     player.pause();
     player.seek(0);
-    store.notify("player");
+    time.moved();
   }
 
   /** Put other tokens at the start. @param {number[][]} rows @param {string} label */
@@ -35,7 +39,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
   function moveTo(i, x, y) {
     const rows = [...startRows(store)];
     if (!rows[i]) return;
-    rows[i] = scene.mode.lift(scene.eye, x, y, rows[i], scene.sphere);
+    rows[i] = scene.mode.lift(scene.eye, x, y, rows[i], onSphere());
     edit(rows, `drag token ${i}`);
   }
 
@@ -98,20 +102,20 @@ export function createActions(scene, store, stage, heldToken, picture) {
       store.setView({ camera: scene.mode.zoomed(eye(), x, y, factor) }),
     /** Return whether the pointer is at the line of the time shown, or at the axis of time. */
     atTime(/** @type {number} */ x, /** @type {number} */ y) {
-      if (scene.d !== 1 || player.count < 2 || x < scene.eye.left - 8) return false;
+      if (scene.d !== 1 || scene.player.count < 2 || x < scene.eye.left - 8) return false;
       return y > scene.eye.bottom || Math.abs(x - line.now(scene)) < 6;
     },
     seekTo(/** @type {number} */ x) {
       player.pause();
       player.seek(player.at(line.timeAt(scene.eye, x)));
-      store.notify("player");
+      time.moved();
       stage.draw();
     },
     add(/** @type {number} */ x, /** @type {number} */ y) {
       update();
       const rows = [...startRows(store)];
       if (!rows.length) return -1;
-      rows.push(scene.mode.lift(scene.eye, x, y, null, scene.sphere));
+      rows.push(scene.mode.lift(scene.eye, x, y, null, onSphere()));
       edit(rows, `add token ${rows.length - 1}`);
       stage.choose(rows.length - 1);
       return rows.length - 1;
@@ -144,11 +148,11 @@ export function createActions(scene, store, stage, heldToken, picture) {
     },
     step(/** @type {number} */ by) {
       player.step(by);
-      store.notify("player");
+      time.moved();
     },
     toggle() {
       player.toggle();
-      store.notify("player");
+      time.moved();
     },
   };
 }

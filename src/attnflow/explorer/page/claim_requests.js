@@ -4,14 +4,14 @@
 /** Claims are asked for when there was no edit for this time, in milliseconds. */
 const REST = 250;
 
-/** @param {{send: (message: any) => number, open: boolean}} socket */
-export function createClaimRequests(store, socket) {
+/** @param {{send: (message: any) => number, open: boolean}} socket @param {boolean} shown whether anybody sees them */
+export function createClaimRequests(store, socket, shown = true) {
   /** @type {{name: "stale"} | {name: "asked", id: number}} */
   let state = { name: "stale" };
   let resting = 0;
 
   function ask() {
-    if (socket.open) state = { name: "asked", id: socket.send({ do: "claims", state: store.state }) };
+    if (socket.open && shown) state = { name: "asked", id: socket.send({ do: "claims", state: store.state }) };
   }
   const answers = {
     claims(header) {

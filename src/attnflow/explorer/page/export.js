@@ -22,7 +22,7 @@ export function createExport(store, socket, stage, { link, say }) {
     byId(id).addEventListener("click", () => perform(byId(id), action));
   }
 
-  const text = () => socket.ask({ do: "text", state: store.state });
+  const text = () => socket.ask({ do: "text", state: store.state, ...store.pair?.() });
 
   async function perform(button, /** @type {() => Promise<void>} */ action) {
     button.ariaBusy = "true";

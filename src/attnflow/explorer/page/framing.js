@@ -10,28 +10,34 @@ const JUMP = 0.6;
 /** Boxes that are nearer than this part of their size are the same to the eye. */
 const SAME = 2e-3;
 
-/** @param {import("./scene.js").Scene} scene */
+/** @import { Scene } from "./scene.js" */
+
+/** Return the box of the run on a stage, if it is that of its tokens. @param {Scene} scene */
+const wholeBox = ({ player, n, d }) => (player.count > 0 && player.n === n && player.d === d ? player.box : null);
+
+/** @param {Scene} scene */
 export function createFraming(scene) {
   const { player } = scene;
   /** @type {"whole" | "following"} */
   let state = "whole";
   let target = scene.box;
-  /** What the box was found for. @type {{rows: any, player: number, count: number}} */
-  const seen = { rows: null, player: -1, count: -1 };
+  /** What the box was found for. @type {{rows: any, runs: string}} */
+  const seen = { rows: null, runs: "" };
 
   /** Find the box that is to be shown. @param {boolean} on whether a later frame than the first is shown */
   function fit(on) {
-    const { d, n, start, tokens } = scene;
-    const first = boxOf(start, d);
-    const whole = player.count > 0 && player.n === n && player.d === d ? player.box : null;
-    state = !scene.sphere && runsAway(first, whole) ? "following" : "whole";
-    const now = state === "following" ? boxOf(tokens, d) : whole;
-    const wanted = shownBox(first, now, scene.sphere);
+    const { d } = scene;
+    const first = boxOf(scene.start, d);
+    const sides = [scene, scene.beside].filter((side) => side?.d === d);
+    state = sides.some((side) => !side.sphere && runsAway(first, wholeBox(side))) ? "following" : "whole";
+    const now = sides.map((side) => (state === "following" ? boxOf(side.tokens, d) : wholeBox(side)));
+    const wanted = sides.map((side, k) => shownBox(first, now[k], side.sphere)).reduce(joined);
     const [other, follows] = [scene.box.low.length !== d, state === "following" && on];
     if (other || gap(wanted, target) > 0) target = wanted;
     if (other || (gap(scene.box, target) > JUMP && !follows)) scene.box = target;
     // However fast tokens run away, they are never out of sight.
-    if (now && follows && gap(joined(scene.box, now), scene.box) > 0) scene.box = joined(scene.box, now);
+    for (const box of follows ? now : [])
+      if (box && gap(joined(scene.box, box), scene.box) > 0) scene.box = joined(scene.box, box);
   }
 
   return {
@@ -41,13 +47,15 @@ export function createFraming(scene) {
      * @param {boolean} on whether a later frame than the first is shown @param {boolean} held
      */
     update(rows, on, held) {
-      const fresh = rows !== seen.rows || player.id !== seen.player || player.count !== seen.count;
-      if ((fresh || state === "following") && scene.n > 0 && !held) fit(on);
-      Object.assign(seen, { rows, player: player.id, count: player.count });
+      const other = scene.beside?.player;
+      const runs = `${player.id} ${player.count} ${other?.id} ${other?.count} ${scene.sphere} ${scene.beside?.sphere}`;
+      const fresh = rows !== seen.rows || runs !== seen.runs;
+      if ((fresh || state === "following") && scene.n > 0 && !held && !scene.beside?.held) fit(on);
+      Object.assign(seen, { rows, runs });
     },
     /** Find the box anew at the next picture. */
     forget() {
-      seen.count = -1;
+      seen.runs = "";
     },
     /** Come closer to the box that is to be shown; return whether it changed. @param {number} seconds */
     ease(seconds) {

@@ -7,10 +7,10 @@ const LARGEST = 4_000_000; // characters of JSON; a short link could otherwise u
 const DAMAGED = "This link is damaged: here is the first screen instead. Ask for the link anew.";
 const THEMES = ["auto", "light", "dark"];
 
-/** Return what a link holds: the state, and the view without the tool. */
-export function screenOf({ state, view }) {
+/** Return what a link holds: the state, the view without the tool, and what is compared with the state. */
+export function screenOf({ state, view, other }) {
   const { tool, ...rest } = view;
-  return { state, view: rest };
+  return { state, view: rest, ...(other ? { other } : {}) };
 }
 
 export async function encode(screen) {
@@ -32,7 +32,11 @@ export async function decode(text) {
     throw new Error(DAMAGED);
   }
   if (!isState(screen?.state)) throw new Error(DAMAGED);
-  return { state: screen.state, view: viewOf(screen.view) };
+  const found = { state: screen.state, view: viewOf(screen.view) };
+  if ((screen.other ?? null) === null) return found;
+  const { law, motion } = screen.other;
+  if (!isState({ ...screen.state, law, motion })) throw new Error(DAMAGED);
+  return { ...found, other: { law, motion } };
 }
 
 async function unpacked(/** @type {Blob} */ blob) {
@@ -142,7 +146,7 @@ export function createLink(store, { preset, opened, say, story }) {
     return true;
   }
 
-  store.on(["state", "view", "player"], later);
+  store.on(["state", "other", "view", "player"], later);
   addEventListener("hashchange", follow);
 
   return {

@@ -3,6 +3,7 @@
 import { createAttention } from "./attention.js";
 import { createCharts } from "./charts.js";
 import { createClaims } from "./claims.js";
+import { createCompare } from "./compare.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
@@ -64,7 +65,9 @@ attention.addEventListener("toggle", () => {
 const stage = createStage(byId("stage"), store, player, surfaceOf);
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store, stage);
-createControls(byId("controls"), store);
+const compare = createCompare({ store, player, stage, surface: surfaceOf });
+createControls(byId("controls"), compare.chosen);
+compare.mark();
 createInfluence(store);
 createToolbar(store, stage, say);
 createClaims(store);
@@ -78,7 +81,7 @@ const presets = createPresets(store, {
 });
 const story = createStory(store, player, stage, opened);
 const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link"), story });
-createExport(store, socket, stage, { link: link.address, say });
+createExport(compare.chosen, socket, compare.picture, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
 function opened(screen) {
@@ -94,13 +97,14 @@ store.on(["refused", "run", "state"], (what) => {
   const { kind = "" } = status.dataset;
   // A server without room opens the line only to say so: the note about the line says it too, and stays.
   const known = kind === "line" && store.refused?.about === "message";
-  if (what.has("refused") && store.refused && !known) say(store.refused.sentence, "refused");
+  const side = store.other ? "Left: " : "";
+  if (what.has("refused") && store.refused && !known) say(`${side}${store.refused.sentence}`, "refused");
   else if (what.has("run") && kind === "line") say("");
   else if (what.has("run") && !store.refused && kind === "refused") say("");
   else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(kind)) say("");
   if (what.has("run") && store.run?.stopped) byId("time").title = store.run.stopped;
 });
-store.on(["state"], () => {
+store.on(["state", "other"], () => {
   byId("undo").disabled = !store.canUndo;
   byId("redo").disabled = !store.canRedo;
   if (store.canUndo) byId("hint").hidden = true;
@@ -159,5 +163,5 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
+Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare } });
 link.follow().then(async (followed) => (byId("hint").hidden = followed || (await story.welcome())));

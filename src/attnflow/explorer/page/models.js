@@ -131,6 +131,22 @@ export function startOf(of, one, identity) {
   return one.start ?? one.default ?? one.choices[0] ?? one.least ?? 1;
 }
 
+/**
+ * A law and a motion for tokens in dimension d: matrices of another size are of no use, and start anew.
+ * @template {{law: any, motion: any}} Parts @param {Parts} parts @param {number} d @returns {Parts}
+ */
+export function fitted(parts, d) {
+  const identity = () => Array.from({ length: d }, (_, i) => Array.from({ length: d }, (_, j) => Number(i === j)));
+  const kinds = /** @type {const} */ (["law", "motion"]);
+  const anew = kinds.map((kind) => {
+    const [of, given] = [model(kind, parts[kind].name), parts[kind]];
+    const wrong = matrices(of).filter(({ key }) => given[key] && given[key].length !== d);
+    return Object.fromEntries(wrong.map((one) => [one.key, startOf(of, one, identity)]));
+  });
+  if (anew.every((some) => Object.keys(some).length === 0)) return parts;
+  return { ...parts, law: { ...parts.law, ...anew[0] }, motion: { ...parts.motion, ...anew[1] } };
+}
+
 /** middle s / (1 - s): 0 at 0, infinity at 1. @param {number} s @param {number} middle */
 export function valueAt(s, middle) {
   return s >= 1 ? "inf" : Number(((middle * s) / (1 - s)).toPrecision(3));

@@ -1,5 +1,6 @@
 // The stage as a file: PNG and SVG.
 
+import { drawBeside } from "./beside_marks.js";
 import { make } from "./elements.js";
 import { canvasSheet, svgSheet } from "./sheet.js";
 import { describe } from "./words.js";
@@ -13,6 +14,7 @@ export function createPictures(scene, store, update) {
       scene.chosen = -1;
       if (scene.late) Object.assign(scene, { overlays: null, late: false });
       if (scene.n > 0) scene.mode.draw(onto, scene);
+      if (scene.n > 0) drawBeside(onto, scene);
     });
     update();
   }

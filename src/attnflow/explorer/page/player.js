@@ -58,6 +58,8 @@ export function createPlayer() {
     speed: 1,
     /** @type {"linear" | "log"} */
     clock: "linear",
+    /** The times at which a flow rests, if it is shown beside layers: theirs. @type {number[] | null} */
+    rests: null,
     get count() {
       return frames.length;
     },
@@ -109,11 +111,17 @@ export function createPlayer() {
     /** Go to the next whole frame, or the one before. @param {number} by */
     step(by) {
       player.playing = false;
-      player.seek(by > 0 ? Math.floor(player.position + 1e-9) + by : Math.ceil(player.position - 1e-9) + by);
+      const next = (/** @type {number} */ k) => (by > 0 ? Math.floor(k + 1e-9) + by : Math.ceil(k - 1e-9) + by);
+      const rests = player.rests ?? [];
+      const k = next(indexOf(rests, player.exactTime()));
+      player.seek(k >= 0 && k < rests.length ? player.at(rests[k]) : next(player.position));
     },
     seek(/** @type {number} */ position) {
       const whole = player.discrete && !player.playing ? Math.round(position) : position;
       player.position = Math.min(Math.max(whole, 0), Math.max(frames.length - 1, 0));
+      const { rests, playing } = player;
+      if (!rests || playing || !(player.exactTime() <= rests[rests.length - 1])) return;
+      player.position = player.at(rests[Math.round(indexOf(rests, player.exactTime()))]);
     },
 
     /** Return the position of a time. @param {number} time */

@@ -15,14 +15,15 @@ const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent", "influence"
 
 /**
  * @param {{send: (message: any) => number, open: boolean}} socket
- * @param {{attention: () => boolean, token?: () => number, waiting: (on: boolean) => void}} shown whether the attention
- *   matrix is on the screen; which token is looked at, if one is; to be told when a run is waited for, and when no longer
+ * @param {{attention: () => boolean, claims?: boolean, token?: () => number, waiting: (on: boolean) => void}} shown
+ *   whether the attention matrix is on the screen, and claims are; which token is looked at, if one is; to be told when
+ *   a run is waited for, and when no longer
  */
 export function createRequests(store, player, socket, shown) {
   const run = Object.assign(createQuestion("due"), { state: store.state });
   /** A run that was lost with its worker is asked for once more: another retry is allowed after the next answer. */
   const overlays = Object.assign(createQuestion("settled"), { key: "", run: -1, retry: "allowed" });
-  const claims = createClaimRequests(store, socket);
+  const claims = createClaimRequests(store, socket, shown.claims);
   const shownTime = createShownTime(store, player);
   const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
   const rows = createRowRequests(store, player, socket, { token: () => shown.token?.() ?? -1, held: () => incoming.held });

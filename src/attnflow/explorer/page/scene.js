@@ -57,6 +57,8 @@ export function createScene(player) {
     startEdges: [],
     middle: [0, 0],
     sphere: false,
+    /** What is drawn on the other stage, while two are compared: both show the same part of space. @type {any} */
+    beside: null,
     discrete: true,
     until: 0,
     chosen: -1,
@@ -66,6 +68,8 @@ export function createScene(player) {
     row: null,
     /** The token that has a note, and what it says. */
     noted: -1,
+    /** Whether a token is held. */
+    held: false,
     note: "",
   };
 }

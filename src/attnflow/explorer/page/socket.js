@@ -27,12 +27,15 @@ export function createSocket(address, hear) {
   let socket = null;
   /** @type {Map<number, {resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   const asked = new Map();
+  let retry = 0;
 
   function connect() {
-    socket = new WebSocket(address);
+    const mine = (socket = new WebSocket(address));
     socket.binaryType = "arraybuffer";
     socket.onopen = () => hear.line(true, 0);
     socket.onmessage = ({ data }) => {
+      // The last words on a line that was given up.
+      if (mine !== socket) return;
       const { header, payload } = typeof data === "string" ? { header: JSON.parse(data) } : decode(data);
       // Who is only told that there is no room has not been served.
       if (header.id !== null) pause = FIRST_PAUSE;
@@ -42,8 +45,9 @@ export function createSocket(address, hear) {
       if (code === NO_ROOM) pause = LONGEST_PAUSE;
       for (const { reject } of asked.values()) reject(new Error("The connection was lost: try again."));
       asked.clear();
+      if (mine !== socket) return;
       hear.line(false, pause);
-      setTimeout(connect, pause);
+      retry = setTimeout(connect, pause);
       pause = Math.min(LONGEST_PAUSE, pause * 1.7);
     };
   }
@@ -60,6 +64,13 @@ export function createSocket(address, hear) {
 
   connect();
   return {
+    /** Give the line up, until it is opened again. */
+    close() {
+      clearTimeout(retry);
+      socket?.close();
+      socket = null;
+    },
+    reopen: connect,
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },

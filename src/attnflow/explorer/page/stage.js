@@ -1,6 +1,7 @@
 // The stage: draws what the store and the player hold when something changed, and lets users move tokens.
 
 import { createShownRow } from "./attention_lines.js";
+import { drawBeside } from "./beside_marks.js";
 import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
 import { createHeldToken } from "./held_token.js";
@@ -21,8 +22,10 @@ const MODES = { 1: line, 2: plane, 3: space };
 /**
  * @param {HTMLCanvasElement} canvas @param {import("./player.js").Player} player
  * @param {(motion: string) => string} surface on which a motion keeps tokens: "sphere" or "space"
+ * @param {{player: import("./player.js").Player, moved: () => void}} time the player that users move, and whom to tell
+ *   then: on the second of two stages that of the first
  */
-export function createStage(canvas, store, player, surface) {
+export function createStage(canvas, store, player, surface, time = { player, moved: () => store.notify("player") }) {
   canvas.getContext("2d", { alpha: false });
   const scene = createScene(player);
   const heldToken = createHeldToken(() => startRows(store));
@@ -60,7 +63,7 @@ export function createStage(canvas, store, player, surface) {
     const { state, view, run } = store;
     const rows = startRows(store);
     heldToken.compare();
-    const held = heldToken.held !== null;
+    const held = (scene.held = heldToken.held !== null);
     if (rows !== seen) begin(rows);
     seen = rows;
     const { d } = scene;
@@ -69,8 +72,8 @@ export function createStage(canvas, store, player, surface) {
     scene.tokens = still || held ? scene.start : player.positions();
     scene.n = scene.tokens.length / d;
     scene.sphere = surface(state.motion?.name) === "sphere";
-    const time = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
-    Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...time });
+    const length = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
+    Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...length });
     player.clock = state.clock === "log" ? "log" : "linear";
     const { n } = scene;
     if (scene.sizes.length !== n)
@@ -121,6 +124,7 @@ export function createStage(canvas, store, player, surface) {
     context.fillStyle = scene.tone.paper;
     context.fillRect(0, 0, sheet.width, sheet.height);
     if (scene.n > 0) scene.mode.draw(sheet, scene);
+    if (scene.n > 0) drawBeside(sheet, scene);
   }
 
   function resize() {
@@ -169,10 +173,11 @@ export function createStage(canvas, store, player, surface) {
       store.setView({ camera: kept });
     },
     draw: ask,
+    scene,
     ...createPictures(scene, store, update),
   };
   const announce = createAnnouncer(stage.describe, canvas);
-  const actions = createActions(scene, store, stage, heldToken, { update, announce, forgetBox: framing.forget });
+  const actions = createActions(scene, store, stage, heldToken, { update, announce, forgetBox: framing.forget, time });
 
   canvas.tabIndex = 0;
   canvas.style.touchAction = "none";

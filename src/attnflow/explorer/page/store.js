@@ -1,6 +1,6 @@
 // What is on the screen, and who wants to know when it changes.
 
-import { counts, FIRST_STATE } from "./models.js";
+import { counts, FIRST_STATE, fitted } from "./models.js";
 
 /**
  * @typedef {number[][] | null} Matrix
@@ -9,9 +9,12 @@ import { counts, FIRST_STATE } from "./models.js";
  * @typedef {{tokens: Cloud | number[][], law: any, motion: any, until: number, seed: number, clock: Clock}} State
  * @typedef {"auto" | "light" | "dark"} Theme
  * @typedef {{name: string, note: string, state: State}} Figure a preset, and the state that it put on the screen
- * @typedef {{state: State, label: string, figure: Figure | null, show: View["show"], camera: any}} Step
+ * @typedef {{law: any, motion: any}} Other the law and the motion of the second side while two are compared
+ * @typedef {{state: State, other: Other | null, label: string, figure: Figure | null, show: View["show"],
+ *   camera: any}} Step
  * @typedef {{t: number, show: Record<string, boolean>, threshold: number, theme: Theme, camera: any, tool: string}} View
- * @typedef {"state" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused" | "row" | "looked"} Topic
+ * @typedef {"state" | "other" | "view" | "run" | "overlays" | "player" | "series" | "claims" | "refused" | "row"
+ *   | "looked"} Topic
  * @typedef {(topics: Topic[], listener: (what: Set<Topic>) => void) => void} Listen
  */
 
@@ -78,7 +81,7 @@ export function createStore() {
     if (!step) return false;
     to.push(present(step.label));
     const opening = step.label.startsWith("open ");
-    enter(step.state, opening ? step.label : "");
+    enter(step.state, opening ? step.label : "", step.other);
     store.figure = step.figure;
     // A screen that was opened came with its own overlays.
     if (opening) store.setView({ show: step.show, camera: step.camera });
@@ -88,20 +91,23 @@ export function createStore() {
 
   /** @param {string} label */
   function present(label) {
-    const { state, figure, view } = store;
-    return { state, label, figure, show: view.show, camera: view.camera };
+    const { state, other, figure, view } = store;
+    return { state, other, label, figure, show: view.show, camera: view.camera };
   }
 
-  function enter(/** @type {State} */ state, /** @type {string} */ label) {
+  function enter(/** @type {State} */ state, /** @type {string} */ label, /** @type {Other | null} */ other) {
     // A camera of the plane sees nothing in space.
     if (dimension(state) !== dimension(store.state)) store.setView({ camera: null });
-    store.state = state;
-    store.label = label;
-    store.notify("state");
+    // An edit of the second side leaves the state as it is: the first side is not computed anew.
+    if (other !== store.other) store.notify("other");
+    if (state !== store.state) store.notify("state");
+    Object.assign(store, { state, other, label });
   }
 
   const store = {
     state: structuredClone(FIRST_STATE),
+    /** @type {Other | null} what is compared with the state, if anything */
+    other: null,
     view: structuredClone(FIRST_VIEW),
     /** @type {any} the start of the run that the player holds */
     run: null,
@@ -142,9 +148,10 @@ export function createStore() {
     /**
      * Change the state: the keys of `patch` replace those of the state.
      * @param {Partial<State>} patch
-     * @param {{label?: string}} [how] edits of one label in quick succession are one step of undo
+     * @param {{label?: string, other?: Other | null}} [how] edits of one label in quick succession are one step of
+     *   undo; `other` replaces what is compared
      */
-    setState(patch, { label = "" } = {}) {
+    setState(patch, { label = "", other = store.other } = {}) {
       const now = performance.now();
       const same = label !== "" && label === gesture.label && now - gesture.at < ONE_GESTURE;
       if (!same) {
@@ -153,7 +160,8 @@ export function createStore() {
       }
       future = [];
       gesture = { label, at: now };
-      enter({ ...store.state, ...patch }, label);
+      const state = Object.keys(patch).length > 0 ? { ...store.state, ...patch } : store.state;
+      enter(state, label, other && fitted(other, dimension(state)));
     },
 
     /** @param {Partial<View>} patch */
@@ -175,8 +183,8 @@ export function createStore() {
     },
 
     /** Replace the whole screen, as a link does or a preset, which has a name; it can be undone. */
-    open({ state, view, name = "", note = "" }) {
-      store.setState(structuredClone({ ...FIRST_STATE, ...state }), { label: `open ${++screens}` });
+    open({ state, view, other = null, name = "", note = "" }) {
+      store.setState(structuredClone({ ...FIRST_STATE, ...state }), { label: `open ${++screens}`, other });
       store.figure = name === "" ? null : { name, note, state: store.state };
       const { theme, tool } = store.view;
       const show = { ...FIRST_VIEW.show, ...view?.show };
