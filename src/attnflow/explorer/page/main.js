@@ -6,8 +6,10 @@ import { createClaims } from "./claims.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
+import { createHint } from "./hint.js";
 import { createPlayer } from "./player.js";
 import { createLink } from "./link.js";
+import { returnFocusFromMenus } from "./menu_focus.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
@@ -17,6 +19,8 @@ import { createStage } from "./stage.js";
 import { createStore } from "./store.js";
 import { createTimebar } from "./timebar.js";
 import { createToolbar } from "./toolbar.js";
+import { createWaitingRoom } from "./waiting_room.js";
+import { waitingText } from "./waiting_text.js";
 import { createTokenList } from "./words.js";
 
 const store = createStore();
@@ -34,22 +38,24 @@ function say(/** @type {string} */ sentence, kind = "note") {
   status.dataset.kind = kind;
 }
 
+const waitingRoom = createWaitingRoom(store);
 const socket = createSocket("/ws", {
   receive: (header, payload) => requests.receive(header, payload),
   line(open, pause) {
     if (open) return requests.refresh();
     const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
     say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
+    if (store.refused?.about === "message") waitingRoom.enter(why);
   },
 });
 const phone = matchMedia("(max-width: 820px), (max-height: 460px)"); // as in style.css
 const attention = byId("attention-section");
 const requests = createRequests(store, player, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
-  waiting(on) {
-    const slow = "Computing. The first run after an installation compiles for some seconds.";
-    if (on && !status.textContent) say(slow, "wait");
-    else if (!on && status.dataset.kind === "wait") say("");
+  waiting(report) {
+    const free = !status.textContent || status.dataset.kind === "wait";
+    if (report && free) say(waitingText(report), "wait");
+    else if (!report && status.dataset.kind === "wait") say("");
   },
 });
 attention.addEventListener("toggle", () => {
@@ -66,8 +72,11 @@ createToolbar(store, stage, say);
 createClaims(store);
 createTokenList(store, player);
 const timebar = createTimebar(store, player);
+const hint = createHint(store, player);
+returnFocusFromMenus(byId("stage"));
 const presets = createPresets(store, {
   chosen(preset) {
+    link.leave();
     opened(preset);
     link.named(preset.name);
   },
@@ -81,7 +90,7 @@ function opened(screen) {
   store.open(screen);
   requests.showTime(store.view.t);
   say("");
-  byId("hint").hidden = true;
+  hint.hide();
 }
 
 store.on(["view"], applyTheme);
@@ -98,7 +107,6 @@ store.on(["refused", "run", "state"], (what) => {
 store.on(["state"], () => {
   byId("undo").disabled = !store.canUndo;
   byId("redo").disabled = !store.canRedo;
-  if (store.canUndo) byId("hint").hidden = true;
 });
 
 /** Light or dark, as the view says or else the system. */
@@ -155,4 +163,4 @@ addEventListener("keydown", (event) => {
 });
 
 Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
-link.follow().then((followed) => (byId("hint").hidden = followed));
+link.follow().then((followed) => followed || hint.show());
