@@ -7,13 +7,16 @@ import pickle
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
+from numba.core import event
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
 import attnflow
+from attnflow.engines import compilation
 from attnflow.engines.compilation import FOLDERS, version_of_kernels
 from attnflow.engines.kernels import score
 
@@ -72,3 +75,30 @@ def test_only_python_calls_parallel_code(name: str) -> None:
             called = [thing.py_func.__globals__.get(word) for word in thing.py_func.__code__.co_names]
             parallel = [each for each in called if isinstance(each, Dispatcher) and each.targetoptions.get("parallel")]
             assert not parallel, f"{thing.py_func.__name__} is compiled and calls {parallel[0].py_func.__name__}"
+
+
+def test_a_compilation_is_known_while_it_lasts() -> None:
+    seen = []
+
+    class Ear(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            seen.append(compilation.compiling())
+
+        def on_end(self, event: Any) -> None:
+            """Compilations inside of this one have ended."""
+
+    def double(x: float) -> float:
+        return 2 * x
+
+    compilation.announce()
+    ear = Ear()
+    event.register("numba:compile", ear)
+    try:
+        for module, ours in (("elsewhere", False), ("attnflow.engines.made_here", True)):
+            double.__module__ = module
+            seen.clear()
+            assert numba.njit(double)(1.0) == 2.0
+            assert seen == [ours]
+            assert not compilation.compiling()
+    finally:
+        event.unregister("numba:compile", ear)

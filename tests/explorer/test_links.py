@@ -485,8 +485,31 @@ def test_the_page_says_that_it_waits_for_a_run(page: Page) -> None:
             const before = [...told];
             await new Promise((done) => setTimeout(done, 1500));
             const later = [...told];
+            const report = {{kind: "computing", id: run, n: 1, until: 20, discrete: true, t: 3, compiling: false}};
+            requests.receive(report);
             start(run); overlays(run, run, 0, {{}}); frames(run, 0, 10);
             return [before, later, told];
         }}"""
     )
-    assert seen == [[], [True], [True, False]]
+    report = {"kind": "computing", "n": 1, "until": 20, "discrete": True, "t": 3, "compiling": False}
+    assert seen[:2] == [[], [{}]]
+    assert [one and {key: value for key, value in one.items() if key != "id"} for one in seen[2]] == [{}, report, None]
+
+
+def test_only_a_compiler_is_blamed_for_compiling(page: Page) -> None:
+    said = page.evaluate(
+        """async () => {
+            const {waitingText} = await import("/page/waiting_text.js");
+            const report = {n: 5000, until: 20000, discrete: true, t: 12, compiling: false};
+            return [
+                waitingText({}), waitingText(report), waitingText({...report, compiling: true}),
+                waitingText({n: 1, until: 8.5, discrete: false, t: 0.25}),
+            ];
+        }"""
+    )
+    assert said == [
+        "Computing …",
+        "Computing: 5,000 tokens, so far step 12 of 20000.",
+        "Compiling kernels, which takes some seconds once after an installation.",
+        "Computing: 1 token, so far time 0.25 of 8.50.",
+    ]

@@ -12,6 +12,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import distance_matrix
 
 import attnflow as af
+from attnflow.engines import compilation
+from attnflow.explorer import run_stream
 from attnflow.explorer.protocol import RunFrames, Session, encoded
 from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, ends_with, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
@@ -37,7 +39,9 @@ def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(state: Any, session: Session | None = None, **message: Any) -> list[Any]:
-    return list(run({"id": 7, "do": "run", "state": state, **message}, session or Session(), lambda: False))
+    """Return the answers, without the reports that come while a busy machine or a compiler lets them wait."""
+    told = run({"id": 7, "do": "run", "state": state, **message}, session or Session(), lambda: False)
+    return [answer for answer in told if not (isinstance(answer, dict) and answer["kind"] == "computing")]
 
 
 def frames_of(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
@@ -57,6 +61,32 @@ def frames_of(told: list[Any]) -> tuple[list[float], np.ndarray[Any, Any]]:
 def kinds(told: list[Any]) -> list[str]:
     found = [(answer if isinstance(answer, dict) else answer[0])["kind"] for answer in told]
     return [kind for k, kind in enumerate(found) if k == 0 or found[k - 1] != kind]
+
+
+@pytest.mark.parametrize("compiler", [False, True])
+def test_a_run_without_frames_says_how_far_it_is(compiler: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_stream, "REPORTED", -1.0)
+    monkeypatch.setattr(compilation, "compiling", lambda: compiler)
+    waited = threading.Event()
+    whole = run_stream.simulate_into
+
+    def slow(*given: Any) -> Any:
+        found = whole(*given)
+        waited.wait(300)
+        return found
+
+    monkeypatch.setattr(run_stream, "simulate_into", slow)
+    reports = []
+    for answer in run({"id": 7, "do": "run", "state": JUMPS}, Session(), lambda: False):
+        if isinstance(answer, dict) and answer["kind"] == "computing":
+            reports.append(answer)
+            if answer["t"] == JUMPS["until"]:
+                waited.set()
+    about = {"kind": "computing", "id": 7, "n": 4, "until": JUMPS["until"], "discrete": True}
+    assert {key: value for key, value in reports[-1].items() if key != "t"} == {**about, "compiling": compiler}
+    reached = [report["t"] for report in reports]
+    assert reached == sorted(reached)
+    assert reached[-1] == JUMPS["until"]
 
 
 @pytest.mark.parametrize("state", [SOFT, FLOW, {**FLOW, "clock": "log"}, {**JUMPS, "clock": "log"}])

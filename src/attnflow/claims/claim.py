@@ -88,6 +88,7 @@ class Claim:
         @PAPER.claim(
             "norms", "Lemma 2.1", PROVED, LAYERS,
             "Norms never decrease: |z_i^{k+1}|_A^2 >= |z_i^k|_A^2 + |z_i^{k+1} - z_i^k|_A^2.",
+            plain="No token ever comes closer to the origin.",
             given={"A > 0": positive_definite},
         )
         def norms(e: Experiment) -> Margins:
@@ -101,7 +102,8 @@ class Claim:
     Margins are dimensionless, positive for slack, and come with the rounding bound of their computation; write them
     with + - * / only where the setting lists "exact", and with `margins.largest` and `smallest` for balls.
     A claim that is false as printed names its `repair`, a claim of its own. A `note` says what readers of the paper
-    should know beside it: other wordings, other versions.
+    should know beside it: other wordings, other versions. `plain` says the claim in one short sentence without
+    formulas, for readers who see it for the first time.
 
     >>> claim = get("fw/cluster-rate")
     >>> claim.status, claim.repair, claim.paper.arxiv
@@ -118,6 +120,7 @@ class Claim:
     given: Mapping[str, Statement] = field(default_factory=dict, repr=False)
     repair: str | None = None
     note: str = ""
+    plain: str = ""
 
     @property
     def how(self) -> str:
@@ -131,8 +134,9 @@ class Claim:
 
     def _repr_html_(self) -> str:
         rows = {
-            "statement": self.statement, "status": self.status, "paper": self.paper.citation.replace("*", ""),
-            "where": self.where, "parameters": ", ".join(self.setting.parameters),
+            "in short": self.plain or None, "statement": self.statement, "status": self.status,
+            "paper": self.paper.citation.replace("*", ""), "where": self.where,
+            "parameters": ", ".join(self.setting.parameters),
             "hypotheses": "; ".join(self.given) or None, "checked": self.how, "repaired as": self.repair,
         }  # fmt: skip
         return card(self.id, rows)
@@ -171,6 +175,7 @@ class Paper:
         setting: Setting,
         statement: str,
         *,
+        plain: str = "",
         given: Mapping[str, Statement] | None = None,
         repair: str | None = None,
         note: str = "",
@@ -186,8 +191,8 @@ class Paper:
                 raise InputError(f"there is a claim {id} already: choose another name")
             text = " ".join(statement.split())
             repaired = None if repair is None else f"{self.short}/{repair}"
-            said = " ".join(note.split())
-            REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired, said)
+            said = [" ".join(words.split()) for words in (note, plain)]
+            REGISTER[id] = Claim(id, self, where, status, setting, text, conclusion, given or {}, repaired, *said)
             return conclusion
 
         return register

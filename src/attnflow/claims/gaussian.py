@@ -75,6 +75,7 @@ MOVING = Setting({"covariance": ..., "beta": 1.0, "until": 0.5}, _flow, _sample,
     """In the mean-field limit of softmax attention with V = I a Gaussian N(0, Sigma_0) stays Gaussian, with
     Sigma(t) = (Sigma_0^{-1} - 2 beta t I)^{-1}: it blows up at the time 1 / (2 beta s), s the largest eigenvalue of
     Sigma_0.""",
+    plain="A very large Gaussian cloud stays Gaussian, and blows up at a time that is known.",
     given={"Sigma > 0, d = 1 or 2, beta > 0": _positive, "before the blow-up": _before},
 )  # fmt: skip
 def covariance(e: Experiment) -> Margins:
@@ -115,6 +116,7 @@ LAYERED = Setting({"sigma": 1.0, "beta": 1.2, "gamma": 0.1}, _layers, _near_thre
     """If tokens with the law N(0, sigma^2) on the line move by x' = m - x, m what they hear, their variance grows if
     beta sigma^2 > 1 and shrinks if beta sigma^2 < 1: (sigma^2)' = 2 sigma^2 (beta sigma^2 - 1). Under layers
     x + gamma (m - x) it is multiplied by (1 + gamma (beta sigma^2 - 1))^2, with the same threshold.""",
+    plain="A Gaussian cloud on the line spreads if beta times its variance is above one, and contracts if it is below.",
     given={"sigma, beta > 0, gamma in (0, 1], beta sigma^2 <= 1.6": _narrow},
 )  # fmt: skip
 def threshold(e: Experiment) -> list[Margins]:

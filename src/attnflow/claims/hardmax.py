@@ -98,6 +98,7 @@ hull = HARDMAX.claim(
     "hull", "on the way to the main theorem", PROVED, LAYERS,
     """The convex hull K^k of the tokens shrinks, K^{k+1} inside K^k; so it converges to a polytope with at most n
     vertices.""",
+    plain="The convex hull of the tokens never grows, so it settles to a polytope.",
 )(shrinking_hull)  # fmt: skip
 
 
@@ -112,6 +113,7 @@ def gains(e: Experiment) -> tuple[Numbers, Numbers]:
     "norms", "on the way to the main theorem", PROVED, LAYERS,
     """No token loses norm: |z_i^{k+1}|_A^2 >= |z_i^k|_A^2 + |Delta_i^k|_A^2 for the step Delta_i^k of every token and
     layer, so the sum of |Delta_i^k|_A^2 over k is at most the total gain of |z_i|_A^2.""",
+    plain="No token ever comes closer to the origin, in the norm of the scores.",
     given={POSITIVE: positive_definite},
 )  # fmt: skip
 def norms(e: Experiment) -> list[Margins]:
@@ -130,6 +132,7 @@ def norms(e: Experiment) -> list[Margins]:
     "first-leaders", "on the way to the main theorem", PROVED, LAYERS,
     """If the tokens are distinct and not 0, every token of largest A-norm is a leader at layer 0: C_i = {i}, and it
     rests.""",
+    plain="The tokens farthest from the origin, in the norm of the scores, are leaders from the start: they rest.",
     given=APART,
 )  # fmt: skip
 def first_leaders(e: Experiment) -> list[Margins]:
@@ -152,6 +155,7 @@ def _only(mask: NDArray[np.bool_], values: Numbers, otherwise: float = 1) -> Num
     "leaders-persist", "on the way to the main theorem", PROVED, LAYERS,
     """A leader, C_i = {i}, is one in all later layers and never moves (tokens distinct and not 0); others may become
     leaders later.""",
+    plain="Once a leader, always a leader: it never moves again.",
     given=APART,
 )  # fmt: skip
 def leaders_persist(e: Experiment) -> list[Margins]:
@@ -184,6 +188,7 @@ limits = HARDMAX.claim(
     "limits", "main theorem", PROVED, LONG,
     """Every token converges, to a point of the finite set S(K) = {x in K : max_{y in K} <x, y>_A = |x|_A^2} of the
     limit polytope K.""",
+    plain="Every token settles at one of finitely many points of the limit polytope.",
     given=STEADY,
 )(ends_in_S)  # fmt: skip
 
@@ -198,6 +203,7 @@ def _corners(end: Settled) -> list[int]:
 @HARDMAX.claim(
     "vertices-in-finite-time", "on the limit polytope", PROVED, LONG,
     "Every vertex of the limit polytope is occupied by a token, exactly, after finitely many layers.",
+    plain="After finitely many layers a token sits exactly at every vertex of the limit polytope.",
     given=STEADY,
 )  # fmt: skip
 def vertices_in_finite_time(e: Experiment) -> list[Margins]:
@@ -222,6 +228,7 @@ def _occupied(e: Experiment, end: Settled, i: int, last: int) -> Margins:
     "leaders-are-vertices", "after the main theorem", DERIVED, LONG,
     """A leader is a vertex of the hull of its layer and of all later ones; every vertex v of the limit polytope K is
     occupied after finitely many layers and strictly owns its cell, <v, v>_A > <v, y>_A for all other y in K.""",
+    plain="Leaders are vertices of the hull; in the end a token sits at each vertex, which owns its cell.",
     given={**APART, **STEADY},
 )  # fmt: skip
 def leaders_are_vertices(e: Experiment) -> list[Margins]:
@@ -251,6 +258,7 @@ def _outside(e: Experiment, x: Numbers, lead: Numbers, leader: NDArray[np.bool_]
     "follower-rate", "on the way to the main theorem", PROVED, LAYERS,
     """While C_i = {j} and token j is a leader at v, the distance shrinks by exactly 1/(1 + alpha) per layer,
     z_i^{k+1} - v = (z_i^k - v)/(1 + alpha); so followers never arrive.""",
+    plain="A token that follows a leader comes closer by the same factor in each layer, and never arrives.",
     given=APART,
 )  # fmt: skip
 def follower_rate(e: Experiment) -> list[Margins]:

@@ -97,6 +97,7 @@ def neighbours(e: Experiment, x: Numbers, t: int) -> NDArray[np.bool_]:
 hull = LOCALMAX.claim(
     "hull", RULE, DERIVED, LAYERS,
     "The convex hull of the tokens shrinks under localmax layers, K^{t+1} inside K^t, for any delta(t) >= 0.",
+    plain="The convex hull of the tokens never grows.",
 )(hypotheses.shrinking_hull)  # fmt: skip
 
 
@@ -104,6 +105,7 @@ hull = LOCALMAX.claim(
     "norms", RULE, DERIVED, LAYERS,
     """A token loses little norm: |z_i^+|_A^2 >= |z_i|_A^2 + |Delta_i|_A^2 - 2 gamma delta(t) for the step Delta_i of
     every token (threshold "relative": delta M_i, "normalized": delta |A z_i| in the place of delta).""",
+    plain="No token comes closer to the origin, in the norm of the scores, by more than delta allows.",
     given={POSITIVE: hypotheses.positive_definite},
 )  # fmt: skip
 def norms(e: Experiment) -> Margins:
@@ -161,6 +163,7 @@ vanishing = LOCALMAX.claim(
     """If the sum of delta(t) is finite, every token converges to a point of S(K) = {x in K : max_{y in K} <x, y>_A =
     |x|_A^2}, K the limit of the hulls; delta = 0 is hardmax. (That a sum is finite is known of formulas c r^t, such
     as '0.1 * 0.25 ** t', not of functions.)""",
+    plain="If delta fades fast enough, tokens settle at the points known from hardmax.",
     given={POSITIVE: hypotheses.positive_definite, "sum delta(t) finite": _summable, **CONSTANT_STEP},
 )(ends_in_S)  # fmt: skip
 
@@ -170,6 +173,7 @@ vanishing = LOCALMAX.claim(
     """Where a token comes close to a vertex, so do its neighbours: for j in N_i, every direction u and h the support
     function of K^t, h(u) - <u, z_j> <= (|N_i| / gamma) (h(u) - <u, z_i^+>). So if z_i tends to a vertex v of the limit
     polytope, the largest |z_j - v| over N_i tends to 0.""",
+    plain="When a token comes close to a vertex, so do all the tokens that it hears.",
 )  # fmt: skip
 def neighbours_converge(e: Experiment) -> Margins:
     """For all u at once: with c = gamma / |N_i|, it says that (z_i^+ - c z_j)/(1 - c) lies in K^t."""
@@ -195,6 +199,7 @@ def _pulled(e: Experiment, t: int) -> Numbers:
     "no-finite-time", RULE, DERIVED, LAYERS,
     """In every layer with N_i = N_j, z_i - z_j shrinks by exactly 1 - gamma = 1/(1 + alpha), so tokens with the same
     neighbours never meet in finite time.""",
+    plain="Two tokens that hear the same tokens come closer by a fixed factor in each layer, and never meet.",
     given={"0 < gamma < 1": hypotheses.step_in_unit_interval},
 )  # fmt: skip
 def no_finite_time(e: Experiment) -> list[Margins]:
@@ -236,6 +241,7 @@ APART = replace(LAYERS, sample=_apart_sample)
     """Two groups of tokens that hear nobody outside themselves keep a distance: for their members p and q of largest
     A-norm (for two clusters that are points: the points), |p - q|_A^2 > 2 delta (threshold "relative": delta (|p|_A^2 +
     |q|_A^2); "normalized": delta (|A p| + |A q|)). Other members can be closer.""",
+    plain="Groups that hear nobody else stay apart: their outermost tokens keep a distance that grows with delta.",
     given={POSITIVE: hypotheses.positive_definite},
 )  # fmt: skip
 def cluster_gap(e: Experiment) -> Margins:
@@ -360,6 +366,7 @@ def _shown_by_the_rule(e: Experiment) -> Margins:
     """Unlike under hardmax: for a constant delta > 0 leaders (N_i = {i}) need not be frozen, and limits outside S(K)
     exist; for a delta that varies in time single tokens need not converge. `deltas` are the values of delta over one
     period, and `shows` says which of the three an instance is a witness of.""",
+    plain="Unlike under hardmax, leaders may move again, and tokens may end elsewhere or not settle at all.",
     given={POSITIVE: hypotheses.positive_definite, "the instance is a witness": _shown_by_the_rule},
 )  # fmt: skip
 def leaders_move(e: Experiment) -> Margins:
@@ -383,6 +390,7 @@ CONVERGING = replace(LAYERS, parameters={**PARAMETERS, "steps": 60}, sample=_con
 @LOCALMAX.claim(
     "constant-converges", RULE, OPEN, CONVERGING,
     "For constant delta and gamma every token converges.",
+    plain="With a constant delta and step, every token settles.",
     given={
         POSITIVE: hypotheses.positive_definite,
         "delta constant": hypotheses.constant("delta", "delta is a number"), **CONSTANT_STEP,
@@ -422,6 +430,7 @@ def energy_drops(A: Numbers, states: Numbers, cuts: list[Any]) -> Numbers:
     """For Hegselmann-Krause, x_i <- x_i + gamma (mean{x_j : |x_i - x_j| <= eps} - x_i) with gamma in (0, 1], whose
     graph is symmetric, the energy sum_ij min(|x_i - x_j|^2, eps^2) over ordered pairs drops in every step by at least
     4 (2/gamma - 1) sum_i |Delta_i|^2, which is 4 sum_i |Delta_i|^2 for gamma = 1.""",
+    plain="If tokens hear all others within a distance, an energy of their distances falls at every step.",
 )  # fmt: skip
 def lyapunov(e: Experiment) -> Margins:
     """The drop of the energy in every step against the steps of all tokens, in fractions."""
@@ -451,6 +460,7 @@ DIRECTED = replace(
     "lyapunov/directed", RULE, FALSE, DIRECTED,
     """The energy of Hegselmann-Krause with the A-norm and eps^2 = 2 delta, sum_ij min(|z_i - z_j|_A^2, 2 delta),
     never rises along localmax either. (Its graph is directed.)""",
+    plain="The same energy of distances never rises when tokens hear by score instead of by distance.",
     given={POSITIVE: hypotheses.positive_definite},
     repair="lyapunov",
 )  # fmt: skip

@@ -105,6 +105,7 @@ def _not_negative(e: Experiment) -> Margins:
     """From equiangular tokens with overlap rho and beta = gamma log n, the overlap after one layer tends to 1 for
     gamma < 1 / (1 - rho), to 4 rho / (1 + 3 rho) for gamma = 1 / (1 - rho), and to rho for gamma > 1 / (1 - rho), as n
     grows.""",
+    plain="In a very long context one layer merges tokens or leaves them, depending on how beta grows with it.",
     given={"equiangular tokens": _equiangular, "gamma >= 0": _not_negative},
     note="""What is checked is more, and ours. Let g be the ratio gamma (1 - rho). For every n the overlap is
     (r - q / n) / (r + q - q / n), with r = rho + (1 - rho) / n, q = (1 - rho) u^2 and u = (n^g - 1) / (n^g + n - 1);

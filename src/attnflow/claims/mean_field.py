@@ -48,6 +48,7 @@ WAVING = Setting({"beta": 2.0, "normalized": True, "seed": 0}, sphere_model, _sa
     k^2 I_k(beta) / beta under USA, and at that rate divided by I_0(beta) under SA. So k_max = argmax_k k^2 I_k(beta)
     clusters appear first: k_max switches from 1 to 2 at beta = 1.044457, from 2 to 3 at 3.165434, and is about
     sqrt(2 beta) for large beta.""",
+    plain="From a nearly uniform ring of tokens, the number of clusters that appear first is known from beta.",
     given={"0 < beta <= 20": lambda e: once("0 < beta <= 20", min(e.beta, 20 - e.beta), strict=True)},
 )  # fmt: skip
 def kmax(e: Experiment) -> list[Margins]:

@@ -159,6 +159,7 @@ SEPARATE = replace(FREE, sample=_separate)
     "controllability", "as quoted in talks", FALSE, FREE,
     """For any n points and any n targets of R^d there are controls W(t), A(t), b(t) for which the flow of
     x' = W sigma(A x + b) takes each point to its target.""",
+    plain="A neural network of continuous depth can take any points to any targets.",
     repair="controllability/repaired",
 )  # fmt: skip
 def controllability(e: Experiment) -> list[Margins]:
@@ -193,5 +194,6 @@ controllability_repaired = CONTROL.claim(
     """In R^d, d >= 2, for any n distinct points and any n distinct targets there are controls, piecewise constant in
     time with 2n pieces, for which the flow of x' = W sigma(A x + b), sigma = max(., 0), takes each point to its
     target.""",
+    plain="In two or more dimensions, a network of continuous depth can take distinct points to distinct targets.",
     given={"d >= 2": lambda e: once("d >= 2", e.shape[1] - 2), "distinct points, distinct targets": _apart},
 )(reached)  # fmt: skip

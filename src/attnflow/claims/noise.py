@@ -109,6 +109,7 @@ LARGE = Setting({"beta": 3.0, "d": 2}, _usa, _sample(2.6, 5.0), samples=2, lengt
     beta / I_1(beta) on the circle. The densities with one cluster that branch off there exist for kappa > kappa_0 if
     beta < beta_* and for kappa < kappa_0 if beta > beta_*, where I_{d/2+1}(beta_*) / I_{d/2}(beta_*) = 1/d:
     2.446918 for d = 2, 1.816155 for d = 3.""",
+    plain="With more noise than a known threshold an even spread of tokens is stable; with less, clusters grow.",
     given={"d = 2 or 3, 0 < beta <= 8": _in_two_or_three},
     note="""As we read it, the paper proves more: up to beta_* the uniform density is the only minimiser of the free
     energy as long as kappa <= kappa_0, beyond it is not. Noise takes k (k + d - 2) / kappa from each rate exactly; the
@@ -135,6 +136,7 @@ def uniform_threshold(e: Experiment) -> list[Margins]:
     at some kappa_c < kappa_0, where a density with one cluster has the free energy of the uniform one. At beta = 3 on
     the circle kappa_c = .9912 kappa_0, and it jumps to .4815; densities with one cluster exist from .9887 kappa_0
     on.""",
+    plain="For large beta, order appears by a jump as noise gets weaker: a cluster is there at once.",
     given={"d = 2 or 3, 0 < beta <= 8": _in_two_or_three, "beta > beta_*": _beyond},
     note="""As we read it, the paper proves kappa_c < kappa_0. That the densities on our branch are those of least free
     energy is evidence: the branch is followed from kappa_0 through its fold.""",

@@ -167,6 +167,7 @@ def _frames(rng: Rng, k: int) -> dict[str, Any]:
     """From n <= d tokens with the same inner product for all pairs, linearly independent, and beta >= 0, all pairs keep
     a common inner product, and 1 - <theta_i, theta_j> is like e^{-2t} for Post-LN and nGPT, like t^{-2} for Pre-LN and
     Peri-LN: it is asymptotic to a positive constant times that.""",
+    plain="Where the normalisation stands decides how fast tokens meet: exponentially, or only polynomially.",
     given={"Post, nGPT, Pre or Peri": _one_of_four, "beta >= 0": _not_negative, "equiangular": _equiangular},
     note="""Inner products and radii follow two equations, which are derived in the module of this claim and solved by
     another method. From orthogonal tokens, n = 16 and beta = 1, the inner product starts at the speed .11288 (Post,
@@ -234,6 +235,7 @@ def _any_scheme(rng: Rng, k: int) -> dict[str, Any]:
     "clusters", "the theorems on clustering, as we read them", PROVED, _flows_until(200.0, _any_scheme, samples=10),
     """From almost every start, with Q = K = V = I, beta >= 0 and d >= 2, all directions converge to one point: under
     Post-LN, nGPT and CoD always, under Pre-LN and Peri-LN if n <= e^beta.""",
+    plain="From almost every start all tokens point in one direction in the end, wherever the normalisation stands.",
     given={"d >= 2, and n <= e^beta for Pre and Peri": _scheme, "a start not at rest": lambda e: moving(_in_post(e))},
     note="""Where n > e^beta a token of Pre-LN or Peri-LN may be pulled through 0, where it has no direction.""",
 )  # fmt: skip

@@ -168,6 +168,7 @@ def most_in_an_arc(angles: Array, width: float) -> int:
     semidefinite. Then an arc of width 1 / (2 sqrt(beta)) holds at most (A + e^{-beta}) / (A + B/2) of the mass, where A
     and B are the largest pull of a token and its least push inside the arc, in units of e^beta: at most
     .5742 + 1.7 e^{-beta}.""",
+    plain="With a perceptron beside attention, no narrow arc can hold more than a certain part of the tokens at rest.",
     given={"n >= 2 tokens on the circle, beta >= 1, Lipschitz constant at most 1": _unit_circle},
     note="""The paper, as we read it, has .5742 + O(e^{-beta}) for large beta. With h = (beta (1 - c^2) - c)
     e^{beta (c - 1)}, c = cos t, A is the maximum of h and B the least value of -h for |t| <= 1 / (2 sqrt(beta)); they

@@ -191,6 +191,7 @@ def _mean_stays(e: Experiment, what: str, room: float, end: float | None) -> Mar
     integral from u to infinity, over the integral from minus infinity to infinity, of e^{-(d - 2) G(v)} / cosh(v),
     where G'(v) = 1 / cosh(beta (1 - tanh v)). So p(0) = 0.2224 for d = 3, beta = 1, and p(0) = 1/2 for d = 2 and every
     beta.""",
+    plain="With random weights, two tokens end at one point or opposite each other, with known probabilities.",
     given={"-1 attracts": _attracting, "short steps": _short_steps},
     note="""The probability p(rho) is a martingale along the run: E p(rho_t) = p(rho_0) at every time t, also if pairs
     are stopped, here where |u| > 3. Layers of length dt err: in 12 instances with d <= 9 the mean of p was off by
@@ -209,6 +210,7 @@ def ends_antipodal(e: Experiment) -> Margins:
     and from every other one it tends to 1 with probability 1. It ever comes down from rho = tanh u to tanh l with the
     probability p(rho) that is the integral from u to infinity, over the integral from l to infinity, of the function
     in random/antipodal, and p tends to 0 as l tends to minus infinity.""",
+    plain="With random weights in a high enough dimension, two tokens always end at one point.",
     given={"-1 does not attract": _repelling, "short steps": _short_steps},
     note="""It is checked with l = -6.1, where 1 + rho = 1e-5; that p then tends to 0 follows from the integral. As for
     random/antipodal p is a martingale, and pairs are stopped where u < l or u > 3. Beside -1 layers err more: in 5

@@ -88,6 +88,7 @@ CIRCLE = Setting({"tokens": ..., "beta": 1.0, "until": 4.0}, rotary_model, _samp
     """On the circle, with rotary positions omega = 2 pi / n in the scores only and n large, consensus is approached at
     the rate 1 - I_1(beta) / I_0(beta): .55361 at beta = 1, .30223 at beta = 2. At first order in the angles the wave
     e^{2 pi i k j / n} decays at the rate 1 - I_k(beta) / I_0(beta), of which that is the smallest.""",
+    plain="With rotary positions, tokens near one point come together at a rate that is known from beta.",
     given={"tokens near consensus on the circle": _near_consensus},
 )  # fmt: skip
 def consensus_rate(e: Experiment) -> list[Margins]:

@@ -72,6 +72,7 @@ barycentre = SINKFORMERS.claim(
     "barycentre", "of doubly stochastic weights", DERIVED, LAYERS,
     """Averaging layers x_i <- x_i + gamma (m_i - x_i) keep the barycentre of the tokens, for every beta and B,
     symmetric or not, constant or not, and all step sizes: columns of P sum to one, so sum_i m_i = sum_j x_j.""",
+    plain="With doubly stochastic attention, the mean of all tokens never moves.",
 )(_kept)  # fmt: skip
 
 
@@ -79,4 +80,5 @@ barycentre_of_flows = SINKFORMERS.claim(
     "barycentre/flow", "of doubly stochastic weights", DERIVED, FLOW,
     """Under the flow x_i' = V m_i the barycentre moves as e^{tV}, for every V: the rescaled tokens z_i = e^{-tV} x_i,
     z_i' = V (sum_j P_ij z_j - z_i), keep theirs.""",
+    plain="With doubly stochastic attention, the mean of all tokens moves as if it were alone.",
 )(_kept)  # fmt: skip

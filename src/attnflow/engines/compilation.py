@@ -48,17 +48,26 @@ def version_of_kernels(package: Path) -> str:
 
 
 class _Announcement(event.Listener):  # type: ignore[misc]
-    """Say on standard error, once in a process, that kernels are being compiled."""
+    """Say on standard error, once in a process, that kernels are being compiled; and count those that are."""
 
     said = False
+    running = 0
 
     def on_start(self, event: Any) -> None:
-        if not self.said and event.data["dispatcher"].py_func.__module__.startswith(PACKAGE):
+        if not _ours(event):
+            return
+        self.running += 1
+        if not self.said:
             note("compiling kernels, once per installation for each kind of sum (some seconds each)")
             self.said = True
 
     def on_end(self, event: Any) -> None:
-        """Do nothing."""
+        self.running -= _ours(event)
+
+
+def _ours(event: Any) -> bool:
+    """Say whether an event is about a kernel of this package."""
+    return bool(event.data["dispatcher"].py_func.__module__.startswith(PACKAGE))
 
 
 _announcement = _Announcement()
@@ -71,6 +80,15 @@ def announce() -> None:
     if not _registered:
         event.register("numba:compile", _announcement)
         _registered = True
+
+
+def compiling() -> bool:
+    """Say whether a kernel is being compiled at this moment, in any thread of this process.
+
+    >>> compiling()
+    False
+    """
+    return _announcement.running > 0
 
 
 def on_one_thread(function: Callable[Given, Result]) -> Callable[Given, Result]:

@@ -78,7 +78,7 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _statement(claim: Claim) -> dict[str, Any]:
-    names = ("where", "status", "statement")
+    names = ("where", "status", "statement", "plain")
     return {**{name: getattr(claim, name) for name in names}, "given": list(claim.given)}
 
 

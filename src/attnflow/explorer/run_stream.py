@@ -29,6 +29,8 @@ from attnflow.runs.trajectory import Trajectory
 # A frame waits at most FLUSH seconds for others to be sent with it, in messages of at most about CHUNK bytes.
 FLUSH = 0.03
 CHUNK = 1 << 20
+# A run without frames to send is reported on after this many seconds, and then each time after twice as long.
+REPORTED = 1.0
 # Measurements over time are taken at no more than MOST_MEASURED frames, and for no more than MEASURING seconds.
 MOST_MEASURED, MEASURING = 120, 4.0
 # Squares of larger coordinates leave float64.
@@ -211,6 +213,7 @@ def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -
     """Yield frames in messages of one or more until all are sent, or nobody wants them any more."""
     n, d = kept.state.tokens.shape
     sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), kept.most is None
+    since, wait = time.monotonic(), REPORTED
     # To send is no work: the turn is left to the simulation.
     with resting(stop):
         while not stop():
@@ -225,9 +228,24 @@ def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -
                 times = [float(t) for t in kept.times[first:last]]
                 about = {"kind": "frames", "id": kept.run, "first": first, "count": last - first, "n": n, "d": d}
                 yield {**about, "times": times}, np.stack(kept.frames[first:last])
+            if there > sent:
+                since, wait = time.monotonic(), REPORTED
             sent = there
             if going:
                 simulation.join(FLUSH)
+                if time.monotonic() - since > wait:
+                    since, wait = time.monotonic(), 2 * wait
+                    yield _report(kept)
+
+
+def _report(kept: RunFrames) -> Answer:
+    """Return how far a run has come that has nothing to show at this moment, and whether it waits for a compiler."""
+    from attnflow.engines.compilation import compiling
+
+    state = kept.state
+    about = {"n": len(state.tokens), "until": float(state.until), "discrete": state.motion.discrete}
+    reached = 0.0 if kept.newest is None else float(kept.newest[0])
+    return {"kind": "computing", "id": kept.run, **about, "t": reached, "compiling": compiling()}
 
 
 def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:

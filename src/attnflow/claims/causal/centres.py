@@ -88,6 +88,7 @@ IN_SPACE = Setting({**PARAMETERS, "d": 3}, causal_model, _draws_in_space, sample
     """A token is a strong centre if its geodesic distance to all earlier tokens is more than delta. Of infinitely many
     independent uniform tokens on the sphere of R^d, 1 / p are strong centres in expectation, p the part of the sphere
     in a cap of radius delta: pi / delta on the circle. Of the first n it is (1 - (1 - p)^n) / p.""",
+    plain="The mean number of random tokens far from all earlier ones is one over the part of the sphere in a cap.",
     given={"d >= 2, a cap smaller than half of the sphere": _sizes},
 )  # fmt: skip
 def strong_centres(e: Experiment) -> Margins:
@@ -101,6 +102,7 @@ def strong_centres(e: Experiment) -> Margins:
     "strong-centres/printed", "the appendix", FALSE, IN_SPACE,
     """For d = 3, of infinitely many independent uniform tokens on the sphere 1 / (3 p) are strong centres in
     expectation, p the part of the sphere in a cap of radius delta.""",
+    plain="In three dimensions that mean number is only a third of one over the part of the sphere in a cap.",
     given={"d >= 2, a cap smaller than half of the sphere": _sizes, "d = 3": lambda e: once("d = 3", -abs(e.d - 3))},
     repair="strong-centres",
 )  # fmt: skip

@@ -50,6 +50,7 @@ FIRST = Setting({"tokens": ..., "B": None, "until": 60.0}, causal_model, _any_sc
 @CAUSAL.claim(
     "first-token", "Theorem 4.1", PROVED, FIRST,
     "On the sphere, d >= 2, V = I, for every Q and K and from almost every start, every x_k tends to x_1(0).",
+    plain="If each token hears only earlier ones, almost always all tokens end at the first token, which never moves.",
 )  # fmt: skip
 def first_token(e: Experiment) -> list[Margins]:
     """The first token rests, and all end in the open hemisphere around it, from where they tend to it.
@@ -149,6 +150,7 @@ def ends_at_leading_eigenvector(e: Experiment) -> Margins:
     "two-points", "Table 1", FALSE, TWO_POINTS,
     """On the sphere, if the eigenvalue of V with the largest real part is real, simple and positive, with eigenvector
     xi, then for every Q and K and from almost every start every x_k tends to xi or -xi.""",
+    plain="With a dominant direction of V, each token ends at one of two opposite points, whatever Q and K are.",
     given={"a simple positive largest eigenvalue": _simple_and_positive},
     repair="two-points/repaired",
 )  # fmt: skip
@@ -175,6 +177,7 @@ PLAIN = Setting(
     "two-points/repaired", "Table 1, for plain scores", OPEN, PLAIN,
     """On the sphere, if the eigenvalue of V with the largest real part is real, simple and positive, with eigenvector
     xi, and K^T Q is a positive multiple of I, then from almost every start every x_k tends to xi or -xi.""",
+    plain="With a dominant direction of V and plain scores, each token ends at one of two opposite points.",
     given={"a simple positive largest eigenvalue": _simple_and_positive, "beta > 0": _positive},
 )  # fmt: skip
 def two_points_repaired(e: Experiment) -> Margins:

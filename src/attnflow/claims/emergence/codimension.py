@@ -213,6 +213,7 @@ k eigenvalues, such that the distance of every rescaled token z_i = e^{-tV} x_i 
 @EMERGENCE.claim(
     "codimension-k/a", "the talk", FALSE, NEUTRAL,
     f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part >= 0, then {CONCLUSION}",
+    plain="Rescaled tokens gather on three parallel flats, one constraint for each eigenvalue that does not decay.",
     given={**GIVEN, "eigenvalues with real part >= 0": growing(neutral=True)}, repair="codimension-k/repaired",
 )  # fmt: skip
 def codimension_neutral(e: Experiment) -> Margins:
@@ -230,17 +231,20 @@ STRICT: dict[str, Statement] = {**SOME_GROW, f"the eigenvalues are simple, {DOMI
     "codimension-k/repaired", "after the codimension conjecture", OPEN, GENERIC,
     f"""For almost every start: if Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are
     simple and the largest modulus is that of a positive one alone, then {CONCLUSION}""",
+    plain="For almost every start, and simple eigenvalues, rescaled tokens gather on three parallel flats.",
     given={**STRICT, "no symmetry is imposed": asymmetric},
 )  # fmt: skip
 @EMERGENCE.claim(
     "codimension-k/c", "the codimension conjecture", FALSE, MIRRORED,
     f"""If Q^T K = B > 0, V has k >= 1 eigenvalues with real part > 0, all eigenvalues are simple and the largest
     modulus is that of a positive one alone, then {CONCLUSION}""",
+    plain="With simple eigenvalues and one that dominates, rescaled tokens gather on three parallel flats.",
     given=STRICT, repair="codimension-k/repaired",
 )  # fmt: skip
 @EMERGENCE.claim(
     "codimension-k/b", "the codimension conjecture", FALSE, GROWING,
     f"If Q^T K = B > 0 and V has k >= 1 eigenvalues with real part > 0, then {CONCLUSION}",
+    plain="Rescaled tokens gather on three parallel flats, with one constraint for each eigenvalue that grows.",
     given=SOME_GROW, repair="codimension-k/repaired",
 )  # fmt: skip
 def codimension(e: Experiment) -> Margins:

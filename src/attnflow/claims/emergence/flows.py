@@ -85,6 +85,7 @@ FLOW = Setting(
     "growth", "a priori bound", PROVED, FLOW,
     """Along x_i' = V sum_j P_ij x_j every left eigenvector phi of V, of eigenvalue lambda (both possibly complex),
     satisfies max_i |phi(x_i(t))| <= e^{|lambda| t} max_j |phi(x_j(0))|.""",
+    plain="Along an eigenvector of V, no token grows faster than the eigenvalue allows.",
 )  # fmt: skip
 def growth(e: Experiment) -> Iterator[Margins]:
     """Each left eigenvector's largest modulus over the tokens, along the run, against its exponential bound."""
@@ -149,6 +150,7 @@ def _monotone(e: Experiment) -> float:
     "distances", "remark", PROVED, IDENTITY,
     """With V = I and B = A^2 > 0 no distance |x_i - x_j|_A ever decreases, neither along the flow nor under forward
     Euler x_i + dt sum_j P_ij x_j with any step size dt > 0; without dt it is the flow.""",
+    plain="With V the identity, no two tokens ever come closer to each other, in the norm of the scores.",
     given={"B > 0": positive_definite},
 )  # fmt: skip
 def distances(e: Experiment) -> Margins:
@@ -162,6 +164,7 @@ def distances(e: Experiment) -> Margins:
     "no-consensus", "remark", PROVED, DISTINCT,
     """With V = I and B = A^2 > 0, distinct tokens never come together, at no time and not in the limit: each pair
     stays at least as far apart, in the norm of A, as it started.""",
+    plain="With V the identity, distinct tokens never come together, not even in the limit.",
     given={"B > 0": positive_definite, "distinct tokens": pairwise_distinct},
 )  # fmt: skip
 def no_consensus(e: Experiment) -> list[Margins]:
@@ -212,6 +215,7 @@ def threshold(n: int) -> float:
     a(t) <= a(0)/(1 + k a(0) t) with k = min(1/R^2, (1 - e^{-2R^2})/(2R^2 d)), R the bound of all norms.
     The rate is algebraic: x_i' = -C x_i to leading order, C the covariance of the tokens, so
     C^{-1} = C_0^{-1} + 2t + O(log t) on their affine hull, of dimension r, and t sum_i |x_i|^2/n -> r/2.""",
+    plain="With V minus the identity, all tokens go to the origin, slowly, and attention becomes uniform.",
 )  # fmt: skip
 def negative_identity(e: Experiment) -> list[Margins]:
     """The gain of log L against the integral of its rate, both bounds along the run, and the growth of C^{-1}."""

@@ -207,6 +207,7 @@ GIVEN: dict[str, Statement] = {"B > 0": positive_definite, SYMMETRY: invariant}
     """V = I and Q^T K = B > 0, A = B^{1/2}: the hull of the rescaled tokens z_i = e^{-t} x_i decreases to a polytope K
     and each z_i tends to a point of the finite set S = {x in K : |Ax|^2 = max_j <Ax, Av_j>}, v_j the vertices of K.
     Along the way |A z_i|^2 - (n-1) e^{-2t-1} never decreases.""",
+    plain="Seen at their own scale, tokens gather at a few points of a polytope: its vertices and few others.",
     given=GIVEN,
 )  # fmt: skip
 def polytope(e: Experiment) -> Iterator[Margins]:
@@ -259,6 +260,7 @@ def _ranked(e: Experiment) -> tuple[Settled, Array, int] | Undecided:
     "polytope/rank", "the talk, after Theorem 2", FALSE, SYMMETRIC,
     """V = I and Q^T K = B > 0: the attention matrix tends to a matrix of rank at most m, the number of vertices of the
     limit polytope of the rescaled tokens.""",
+    plain="In the end the attention matrix has at most as high a rank as the limit polytope has vertices.",
     given=GIVEN, repair="polytope/rank/repaired",
 )  # fmt: skip
 def polytope_rank(e: Experiment) -> Margins:
@@ -280,6 +282,7 @@ def asymmetric(e: Experiment) -> Margins:
     "polytope/rank/repaired", "after the talk", OPEN, GENERIC,
     """V = I and Q^T K = B > 0: for almost every start the limiting attention matrix has as rank the number of distinct
     leaders (the tokens j with P*_ij = 1 for some i), which is at most the number of vertices of the limit polytope.""",
+    plain="For almost every start, the rank of attention in the end is the number of leaders.",
     given={**GIVEN, "no symmetry is imposed": asymmetric},
 )  # fmt: skip
 def polytope_rank_repaired(e: Experiment) -> Iterator[Margins]:
@@ -316,6 +319,7 @@ def _mirrored(e: Experiment) -> Margins:
 @EMERGENCE.claim(
     "polytope/pair", "a remark after Theorem 2", FALSE, PAIR,
     """Q = K = V = I: from (1, eps) and (1, -eps) both rescaled tokens tend to (1, 0).""",
+    plain="Two mirror-image tokens come together halfway between them.",
     given={"the tokens are (1, eps) and (1, -eps)": _mirrored},
 )  # fmt: skip
 def polytope_pair(e: Experiment) -> Margins:

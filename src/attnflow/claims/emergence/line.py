@@ -209,6 +209,7 @@ def _rising(path: Path) -> Margins:
     """For distinct tokens on the line, V > 0 and B > 0, P(t) tends to a matrix whose rows, all but at most one, are
     e_1 or e_n in the order of the tokens, hence of rank at most 3. In y = sqrt(B) x: a token beyond sqrt(W((n-1)/e))
     moves away from 0 for ever, and one beyond sqrt(log n) makes its row Boolean, doubly exponentially.""",
+    plain="On the line, every token but at most one ends up hearing only the lowest or only the highest token.",
     given=ON_THE_LINE,
 )  # fmt: skip
 def boolean(e: Experiment) -> list[Margins]:
@@ -230,6 +231,7 @@ def _escapes(path: Path, escaped: Array) -> Margins:
     "boolean/doubly-exponential", "talk", FALSE, SHOOTING,
     """For distinct tokens on the line, V > 0 and B > 0, all rows of P(t) but the one that does not tend to e_1 or e_n
     converge doubly exponentially: log(-log(1 - P_leader)) grows like a multiple of t.""",
+    plain="On the line, every row that ends with one single leader gets there doubly exponentially fast.",
     given=ON_THE_LINE,
 )  # fmt: skip
 def doubly_exponential(e: Experiment) -> list[Margins]:
@@ -333,6 +335,7 @@ def _extreme_bounded(e: Experiment) -> list[Margins]:
     """If the lowest or the highest of distinct tokens on the line stays bounded, V > 0 and B > 0, then its row tends to
     Boolean only like t e^{-2t} (V = 1): within a factor C, 1 - P_leader is log(X^2) / X^2, X ~ e^t the largest
     |sqrt(B) x_j|.""",
+    plain="If the lowest or highest token on the line stays bounded, its row settles much more slowly.",
     given={**ON_THE_LINE, "an extreme token stays bounded": _extreme_bounded},
 )  # fmt: skip
 def bounded_extreme(e: Experiment) -> list[Margins]:

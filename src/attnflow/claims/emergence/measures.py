@@ -94,6 +94,7 @@ def _probes(R: float, d: int) -> tuple[Array, Array]:
     q = |B| R^2: X[mu] is Lipschitz with constant |B| |V| R^2, which two atoms attain at 0; and in that ball
     |X[mu] - X[nu]| <= |V| (1+2q) e^{2q} W_1(mu, nu). Hence W_2(mu(t), nu(t)) <= e^{int_0^t C} W_2(mu(0), nu(0)) along
     the flow, C = |V| (q + (1+2q) e^{2q}) with R(s) = R e^{|V| s}.""",
+    plain="Two clouds that start close drift apart at most at a known rate, whatever their number of tokens.",
 )  # fmt: skip
 def mean_field(e: Experiment) -> Iterator[Margins]:
     """Differences of the field at pairs of points, of two fields at the atoms, and of two runs, against the bounds."""
@@ -167,6 +168,7 @@ AGGREGATION = Setting({"tokens": ...}, lambda given: (Softmax(), Aggregation()),
     """Distinct tokens that move by x_i' = -(1/n) sum_{j != i} (x_i - x_j)/|x_i - x_j|^2 have a variance
     M = mean |x_i - xbar|^2 with M' = -(n-1)/n exactly, so two of them collide no later than n M(0)/(n-1): a collapse
     in finite time, which self-attention never shows.""",
+    plain="Tokens that attract each other with this singular force collide in finite time, unlike those of attention.",
     given={"n >= 2": two_or_more, "distinct tokens": pairwise_distinct},
 )  # fmt: skip
 def keller_segel(e: Experiment) -> list[Margins]:

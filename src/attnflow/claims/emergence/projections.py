@@ -317,6 +317,7 @@ def _contracting(e: Experiment) -> Iterator[Margins]:
     right eigenvector: then phi_1*(z_i), phi_1* the left one and z = e^{-tV} x, tends to one of a, 0, b, where a and b
     are the limits of the minimum and the maximum: at most three parallel hyperplanes, and one if all phi_1*(z_i(0))
     have one sign. For each real lambda_k >= 0 the interval of the values phi_k*(z_i) never grows.""",
+    plain="With one dominant eigenvalue of V, rescaled tokens gather on at most three parallel hyperplanes.",
     given={
         DOMINANT: dominant, SIMPLE: simple, "<B phi_1, phi_1> > 0": _positive_along, limits.SYMMETRY: invariant,
     },
@@ -347,6 +348,7 @@ PRODUCT_GIVEN: dict[str, Statement] = {"B > 0": positive_definite, DOMINANT: dom
     """Q^T K = B > 0, R^d = F + G invariant under V, V = lambda I on F with lambda > 0 above the spectral radius of V on
     G: for a polytope K in F the component along F of z_i = e^{-tV} x_i, taken along G, tends to the boundary of K or
     to 0. The projection of the hull on F never grows; the limits lie in {w in K : w^T B w = max_j w^T B v_j}.""",
+    plain="In the directions that grow fastest, rescaled tokens go to the boundary of a polytope, or to the origin.",
     given=PRODUCT_GIVEN,
 )  # fmt: skip
 def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
@@ -361,6 +363,7 @@ def polytope_times_subspace(e: Experiment) -> Iterator[Margins]:
     "polytope-times-subspace/projected", "proof of Theorem 4", FALSE, OBLIQUE,
     """Under the hypotheses of Theorem 4, with pi the projection on F along G and A = B^{1/2}: the components along F of
     the rescaled tokens tend to points w of K with |pi A w|^2 = max_j <pi A w, pi A v_j>, v_j the vertices of K.""",
+    plain="The places where tokens end in the fastest directions are found from scores inside these directions alone.",
     given=PRODUCT_GIVEN, repair="polytope-times-subspace",
 )  # fmt: skip
 def projected(e: Experiment) -> Margins:

@@ -55,6 +55,7 @@ def _inner_points(e: Experiment, vertices: Numbers) -> Numbers:
     "cells", "Section 4", PROVED, CELLS,
     """The cells C_i(v) = {x in K : <Bx, v_j> <= <Bx, v_i> for all j} of the vertices are convex and cover K; their
     interiors are disjoint when B > 0.""",
+    plain="The cells of the vertices are convex and together cover the polytope.",
 )  # fmt: skip
 def cells(e: Experiment) -> list[Margins]:
     """The vertex that hardmax chooses at random points of K against the definition, at midpoints, and alone.
@@ -111,6 +112,7 @@ def _equal_energies(e: Experiment) -> Margins:
     "voronoi", "Proposition 4.5", PROVED, LEVEL_SET,
     """If B is symmetric and all vertices have the same energy J(v_i) = 1/2 <B v_i, v_i>, then C_i(v) is the part in K
     of the B-Voronoi cell {x : <B(x - v_i), x - v_i> <= <B(x - v_j), x - v_j> for all j}.""",
+    plain="If all vertices have the same energy, each cell holds the points nearest to its vertex, as B measures.",
     given={"B = B^T": symmetric, "all J(v_i) are equal": _equal_energies},
 )  # fmt: skip
 def voronoi(e: Experiment) -> Margins:
@@ -170,6 +172,7 @@ def _owns_iff(e: Experiment, owns: Callable[[list[int], int], bool], signs: Call
     "own-cell", "Section 4", FALSE, OWNERS,
     """For B > 0 and v_i != 0: v_i lies in its own cell C_i(v) if and only if <B v_i, w - v_i> has one strict sign for
     all neighbours w of v_i and w = 0, all negative or all positive.""",
+    plain="A vertex lies in its own cell exactly if its scores with its neighbours all differ in the same way.",
     given=OWNING,
     repair="own-cell/repaired",
 )  # fmt: skip
@@ -183,6 +186,7 @@ def own_cell(e: Experiment) -> Margins:
     "own-cell/repaired", "Section 4", PROVED, OWNERS,
     """For B > 0 and v_i != 0: v_i strictly owns its cell, <B v_i, v_j> < <B v_i, v_i> for all other vertices, if and
     only if <B v_i, w - v_i> < 0 for all neighbours w of v_i and for w = 0.""",
+    plain="A vertex strictly owns its cell exactly if it outscores each of its neighbours and the origin.",
     given=OWNING,
 )  # fmt: skip
 def own_cell_repaired(e: Experiment) -> Margins:
@@ -232,6 +236,7 @@ def failure_bound(k: int, d: int, low: float, high: float) -> float:
     "gaussian-own-cell", "Section 4", PROVED, GAUSSIAN,
     """If v_1 .. v_k are independent standard Gaussian points, k fixed, and the spectra of the symmetric B_d stay
     between two positive bounds, then the probability that all of them strictly own their cells tends to 1 with d.""",
+    plain="In high dimension a few Gaussian points all own their cells, with a probability close to one.",
     given={"0 < low <= high": _bounds},
 )  # fmt: skip
 def gaussian_own_cell(e: Experiment) -> Margins:
@@ -252,6 +257,7 @@ def gaussian_own_cell(e: Experiment) -> Margins:
     [low, high], low > 0, then all of them strictly own their cells with probability at least
     1 - k(k-1)/2 I_{1/(1+kappa^2)}(d/2, 1/2), kappa = 2 sqrt(low high)/(low + high); for k = 2 and B = I with
     equality.""",
+    plain="Gaussian points all own their cells with at least a probability that can be written down.",
     given={"0 < low <= high": _bounds},
 )  # fmt: skip
 def gaussian_own_cell_explicit(e: Experiment) -> list[Margins]:

@@ -53,6 +53,7 @@ def _visible(e: Experiment) -> list[Margins]:
     """With one token at each vertex of the regular k-gon in the unit circle the first step at which some token moves is
     geometric with success probability 1 - (1 - p)^k, p = S/(1 + S),
     S = sum_{j=1}^{k-1} e^{-beta (1 - cos(2 pi j/k))}.""",
+    plain="With a token at each corner of a regular polygon, the law of the time of the first move is known.",
     given={"picks that float64 can tell": _visible},
 )  # fmt: skip
 def exit_time(e: Experiment) -> list[Margins]:
@@ -186,6 +187,7 @@ METASTABLE_STAGED = Setting(META, chain_model, _close_groups(staged_bound), samp
     """Cone polytope, tokens in K near their vertices, eps/gamma >= 2 diam K, T_2 the first time at which some token
     leaves the eps-neighbourhood of the first hull of its group: P(T_2 >= t) >=
     1 - exp[(1 + eps/gamma) log(gamma t n/eps) - beta c0 eps/(2 gamma)].""",
+    plain="Tokens near their vertices stay near them for a time that grows exponentially with beta.",
     given={"cone polytope": is_cone, "tokens in K": _tokens_in_hull, "eps / gamma >= 2 diam K": _wide_enough},
     repair="metastable/repaired",
 )  # fmt: skip
@@ -213,6 +215,7 @@ def _at_most_exits(e: Experiment, bound: Bound) -> Margins:
     D = diam K, M = ceil(eps/(gamma D)): P(T_2 < t) <= binom(t - 1, M) (n^2 e^{-beta c0/2})^M. Tokens within r of their
     vertices give at most n e^{-beta c0/2} of their weight to other groups, whose scores lie at least c0 - 4Rr below
     those of their own.""",
+    plain="Tokens near their vertices stay there for a time that grows exponentially with beta: a corrected bound.",
     given=CLOSE,
 )  # fmt: skip
 def metastable_repaired(e: Experiment) -> list[Margins]:
@@ -239,6 +242,7 @@ def metastable_repaired(e: Experiment) -> list[Margins]:
     "metastable/staged", "after Theorem 5.4", DERIVED, METASTABLE_STAGED,
     """In the setting of fw/metastable/repaired:
     P(T_2 < t) <= binom(t - 1, M) prod_{j<M} n (n - 1) e^{-beta (c0 - 4R(rho + j gamma D))}.""",
+    plain="Leaving a vertex takes many rare moves, one after another, so it is even rarer than one rare move.",
     given=CLOSE,
 )  # fmt: skip
 def metastable_staged(e: Experiment) -> Margins:

@@ -91,6 +91,7 @@ DESCENDING = "B_*^t = -B^t >= 0, not increasing"
     "cluster-rate", "Theorem 3.1", FALSE, FRANK_WOLFE,
     """If B_*^t = -B^t >= 0 does not increase in t (B = -I if none is given), gamma^t = 2/(t+2) and 0 lies in K^0, then
     J^t(x_i^{t+1}) <= 2/(t+1) lambda_max(B_*^0) diam(K^0)^2 for every token and step, J^t(x) = 1/2 <B_*^t x, x>.""",
+    plain="With the steps of Frank-Wolfe, the energy of every token falls to zero at the stated rate.",
     given={DESCENDING: _descending_forms, "0 in K^0": hypotheses.origin_at_start},
     repair="cluster-rate/repaired",
 )  # fmt: skip
@@ -103,6 +104,7 @@ def cluster_rate(e: Experiment) -> Margins:
     "cluster-rate/repaired", "after Theorem 3.1", DERIVED, WITH_ORIGIN,
     """If B_*^t = -B^t >= 0 does not increase in t, gamma^t = 2/(t+2) and 0 lies in K^s for every s <= t, then
     J^t(x_i^{t+1}) <= lambda_max(B_*^0) diam(K^0)^2 (2t+3) / (3(t+1)(t+2)), with equality possible at t = 0.""",
+    plain="If the hull holds the origin at every step, the energy of every token falls at a stated, sharper rate.",
     given={DESCENDING: _descending_forms, "0 in K^s": hypotheses.origin_always},
 )  # fmt: skip
 def cluster_rate_repaired(e: Experiment) -> Margins:
@@ -142,12 +144,14 @@ hull_shrinks = FW.claim(
     "hull-shrinks", "Section 3", FALSE, RENORMALISED,
     """The hull shrinks, K^{t+1} inside K^t, for the renormalised model z_i <- z_i + (I + V)^{-1} V (m_i - z_i) with a
     diagonal V of positive entries and any B.""",
+    plain="The convex hull of the tokens never grows, also with different step sizes in different coordinates.",
     given={"V diagonal with positive entries": _positive_diagonal},
     repair="hull-shrinks/repaired",
 )(hypotheses.shrinking_hull)  # fmt: skip
 hull_shrinks_repaired = FW.claim(
     "hull-shrinks/repaired", "Section 3", PROVED, LAYERS,
     "With scalar steps gamma^t in (0, 1] the hull shrinks, K^{t+1} inside K^t, whatever B.",
+    plain="With one step size for all coordinates, the convex hull of the tokens never grows.",
     given={"0 < gamma^t <= 1": hypotheses.step_up_to_one},
 )(hypotheses.shrinking_hull)  # fmt: skip
 
@@ -190,6 +194,7 @@ def _balanced(e: Experiment) -> list[Margins]:
     min_{1 <= s <= t} (max_j <B^s x_i, x_j> - <B^s x_i, x_i>) <=
     (1/t) [max_j 1/2 <B^t x_j^t, x_j^t> / gamma^t - 1/2 <B^1 x_i^1, x_i^1> / gamma^1], and <B x_i, x_i> never
     decreases.""",
+    plain="Each token has come near to its largest score at some step, with a gap like one over the steps.",
     given={
         "B >= 0": hypotheses.positive_semidefinite, "0 < gamma^t < 1": hypotheses.step_in_unit_interval,
         "beta^t proportional to gamma^t": _balanced,

@@ -132,6 +132,7 @@ STARTING = {
     (1 - gamma) m), T_1 = floor(log(tau/m)/log(1 - gamma)). With a universal constant C, for beta large, with
     probability at least 1 - beta^{-1/8}: at time T_1 the vertices are within beta^{-1/4} of where they were and all
     others within C tau of their vertices.""",
+    plain="With high probability tokens first gather at the vertices of their cells, in a known number of steps.",
     given={**STARTING, "C > 1": lambda e: once("C > 1", e.C - 1, strict=True)},
     repair="first-phase/repaired",
 )  # fmt: skip
@@ -164,6 +165,7 @@ def first_phase(e: Experiment) -> Margins:
     """In the setting of fw/first-phase let T = ceil(log(tau/m_max)/log(1 - gamma)), m_max the largest distance of a
     token to its vertex. At time T all vertices are unmoved and all other tokens within tau of their vertices with
     probability at least prod_{t<T} prod_i a_{i, sigma(i)}, the weights taken along the straight lines.""",
+    plain="With at least a known probability all tokens come close to their vertices while the vertices rest.",
     given=STARTING,
 )  # fmt: skip
 def first_phase_repaired(e: Experiment) -> list[Margins]:

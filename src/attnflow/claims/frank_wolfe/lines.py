@@ -56,6 +56,7 @@ ALMOST_EVERY = Setting(
     "single-leader", "Section 2", PROVED, ALMOST_EVERY,
     """If the steps gamma^t are fixed in advance and every B^t is invertible, then for almost every start each token has
     exactly one maximising point at every step.""",
+    plain="For almost every start each token has exactly one token with the largest score, at every step.",
     given={"B^t invertible": _invertible},
 )  # fmt: skip
 def single_leader(e: Experiment) -> Margins:
@@ -126,6 +127,7 @@ GENERIC = {"0 < gamma^t < 1": step_in_unit_interval, "generic polytope": _generi
     "straight-lines", "Theorem 4.2", PROVED, POLYTOPE,
     """In a generic polytope, with constant B and gamma^t in (0, 1), vertices never move and every token runs straight
     to the vertex v of its cell: x_i^t = v + Pi_t (x_i^0 - v), Pi_t = prod_{s<t} (1 - gamma^s).""",
+    plain="Vertices never move, and every other token runs straight to the vertex of its cell.",
     given=GENERIC,
 )  # fmt: skip
 def straight_lines(e: Experiment) -> Margins:
@@ -156,6 +158,7 @@ def _always_in_unit_interval(e: Experiment) -> Margins:
     "exponential-rate", "Theorem 4.2 of the first version", FALSE, POLYTOPE,
     """In a generic polytope, for arbitrary steps gamma^t in (0, 1), every token converges to the vertex of its cell at
     least exponentially fast.""",
+    plain="For any steps, tokens approach the vertices of their cells exponentially fast.",
     given={**GENERIC, "0 < gamma^t < 1 for ever": _always_in_unit_interval},
     repair="exponential-rate/repaired",
     note="""The first version (August 2025) says "at least exponentially fast" for arbitrary steps, and "(super-)
@@ -198,6 +201,7 @@ def _at_least_c(e: Experiment) -> Margins:
     "exponential-rate/repaired", "after Theorem 4.2", PROVED, BOUNDED_STEPS,
     """In a generic polytope with gamma^t >= c > 0 every token approaches the vertex of its cell at least like
     (1 - c)^t: each coordinate of x_i^t - v is at most (1 - c)^t times that of x_i^0 - v.""",
+    plain="If the steps stay above some number, tokens approach the vertices of their cells exponentially fast.",
     given={**GENERIC, "gamma^t >= c": _at_least_c},
 )  # fmt: skip
 def exponential_rate_repaired(e: Experiment) -> Margins:
@@ -224,6 +228,7 @@ FLOW = Setting(
     """In a generic polytope the hardmax equation x_i' = argmax_{y in {x_j}} <B x_i, y> - x_i has exactly one solution,
     x_i(t) = e^{-t} x_i^0 + (1 - e^{-t}) v, v the vertex of the cell of x_i^0; the Euler scheme with gamma = h/(1+h)
     converges to it at order one.""",
+    plain="In continuous time each token moves straight to the vertex of its cell; small steps do nearly the same.",
     given={"generic polytope": _generic},
 )  # fmt: skip
 def ode(e: Experiment) -> list[Margins]:

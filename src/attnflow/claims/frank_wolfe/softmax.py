@@ -44,6 +44,7 @@ CONSTANT = {
     "collapse", "Section 5", PROVED, SOFTMAX,
     """Softmax layers with gamma in (0, 1] and any real beta converge to one point of the first hull:
     diam(X^{t+1}) <= (1 - gamma sum_k min_i a_ik) diam(X^t), where the sum is at least e^{-2 |beta| R^2}.""",
+    plain="Softmax layers bring all tokens together at one point of their first hull, perhaps very slowly.",
     given=CONSTANT,
 )  # fmt: skip
 def collapse(e: Experiment) -> list[Margins]:
@@ -88,6 +89,7 @@ def _origin_inside(e: Experiment) -> Margins:
 @FW.claim(
     "collapse-to-origin", "abstract of the first version", FALSE, ORIGIN,
     "If 0 is an interior point of K^0, softmax layers with gamma in (0, 1] converge to the origin.",
+    plain="If the origin is inside the first hull, softmax layers bring all tokens to the origin.",
     given={**CONSTANT, "0 in the interior of K^0": _origin_inside},
     repair="collapse",
     note="""The abstract of the first version (August 2025) says of the chain (SA_P): "before ultimately collapsing to

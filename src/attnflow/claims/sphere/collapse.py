@@ -119,6 +119,7 @@ COLLAPSE = flows_until(100.0, _generic, samples=8)
     "collapse", "Theorems 4.1, 4.3 and 5.1", PROVED, COLLAPSE,
     """From almost every start all tokens converge to one point, under SA and USA with V = B = I: in dimension d >= 3
     for every beta >= 0, on the circle for 0 <= beta <= 1.""",
+    plain="From almost every start, all tokens on the sphere come together at one point.",
     given={**RANGE, "a start not at rest": moving},
     note="""On the circle the paper proves it for beta large too, beyond a bound that it does not give as a number, so
     that this part is not checked here. What is announced of the circle is sphere/collapse/announced. Below -2/3 it
@@ -154,6 +155,7 @@ WIDER = flows_until(200.0, _on_circle, samples=6, beta=2.0)
     "collapse/announced", "the circle as announced in arXiv 2507.22857", OPEN, WIDER,
     """On the circle, for -0.16 <= beta < 0 and for every beta > 1, all tokens converge to one point from almost every
     start, under SA and USA with V = B = I.""",
+    plain="Also for larger beta, and slightly negative beta, tokens on the circle come together at one point.",
     given={"d = 2, and -.16 <= beta < 0 or beta > 1": _announced, "a start not at rest": moving},
     note="""It is announced, with 0 <= beta <= 1, as every beta >= -0.16. We know no more than the announcement, so that
     it is open here; for beta large it is proved in arXiv 2312.10794, beyond a bound that is not given as a number.""",
@@ -188,6 +190,7 @@ GAP = flows_until(200.0, _near_polygons, samples=6, beta=-0.5)
     "collapse/gap", "the circle between the two ranges of arXiv 2507.22857", OPEN, GAP,
     """On the circle, for -2/3 < beta < -0.16, all tokens converge to one point from almost every start, under SA and
     USA with V = B = I.""",
+    plain="Tokens on the circle come together at one point even where weights mildly prefer what is far away.",
     given={"d = 2 and -2/3 < beta < -.16": _between, "a start not at rest": moving},
     note="""The stationary states are those of an energy, the same for SA and USA, and so are those that attract. Near
     -2/3 the candidates are triangles of clusters. Of those that we computed, triangles with unequal masses attract only
@@ -228,6 +231,7 @@ EVERY_START = flows_until(100.0, _symmetric, samples=8)
     "collapse/every-start", "Theorems 4.1, 4.3 and 5.1, read without 'almost'", FALSE, EVERY_START,
     """From every start all tokens converge to one point, under SA and USA with V = B = I, in dimension d >= 3 for every
     beta >= 0 and on the circle for 0 <= beta <= 1.""",
+    plain="From every start, without exception, all tokens on the sphere come together at one point.",
     given=RANGE,
     repair="collapse",
 )  # fmt: skip
@@ -261,6 +265,7 @@ ORTHOGONAL = flows_until(10.0, _frame, samples=12)
     """For d >= n, orthogonal tokens stay equiangular: <x_i, x_j> = g for all i != j, g(0) = 0 and
     g' = 2 e^{beta g} (1-g) ((n-1) g + 1) / (e^beta + (n-1) e^{beta g}) (SA),
     g' = (2/n) e^{beta g} (1-g) ((n-1) g + 1) (USA).""",
+    plain="Tokens that start at right angles keep equal angles to each other while they come together.",
     given={"d >= n orthogonal tokens": _orthogonal},
 )  # fmt: skip
 def orthogonal_start(e: Experiment) -> Margins:

@@ -49,6 +49,7 @@ def _energy(e: Experiment, x: Array) -> tuple[Array, Array, Array]:
     """For beta > 0 the energy E = (2 beta n^2)^{-1} sum_ij e^{beta <x_i, x_j>} never decreases, is largest exactly at
     consensus, and E(t) - E(s) is the integral from s to t of n^{-2} sum_i Z_i |x_i'|^2 (SA), of n^{-1} sum_i |x_i'|^2
     (USA), where x_i' is the velocity of the model.""",
+    plain="The energy never falls while tokens move, and it is largest when all are at one point.",
     given={"beta > 0": lambda e: once("beta > 0", e.beta, strict=True)},
 )  # fmt: skip
 def energy(e: Experiment) -> list[Margins]:
@@ -113,6 +114,7 @@ HEMISPHERE = Setting(
     decreases and the tokens converge to one point exponentially; in the end 1 - <x_i, x_j> decays like e^{-2t} (SA),
     e^{-2 e^{beta <Bx,x>} t} (USA). n uniform tokens lie in a hemisphere with probability
     2^{-(n-1)} sum_{k<d} C(n-1, k).""",
+    plain="Tokens that start in one half of the sphere come together at one point, exponentially fast.",
     given={"an open hemisphere": runs.open_hemisphere},
 )  # fmt: skip
 def hemisphere(e: Experiment) -> list[Margins]:
@@ -167,5 +169,6 @@ hemisphere_discrete = SPHERE.claim(
     "hemisphere-discrete", "after Section 6, cone collapse", DERIVED, HEMISPHERE_LAYERS,
     """If all <x_i^0, w> > 0, then under x_i <- (x_i + dt m_i) / |x_i + dt m_i|, m_i = sum_j P_ij x_j, the least
     <x_i, w> never decreases, for every dt > 0 and every row-stochastic P: softmax of any scores, or any matrix.""",
+    plain="Layers of any step keep tokens in the half of the sphere where they start, and away from its rim.",
     given={"an open hemisphere": runs.open_hemisphere},
 )(runs.lowest_never_falls)  # fmt: skip

@@ -86,6 +86,7 @@ CAPS = Setting(
     (sqrt(eps) / 2) e^{(1-alpha) beta} under the weights e^{beta (<x_i, x_j> - 1)} / n, which are USA with time divided
     by e^beta, and until sqrt(eps) / (2 (n-1)) e^{(1-alpha) beta} under SA. (`factor` multiplies the time, to see by
     how much the bound can be exceeded.)""",
+    plain="Tight clusters stay where they are for a time that grows exponentially with beta.",
     given={"all tokens in caps": _small_caps},
 )  # fmt: skip
 def metastability(e: Experiment) -> list[Margins]:
@@ -132,6 +133,7 @@ RELAXED = 10.0
     """On the circle at large beta the energy n^{-2} sum_ij e^{beta (<x_i, x_j> - 1)} climbs a staircase: between
     merges, over many orders of magnitude of time, it rests near sum_q (n_q / n)^2, n_q the sizes of the clusters, so
     that a merge of sizes a and b adds 2 a b / n^2.""",
+    plain="On the circle at large beta the energy climbs in steps: long rests, then one merge of two clusters.",
     given={"the circle, beta >= 8": _circle},
 )  # fmt: skip
 def staircase(e: Experiment) -> Margins:
@@ -213,6 +215,7 @@ def _merging_fits(e: Experiment, rng: Rng, d: int, due: float) -> bool:
     """Let n tokens be independent and uniform on the sphere of R^d, n >= 2 and beta >= 0 fixed, under SA or USA. For
     every factor c > 1 the probability that each pair passes <x_i, x_j> = .999 between T/c and c T tends to 1 as d
     grows, where g_beta(T) = 1 - 1e-3 and g_beta is the inner product of n tokens that start orthogonal.""",
+    plain="In high dimension random tokens come together at the time that is known for tokens at right angles.",
     given={"n >= 2, d >= 2, beta >= 0": _of_random_tokens},
     note="""Of given tokens nothing of the kind can be said, in whatever dimension: two tokens at an angle of 10 degrees
     merge long before T, two that are nearly opposite long after. Nor is d >= n enough: at n = d = 2 and beta = 1

@@ -103,7 +103,7 @@ export function createCharts(element, store, player) {
     const known = !stale && Number.isFinite(now);
     if (known) sheet.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
     segments(sheet, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
-    const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("end") };
+    const type = { fill: tone.quiet, size: 11, align: /** @type {const} */ ("end") };
     const ends = apart(scale.low, scale.high);
     for (const [k, value] of [scale.low, scale.high].entries())
       sheet.text(LEFT - 6, y(value), ends[k].replace(" × ", "·"), type);
@@ -125,7 +125,7 @@ export function createCharts(element, store, player) {
     if (last) {
       const end = offClock(length, first, player.clock);
       const moments = player.clock === "log" ? decades(end - first).map((t) => first + t) : ticks(first, end, 4);
-      const below = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
+      const below = { fill: tone.quiet, size: 11, align: /** @type {const} */ ("middle") };
       for (const t of moments) sheet.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
     }
     const [said, from, to] = [now, values[0], values[values.length - 1]].map((value) => written(value));

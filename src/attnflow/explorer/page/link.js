@@ -1,6 +1,7 @@
 // The screen as a link: JSON, compressed, in letters that an address may hold.
 
 import { FIRST_STATE, matrices, model } from "./models.js";
+import { createPastScreens } from "./past_screens.js";
 import { dimension } from "./store.js";
 
 const LARGEST = 4_000_000; // characters of JSON; a short link could otherwise unfold to gigabytes
@@ -83,6 +84,15 @@ function viewOf(given) {
   return view;
 }
 
+/** Return a hash as it was meant: some programs write %2F for a slash. @param {string} hash */
+function plain(hash) {
+  try {
+    return decodeURIComponent(hash);
+  } catch {
+    return hash;
+  }
+}
+
 const PAUSE = 400; // milliseconds between changes of the address; browsers refuse more frequent ones
 
 /** Keep the address and the screen in step. @param {any} store @param {any} page */
@@ -122,7 +132,7 @@ export function createLink(store, { preset, opened, say, story }) {
 
   /** Show what the address says; false when it says nothing. */
   async function follow() {
-    const hash = location.hash.slice(1);
+    const hash = plain(location.hash.slice(1));
     if (hash === "" || document.getElementById(hash)) return false;
     const mine = ++followed;
     following = true;
@@ -146,14 +156,39 @@ export function createLink(store, { preset, opened, say, story }) {
     return true;
   }
 
+  /** Put a screen that was left back; a figure that was not edited has its name in the address. */
+  function restore(screen) {
+    followed += 1;
+    following = false;
+    opened(screen);
+    settled(screen.name ?? null);
+    if (screen.name) return;
+    written = "";
+    later();
+  }
+
+  const past = createPastScreens({
+    sound: isState,
+    restore,
+    async follow() {
+      // Before the first edit the address of the first screen is empty.
+      if (location.hash.length <= 1) restore({ state: FIRST_STATE, view: {} });
+      else await follow();
+    },
+  });
   store.on(["state", "other", "view", "player"], later);
-  addEventListener("hashchange", follow);
 
   return {
     follow,
+    /** Keep this screen for Back, before another one is opened. */
+    leave() {
+      const { figure, state } = store;
+      const { name, note } = figure?.state === state ? figure : {};
+      past.leave({ ...screenOf(store), ...(name ? { name, note } : {}) });
+    },
     /** Say that the screen is that of a preset, which has a name of its own. @param {string} name */
     named(name) {
-      history.replaceState(null, "", `#preset=${name}`);
+      past.enter(`#preset=${name}`);
       followed += 1;
       following = false;
       story.close();

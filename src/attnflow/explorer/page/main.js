@@ -7,9 +7,11 @@ import { createCompare } from "./compare.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
+import { createHint } from "./hint.js";
 import { createPlayer } from "./player.js";
 import { createInfluence } from "./influence.js";
 import { createLink } from "./link.js";
+import { returnFocusFromMenus } from "./menu_focus.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
@@ -20,6 +22,8 @@ import { createStore } from "./store.js";
 import { createStory } from "./story.js";
 import { createTimebar } from "./timebar.js";
 import { createToolbar } from "./toolbar.js";
+import { createWaitingRoom } from "./waiting_room.js";
+import { waitingText } from "./waiting_text.js";
 import { createTokenList } from "./words.js";
 
 const store = createStore();
@@ -37,12 +41,14 @@ function say(/** @type {string} */ sentence, kind = "note") {
   status.dataset.kind = kind;
 }
 
+const waitingRoom = createWaitingRoom(store);
 const socket = createSocket("/ws", {
   receive: (header, payload) => requests.receive(header, payload),
   line(open, pause) {
     if (open) return requests.refresh();
     const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
     say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
+    if (store.refused?.about === "message") waitingRoom.enter(why);
   },
 });
 const phone = matchMedia("(max-width: 820px), (max-height: 460px)"); // as in style.css
@@ -50,10 +56,10 @@ const attention = byId("attention-section");
 const requests = createRequests(store, player, socket, {
   attention: () => attention.open && attention.offsetParent !== null,
   token: () => stage.looked(),
-  waiting(on) {
-    const slow = "Computing. The first run after an installation compiles for some seconds.";
-    if (on && !status.textContent) say(slow, "wait");
-    else if (!on && status.dataset.kind === "wait") say("");
+  waiting(report) {
+    const free = !status.textContent || status.dataset.kind === "wait";
+    if (report && free) say(waitingText(report), "wait");
+    else if (!report && status.dataset.kind === "wait") say("");
   },
 });
 attention.addEventListener("toggle", () => {
@@ -73,8 +79,11 @@ createToolbar(store, stage, say);
 createClaims(store);
 createTokenList(store, player);
 const timebar = createTimebar(store, player);
+const hint = createHint(store, player);
+returnFocusFromMenus(byId("stage"));
 const presets = createPresets(store, {
   chosen(preset) {
+    link.leave();
     opened(preset);
     link.named(preset.name);
   },
@@ -89,7 +98,7 @@ function opened(screen) {
   store.open(screen);
   requests.showTime(store.view.t);
   say("");
-  byId("hint").hidden = true;
+  hint.hide();
 }
 
 store.on(["view"], applyTheme);
@@ -107,7 +116,6 @@ store.on(["refused", "run", "state"], (what) => {
 store.on(["state", "other"], () => {
   byId("undo").disabled = !store.canUndo;
   byId("redo").disabled = !store.canRedo;
-  if (store.canUndo) byId("hint").hidden = true;
 });
 
 /** Light or dark, as the view says or else the system. */
@@ -164,4 +172,4 @@ addEventListener("keydown", (event) => {
 });
 
 Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare } });
-link.follow().then(async (followed) => (byId("hint").hidden = followed || (await story.welcome())));
+link.follow().then(async (followed) => followed || (await story.welcome()) || hint.show());

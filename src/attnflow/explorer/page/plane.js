@@ -163,7 +163,7 @@ function hulls(sheet, scene) {
 function axes(sheet, { eye, tone }) {
   const [[left, low], [right, high]] = [lift(eye, 0, eye.height), lift(eye, eye.width, 0)];
   const step = roundStep(90 / eye.scale, 1);
-  const type = { fill: tone.pencil, size: 11, halo: tone.paper };
+  const type = { fill: tone.quiet, size: 11, halo: tone.paper };
   sheet.group("axes");
   const across = ticks(left, right, (right - left) / step).map((value) => ({ value, x: point(eye, [value, 0])[0] }));
   const up = ticks(low, high, (high - low) / step).map((value) => ({ value, y: point(eye, [0, value])[1] }));

@@ -15,9 +15,9 @@ const OVERLAYS = ["cells", "hull", "limits", "leaders", "quiescent", "influence"
 
 /**
  * @param {{send: (message: any) => number, open: boolean}} socket
- * @param {{attention: () => boolean, claims?: boolean, token?: () => number, waiting: (on: boolean) => void}} shown
+ * @param {{attention: () => boolean, claims?: boolean, token?: () => number, waiting: (report: any) => void}} shown
  *   whether the attention matrix is on the screen, and claims are; which token is looked at, if one is; to be told when
- *   a run is waited for, and when no longer
+ *   a run is waited for, with the last report on it if there is one, and when no longer: null
  */
 export function createRequests(store, player, socket, shown) {
   const run = Object.assign(createQuestion("due"), { state: store.state });
@@ -28,6 +28,8 @@ export function createRequests(store, player, socket, shown) {
   const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
   const rows = createRowRequests(store, player, socket, { token: () => shown.token?.() ?? -1, held: () => incoming.held });
   let waiting = 0;
+  /** What the server reported of the run that is waited for. */
+  let report = {};
 
   function want() {
     const { show } = store.view;
@@ -59,13 +61,22 @@ export function createRequests(store, player, socket, shown) {
     const also = { want: [...new Set([...want(), ...hull])], ...told(), ...(rows.token < 0 ? {} : { token: rows.token }) };
     run.sent(socket.send({ do: "run", state: store.state, ...also }), now);
     run.state = store.state;
+    awaitMore();
+  }
+
+  /** Say that the page waits if nothing comes for a while. */
+  function awaitMore() {
+    report = {};
     clearTimeout(waiting);
-    waiting = setTimeout(() => shown.waiting(true), SLOW);
+    waiting = setTimeout(() => {
+      waiting = 0;
+      shown.waiting(report);
+    }, SLOW);
   }
 
   function arrived() {
     clearTimeout(waiting);
-    shown.waiting(false);
+    shown.waiting(null);
   }
 
   function askOverlays(/** @type {number} */ now) {
@@ -100,10 +111,19 @@ export function createRequests(store, player, socket, shown) {
       if (header.id === run.id) incoming.start({ ...header, state: run.state });
     },
     frames(header, payload) {
-      if (header.id === run.id) arrived();
+      if (header.id === run.id) {
+        arrived();
+        awaitMore();
+      }
       if (header.id === incoming.id) incoming.frames(header, payload);
     },
+    computing(header) {
+      if (header.id !== run.id) return;
+      report = header;
+      if (waiting === 0) shown.waiting(report);
+    },
     end(header) {
+      if (header.id === run.id) arrived();
       if (header.id !== incoming.id) return;
       incoming.end(header);
       if (header.id === run.id) answered();

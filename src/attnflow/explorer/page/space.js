@@ -182,7 +182,7 @@ function room(sheet, { eye, tone }) {
   const column = (/** @type {number[]} */ side) => point(eye, [...side, 0])[0];
   const sides = [[front[0], back[1]], [back[0], front[1]]].sort((a, b) => column(a) - column(b));
   const centre = point(eye, middle);
-  const type = { fill: tone.pencil, size: 11, align: /** @type {const} */ ("middle") };
+  const type = { fill: tone.quiet, size: 11, align: /** @type {const} */ ("middle") };
   for (let c = 0; c < 3; c++) {
     const corner = c === 0 ? [0, front[1], floor] : c === 1 ? [front[0], 0, floor] : [...sides[0], 0];
     const onEdge = (/** @type {number} */ value) => point(eye, corner.with(c, value));
