@@ -161,6 +161,7 @@ export function createLink(store, { preset, opened, say, story }) {
     followed += 1;
     following = false;
     opened(screen);
+    story.followed(screen);
     settled(screen.name ?? null);
     if (screen.name) return;
     written = "";
@@ -182,6 +183,8 @@ export function createLink(store, { preset, opened, say, story }) {
     follow,
     /** Keep this screen for Back, before another one is opened. */
     leave() {
+      // The address of a step of a story leads back to it.
+      if (story.on) return;
       const { figure, state } = store;
       const { name, note } = figure?.state === state ? figure : {};
       past.leave({ ...screenOf(store), ...(name ? { name, note } : {}) });
