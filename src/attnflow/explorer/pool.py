@@ -34,6 +34,11 @@ class Place:
         """Say whether an order of this kind of the page waits or is under way."""
         return self.supervisor.busy(self.page, do)
 
+    @property
+    def working(self) -> bool:
+        """Whether something waits or is computed for the page."""
+        return self.supervisor.working(self.page)
+
     async def leave(self) -> None:
         """Give the place back."""
         await self.supervisor.detach(self.page)

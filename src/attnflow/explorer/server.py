@@ -6,12 +6,14 @@ reach it: so every request must name a host that we serve, and a WebSocket must 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import ipaddress
 import json
 import socket
 import threading
+import time
 import webbrowser
 from functools import cache
 from importlib.resources import files
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 100
 NO_ROOM = 1013  # the code with which a WebSocket is closed then
+# A page that asks for nothing for so many seconds gives its place back, and says so. When all places are taken, the
+# page that has been silent for longest gives its own sooner.
+IDLE, IDLE_WHEN_FULL = 600.0, 60.0
+RESTED = 4000  # the code with which its WebSocket is closed
 MOST_BYTES = 2_000_000
 LARGEST_ID = 2**53
 TYPES = {
@@ -150,6 +156,11 @@ def application(host: str, port: int, story: Story | None = None) -> Starlette:
         await websocket.accept()
         connection = Connection(websocket, pool)
         if len(connections) >= MOST_CONNECTIONS:
+            silent = max(connections, key=lambda one: one.silent)
+            if silent.silent > IDLE_WHEN_FULL:
+                connections.discard(silent)
+                await silent.rest()
+        if len(connections) >= MOST_CONNECTIONS:
             sentence = f"this explorer serves {MOST_CONNECTIONS} pages at once, and all are open: wait or close one"
             await connection.deliver(encoded(refused(None, sentence)))
             with contextlib.suppress(RuntimeError, OSError):
@@ -230,10 +241,36 @@ class Connection:
     def __init__(self, websocket: WebSocket, pool: Pool) -> None:
         self.websocket, self.pool = websocket, pool
         self.places: dict[str, Place] = {}
+        self.heard = time.monotonic()
+
+    @property
+    def silent(self) -> float:
+        """For how many seconds the page has asked for nothing, and nothing was computed for it."""
+        if any(place.working for place in self.places.values()):
+            self.heard = time.monotonic()
+        return time.monotonic() - self.heard
+
+    async def rest(self) -> None:
+        """Close a page that asks for nothing: it says so, and comes back when it is used."""
+        with contextlib.suppress(RuntimeError, OSError):
+            await self.websocket.close(RESTED)
+
+    async def _rest_when_silent(self) -> None:
+        while (left := IDLE - self.silent) > 0.0:
+            await asyncio.sleep(left)
+        await self.rest()
 
     async def serve(self) -> None:
-        """Take messages until the page closes."""
+        """Take messages until the page closes, or has been silent for long."""
+        resting = asyncio.create_task(self._rest_when_silent())
+        try:
+            await self._serve()
+        finally:
+            resting.cancel()
+
+    async def _serve(self) -> None:
         while (event := await self.websocket.receive())["type"] != "websocket.disconnect":
+            self.heard = time.monotonic()
             try:
                 id, do, text = read_message(event.get("text"))
             except Refusal as refusal:
@@ -330,6 +367,8 @@ def configured(host: str, port: int, story: Story | None = None) -> uvicorn.Conf
     """Return how the application is served."""
     import uvicorn
 
+    from attnflow.explorer.timed_http import TimedHTTP
+
     return uvicorn.Config(
         application(host, port, story),
         access_log=False,
@@ -337,6 +376,11 @@ def configured(host: str, port: int, story: Story | None = None) -> uvicorn.Conf
         ws_max_size=MOST_BYTES,
         # Numbers hardly shrink, and packing them takes longer than sending them to this machine.
         ws_per_message_deflate=False,
+        http=TimedHTTP,
+        # Seconds between two requests, between two pings of a WebSocket, and for the answer to a ping.
+        timeout_keep_alive=5,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=30.0,
         timeout_graceful_shutdown=2,
     )
 

@@ -193,6 +193,10 @@ class Supervisor:
         """Say whether an order of this kind of a page waits or is under way."""
         return (page, do) in self.waiting or any(job.page is page and job.do == do for job in self.active.values())
 
+    def working(self, page: Page) -> bool:
+        """Say whether an order of a page waits or is under way."""
+        return any(job.page is page for job in (*self.waiting.values(), *self.active.values()))
+
     async def close(self) -> None:
         """End the process; orders of a page that comes meanwhile are for the next one."""
         if self.life is None or self.closing:
