@@ -10,7 +10,7 @@ export function createPictures(scene, store, update) {
   /** Draw the scene without chosen token and overlays of another frame. @param {import("./sheet.js").Sheet} onto */
   function print(onto) {
     atFrame(() => {
-      scene.chosen = -1;
+      Object.assign(scene, { chosen: -1, pointed: -1, note: "" });
       if (scene.late) Object.assign(scene, { overlays: null, late: false });
       if (scene.n > 0) scene.mode.draw(onto, scene);
     });
