@@ -28,7 +28,7 @@ from attnflow.explorer.protocol import Answer, Session, encoded, refused
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "runs": (("run",), ("overlays", "text")),
     "claims": (("claims",),),
-    "exports": (("movie", "data"),),
+    "exports": (("movie", "data"), ("frame",)),
 }
 # The roles that write temporary files.
 WRITERS = ("exports",)
@@ -36,7 +36,7 @@ WRITERS = ("exports",)
 MODULES = {
     **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
     "claims": "applicable_claims",
-    **dict.fromkeys(("movie", "data"), "exports"),
+    **dict.fromkeys(("movie", "frame", "data"), "exports"),
 }
 # To the worker: the number of the job, how much of it is done already, and the number of bytes of the text to come.
 ORDER = struct.Struct("<qII")

@@ -154,6 +154,8 @@ export function createRequests(store, player, socket, shown) {
       soon();
       claims.ask();
     },
+    /** The overlays that are wanted of a frame. */
+    want,
     /** Look again at the frame shown, for what was not wanted before. */
     again: soon,
     /** Whether the whole run of the present state is here, and the overlays of the frame shown. */
