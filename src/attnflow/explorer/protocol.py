@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +15,7 @@ from attnflow.core.inputs import Array, InputError
 from attnflow.runs.recording import Recording, Thinning
 
 if TYPE_CHECKING:
+    from attnflow.explorer.exports import Film
     from attnflow.explorer.state import State
 
 # A message of the server: plain data, or a header with bytes or float64 numbers.
@@ -62,12 +64,28 @@ class RunFrames(Recording):
             )
         return self.times[k], self.frames[k]
 
+    def between(self, k: int, part: Any) -> tuple[Any, Array]:
+        """Return time and tokens at a part of the way from the k-th frame to the next, as a page draws them there."""
+        if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part < 1:
+            raise InputError(f"part is {part!r:.40}, expected a number from 0, for the frame itself, to below 1")
+        (t, x), motion = self.frame(k), self.state.motion
+        if part == 0:
+            return t, x
+        after, y = self.frame(k + 1)
+        between: Array = (1 - part) * x + part * y
+        if motion.surface == "sphere":
+            between /= np.linalg.norm(between, axis=1, keepdims=True)
+        return float((1 - part) * t + part * after), between
+
 
 @dataclass
 class Session:
-    """What a worker keeps between two messages: the frames of the last run."""
+    """What a worker keeps between two messages: the frames of the last run, the movie that is being made."""
 
     last: RunFrames | None = None
+    film: Film | None = None
+    # Told when a movie begins.
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def of(self, run: int) -> RunFrames:
         """Return the frames of a run, if it is still here."""

@@ -20,7 +20,9 @@ from attnflow.explorer.worker import BEGAN, BINARY, ORDER, OVER, READY, REPORT, 
 
 # How many seconds a worker may take; of claims, for each one. Runs end themselves long before this, unless they are
 # caught in a single step.
-LIMITS = {"run": 60.0, "overlays": 15.0, "row": 15.0, "text": 15.0, "claims": 10.0, "movie": 120.0, "data": 60.0}
+LIMITS = {"run": 60.0, "overlays": 15.0, "row": 15.0, "text": 15.0, "claims": 10.0, "data": 60.0}
+# Movies wait for the page that draws them, and end by themselves when it is gone.
+LIMITS |= {"movie": 900.0, "frame": 60.0}
 # How long something goes on that nobody waits for any more: most of it ends by itself much sooner.
 GRACE = 3.0
 # Only the newest of these is of interest: an older one is ended, and its answers are dropped.
@@ -32,7 +34,7 @@ SELDOM = ("exports",)
 ADVICE = {
     "run": "take fewer tokens, or a shorter run",
     "overlays": "take fewer tokens, or show less",
-    "movie": "take fewer tokens, or ask for a GIF",
+    "movie": "make the window smaller, or ask for a GIF",
 }
 
 Deliver = Callable[[str | bytes], Awaitable[None]]
@@ -87,6 +89,16 @@ class Supervisor:
     def busy(self, do: str) -> bool:
         """Say whether an order of this kind waits or is under way."""
         return do in self.waiting or any(job.do == do for job in self.active.values())
+
+    async def cancel(self, sentence: str) -> None:
+        """End the process and all that it does; who waits for an answer is told so."""
+        jobs = [job for job in (*self.waiting.values(), *self.active.values()) if not job.unwanted]
+        await self.close()
+        for job in (*self.waiting.values(), *self.active.values()):
+            self._disarm(job)
+        self.waiting, self.active = {}, {}
+        for job in jobs:
+            await self.deliver(encoded(refused(job.id, sentence)))
 
     async def close(self) -> None:
         """End the process."""
@@ -173,7 +185,7 @@ class Supervisor:
                 elif kind == OVER:
                     self._disarm(job)
                     del self.active[number]
-                    if self.role in SELDOM and not self.waiting:
+                    if self.role in SELDOM and not self.waiting and not self.active:
                         return
                 elif kind in (TEXT, BINARY) and not job.unwanted:
                     await self._pass_on(job, body.decode() if kind == TEXT else body)

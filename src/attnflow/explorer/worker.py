@@ -29,7 +29,7 @@ from attnflow.explorer.protocol import Answer, Session, encoded, refused
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "runs": (("run",), ("overlays", "text"), ("row",)),
     "claims": (("claims",),),
-    "exports": (("movie", "data"),),
+    "exports": (("movie", "data"), ("frame",)),
 }
 # The roles that write temporary files.
 WRITERS = ("exports",)
@@ -38,7 +38,7 @@ MODULES = {
     **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
     "row": "attention_row",
     "claims": "applicable_claims",
-    **dict.fromkeys(("movie", "data"), "exports"),
+    **dict.fromkeys(("movie", "frame", "data"), "exports"),
 }
 # To the worker: the number of the job, how much of it is done already, and the number of bytes of the text to come.
 ORDER = struct.Struct("<qII")

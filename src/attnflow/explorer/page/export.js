@@ -1,22 +1,26 @@
 // Take it away: as a link, as text, as a picture, as a movie, as data.
 
 import { byId } from "./elements.js";
-import { isDark } from "./screen.js";
+import { fileName } from "./file_names.js";
+import { createMovies } from "./movies.js";
+import { withProgress } from "./recording.js";
 
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
-/** `link` gives the address of the screen. */
-export function createExport(store, socket, stage, { link, say }) {
+/** `link` gives the address of the screen. @param {import("./player.js").Player} player */
+export function createExport(store, player, socket, stage, requests, { link, say }) {
+  const movies = createMovies(store, player, stage, socket, requests);
+  const named = (/** @type {string} */ ending, timed = true) => fileName(store, player, ending, { timed });
   /** @type {Record<string, () => Promise<void>>} */
   const actions = {
     "copy-link": async () => copy(await link(), "The link"),
     "copy-python": async () => copy((await text()).python, "The Python code"),
     "copy-command": async () => copy((await text()).command, "The command"),
-    "export-png": async () => save(await stage.png(), "attnflow.png"),
-    "export-svg": async () => save(new Blob([stage.svg()], { type: "image/svg+xml" }), "attnflow.svg"),
-    "export-mp4": () => file({ do: "movie", format: "mp4", dark: isDark() }, "The movie"),
-    "export-gif": () => file({ do: "movie", format: "gif", dark: isDark() }, "The movie"),
-    "export-data": () => file({ do: "data" }, "The data"),
+    "export-png": async () => save(await stage.png(), named("png")),
+    "export-svg": async () => save(new Blob([stage.svg()], { type: "image/svg+xml" }), named("svg")),
+    "export-mp4": () => movie("mp4"),
+    "export-gif": () => movie("gif"),
+    "export-data": () => data(),
   };
   for (const [id, action] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => perform(byId(id), action));
@@ -36,10 +40,17 @@ export function createExport(store, socket, stage, { link, say }) {
     button.disabled = false;
   }
 
-  async function file(message, /** @type {string} */ what) {
-    const told = setTimeout(() => say(`${what} is being made.`), SLOW);
+  async function movie(/** @type {"mp4" | "gif"} */ format) {
+    const name = named(format, false);
+    const wish = { format };
+    save(await withProgress("The movie", (how) => movies.record({ ...wish, ...how })), name);
+  }
+
+  async function data() {
+    const told = setTimeout(() => say("The data is being made."), SLOW);
+    const name = named("npz", false);
     try {
-      const { name, type, payload } = await socket.ask({ ...message, state: store.state });
+      const { type, payload } = await socket.ask({ do: "data", state: store.state });
       save(new Blob([payload], { type }), name);
     } finally {
       clearTimeout(told);

@@ -76,7 +76,7 @@ const presets = createPresets(store, {
   },
 });
 const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link") });
-createExport(store, socket, stage, { link: link.address, say });
+createExport(store, player, socket, stage, requests, { link: link.address, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
 function opened(screen) {

@@ -169,7 +169,7 @@ export function createStage(canvas, store, player, surface) {
       store.setView({ camera: kept });
     },
     draw: ask,
-    ...createPictures(scene, store, update),
+    ...createPictures(scene, store, update, framing.ease),
   };
   const announce = createAnnouncer(stage.describe, canvas);
   const actions = createActions(scene, store, stage, heldToken, { update, announce, forgetBox: framing.forget });
