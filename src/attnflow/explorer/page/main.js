@@ -10,6 +10,7 @@ import { createPlayer } from "./player.js";
 import { createInfluence } from "./influence.js";
 import { createLink } from "./link.js";
 import { surfaceOf } from "./models.js";
+import { createPresenter } from "./presenter.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
 import { isDark } from "./screen.js";
@@ -87,6 +88,8 @@ function opened(screen) {
   byId("hint").hidden = true;
 }
 
+const presenter = createPresenter(store, player, stage);
+
 store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {
   const { kind = "" } = status.dataset;
@@ -157,5 +160,5 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
+Object.assign(window, { attnflow: { store, player, stage, socket, requests, presenter } });
 link.follow().then((followed) => (byId("hint").hidden = followed));
