@@ -1,39 +1,174 @@
-"""What is on the screen as files: a movie, and the numbers."""
+"""What is on the screen as files: a movie, of frames that the page draws, and the numbers."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnflow.core.inputs import InputError
-from attnflow.explorer.protocol import Answer
+from attnflow.core.inputs import InputError, whole
+from attnflow.explorer.picture_frames import read_picture
+from attnflow.explorer.protocol import Answer, Session
 from attnflow.explorer.run_stream import no_frames_yet, simulate_into
 from attnflow.explorer.state import State, read
+from attnflow.explorer.turns import resting
+from attnflow.figures import gif, mp4
 from attnflow.runs.trajectory import Trajectory
 
 TYPES = {"mp4": "video/mp4", "gif": "image/gif"}
-# How long a movie lasts, in seconds; each of them is 25 pictures to draw.
-LENGTH = 6.0
+# Pixels across or down, frames a second, pictures, seconds, and bytes of all pictures.
+SMALLEST, LARGEST = 16, 1600
+MOST_RATE = 50
+MOST_PICTURES = 400
+MOST_SECONDS = 60
+MOST_BYTES = 200_000_000
+# Pictures that wait to be encoded: a page that draws faster waits.
+WAITING = 4
+# A movie ends when no picture came for so many seconds; a picture waits so long for its movie to begin.
+IDLE, BEGINNING = 60.0, 20.0
+# How often it is looked, in seconds, whether somebody still waits for the movie.
+LOOK = 0.2
+
+Picture = tuple[bytes, NDArray[np.uint8]]
+Stop = Callable[[], bool]
 
 
-def movie(state: State, format: Any, dark: Any) -> tuple[str, str, bytes]:
-    """Return a movie of the run, as by `attnflow.figures.animate`: its name, its type, and its bytes."""
-    from attnflow.figures.style import look
+@dataclass
+class Film:
+    """A movie that is being made of pictures that come one after the other, each shown for some ticks."""
 
-    if not isinstance(format, str) or format not in TYPES:
-        raise InputError(f"format is {format!r:.40}, expected {' or '.join(TYPES)}")
-    if not isinstance(dark, bool):
-        raise InputError(f"dark is {dark!r:.40}, expected true or false")
-    with TemporaryDirectory() as folder, look(dark=dark):
-        path = Path(folder) / f"attnflow.{format}"
-        _simulated(state).animate(path, seconds=LENGTH)
-        return path.name, TYPES[format], path.read_bytes()
+    id: int
+    format: str
+    width: int
+    height: int
+    rate: int
+    coming: queue.Queue[tuple[Picture, int, bool]] = field(default_factory=lambda: queue.Queue(WAITING))
+    taken: int = 0
+    ticks: int = 0
+    bytes: int = 0
+    over: bool = False
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Film:
+        """Return the movie that a message asks for, or refuse it."""
+        format = message.get("format")
+        if not isinstance(format, str) or format not in TYPES:
+            raise InputError(f"format is {format!r:.40}, expected {' or '.join(TYPES)}")
+        width, height = (_count(message, name, SMALLEST, LARGEST) for name in ("width", "height"))
+        if width % 2 or height % 2:
+            raise InputError(f"a movie has {width} × {height} pixels, expected even numbers: leave a row out")
+        return cls(message["id"], format, width, height, _count(message, "rate", 1, MOST_RATE))
+
+    def take(self, message: dict[str, Any], stop: Stop) -> int:
+        """Take the next picture of the movie, and return how many there are; refuse one that does not fit."""
+        index, repeat = _count(message, "index", 0, MOST_PICTURES - 1), _count(message, "repeat", 1, MOST_RATE * 10)
+        last = message.get("last", False)
+        if not isinstance(last, bool):
+            raise InputError(f"last is {last!r:.40}, expected true or false")
+        if index != self.taken:
+            raise InputError(f"frame {index} was sent, expected frame {self.taken}: send frames in their order")
+        picture = read_picture(message.get("image"), self.width, self.height)
+        if self.ticks + repeat > MOST_SECONDS * self.rate or self.bytes + len(picture[0]) > MOST_BYTES:
+            sentence = f"expected at most {MOST_SECONDS} s and {MOST_BYTES // 10**6} MB: take fewer frames"
+            raise InputError(f"the movie becomes too long or too large with frame {index}, {sentence}")
+        self.taken, self.ticks, self.bytes = self.taken + 1, self.ticks + repeat, self.bytes + len(picture[0])
+        with resting(stop):
+            while not self.over and not stop():
+                try:
+                    self.coming.put((picture, repeat, last), timeout=LOOK)
+                    return self.taken
+                except queue.Full:
+                    continue
+        raise InputError("the movie has ended before this frame: begin another one")
+
+    def pictures(self, stop: Stop) -> Iterator[tuple[Picture, int]]:
+        """Yield the pictures as they come, until the last."""
+        last = False
+        while not last:
+            picture, repeat, last = self._next(stop)
+            yield picture, repeat
+
+    def _next(self, stop: Stop) -> tuple[Picture, int, bool]:
+        """Wait for a picture, while other pages compute."""
+        deadline = time.monotonic() + IDLE
+        with resting(stop):
+            while time.monotonic() < deadline and not stop():
+                with suppress(queue.Empty):
+                    return self.coming.get(timeout=LOOK)
+        raise InputError(f"no frame came for {IDLE:g} s, so the movie was ended: try again")
+
+
+def movie(message: dict[str, Any], session: Session, stop: Stop) -> Iterator[Answer]:
+    """Yield the file of a movie once all its pictures have come."""
+    film = Film.read(message)
+    with session.changed:
+        session.film = film
+        session.changed.notify_all()
+    try:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"movie.{film.format}"
+            {"mp4": _write_mp4, "gif": _write_gif}[film.format](film, path, stop)
+            yield from _file(film.id, path.name, TYPES[film.format], path.read_bytes())
+    finally:
+        film.over, session.film = True, None
+
+
+def _write_mp4(film: Film, path: Path, stop: Stop) -> None:
+    with mp4.writing(path, film.width, film.height, film.rate) as writer:
+        for (_, pixels), repeat in film.pictures(stop):
+            writer.add(pixels, repeat)
+
+
+def _write_gif(film: Film, path: Path, stop: Stop) -> None:
+    # All pictures share one palette, so none can be written before the last has come.
+    files, durations = [], []
+    for (body, _), repeat in film.pictures(stop):
+        files.append(body)
+        durations.append(1000 * repeat // film.rate)
+    gif.write(path, gif.alike(_Unpacked(files)), durations)
+
+
+@dataclass
+class _Unpacked(Sequence[Any]):
+    """The pixels of pictures that are kept as files, which are much smaller."""
+
+    files: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, k: Any) -> Any:
+        from PIL import Image
+
+        return np.asarray(Image.open(io.BytesIO(self.files[k])).convert("RGB"))
+
+
+def frame(message: dict[str, Any], session: Session, stop: Stop) -> Iterator[Answer]:
+    """Take a picture of the movie that is being made, and say so."""
+    asked, deadline = message.get("movie"), time.monotonic() + BEGINNING
+    with resting(stop), session.changed:
+        while session.film is None or session.film.id != asked:
+            if not session.changed.wait(deadline - time.monotonic()):
+                raise InputError(f"movie {asked!r:.40} is not being made: ask for it before its frames")
+        film = session.film
+    yield {"kind": "taken", "id": message["id"], "frames": film.take(message, stop)}
+
+
+def _count(message: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = message.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name} is {value!r:.40}, expected a whole number from {least} to {most}")
+    return whole(value, name, least=least)
 
 
 def data(state: State) -> tuple[str, str, bytes]:
@@ -61,13 +196,12 @@ def _simulated(state: State) -> Trajectory:
     )
 
 
-def _answer(id: int, name: str, type: str, body: bytes) -> Iterator[Answer]:
+def _file(id: int, name: str, type: str, body: bytes) -> Iterator[Answer]:
     yield {"kind": "file", "id": id, "name": name, "type": type}, body
 
 
 ANSWERS = {
-    "movie": lambda message, done, session, stop: _answer(
-        message["id"], *movie(read(message.get("state")), message.get("format"), message.get("dark"))
-    ),
-    "data": lambda message, done, session, stop: _answer(message["id"], *data(read(message.get("state")))),
+    "movie": lambda message, done, session, stop: movie(message, session, stop),
+    "frame": lambda message, done, session, stop: frame(message, session, stop),
+    "data": lambda message, done, session, stop: _file(message["id"], *data(read(message.get("state")))),
 }

@@ -39,6 +39,10 @@ class Place:
         """Whether something waits or is computed for the page."""
         return self.supervisor.working(self.page)
 
+    async def cancel(self, sentence: str) -> None:
+        """End what is done for the page and give the place back; who waits for an answer is told so."""
+        await self.supervisor.cancel(self.page, sentence)
+
     async def leave(self) -> None:
         """Give the place back."""
         await self.supervisor.detach(self.page)

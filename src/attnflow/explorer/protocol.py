@@ -15,6 +15,7 @@ from attnflow.core.inputs import Array, InputError
 from attnflow.runs.recording import Recording, Thinning
 
 if TYPE_CHECKING:
+    from attnflow.explorer.exports import Film
     from attnflow.explorer.state import State
 
 # A message of the server: plain data, or a header with bytes or float64 numbers.
@@ -76,6 +77,19 @@ class RunFrames(Recording):
             )
         return self.times[k], self.frames[k]
 
+    def between(self, k: int, part: Any) -> tuple[Any, Array]:
+        """Return time and tokens at a part of the way from the k-th frame to the next, as a page draws them there."""
+        if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part < 1:
+            raise InputError(f"part is {part!r:.40}, expected a number from 0, for the frame itself, to below 1")
+        (t, x), motion = self.frame(k), self.state.motion
+        if part == 0:
+            return t, x
+        after, y = self.frame(k + 1)
+        between: Array = (1 - part) * x + part * y
+        if motion.surface == "sphere":
+            between /= np.linalg.norm(between, axis=1, keepdims=True)
+        return float((1 - part) * t + part * after), between
+
 
 class FrameMemory:
     """The frames of all pages of a process, counted in bytes.
@@ -122,11 +136,14 @@ class FrameMemory:
 
 @dataclass(eq=False)
 class Session:
-    """What a worker keeps of a page between two messages: the frames of its last run."""
+    """What a worker keeps of a page between two messages: the frames of its last run, the movie that is being made."""
 
     last: RunFrames | None = None
     memory: FrameMemory = field(default_factory=FrameMemory)
     counted: int = 0
+    film: Film | None = None
+    # Told when a movie begins.
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def bytes(self) -> int:

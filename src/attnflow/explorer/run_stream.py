@@ -175,9 +175,8 @@ def _overlays(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequ
 def _answer_overlays(message: dict[str, Any], session: Session) -> Iterator[Answer]:
     """Yield the overlays of a frame of the run that is here."""
     run, frame, want = whole_of(message, "run"), whole_of(message, "frame"), wanted(message)
-    kept = session.of(run)
-    t, x = kept.frame(frame)
-    yield _overlays(message["id"], kept, frame, x, t, want, threshold(message))
+    t, x = session.of(run).between(frame, message.get("part", 0))
+    yield _overlays(message["id"], session.of(run), frame, x, t, want, threshold(message))
 
 
 def _text(message: dict[str, Any]) -> Iterator[Answer]:

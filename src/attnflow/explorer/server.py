@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from attnflow.catalogue import REGISTERED, as_data
 from attnflow.core.inputs import InputError, whole
 from attnflow.core.installed import of_this_process
+from attnflow.explorer import picture_frames
 from attnflow.explorer.pool import Place, Pool
 from attnflow.explorer.protocol import encoded, refused
 from attnflow.explorer.worker import ROLES
@@ -50,6 +51,8 @@ TYPES = {
 ROLE_OF = {do: role for role, threads in ROLES.items() for kinds in threads for do in kinds}
 # One of these at a time: they take long, and no newer one makes them superfluous.
 ONE_AT_A_TIME = ("movie", "data")
+# Ends what is being made for files.
+CANCEL = "cancel"
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -272,17 +275,29 @@ class Connection:
         while (event := await self.websocket.receive())["type"] != "websocket.disconnect":
             self.heard = time.monotonic()
             try:
-                id, do, text = read_message(event.get("text"))
+                id, do, text = read_event(event)
             except Refusal as refusal:
                 await self.deliver(encoded(refused(refusal.id, str(refusal))))
+                continue
+            if do == CANCEL:
+                await self.cancel(id)
                 continue
             if (place := self.places.get(ROLE_OF[do])) is None:
                 place = self.places[ROLE_OF[do]] = self.pool.place(ROLE_OF[do], self.deliver)
             if do in ONE_AT_A_TIME and place.busy(do):
                 sentence = f"a {do} file is being made, expected one at a time: wait for it"
                 await self.deliver(encoded(refused(id, sentence)))
+            elif do == picture_frames.DO and (not place.busy("movie") or place.busy(do)):
+                sentence = "a frame was sent without a movie, or before the last one was taken: ask for a movie first"
+                await self.deliver(encoded(refused(id, sentence)))
             else:
                 place.submit(id, do, text)
+
+    async def cancel(self, id: int) -> None:
+        """End what is being made for files of this page, with its temporary files."""
+        if place := self.places.pop(ROLE_OF["movie"], None):
+            await place.cancel("this was cancelled, as you asked: begin again if you want it")
+        await self.deliver(encoded({"kind": "cancelled", "id": id}))
 
     async def deliver(self, body: str | bytes) -> None:
         """Send a message; wait while the browser is slow, and forget it if the page is gone."""
@@ -308,6 +323,20 @@ class Refusal(InputError):
         self.id = id
 
 
+def read_event(event: Any) -> tuple[int, str, bytes]:
+    """Return the number of a message, what it asks for, and the message: text, or a picture of a movie."""
+    if (body := event.get("bytes")) is None:
+        return read_message(event.get("text"))
+    try:
+        header, image = picture_frames.unpacked(body)
+    except InputError as error:
+        raise Refusal(str(error)) from None
+    id, do, _ = read_message(header)
+    if do != picture_frames.DO:
+        raise Refusal(f"a binary message asks for '{do}', expected '{picture_frames.DO}': send '{do}' as JSON text", id)
+    return id, do, picture_frames.as_order(header, image)
+
+
 def read_message(text: str | None) -> tuple[int, str, bytes]:
     """Return the number of a message, what it asks for, and the message; what it is about is checked by the worker.
 
@@ -325,7 +354,7 @@ def read_message(text: str | None) -> tuple[int, str, bytes]:
     id, do = message.get("id"), message.get("do")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id <= LARGEST_ID:
         raise Refusal("a message has no id that is a whole number from 0 to 2**53: number your messages")
-    if not isinstance(do, str) or do not in ROLE_OF:
+    if not isinstance(do, str) or (do not in ROLE_OF and do != CANCEL):
         raise Refusal(f"a message asks for {do!r:.40}, expected one of {', '.join(ROLE_OF)}", id)
     return id, do, text.encode()
 

@@ -38,13 +38,15 @@ from attnflow.explorer.worker import (
 
 # How many seconds a worker may take; of claims, for each one. Runs end themselves long before this, unless they are
 # caught in a single step.
-LIMITS = {"run": 60.0, "overlays": 15.0, "row": 15.0, "text": 15.0, "claims": 10.0, "movie": 120.0, "data": 60.0}
+LIMITS = {"run": 60.0, "overlays": 15.0, "row": 15.0, "text": 15.0, "claims": 10.0, "data": 60.0}
+# Movies wait for the page that draws them, and end by themselves when it is gone.
+LIMITS |= {"movie": 900.0, "frame": 60.0}
 # How long something goes on that nobody waits for any more: most of it ends by itself much sooner.
 GRACE = 3.0
 # Only the newest of these is of interest: an older one is ended, and its answers are dropped.
 SUPERSEDED = ("run", "claims")
 # These end soon enough by themselves when a newer one has come.
-QUICK = ("overlays", "text")
+QUICK = ("overlays", "row", "text")
 # Somebody waits for each of these, also for one that a newer one replaces.
 ANSWERED = ("text",)
 # Workers of these roles are not kept for a next time.
@@ -53,7 +55,7 @@ ASKED_AGAIN = "this was asked again before it was answered: wait for the new ans
 ADVICE = {
     "run": "take fewer tokens, or a shorter run",
     "overlays": "take fewer tokens, or show less",
-    "movie": "take fewer tokens, or ask for a GIF",
+    "movie": "make the window smaller, or ask for a GIF",
 }
 
 Deliver = Callable[[str | bytes], Awaitable[None]]
@@ -177,6 +179,13 @@ class Supervisor:
         await page.close()
         if not self.pages:
             await self.close()
+
+    async def cancel(self, page: Page, sentence: str) -> None:
+        """Serve a page no more, as it wishes: it is told so of each order that waits or is under way."""
+        jobs = [job for job in (*self.waiting.values(), *self.active.values()) if job.page is page and not job.unwanted]
+        await self.detach(page)
+        for job in jobs:
+            await page.deliver(encoded(refused(job.id, sentence)))
 
     def submit(self, page: Page, id: int, do: str, text: bytes) -> None:
         """Take an order; one of its kind that waits is forgotten, one under way perhaps too."""

@@ -8,7 +8,6 @@ data. What waits is replaced by what is newer. The pages compute in turns.
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import socket
@@ -30,7 +29,7 @@ from attnflow.explorer.protocol import Answer, FrameMemory, Session, encoded, re
 ROLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "runs": (("run",), ("overlays", "text"), ("row",)),
     "claims": (("claims",),),
-    "exports": (("movie", "data"),),
+    "exports": (("movie", "data"), ("frame",)),
 }
 # The roles that write temporary files.
 WRITERS = ("exports",)
@@ -39,7 +38,7 @@ MODULES = {
     **dict.fromkeys(("run", "overlays", "text"), "run_stream"),
     "row": "attention_row",
     "claims": "applicable_claims",
-    **dict.fromkeys(("movie", "data"), "exports"),
+    **dict.fromkeys(("movie", "frame", "data"), "exports"),
 }
 # To the worker: what this is, the page it is about, the number of the job, how much of it is done already, and the
 # number of bytes of the text to come. HEARD has the number of bytes that a page has taken instead of that of a job.
@@ -52,8 +51,8 @@ SECONDS = struct.Struct("<d")
 # A page that is behind by more than so many bytes of answers is sent no more until it has taken some: a slow browser
 # keeps only its own page waiting. It says what it has taken in parts of at least HEARD_AT.
 WINDOW, HEARD_AT = 2_000_000, 500_000
-# After how many seconds of one computation the next page computes beside it. Movies are drawn one at a time.
-OVERSTAY = {"runs": turns.OVERSTAY, "claims": 2.0, "exports": math.inf}
+# After how many seconds of one computation the next page computes beside it.
+OVERSTAY = {"runs": turns.OVERSTAY, "claims": 2.0, "exports": 2.0}
 
 Job = tuple[int, int, dict[str, Any]]
 

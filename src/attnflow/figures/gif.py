@@ -32,10 +32,7 @@ class Gif:
         """Collect the frames that are drawn in the block, and write them at its end."""
         self.figure, self.dpi = figure, dpi
         yield self
-        first, *rest = alike(self.frames)
-        # The palette is named, or each frame would bring a copy of its own.
-        once = {"palette": bytes(first.getpalette()), "optimize": False}
-        first.save(path, "GIF", save_all=True, append_images=rest, duration=1000 // self.rate, loop=0, **once)
+        write(path, alike(self.frames), 1000 // self.rate)
 
     def grab_frame(self) -> None:
         """Add the figure as it is now."""
@@ -44,6 +41,14 @@ class Gif:
         file = BytesIO()
         self.figure.savefig(file, format="png", dpi=self.dpi, pil_kwargs={"compress_level": 1})
         self.frames.append(np.asarray(Image.open(file).convert("RGB")))
+
+
+def write(path: Any, images: Sequence[Any], duration: int | list[int]) -> None:
+    """Write images of one palette as a movie; `duration` is that of each, in milliseconds, or of all."""
+    first, *rest = images
+    # The palette is named, or each frame would bring a copy of its own.
+    once = {"palette": bytes(first.getpalette()), "optimize": False}
+    first.save(path, "GIF", save_all=True, append_images=rest, duration=duration, loop=0, **once)
 
 
 def alike(frames: Sequence[NDArray[np.uint8]]) -> list[Any]:

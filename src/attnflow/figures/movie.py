@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attnflow import measure
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, number
+from attnflow.figures import mp4
 from attnflow.figures.clock import Clock
 from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
@@ -101,7 +102,8 @@ def animate(
     with look():
         from matplotlib.figure import Figure
 
-        settings = _ffmpeg(target)
+        # Where Matplotlib finds ffmpeg.
+        settings = {} if target.suffix.lower() == ".gif" else {"animation.ffmpeg_path": mp4.program()}
         times = Clock.of(run).even(frames - held)
         states = Between(run, times)
         shown = scene(run, times, states)
@@ -189,26 +191,10 @@ def _moving(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None, norm: 
     return drawn
 
 
-def _ffmpeg(target: Path) -> dict[str, str]:
-    """Return the setting that tells Matplotlib where ffmpeg is, if the movie needs it."""
-    if target.suffix.lower() == ".gif":
-        return {}
-    try:
-        from imageio_ffmpeg import get_ffmpeg_exe
-    except ImportError:
-        raise InputError("MP4 movies need imageio-ffmpeg: pip install 'attnflow[plot]', or ask for a .gif") from None
-    try:
-        return {"animation.ffmpeg_path": get_ffmpeg_exe()}
-    except RuntimeError:
-        raise InputError("no ffmpeg program was found: install ffmpeg, or ask for a .gif") from None
-
-
 def _writer(target: Path) -> tuple[Any, float]:
     """Return what writes the frames, and how many dots an inch has."""
     from matplotlib.animation import FFMpegWriter
 
     if target.suffix.lower() == ".gif":
         return Gif(RATE), 2 / 3 * DPI
-    # No dates or versions in the file, and its index in front, so that browsers play it while it loads.
-    exact = ["-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", "-movflags", "+faststart"]
-    return FFMpegWriter(fps=RATE, codec="h264", extra_args=[*exact, "-crf", "20"]), DPI
+    return FFMpegWriter(fps=RATE, codec="h264", extra_args=[*mp4.EXACT, "-crf", "20"]), DPI

@@ -245,10 +245,9 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     chart,
     /** Put the switch of the sides above the controls. */
     mark,
-    /** The stage of the chosen side, as a picture. */
-    picture: {
-      png: () => (chosen.side === "left" ? left : stage).png(),
-      svg: () => (chosen.side === "left" ? left : stage).svg(),
+    /** The second side, while it is chosen: what is saved is that side. */
+    get saved() {
+      return chosen.side === "right" ? { store: other, player, stage, requests, socket } : null;
     },
     /** Whether both runs are here, whole. */
     idle: () => shown && requests.idle(),

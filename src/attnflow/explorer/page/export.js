@@ -1,28 +1,39 @@
 // Take it away: as a link, as text, as a picture, as a movie, as data.
 
 import { byId } from "./elements.js";
-import { isDark } from "./screen.js";
+import { fileName } from "./file_names.js";
+import { createMovies } from "./movies.js";
+import { withProgress } from "./recording.js";
 
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
-/** `link` gives the address of the screen. */
-export function createExport(store, socket, stage, { link, say }) {
+/**
+ * @typedef {{store: any, player: import("./player.js").Player, stage: any, requests: any, socket: any}} Shown a side of the
+ *   page: of two that are compared, the chosen one
+ */
+
+/**
+ * `link` gives the address of the screen, `pair` what is told of two sides that are compared.
+ * @param {() => Shown} side
+ */
+export function createExport(side, { link, pair, say }) {
+  const named = (/** @type {string} */ ending, timed = true) => fileName(side().store, side().player, ending, { timed });
   /** @type {Record<string, () => Promise<void>>} */
   const actions = {
     "copy-link": async () => copy(await link(), "The link"),
     "copy-python": async () => copy((await text()).python, "The Python code"),
     "copy-command": async () => copy((await text()).command, "The command"),
-    "export-png": async () => save(await stage.png(), "attnflow.png"),
-    "export-svg": async () => save(new Blob([stage.svg()], { type: "image/svg+xml" }), "attnflow.svg"),
-    "export-mp4": () => file({ do: "movie", format: "mp4", dark: isDark() }, "The movie"),
-    "export-gif": () => file({ do: "movie", format: "gif", dark: isDark() }, "The movie"),
-    "export-data": () => file({ do: "data" }, "The data"),
+    "export-png": async () => save(await side().stage.png(), named("png")),
+    "export-svg": async () => save(new Blob([side().stage.svg()], { type: "image/svg+xml" }), named("svg")),
+    "export-mp4": () => movie("mp4"),
+    "export-gif": () => movie("gif"),
+    "export-data": () => data(),
   };
   for (const [id, action] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => perform(byId(id), action));
   }
 
-  const text = () => socket.ask({ do: "text", state: store.state, ...store.pair?.() });
+  const text = () => side().socket.ask({ do: "text", state: side().store.state, ...pair() });
 
   async function perform(button, /** @type {() => Promise<void>} */ action) {
     button.ariaBusy = "true";
@@ -36,10 +47,17 @@ export function createExport(store, socket, stage, { link, say }) {
     button.disabled = false;
   }
 
-  async function file(message, /** @type {string} */ what) {
-    const told = setTimeout(() => say(`${what} is being made.`), SLOW);
+  async function movie(/** @type {"mp4" | "gif"} */ format) {
+    const name = named(format, false);
+    const wish = { format };
+    save(await withProgress("The movie", (how) => createMovies(side()).record({ ...wish, ...how })), name);
+  }
+
+  async function data() {
+    const told = setTimeout(() => say("The data is being made."), SLOW);
+    const name = named("npz", false);
     try {
-      const { name, type, payload } = await socket.ask({ ...message, state: store.state });
+      const { type, payload } = await side().socket.ask({ do: "data", state: side().store.state });
       save(new Blob([payload], { type }), name);
     } finally {
       clearTimeout(told);

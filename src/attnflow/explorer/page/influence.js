@@ -14,6 +14,8 @@ const LOWEST = -3;
 const [THIN, WIDE] = [1.4, 8];
 /** How much of its colour an edge of weight 0 has, and what weight 1 adds. */
 const [FAINT, STRONG] = [0.22, 0.5];
+/** Of more edges than this each is thinner and paler, so that they stay apart. */
+const FEW = 150;
 
 /** Return the threshold at a place of the slider between 0 and 1, with two digits. @param {number} s */
 export const thresholdAt = (s) => Number((10 ** (LOWEST * (1 - s))).toPrecision(2));
@@ -27,16 +29,17 @@ export function influences(sheet, scene) {
   const graph = overlays?.influence;
   if (!graph) return;
   const most = largest(graph.weights);
+  const calm = Math.min(1, Math.sqrt(FEW / graph.weights.length));
   sheet.group("influence");
   // The strongest come last.
   for (let k = graph.weights.length - 1; k >= 0; k--) {
     const [i, j, weight] = [graph.from[k], graph.to[k], graph.weights[k]];
     if (i >= n || j >= n) continue;
     const part = Math.abs(weight) / most;
-    const outline = wedge(way(scene, j, i), (THIN + WIDE * part) / 2);
+    const outline = wedge(way(scene, j, i), (calm * (THIN + WIDE * part)) / 2);
     if (!outline.length) continue;
     polygon(sheet, outline);
-    sheet.paint({ fill: colour(labels[j], tone), alpha: FAINT + STRONG * part });
+    sheet.paint({ fill: colour(labels[j], tone), alpha: Math.sqrt(calm) * (FAINT + STRONG * part) });
   }
 }
 

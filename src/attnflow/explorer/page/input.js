@@ -1,5 +1,7 @@
 // Pointers and keys on the stage: which actions they call.
 
+import { markScale } from "./screen.js";
+
 /** Pixels that a key moves a token, and with Shift. */
 const [STRIDE, FINE] = [12, 1];
 /** Pixels that a pointer may slip in a click. */
@@ -21,7 +23,7 @@ export function handlePointers(canvas, actions, stage) {
 
   const place = (/** @type {MouseEvent} */ event) => {
     const { left, top } = canvas.getBoundingClientRect();
-    return { x: event.clientX - left, y: event.clientY - top };
+    return { x: (event.clientX - left) / markScale(), y: (event.clientY - top) / markScale() };
   };
   const touch = (/** @type {PointerEvent} */ event) => event.pointerType === "touch";
 

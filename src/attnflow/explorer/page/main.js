@@ -13,6 +13,7 @@ import { createInfluence } from "./influence.js";
 import { createLink } from "./link.js";
 import { returnFocusFromMenus } from "./menu_focus.js";
 import { surfaceOf } from "./models.js";
+import { createPresenter } from "./presenter.js";
 import { createPresets } from "./presets.js";
 import { createRequests } from "./requests.js";
 import { isDark } from "./screen.js";
@@ -90,7 +91,8 @@ const presets = createPresets(store, {
 });
 const story = createStory(store, player, stage, opened);
 const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link"), story });
-createExport(compare.chosen, socket, compare.picture, { link: link.address, say });
+const first = { store, player, stage, requests, socket };
+createExport(() => compare.saved ?? first, { link: link.address, pair: compare.chosen.pair, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */
 function opened(screen) {
@@ -100,6 +102,8 @@ function opened(screen) {
   say("");
   hint.hide();
 }
+
+const presenter = createPresenter(store, player, stage);
 
 store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {
@@ -171,5 +175,5 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare } });
+Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare, presenter } });
 link.follow().then(async (followed) => followed || (await story.welcome()) || hint.show());

@@ -224,6 +224,7 @@ export function cross(sheet, at, ink) {
 
 /** Show which token is chosen or pointed at, and say about one where it is and whom it hears. @type {DrawPoints} */
 function chosen(sheet, { chosen, pointed, noted, screen, n, d, sizes, tone, note, row }, project) {
+  sheet.group("chosen");
   for (const [i, width] of [[pointed, 1.4], [chosen, 2.2]]) {
     if (i < 0 || i >= n) continue;
     const [x, y, r] = [screen[2 * i], screen[2 * i + 1], sizes[i] + 6.5];

@@ -183,6 +183,9 @@ export function createRequests(store, player, socket, shown) {
       rows.refresh();
       claims.ask();
     },
+    /** The overlays that are wanted of a frame. */
+    want,
+    told,
     /** Look again at the frame shown, for what was not wanted before. */
     again: soon,
     /** Whether the whole run of the present state is here, and the overlays of the frame shown. */

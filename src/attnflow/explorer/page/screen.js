@@ -20,8 +20,24 @@ export const isDark = () => document.documentElement.dataset.theme === "dark";
 /** Return the colours of the theme. */
 export const shownTone = () => (isDark() ? DARK : LIGHT);
 
-/** Return the pixels of the screen in one of the page. */
-export const pixelRatio = () => window.devicePixelRatio || 1;
+/** How much larger than usual marks, lines and letters of the stage are, and who wants to know when that changes. */
+let scale = 1;
+/** @type {(() => void)[]} */
+const scaled = [];
+export const markScale = () => scale;
+
+/** @param {number} wanted */
+export function setMarkScale(wanted) {
+  if (wanted === scale) return;
+  scale = wanted;
+  for (const listener of scaled) listener();
+}
+
+/** Call a listener when marks become larger or smaller. @param {() => void} listener */
+export const onMarkScale = (listener) => scaled.push(listener);
+
+/** Return the pixels of the screen in one of the page, or of a stage whose pixels are larger. */
+export const pixelRatio = () => (window.devicePixelRatio || 1) * scale;
 
 /**
  * Fit a canvas to a size in pixels of the page, clear it, and return its context and a sheet.

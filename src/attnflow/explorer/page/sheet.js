@@ -29,7 +29,8 @@ const FONT = `"STIX Two Text", "STIXGeneral", "Cambria", "Georgia", serif`;
 /** @type {number[]} */
 const SOLID = [];
 
-const font = (/** @type {Type} */ type) =>
+/** Return the font of a text, as canvases take it. */
+export const font = (/** @type {Type} */ type) =>
   `${type.italic ? "italic " : ""}${type.bold ? "600 " : ""}${type.size ?? 12}px ${FONT}`;
 
 /** Discs drawn before, by style, size and sharpness. @type {WeakMap<Style, Map<number, HTMLCanvasElement>>} */

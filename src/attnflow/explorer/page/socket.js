@@ -17,6 +17,20 @@ export function decode(buffer) {
 }
 
 /**
+ * Put a binary message together as `decode` takes it apart.
+ * @param {any} header @param {ArrayBuffer} payload
+ */
+export function encode(header, payload) {
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const length = text.length + ((8 - ((4 + text.length) % 8)) % 8);
+  const message = new Uint8Array(4 + length + payload.byteLength).fill(32, 0, 4 + length);
+  new DataView(message.buffer).setUint32(0, length, true);
+  message.set(text, 4);
+  message.set(new Uint8Array(payload), 4 + length);
+  return message.buffer;
+}
+
+/**
  * `hear.line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  * @param {string} address
  */
@@ -74,15 +88,23 @@ export function createSocket(address, hear) {
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },
-    /** Send a message over the open connection; returns its id. */
-    send(message) {
-      socket?.send(JSON.stringify({ id: ++last, ...message }));
+    /** The id of the message that is sent next. */
+    get next() {
+      return last + 1;
+    },
+    /**
+     * Send a message over the open connection; returns its id.
+     * @param {any} message @param {ArrayBuffer} [payload] what goes with it, such as a picture
+     */
+    send(message, payload) {
+      const header = { id: ++last, ...message };
+      socket?.send(payload ? encode(header, payload) : JSON.stringify(header));
       return last;
     },
-    /** Send a message that has a single answer. */
-    ask(message) {
+    /** Send a message that has a single answer. @param {any} message @param {ArrayBuffer} [payload] */
+    ask(message, payload) {
       if (socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Error("There is no connection: try again."));
-      return new Promise((resolve, reject) => asked.set(this.send(message), { resolve, reject }));
+      return new Promise((resolve, reject) => asked.set(this.send(message, payload), { resolve, reject }));
     },
   };
 }

@@ -7,7 +7,7 @@ import { createActions } from "./actions.js";
 import { createHeldToken } from "./held_token.js";
 import { createPictures } from "./pictures.js";
 import { createScene, startRows } from "./scene.js";
-import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
+import { cleared, markScale, onMarkScale, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
 import { createShownOverlays } from "./shown_overlays.js";
 import { createAnnouncer, describe, noteAt } from "./words.js";
@@ -119,7 +119,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
   }
 
   function paint() {
-    const { context, sheet } = cleared(canvas, canvas.clientWidth, canvas.clientHeight);
+    const { context, sheet } = cleared(canvas, scene.width, scene.height);
     context.globalAlpha = 1;
     context.fillStyle = scene.tone.paper;
     context.fillRect(0, 0, sheet.width, sheet.height);
@@ -128,7 +128,8 @@ export function createStage(canvas, store, player, surface, time = { player, mov
   }
 
   function resize() {
-    Object.assign(scene, { width: canvas.clientWidth, height: canvas.clientHeight, ratio: pixelRatio() });
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((length) => length / markScale());
+    Object.assign(scene, { width, height, ratio: pixelRatio() });
     ask();
   }
 
@@ -155,7 +156,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     place(i) {
       update();
       const { left, top } = canvas.getBoundingClientRect();
-      return { x: left + scene.screen[2 * i], y: top + scene.screen[2 * i + 1] };
+      return { x: left + markScale() * scene.screen[2 * i], y: top + markScale() * scene.screen[2 * i + 1] };
     },
     describe() {
       update();
@@ -174,7 +175,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     },
     draw: ask,
     scene,
-    ...createPictures(scene, store, update),
+    ...createPictures(scene, store, update, framing.ease),
   };
   const announce = createAnnouncer(stage.describe, canvas);
   const actions = createActions(scene, store, stage, heldToken, { update, announce, forgetBox: framing.forget, time });
@@ -187,6 +188,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     "Tokens. Tab or the square brackets choose one, arrows move it, Delete removes it, n adds one, Escape lets go.",
   );
   new ResizeObserver(resize).observe(canvas);
+  onMarkScale(resize);
   for (const change of ["focus", "blur"]) canvas.addEventListener(change, ask);
   handlePointers(canvas, actions, stage);
   handleKeys(canvas, actions, stage, scene);
