@@ -113,7 +113,8 @@ export function createClaims(store) {
       show(rows.get(claim), one);
     }
     if (store.claims.size === 0) {
-      const empty = sentence ?? (waiting ? "Looking for claims about this …" : "None of the claims is about this run.");
+      const same = sentence && store.refused?.about === "run";
+      const empty = same ? "Nothing runs here, so there is nothing to check." : sentence ?? (waiting ? "Looking for claims about this …" : "None of the claims is about this run.");
       list.replaceChildren(make("p", { class: "empty" }, empty));
       order = "";
     }

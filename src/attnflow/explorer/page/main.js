@@ -12,6 +12,7 @@ import { createLink } from "./link.js";
 import { returnFocusFromMenus } from "./menu_focus.js";
 import { surfaceOf } from "./models.js";
 import { createPresets } from "./presets.js";
+import { createRefusal } from "./refusal.js";
 import { createRequests } from "./requests.js";
 import { isDark } from "./screen.js";
 import { createSocket } from "./socket.js";
@@ -74,6 +75,7 @@ createTokenList(store, player);
 const timebar = createTimebar(store, player);
 const hint = createHint(store, player);
 returnFocusFromMenus(byId("stage"));
+createRefusal(store, byId("stage"));
 const presets = createPresets(store, {
   chosen(preset) {
     link.leave();
