@@ -132,11 +132,13 @@ export function createStore() {
     /**
      * Change the state: the keys of `patch` replace those of the state.
      * @param {Partial<State>} patch
-     * @param {{label?: string}} [how] edits of one label in quick succession are one step of undo
+     * @param {{label?: string, within?: boolean}} [how] edits of one label in quick succession are one step of undo; so
+     *   are those `within` one gesture, however slow it is
      */
-    setState(patch, { label = "" } = {}) {
+    setState(patch, { label = "", within = false } = {}) {
       const now = performance.now();
-      const same = label !== "" && label === gesture.label && now - gesture.at < ONE_GESTURE;
+      const quick = within || now - gesture.at < ONE_GESTURE;
+      const same = label !== "" && label === gesture.label && quick;
       if (!same) {
         past.push(present(label));
         if (past.length > MOST_STEPS_BACK) past.shift();
