@@ -18,7 +18,6 @@ from attnflow.explorer.protocol import RunFrames, Session, encoded
 from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, ends_with, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
-from attnflow.figures.groups import close
 
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
 SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
@@ -261,9 +260,9 @@ def test_a_flow_that_blows_up_is_said_once() -> None:
 @pytest.mark.parametrize(("d", "reach"), [(1, 1.0), (2, 5.0), (3, 9.0)])
 def test_tokens_that_end_together(d: int, reach: float) -> None:
     x = np.random.default_rng(d).uniform(0, 1, (120, d))
-    start = np.array([np.zeros(d), np.full(d, reach)])
-    count, labels = connected_components(distance_matrix(x, x) <= close(start, x))
+    near = 0.01 * reach * np.sqrt(d)
+    count, labels = connected_components(distance_matrix(x, x) <= near)
     assert 5 < count < 115
     together = [np.flatnonzero(labels == label) for label in labels]
-    assert ends_with(x, start) == [int(group[0]) if len(group) > 1 else -1 for group in together]
-    assert ends_with(np.arange(5.0)[:, None], np.zeros((1, 1))) is None
+    assert ends_with(x, near) == [int(group[0]) if len(group) > 1 else -1 for group in together]
+    assert ends_with(np.arange(5.0)[:, None], 0.05) is None

@@ -24,6 +24,7 @@ from attnflow.core.schedules import Schedule
 from attnflow.explorer.protocol import Answer, Session
 from attnflow.explorer.state import State
 from attnflow.explorer.state import read as read_state
+from attnflow.explorer.verdict_words import in_short
 from attnflow.geometry import hull
 from attnflow.laws import Law
 from attnflow.laws.around import core_of
@@ -66,7 +67,8 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
         claims = [{"claim": claim.id, "paper": claim.paper.heading, **_statement(claim)} for claim, _ in found]
         yield {"kind": "claims", "claims": claims, "others": len(all_claims()) - len(found)}
     for claim, _ in ordered[max(0, done - 1) : done]:
-        yield _undecided(claim, f"{claim.id} takes too long to check here: attnflow check has more time")
+        said = "It takes too long to check here: `attnflow check` in a terminal has more time."
+        yield _undecided(claim, f"{claim.id} takes too long to check here: attnflow check has more time", said)
     experiments: dict[Any, Experiment] = {}
     for claim, instance in ordered[done:]:
         # Claims about one model look at one run.
@@ -93,35 +95,40 @@ def _verdict(claim: Claim, e: Experiment, state: State) -> dict[str, Any]:
     most = DEAR.get(claim.id, MOST_AT_REST if _at_rest(claim) else MOST_TOKENS)
     if n > most:
         many = f"there are {n} tokens, but {claim.id} is checked here for at most {most}: take some away"
-        return _undecided(claim, many)
+        return _undecided(claim, many, f"It is checked here for at most {most} tokens: take some away.")
     if getattr(e.law, "ties", None) != getattr(state.law, "ties", None) and len(np.unique(state.tokens, axis=0)) < n:
         copies = f"tokens coincide: {claim.id} counts each point once, the screen every token; take copies away"
-        return _undecided(claim, copies)
+        said = "It counts each point once, the screen every token, and some coincide: take copies away."
+        return _undecided(claim, copies, said)
     try:
         verdict, given = examine(claim, e, EXACT_AT_ONCE)
     except Exception as error:  # one claim that cannot be checked must not silence the others
         said = " ".join(str(error).split())[:120]
-        return _undecided(claim, f"{claim.id} cannot be checked here ({type(error).__name__}: {said})")
+        failed = f"{claim.id} cannot be checked here ({type(error).__name__}: {said})"
+        return _undecided(claim, failed, "Its check failed here: change something.")
     outcome, because = verdict.outcome, verdict.because
+    short = in_short(claim, outcome, because, given)
     key, kind = ("steps", "step") if state.motion.discrete else ("until", "time")
     looked = e.instance.get(key, state.until) if verdict.decided_to is None else verdict.decided_to
     if outcome == HOLDS and looked < state.until:
         # What is on the screen goes on, and may end otherwise.
         outcome = UNDECIDED
         because += f"; this is known up to {kind} {looked:g} only, the screen goes on to {state.until:g}"
+        short = f"It holds up to {kind} {looked:g}, as far as it was checked; the screen goes on to {state.until:g}."
     margin = float(verdict.margin) if math.isfinite(verdict.margin) else None
-    return _message(claim, outcome, because, given) | {"margin": margin, "certified": verdict.certified}
+    return _message(claim, outcome, because, given, short) | {"margin": margin, "certified": verdict.certified}
 
 
-def _undecided(claim: Claim, because: str) -> dict[str, Any]:
+def _undecided(claim: Claim, because: str, short: str) -> dict[str, Any]:
     """Return the verdict on a claim that was not checked, or not to the end."""
-    return _message(claim, UNDECIDED, because, dict.fromkeys(claim.given, UNDECIDED))
+    return _message(claim, UNDECIDED, because, dict.fromkeys(claim.given, UNDECIDED), short)
 
 
-def _message(claim: Claim, outcome: str, because: str, given: Mapping[str, str]) -> dict[str, Any]:
+def _message(claim: Claim, outcome: str, because: str, given: Mapping[str, str], short: str) -> dict[str, Any]:
+    """Return a verdict as data; `short` says it in a plain sentence, `because` in all detail."""
     hypotheses = [{"name": name, "outcome": what} for name, what in given.items()]
-    said = {"kind": "verdict", "claim": claim.id, "outcome": outcome, "because": because, "given": hypotheses}
-    return {**said, "margin": None, "certified": None}
+    said = {"kind": "verdict", "claim": claim.id, "outcome": outcome, "short": short, "because": because}
+    return {**said, "given": hypotheses, "margin": None, "certified": None}
 
 
 def _at_rest(claim: Claim) -> bool:

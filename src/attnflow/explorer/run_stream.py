@@ -12,13 +12,14 @@ import numpy as np
 
 from attnflow.core.inputs import Array, InputError, number
 from attnflow.explorer.attention_row import answer_row, whole_of
+from attnflow.explorer.merged_dots import MergedDots
 from attnflow.explorer.overlays import LEAST, OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
 from attnflow.explorer.state_text import command, python, python_pair
 from attnflow.explorer.turns import resting, taking, waited
 from attnflow.figures.dashboard import MEASURED
-from attnflow.figures.groups import close
+from attnflow.figures.groups import COUNTED_ONE_BY_ONE
 from attnflow.measure import clusters
 from attnflow.motions import Stretch
 from attnflow.runs import watch
@@ -136,7 +137,8 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
         if stop():
             return
         about = {"frames": len(kept.times), "stopped": run.stopped, "engine": run.report["engine"]}
-        yield {"kind": "end", "id": id, **about, "ends_with": ends_with(run.final, state.tokens)}
+        near = MergedDots([state.tokens, run.final], state.motion.surface == "sphere").tolerance(run.final)
+        yield {"kind": "end", "id": id, **about, "ends_with": ends_with(run.final, near)}
         measured = series(kept, run, stop)
         if not stop():
             yield {"kind": "series", "id": id, **measured}
@@ -147,14 +149,14 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
             simulation.join()
 
 
-def ends_with(x: Array, start: Array) -> list[int] | None:
+def ends_with(x: Array, near: float) -> list[int] | None:
     """Return for each token the first one that it ends with, -1 if it ends alone; None if all do, or none was found.
 
-    >>> ends_with(np.array([[0.0], [1.0], [1.0], [5.0]]), np.arange(4.0)[:, None])
+    >>> ends_with(np.array([[0.0], [1.0], [1.0], [5.0]]), near=0.1)
     [-1, 1, 1, -1]
     """
     try:
-        labels = clusters(x, close(start, x)).labels
+        labels = clusters(x, near).labels
     except InputError:
         return None
     _, first, group, count = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
@@ -254,12 +256,15 @@ def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: 
     """
     if not np.abs(run.final).max() < LARGEST_MEASURED:
         note = f"nothing is measured, since tokens become too large: {run.stopped}"
-        return {"frames": [], **dict.fromkeys(SERIES), "note": note}
+        return {"frames": [], **dict.fromkeys(SERIES), "merged": None, "note": note}
     count = len(kept.times)
     chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
     deadline = time.monotonic() + MEASURING
     notes: dict[str, None] = {}
     measures = {name: next(m.of for m in MEASURED if m.title == title) for name, title in SERIES.items()}
+    dots = MergedDots([kept.frames[k] for k in chosen], kept.state.motion.surface == "sphere")
+    if len(run.final) <= COUNTED_ONE_BY_ONE:
+        measures["clusters"] = lambda run, x, t: dots.count(x)
     found: dict[int, dict[str, float]] = {}
     for k in _coarse_to_fine(chosen):
         if stop() or (time.monotonic() > deadline and len(found) > 1):
@@ -276,7 +281,7 @@ def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: 
                 del measures[name]
     frames = sorted(found)
     values = {name: [found[k][name] for k in frames] if name in measures else None for name in SERIES}
-    return {"frames": frames, **values, "note": "; ".join(notes) or None}
+    return {"frames": frames, **values, "merged": dots.part, "note": "; ".join(notes) or None}
 
 
 def _coarse_to_fine(items: Sequence[int]) -> list[int]:

@@ -212,6 +212,7 @@ def _files() -> dict[str, Any]:
 
 def models_and_colours() -> bytes:
     """Return what the page is built from, as JSON: laws, motions and clouds, the first state, the colours."""
+    from attnflow.explorer.pairs import refusals
     from attnflow.explorer.state import FIRST, outside, shown
     from attnflow.figures.style import DARK, LIGHT, shades
 
@@ -220,6 +221,7 @@ def models_and_colours() -> bytes:
         for one in parts[kind]:
             one["shown"] = one["name"] in shown(kind)
             one["around"] = outside(kind, one["name"]) if one["shown"] else []
+            one["refuses"] = refusals(one["name"]) if kind == "motion" and one["shown"] else {}
     colours = {name: {**vars(tone), "shades": shades(tone)} for name, tone in (("light", LIGHT), ("dark", DARK))}
     return str(encoded({**parts, "first": FIRST, "colours": colours})).encode()
 

@@ -23,6 +23,7 @@ from attnflow.core import progress
 from attnflow.core.inputs import InputError
 from attnflow.core.installed import import_again
 from attnflow.explorer import scratch, turns
+from attnflow.explorer.menu_words import in_menu_words
 from attnflow.explorer.protocol import Answer, FrameMemory, Session, encoded, refused
 
 # role: for each of its threads, what that thread does.
@@ -243,7 +244,7 @@ def answers(message: dict[str, Any], done: int, session: Session, stop: Callable
         module = import_module(f"attnflow.explorer.{MODULES[message['do']]}")
         yield from module.ANSWERS[message["do"]](message, done, session, stop)
     except InputError as error:
-        yield refused(message["id"], str(error))
+        yield refused(message["id"], in_menu_words(str(error)))
     except MemoryError:
         yield refused(message["id"], "there is not enough memory for this: take fewer tokens or a shorter run")
     except Exception as error:

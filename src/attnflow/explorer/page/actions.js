@@ -1,6 +1,7 @@
 // The actions that pointers and keys call: on tokens, on the camera, on the time shown.
 
 import { nearest } from "./shapes.js";
+import { createStroke, leastStride, moved, partners, snapped, withImages } from "./placing.js";
 import { startRows } from "./scene.js";
 import * as line from "./line.js";
 
@@ -18,6 +19,13 @@ export function createActions(scene, store, stage, heldToken, picture) {
   const { player } = time;
   /** Whether tokens are to stay on the sphere: the motion of this stage keeps them there, or that beside it. */
   const onSphere = () => scene.sphere || Boolean(scene.beside?.sphere);
+  /** The mirror images that go with the held token, since it was taken. @type {ReturnType<typeof partners> | null} */
+  let images = null;
+  /** Where the pointer goes that draws, and the points that it made. */
+  let stroke = /** @type {{follow: ReturnType<typeof createStroke>, made: Set<string>} | null} */ (null);
+  /** Edits of one hold of the pointer are one step of undo, however long it lasts. */
+  let going = false;
+  let strokes = 0;
 
   function rewind() {
     if (player.position === 0 && !player.playing) return;
@@ -30,17 +38,37 @@ export function createActions(scene, store, stage, heldToken, picture) {
   function edit(rows, label) {
     rewind();
     stage.keepCamera();
-    store.setState({ tokens: rows }, { label });
+    store.setState({ tokens: rows }, { label, within: going });
+    going = heldToken.held !== null || stroke !== null;
     heldToken.made(rows);
     stage.draw();
   }
 
+  /** Return the point at a pixel, on the grid if that is on. @param {number} x @param {number} y */
+  const lifted = (x, y, /** @type {number[] | null} */ from = null) =>
+    snapped(scene.mode.lift(scene.eye, x, y, from, onSphere()), scene.eye, onSphere());
+
+  /**
+   * Add tokens at pixels, with their mirror images; return the number of the first.
+   * @param {number[][]} pixels @param {string} label @param {Set<string>} made what a stroke on a grid does not make twice
+   */
+  function addAt(pixels, label, made) {
+    const rows = [...startRows(store)];
+    if (!rows.length) return -1;
+    const first = rows.length;
+    for (const point of pixels.flatMap(([x, y]) => withImages(lifted(x, y)))) {
+      if (!made.has(String(point))) rows.push(point);
+      made.add(String(point));
+    }
+    if (rows.length > first) edit(rows, label);
+    return first;
+  }
+
   /** Move token i to a pixel. @param {number} i @param {number} x @param {number} y */
   function moveTo(i, x, y) {
-    const rows = [...startRows(store)];
+    const rows = startRows(store);
     if (!rows[i]) return;
-    rows[i] = scene.mode.lift(scene.eye, x, y, rows[i], onSphere());
-    edit(rows, `drag token ${i}`);
+    edit(moved(rows, i, lifted(x, y, rows[i]), images ?? partners(rows, i)), `drag token ${i}`);
   }
 
   /** Take the held token to where the pointer is. */
@@ -82,6 +110,8 @@ export function createActions(scene, store, stage, heldToken, picture) {
       update();
       // A token taken where it is later starts elsewhere: it moves as the pointer does.
       heldToken.hold(i, x - scene.screen[2 * i], y - scene.screen[2 * i + 1]);
+      images = partners(startRows(store), i);
+      going = false;
       stage.draw();
     },
     holding: () => !heldToken.free,
@@ -92,6 +122,8 @@ export function createActions(scene, store, stage, heldToken, picture) {
     drop() {
       bring();
       heldToken.release();
+      images = null;
+      going = false;
       picture.forgetBox();
       picture.announce();
       stage.draw();
@@ -113,12 +145,27 @@ export function createActions(scene, store, stage, heldToken, picture) {
     },
     add(/** @type {number} */ x, /** @type {number} */ y) {
       update();
-      const rows = [...startRows(store)];
-      if (!rows.length) return -1;
-      rows.push(scene.mode.lift(scene.eye, x, y, null, onSphere()));
-      edit(rows, `add token ${rows.length - 1}`);
-      stage.choose(rows.length - 1);
-      return rows.length - 1;
+      const i = addAt([[x, y]], `add token ${startRows(store).length}`, new Set());
+      if (i >= 0) stage.choose(i);
+      return i;
+    },
+    /** Begin to draw at a pixel. @param {number} x @param {number} y */
+    drawFrom(x, y) {
+      update();
+      stroke = { follow: createStroke(x, y), made: new Set() };
+      strokes += 1;
+      going = false;
+      stage.choose(-1);
+      addAt([[x, y]], `draw ${strokes}`, stroke.made);
+    },
+    drawTo(/** @type {number} */ x, /** @type {number} */ y) {
+      if (stroke) addAt(stroke.follow(x, y), `draw ${strokes}`, stroke.made);
+    },
+    drawEnd() {
+      stroke = null;
+      going = false;
+      picture.forgetBox();
+      picture.announce();
     },
     remove(/** @type {number} */ i) {
       const all = startRows(store);
@@ -142,7 +189,9 @@ export function createActions(scene, store, stage, heldToken, picture) {
       if (i < 0) return false;
       rewind();
       update();
-      moveTo(i, scene.screen[2 * i] + dx, scene.screen[2 * i + 1] + dy);
+      const least = leastStride(scene.eye, scene.sphere);
+      const [right, down] = [dx, dy].map((by) => Math.sign(by) * Math.max(Math.abs(by), by && least));
+      moveTo(i, scene.screen[2 * i] + right, scene.screen[2 * i + 1] + down);
       picture.announce();
       return true;
     },

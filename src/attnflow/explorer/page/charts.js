@@ -43,6 +43,18 @@ export function heightOf({ low, high, log }, value) {
   return Math.min(Math.max(part, 0), 1);
 }
 
+/** A number of clusters says how near its tokens are, as a part of the picture. @param {Kind} kind */
+const titleOf = (kind, { merged }) =>
+  kind.name === "clusters" && merged ? `${kind.title}, joined within ${percent(merged)}` : kind.title;
+
+const percent = (/** @type {number} */ part) => `${written(100 * part, 2)} %`;
+
+const mergedText = ({ merged }) =>
+  merged
+    ? `Tokens are one cluster where a chain of steps joins them, each at most ${percent(merged)} of the longer side of ` +
+      "the picture: where their dots look merged."
+    : "";
+
 /** @param {HTMLElement} element */
 export function createCharts(element, store, player) {
   /** The last series, with its times: it stays until the next one comes. */
@@ -99,7 +111,7 @@ export function createCharts(element, store, player) {
     const stale = series.id !== player.id;
     const now = valueAt(times, values, moment, kind.whole ? null : player.clock);
 
-    sheet.text(LEFT, 10, kind.title, { fill: tone.quiet, size: 12.5 });
+    sheet.text(LEFT, 10, titleOf(kind, series), { fill: tone.quiet, size: 12.5 });
     const known = !stale && Number.isFinite(now);
     if (known) sheet.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
     segments(sheet, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
@@ -129,7 +141,8 @@ export function createCharts(element, store, player) {
       for (const t of moments) sheet.text(Math.min(x(t), width - 12), HEIGHT + 6, written(t), below);
     }
     const [said, from, to] = [now, values[0], values[values.length - 1]].map((value) => written(value));
-    canvas.ariaLabel = `${kind.title} over time: ${said} now, from ${from} to ${to}`;
+    canvas.title = kind.name === "clusters" ? mergedText(series) : "";
+    canvas.ariaLabel = `${titleOf(kind, series)} over time: ${said} now, from ${from} to ${to}`;
   }
 
   store.on(["series", "player", "view", "run", "state"], ask);

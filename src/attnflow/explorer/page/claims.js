@@ -22,6 +22,31 @@ function icon(/** @type {string} */ outcome) {
   return make("span", { class: "icon", html: `<svg viewBox="0 0 20 20" aria-hidden="true"><path d="${path}"/></svg>` });
 }
 
+/** How outcomes are said of one claim, and counted of several. @type {Record<string, [string, string, string]>} */
+const WORDS = {
+  holds: ["holds", "holds", "hold"],
+  violated: ["fails", "fails", "fail"],
+  undecided: ["undecided", "undecided", "undecided"],
+  "hypotheses not met": ["does not apply", "does not apply", "do not apply"],
+};
+/** The status of a claim that can be true here all the same. */
+const FALSE = "false as printed";
+
+/** Say an outcome of a claim with a status. @param {string} outcome @param {string} status */
+export function said(outcome, status) {
+  if (status === FALSE && outcome === "holds") return "false in general, true here";
+  return WORDS[outcome]?.[0] ?? "…";
+}
+
+/** Count outcomes in words: 1 holds, 2 undecided, 5 do not apply. @param {string[]} outcomes */
+export function counted(outcomes) {
+  const counts = Object.entries(WORDS).map(([outcome, words]) => {
+    const k = outcomes.filter((one) => one === outcome).length;
+    return k ? `${k} ${words[k === 1 ? 1 : 2]}` : "";
+  });
+  return counts.filter(Boolean).join(", ");
+}
+
 /** Return the names of the hypotheses with an outcome. @param {any} verdict @param {string} outcome */
 const hypothesesThat = ({ given }, outcome) => given.filter((one) => one.outcome === outcome).map(({ name }) => name);
 
@@ -68,12 +93,16 @@ export function createClaims(store) {
     const given = make("ul", { class: "given" });
     const source = make("p", { class: "where" }, `${one.where} · ${one.status} · ${one.claim}`);
     const statement = make("p", { class: "statement" }, ...typeset(one.statement));
-    const details = make("details", { open }, summary, statement, given, because, source);
+    const plain = make("p", { class: "plain" }, one.plain);
+    const short = make("p", { class: "short" });
+    const more = make("details", { class: "more", open: !one.plain }, make("summary", {}, "Details"));
+    more.append(statement, because, source);
+    const details = make("details", { open }, summary, ...(one.plain ? [plain] : []), short, given, more);
     if (one.status !== "proved") summary.insertBefore(make("span", { class: "status" }, one.status), outcome);
     const broken = make("span", { class: "broken", hidden: true });
     summary.append(broken);
     const item = make("li", { "data-claim": one.claim, "data-outcome": "waiting" }, details);
-    return { item, details, outcome, was, mark, because, given, broken, name, shown: "" };
+    return { item, details, outcome, was, mark, because, short, given, broken, name, status: one.status, shown: "" };
   }
 
   function sync() {
@@ -84,24 +113,24 @@ export function createClaims(store) {
       show(rows.get(claim), one);
     }
     if (store.claims.size === 0) {
-      const empty = sentence ?? (waiting ? "Looking for claims about this …" : "None of the claims is about this run.");
+      const same = sentence && store.refused?.about === "run";
+      const empty = same ? "Nothing runs here, so there is nothing to check." : sentence ?? (waiting ? "Looking for claims about this …" : "None of the claims is about this run.");
       list.replaceChildren(make("p", { class: "empty" }, empty));
       order = "";
     }
     list.ariaBusy = String(waiting);
-    count.textContent = counted();
+    count.textContent = fresh();
     count.title = others ? `${others} others are about something else.` : "";
     reveal(waiting);
     if (!waiting) announce();
   }
 
-  /** How many hold, of those whose verdict is about what is on the screen. */
-  function counted() {
-    const fresh = [...store.claims.values()].filter((one) => one.verdict && !one.stale);
-    const holding = fresh.filter((one) => one.verdict.outcome === "holds").length;
+  /** Count the verdicts that are about what is on the screen. */
+  function fresh() {
+    const found = [...store.claims.values()].filter((one) => one.verdict && !one.stale);
     if (store.claims.size === 0) return "";
-    if (fresh.length === 0) return "…";
-    return `${holding} of ${fresh.length} hold${fresh.length < store.claims.size ? " …" : ""}`;
+    if (found.length === 0) return "…";
+    return counted(found.map(({ verdict }) => verdict.outcome)) + (found.length < store.claims.size ? " …" : "");
   }
 
   function show(row, one) {
@@ -114,13 +143,16 @@ export function createClaims(store) {
     if (text === row.shown) return;
     row.shown = text;
     row.item.classList.toggle("changed", was !== "" || broke.size > 0);
-    row.outcome.textContent = outcome === "waiting" ? "…" : outcome;
-    row.was.textContent = was && `was: ${was}`;
+    row.outcome.textContent = said(outcome, row.status);
+    row.item.classList.toggle("true-here", row.status === FALSE && outcome === "holds");
+    row.was.textContent = was && `was: ${said(was, row.status)}`;
     row.mark.replaceChildren(icon(outcome));
     row.broken.hidden = broke.size === 0;
     row.broken.replaceChildren("no longer: ", ...typeset([...broke].join(", ")));
     row.because.replaceChildren(...typeset(verdict?.because ?? ""));
     row.because.hidden = !verdict?.because;
+    row.short.replaceChildren(...typeset(verdict?.short ?? ""));
+    row.short.hidden = !verdict?.short;
     const unknown = (/** @type {string} */ name) => ({ name, outcome: "waiting" });
     const given = verdict?.given ?? (one.given ?? []).map(unknown);
     row.given.hidden = given.length === 0;
@@ -153,7 +185,8 @@ export function createClaims(store) {
     clearTimeout(marks.get(claim)?.timer);
     marks.set(claim, { broke: new Set(broke), was, timer: 0 });
     const why = broke.length ? `, ${broke.join(" and ")} no longer ${broke.length > 1 ? "hold" : "holds"}` : "";
-    changes.set(claim, `${name}: ${verdict.outcome}${was && `, was ${was}`}${why}`);
+    const { status } = rows.get(claim);
+    changes.set(claim, `${name}: ${said(verdict.outcome, status)}${was && `, was ${said(was, status)}`}${why}`);
     if (broke.length && list.offsetParent === null) unseen.add(claim);
     else {
       unseen.delete(claim);
@@ -199,10 +232,10 @@ export function createClaims(store) {
 
   /** Say all changes in one announcement. */
   function announce() {
-    const said = [...changes.values()];
-    if (said.length) {
-      const more = said.length > SAID ? `; and ${said.length - SAID} more` : "";
-      news.textContent = `${said.slice(0, SAID).join("; ")}${more}.`;
+    const found = [...changes.values()];
+    if (found.length) {
+      const more = found.length > SAID ? `; and ${found.length - SAID} more` : "";
+      news.textContent = `${found.slice(0, SAID).join("; ")}${more}.`;
     }
     changes.clear();
     revealed = false;

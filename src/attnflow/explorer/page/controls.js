@@ -6,6 +6,7 @@ import { scaled } from "./forms.js";
 import { markup } from "./mathtext.js";
 import * as models from "./models.js";
 import { createParameters } from "./parameters.js";
+import { fitted, greyOut } from "./possible.js";
 import { dimension } from "./store.js";
 
 /** @typedef {"law" | "motion"} Part */
@@ -26,7 +27,8 @@ export function createControls(element, store) {
     const parameters = createParameters(kind, store, fields);
     return { kind, select, formula, parameters };
   };
-  const law = menu("law", "Law of attention", (name) => store.setState({ law: next("law", name) }));
+  const law = menu("law", "Law of attention", (name) =>
+    store.setState({ law: fitted(next("law", name), store.state.motion.name, finite) }));
   const motion = menu("motion", "Motion", chooseMotion);
   const ofRun = (/** @type {"until" | "seed"} */ id, how) =>
     fields.field({ id, get: () => store.state[id], set: (x) => store.setState({ [id]: x }, { label: id }), ...how });
@@ -101,19 +103,9 @@ export function createControls(element, store) {
     store.setState({ motion: next("motion", name), ...lawFor(name), ...cloudFor(name), ...ends });
   }
 
-  /** A motion may take one law only, or only laws that do not jump: then not the one at the end of a slider. */
-  function lawFor(/** @type {string} */ name) {
-    const { law } = store.state;
-    const { only_law: only, takes_jumping_laws: any } = models.model("motion", name);
-    if (only) {
-      const [leading, at = null] = models.leadingTo(only);
-      const chosen = { ...models.fresh("law", leading, identity), ...(at ? { [at]: "inf" } : {}) };
-      return { law: { ...chosen, ...matricesOf("law", chosen, law) } };
-    }
-    const end = models.atLimit(law);
-    if (any || !end || models.solvedExactly(name, end.limit)) return {};
-    return { law: { ...law, [end.key]: left.get(`finite ${end.key}`) ?? end.start ?? end.default } };
-  }
+  /** A motion may take a law only where its slider does not end, or only there. */
+  const lawFor = (/** @type {string} */ name) => ({ law: fitted(store.state.law, name, finite) });
+  const finite = (/** @type {string} */ key) => left.get(`finite ${key}`) ?? null;
 
   /** Tokens of a motion on a surface are there at the start. @param {string} name */
   function cloudFor(name) {
@@ -164,6 +156,7 @@ export function createControls(element, store) {
   function sync() {
     const { tokens } = store.state;
     for (const { kind, select, formula, parameters } of [law, motion]) {
+      greyOut(select, kind, store.state);
       select.value = store.state[kind].name;
       formula.innerHTML = markup(models.formulaOf(kind, store.state[kind]));
       parameters.sync();

@@ -15,7 +15,7 @@ const [KEY_ZOOM, WHEEL_ZOOM] = [1.25, 0.0016];
 export function handlePointers(canvas, actions, stage) {
   /** Fingers on the stage, in pixels of it. @type {Map<number, {x: number, y: number}>} */
   const down = new Map();
-  /** @type {"" | "token" | "pull" | "time" | "pinch"} */
+  /** @type {"" | "token" | "pull" | "time" | "pinch" | "stroke"} */
   let doing = "";
   let [gap, moved] = [0, false];
   /** The token under the pointer, and where that came down: it is taken when the pointer leaves the place. */
@@ -33,6 +33,7 @@ export function handlePointers(canvas, actions, stage) {
     const over = under >= 0;
     stage.point(under);
     if (tool === "delete") return over ? "not-allowed" : "default";
+    if (tool === "draw") return "crosshair";
     if (over) return "grab";
     if (tool === "add") return "copy";
     return actions.atTime(x, y) ? "ew-resize" : "default";
@@ -47,6 +48,7 @@ export function handlePointers(canvas, actions, stage) {
     moved = false;
     if (down.size === 2) {
       if (doing === "token") actions.drop();
+      if (doing === "stroke") actions.drawEnd();
       doing = "pinch";
       gap = spread().gap;
       return;
@@ -56,6 +58,11 @@ export function handlePointers(canvas, actions, stage) {
     let i = actions.pick(x, y, touch(event));
     if (tool === "delete") {
       if (i >= 0) actions.remove(i);
+      return;
+    }
+    if (tool === "draw") {
+      doing = "stroke";
+      actions.drawFrom(x, y);
       return;
     }
     if (i < 0 && tool === "add") i = actions.add(x, y);
@@ -89,7 +96,8 @@ export function handlePointers(canvas, actions, stage) {
       if (under >= 0) actions.grab(under, from.x, from.y);
       under = -1;
       actions.carry(now.x, now.y);
-    } else if (doing === "time") actions.seekTo(now.x);
+    } else if (doing === "stroke") actions.drawTo(now.x, now.y);
+    else if (doing === "time") actions.seekTo(now.x);
     else if (doing === "pull") actions.pull(now.x - before.x, now.y - before.y);
     else if (old) {
       const wide = spread();
@@ -102,6 +110,7 @@ export function handlePointers(canvas, actions, stage) {
   function release(/** @type {PointerEvent} */ event) {
     if (!down.delete(event.pointerId)) return;
     if (doing === "token") actions.drop();
+    else if (doing === "stroke") actions.drawEnd();
     else if (doing === "pull" && !moved) stage.choose(-1);
     // The finger that stays after a pinch does nothing until it is lifted.
     doing = "";

@@ -6,7 +6,10 @@
  *   above?: number, most?: number}} Parameter  as in `attnflow.core.parameters`
  * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
  *   alternatives: string[], parameters: Parameter[], around?: Around[], shown?: boolean, discrete?: boolean,
- *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string}} Model
+ *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string,
+ *   refuses?: Record<string, Refusal>}} Model
+ * @typedef {{sentence: string, motion: string, law: string}} Refusal why a motion does not take a law: in a sentence,
+ *   and in a few words for the menu of motions and for that of laws
  * @typedef {{name: string, summary: string, formula: string | Record<string, string>, random: boolean | null,
  *   adds: string, together: boolean, ordered: boolean, parameters: Parameter[]}} Around  what may stand around a law or a motion
  * @typedef {"law" | "motion" | "cloud"} Kind

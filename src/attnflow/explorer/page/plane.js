@@ -3,6 +3,7 @@
 import { faded, tint } from "./colours.js";
 import { polygon, segments, through } from "./sheet.js";
 import * as marks from "./marks.js";
+import { drawGrid } from "./grid.js";
 import { area } from "./shapes.js";
 import { roundStep, ticks, written } from "./ticks.js";
 
@@ -103,6 +104,7 @@ const pixel = [0, 0];
 export function draw(sheet, scene) {
   const { show, eye, tone } = scene;
   if (show.cells && !scene.sphere) cells(marks.overlay(sheet, scene), scene);
+  drawGrid(sheet, scene);
   axes(sheet, scene);
   if (scene.sphere) {
     const [x, y] = point(eye, [0, 0]);

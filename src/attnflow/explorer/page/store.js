@@ -148,12 +148,13 @@ export function createStore() {
     /**
      * Change the state: the keys of `patch` replace those of the state.
      * @param {Partial<State>} patch
-     * @param {{label?: string, other?: Other | null}} [how] edits of one label in quick succession are one step of
-     *   undo; `other` replaces what is compared
+     * @param {{label?: string, within?: boolean, other?: Other | null}} [how] edits of one label in quick succession are
+     *   one step of undo; so are those `within` one gesture, however slow it is; `other` replaces what is compared
      */
-    setState(patch, { label = "", other = store.other } = {}) {
+    setState(patch, { label = "", within = false, other = store.other } = {}) {
       const now = performance.now();
-      const same = label !== "" && label === gesture.label && now - gesture.at < ONE_GESTURE;
+      const quick = within || now - gesture.at < ONE_GESTURE;
+      const same = label !== "" && label === gesture.label && quick;
       if (!same) {
         past.push(present(label));
         if (past.length > MOST_STEPS_BACK) past.shift();

@@ -1,0 +1,98 @@
+// Tokens of one's own: pasted, dropped on the page, or opened from a file.
+
+import { byId, make } from "./elements.js";
+import { scaled } from "./forms.js";
+import { matrices, model, startOf, surfaceOf } from "./models.js";
+import { dimension } from "./store.js";
+import { tokensFromFile, tokensFromText } from "./token_files.js";
+
+const TEXTS = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, [contenteditable]";
+const ENDINGS = ".csv,.tsv,.txt,.npy,.json";
+
+/** Matrices of another size are of no use in d dimensions: return those laws and motions start with. */
+export function reshaped(state, /** @type {number} */ d) {
+  const of = (/** @type {"law" | "motion"} */ kind) => {
+    const [given, known] = [state[kind], model(kind, state[kind].name)];
+    const wrong = matrices(known).filter(({ key }) => given[key] && given[key].length !== d);
+    return { ...given, ...Object.fromEntries(wrong.map((one) => [one.key, startOf(known, one, () => scaled(d))])) };
+  };
+  return d === dimension(state) ? {} : { law: of("law"), motion: of("motion") };
+}
+
+/** @param {{fit: () => void}} stage @param {(sentence: string, kind?: string) => void} say */
+export function createOwnTokens(store, stage, say) {
+  /** Put tokens on the stage, in one step of undo. @param {number[][]} rows @param {string} name */
+  function place(rows, name) {
+    const sphere = surfaceOf(store.state.motion.name) === "sphere";
+    const zero = rows.findIndex((row) => Math.hypot(...row) === 0);
+    if (sphere && zero >= 0) {
+      throw new Error(`Row ${zero + 1} of ${name} is 0, which has no place on the sphere: leave it out.`);
+    }
+    const tokens = sphere ? rows.map((row) => row.map((one) => one / Math.hypot(...row))) : rows;
+    store.setState({ tokens, ...reshaped(store.state, rows[0].length) });
+    stage.fit();
+    const count = `${rows.length.toLocaleString("en")} ${rows.length === 1 ? "token" : "tokens"}`;
+    say(`${count} from ${name}${sphere ? ", moved to the sphere" : ""}.`);
+  }
+
+  /** @param {() => number[][] | Promise<number[][]>} read @param {string} name */
+  async function take(read, name) {
+    try {
+      place(await read(), name);
+    } catch (error) {
+      say(/** @type {Error} */ (error).message, "refused");
+    }
+  }
+
+  const open = (/** @type {File} */ file) =>
+    take(async () => tokensFromFile(await file.arrayBuffer(), file.name), file.name);
+
+  /** @param {DataTransfer | null} given @param {string} how */
+  function receive(given, how) {
+    const [file] = given?.files ?? [];
+    const text = given?.getData("text/plain") ?? "";
+    if (file) open(file);
+    else if (text.trim()) take(() => tokensFromText(text, how), how);
+  }
+
+  addEventListener("paste", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (target.closest?.(TEXTS) || target.closest?.("dialog")) return;
+    event.preventDefault();
+    receive(event.clipboardData, "what was pasted");
+  });
+
+  // A file that is dragged over the page
+  const note = make("p", { id: "drop-here", hidden: true, "aria-hidden": "true" }, "Drop a file of tokens: CSV, NPY or JSON");
+  document.body.append(note);
+  const brings = (/** @type {DragEvent} */ event) =>
+    ["Files", "text/plain"].some((kind) => event.dataTransfer?.types.includes(kind));
+  addEventListener("dragover", (event) => {
+    if (!brings(event)) return;
+    event.preventDefault();
+    note.hidden = false;
+  });
+  addEventListener("dragleave", (event) => {
+    // Between elements of the page it does not leave.
+    if (!event.relatedTarget) note.hidden = true;
+  });
+  addEventListener("drop", (event) => {
+    note.hidden = true;
+    if (!brings(event)) return;
+    event.preventDefault();
+    receive(event.dataTransfer, "what was dropped");
+  });
+
+  const chosen = make("input", {
+    type: "file", id: "token-file", accept: ENDINGS, class: "hidden", tabindex: "-1", "aria-label": "File of tokens",
+    change() {
+      const [file] = chosen.files;
+      if (file) open(file);
+      // The same file can be opened again.
+      chosen.value = "";
+    },
+  });
+  const title = "CSV, TSV, JSON or a file of numpy.save; it can also be dropped on the page, or numbers be pasted";
+  const click = () => chosen.click();
+  byId("clear").after(make("button", { type: "button", id: "open-file", title, click }, "Open file"), chosen);
+}
