@@ -140,7 +140,7 @@ def refusals(told: list[Answer]) -> list[dict[str, Any]]:
 )
 def test_pictures_that_do_not_fit_are_refused_and_the_movie_goes_on(wrong: dict[str, Any], why: str) -> None:
     session = Session()
-    movie = iter(exports.movie(MOVIE, session))
+    movie = iter(exports.movie(MOVIE, session, bool))
     told: list[Answer] = []
     maker = threading.Thread(target=lambda: told.extend(movie))
     maker.start()

@@ -54,7 +54,7 @@ export function createOtherStore(first) {
   });
 
   return Object.assign(store, {
-    /** @param {Partial<State>} patch @param {{label?: string}} [how] */
+    /** @param {Partial<State>} patch @param {{label?: string, within?: boolean}} [how] */
     setState(patch, how = {}) {
       const { law, motion, ...common } = patch;
       const own = { law: law ?? store.state.law, motion: motion ?? store.state.motion };
