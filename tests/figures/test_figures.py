@@ -19,7 +19,7 @@ import attnflow as af
 from attnflow import figures
 from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups, heard
-from attnflow.figures.marks import LEADER, START
+from attnflow.figures.marks import LEADER, START, TOKEN
 from attnflow.figures.scene import history, outline, projection
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import DARK, LIGHT, Tone, colours, look, tone
@@ -123,6 +123,20 @@ class TestPlane:
         start: Any = marks[START]
         assert start.get_markeredgecolor() == LIGHT.ink
         assert start.get_markerfacecolor() == "none"
+
+    def test_the_key_says_what_a_filled_dot_is(self, hardmax: Trajectory) -> None:
+        for figure in (figures.plot(hardmax, t=3).figure, figures.compare([hardmax, hardmax]), hardmax.dashboard()):
+            (key,) = figure.legends
+            shown: Any = dict(zip([text.get_text() for text in key.get_texts()], key.legend_handles, strict=True))
+            assert list(shown)[:2] == [START, TOKEN]
+            assert shown[TOKEN].get_markerfacecolor() == LIGHT.ink
+
+    def test_the_key_fits_under_the_picture(self, hardmax: Trajectory) -> None:
+        figure: Any = figures.plot(hardmax).figure
+        figure.draw_without_rendering()
+        (key,) = figure.legends
+        assert len(key.get_texts()) == 5
+        assert figure.bbox.x0 + 20 < key.get_window_extent().x0 < key.get_window_extent().x1 < figure.bbox.x1 - 20
 
     def test_before_tokens_gather_the_title_counts_them(self, hardmax: Trajectory) -> None:
         assert figures.plot(hardmax, t=2).get_title().splitlines()[1].startswith("60 tokens, ")

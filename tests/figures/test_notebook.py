@@ -131,8 +131,7 @@ def test_scripts_that_only_write_files_raise_no_warning_where_there_could_be_win
         # What is in no file is kept for the screen, and too many of these are said, as by pyplot.
         drawn = [run.plot().figure for _ in range(most - len(plt.get_fignums()))]
         with pytest.warns(RuntimeWarning, match="More than 20 figures"):
-            for _ in range(most):
-                drawn.append(run.plot().figure)
+            drawn += [run.plot().figure for _ in range(most)]
     plt.show()
     assert windows == [own, *drawn]
     assert last not in windows

@@ -20,6 +20,8 @@ def test_cells_are_the_fractions_and_the_curve_ends_with_the_times() -> None:
     found = af.measure.phase_diagram([1.0, 3.0, 9.0], [2.0, 4.0, 8.0, 16.0], n=8, systems=8)
     figure: Any = af.figures.phase_diagram(found)
     ax = figure.axes[0]
+    assert ax.lines[0].get_linestyle() == "--"
+    assert figure.legends[0].get_texts()[0].get_text().endswith(r"valid for $d \geq n$: a guide only")
     np.testing.assert_array_equal(np.asarray(ax.collections[0].get_array()).reshape(3, 4), found.fraction.T)
     (curve,) = ax.lines
     for beta, time in zip(found.betas[:2], found.curve[:2], strict=True):
@@ -28,6 +30,16 @@ def test_cells_are_the_fractions_and_the_curve_ends_with_the_times() -> None:
     plt.close(figure)
     with refused(r"expected what measure.phase_diagram\(betas, times\) returned"):
         af.figures.phase_diagram(3)  # type: ignore[arg-type]
+
+
+def test_the_curve_is_solid_where_tokens_can_start_orthogonal() -> None:
+    import matplotlib.pyplot as plt
+
+    found = af.measure.phase_diagram([1.0, 3.0], [2.0, 8.0], n=3, d=3, systems=4)
+    figure: Any = af.figures.phase_diagram(found)
+    assert figure.axes[0].lines[0].get_linestyle() == "-"
+    assert figure.legends[0].get_texts()[0].get_text().startswith("orthogonal start")
+    plt.close(figure)
 
 
 def test_values_that_span_decades_have_logarithmic_axes_and_a_time_of_zero_is_left_out() -> None:

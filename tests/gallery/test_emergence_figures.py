@@ -9,6 +9,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
+from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from scipy.integrate import solve_ivp
 from scipy.linalg import eig, expm
 from scipy.spatial import ConvexHull
@@ -17,6 +20,7 @@ import attnflow as af
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.emergence import vertices
+from attnflow.figures.gallery.emergence_attention import FAINTEST
 from attnflow.figures.style import DARK, look
 
 
@@ -192,6 +196,27 @@ def test_hyperplanes_are_drawn_where_the_eigenvector_says(name: str) -> None:
     np.testing.assert_allclose(levels, drawing.shows["levels"])
 
 
+@pytest.mark.parametrize("name", HYPERPLANES[1:])
+def test_the_way_to_planes_in_space_fills_its_panel(name: str) -> None:
+    """Tokens are looked at until they are on the planes; their box touches their extent, and fills the panel."""
+    drawing = drawn(name)
+    drawing.figure.draw_without_rendering()
+    ax: Any = drawing.figure.axes[0]
+    box = np.array([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()]).T
+    (trails,) = [mark for mark in ax.collections if isinstance(mark, Line3DCollection) and len(mark._segments3d) > 100]
+    points = np.concatenate(np.asarray(trails._segments3d))
+    assert (points >= box[0]).all()
+    assert (points <= box[1]).all()
+    np.testing.assert_allclose(np.ptp(points, axis=0), np.ptp(box, axis=0) / 1.12, rtol=1e-6)
+    last = np.array([segment[-1] for segment in trails._segments3d[-named(f"emergence/{name}").parameters["n"] :]])
+    away = np.abs(last @ drawing.shows["left eigenvector"][:, None] - drawing.shows["levels"]).min(axis=1)
+    assert away.max() < 0.01 * np.ptp(drawing.shows["levels"])
+    corners = np.array([[x, y, z] for x in box[:, 0] for y in box[:, 1] for z in box[:, 2]])
+    flat = ax.transData.transform(np.column_stack(proj_transform(*corners.T, ax.get_proj())[:2]))
+    parts = np.ptp(flat, axis=0) / [ax.bbox.width, ax.bbox.height]
+    assert 0.85 < parts.max() <= 1.0
+
+
 def test_complex_pairs_have_the_sign_that_names_the_figure() -> None:
     for name, sign in (("contracting", -1), ("expanding", 1)):
         V = np.array(named(f"emergence/hyperplanes-3d-{name}").parameters["V"])
@@ -235,6 +260,18 @@ def test_lines_of_attention_join_queries_and_tokens_above_the_threshold() -> Non
         size = np.linalg.norm(np.vstack([x, x @ B.T]), axis=1).max()
         segments = np.array(marks(ax, "lines")[0].get_segments())
         np.testing.assert_allclose(segments, np.stack([(x @ B.T)[i], x[j]], axis=1) / size, atol=1e-6)
+        # A line is as strong as its weight.
+        seen = np.maximum(np.sqrt(P[i, j]), FAINTEST)
+        np.testing.assert_allclose(marks(ax, "lines")[0].get_colors()[:, 3], seen, atol=1e-6)
+        assert (np.diff(np.array(marks(ax, "lines")[0].get_linewidths())[np.argsort(seen)]) >= -1e-9).all()
+
+
+def test_the_key_of_the_leaders_shows_lines_as_strong_as_those_of_the_picture() -> None:
+    (key,) = drawn("leaders").figure.legends
+    shown: Any = dict(zip([text.get_text() for text in key.get_texts()], key.legend_handles, strict=True))
+    for weight in (1.0, 0.1, 0.01):
+        assert to_rgba(shown[f"$P_{{ij}} = {weight:g}$"].get_color())[3] == pytest.approx(weight**0.5)
+    assert {"leader", "token $x_j$", "query $Bx_i$"} <= set(shown)
 
 
 def test_ranks_are_those_of_the_matrices_shown() -> None:
@@ -260,6 +297,26 @@ def test_coordinates_of_negative_eigenvalues_diverge_and_others_cluster() -> Non
     assert (spread[values > 0.3] < 1).all()
     # Once there are leaders, z_k - leader's z_k grows like e^{-lambda_k t}.
     assert drawing.shows["slope"] == pytest.approx(-given["until"], rel=0.2)
+
+
+def test_the_coordinates_have_a_key_and_names_on_all_axes() -> None:
+    drawing = drawn("coordinates")
+    (key,) = drawing.figure.legends
+    named_marks = [text.get_text() for text in key.get_texts()]
+    assert named_marks == [
+        r"$\lambda_k > 0$",
+        r"$\lambda_k \leq 0$",
+        r"$e^{-t\lambda}$",
+        r"mean $\pm$ standard deviation",
+    ]
+    left, right = drawing.figure.axes
+    assert all([left.get_ylabel(), right.get_ylabel(), left.get_xlabel(), right.get_xlabel()])
+    # Bars are as long as two standard deviations, around the means.
+    for bars, dots in zip(marks(left, "deviation"), marks(left, "mean"), strict=True):
+        ends = np.array(bars.get_segments())[:, :, 1]
+        np.testing.assert_allclose(ends.mean(axis=1), dots.get_ydata(), rtol=1e-9, atol=1e-9)
+    handle: Any = key.legend_handles[0]
+    assert handle.get_color() == marks(left, "mean")[0].get_color()
 
 
 def test_attention_on_the_line_is_boolean() -> None:

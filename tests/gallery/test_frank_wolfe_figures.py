@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import rgb_to_hsv, to_hex
 from matplotlib.path import Path
 from scipy.spatial import ConvexHull
 
@@ -17,7 +17,7 @@ from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered, uniform_in
 from attnflow.figures.gallery.frank_wolfe_times import arrivals
 from attnflow.figures.groups import groups
-from attnflow.figures.marks import LEADER, START
+from attnflow.figures.marks import LEADER, START, TOKEN
 
 
 @cache
@@ -91,6 +91,25 @@ class TestCells:
             own = ((v @ v.T).argmax(axis=1) == np.arange(len(v))).sum()
             assert own == drawing.shows["vertices that own their cell"][k // 3][k % 3]
             np.testing.assert_allclose(drawing.shows["areas"][k // 3][k % 3], ConvexHull(v).volume, atol=1e-6)
+
+    @pytest.mark.parametrize("name", ["cells", "cells-raw-and-directions"])
+    def test_no_hue_comes_twice_in_a_polygon_and_neighbours_differ_in_lightness(self, name: str) -> None:
+        for ax in drawn(name).figure.axes:
+            fills = found(ax, "cells").get_facecolors()
+            assert len({to_hex(fill) for fill in fills}) == len(fills)
+            # On paper, as the eye sees it.
+            light = 1 - (1 - fills[:, :3] @ [0.2126, 0.7152, 0.0722]) * fills[:, 3]
+            assert np.abs(light - np.roll(light, 1)).min() > 0.03
+            hues = np.sort([rgb_to_hsv(fill[:3])[0] for fill in fills])
+            assert np.diff(hues, append=hues[0] + 1).min() > 0.2 / len(fills)
+
+    @pytest.mark.parametrize("name", ["cells", "cells-raw-and-directions"])
+    def test_the_key_names_every_mark(self, name: str) -> None:
+        (key,) = drawn(name).figure.legends
+        own = "point inside the hull" if name == "cells" else "cells of the left"
+        said = {text.get_text() for text in key.get_texts()}
+        assert said >= {own, "vertex in its own cell", "vertex in the cell of another", "origin"}
+        assert len(said) == 6
 
     def test_the_three_kinds(self) -> None:
         panels = drawn("cells").figure.axes
@@ -191,12 +210,7 @@ class TestRun:
         (start,) = [mark for mark in ax.collections if mark.get_label() == START]
         (stars,) = [mark for mark in ax.collections if mark.get_label() == LEADER]
         x0 = np.asarray(start.get_offsets())
-        named_marks = (START, LEADER)
-        (dots,) = [
-            mark
-            for mark in ax.collections
-            if len(mark.get_offsets()) == len(x0) and mark.get_label() not in named_marks and mark.get_gid() is None
-        ]
+        (dots,) = [mark for mark in ax.collections if mark.get_label() == TOKEN]
         v = rings(ax)
         goal = (x0 @ v.T).argmax(axis=1)
         np.testing.assert_allclose(dots.get_offsets(), v[goal] + 0.9**8 * (x0 - v[goal]), atol=1e-12)

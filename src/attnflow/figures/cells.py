@@ -19,6 +19,20 @@ if TYPE_CHECKING:
 
 # How much of its colour a cell has, at each round of the palette.
 STRENGTHS = (0.42, 0.3, 0.62, 0.2)
+# The hues of `wheel` in Oklab: where they begin, in turns, at the first colour of the palette, how light and how vivid
+# they are; how much of them even cells have, odd cells, and the last of an odd number.
+WHEEL_BEGINS, WHEEL_LIGHTNESS, WHEEL_CHROMA = 0.67, 0.66, 0.135
+ALTERNATING = (0.62, 0.3, 0.45)
+OKLAB_TO_CONES = (
+    (1.0, 0.3963377774, 0.2158037573),
+    (1.0, -0.1055613458, -0.0638541728),
+    (1.0, -0.0894841775, -1.2914855480),
+)
+CONES_TO_RGB = (
+    (4.0767416621, -3.3077115913, 0.2309699292),
+    (-1.2684380046, 2.6097574011, -0.3413193965),
+    (-0.0041960863, -0.7034186147, 1.7076147010),
+)
 # In points: how far outside the hull numbers stand, how far apart at least, and their type.
 OUTSIDE, APART, TYPE = 9.0, 10.5, 8.5
 # A number pushed away from its vertex by more than this many points is tied to it by a line.
@@ -38,6 +52,28 @@ def tints(labels: Iterable[int]) -> list[tuple[float, float, float, float]]:
     numbers = list(labels)
     rounds = [label // len(tone().palette) % len(STRENGTHS) for label in numbers]
     return [to_rgba(hue, STRENGTHS[turn]) for hue, turn in zip(colours(numbers), rounds, strict=True)]
+
+
+def wheel(k: int) -> list[tuple[float, float, float, float]]:
+    """Return k fills that are all different, for cells around a point: hues once around, by turns strong and pale.
+
+    Hues are evenly spaced in the colour space Oklab, where equal steps look equal; neighbours differ in lightness too,
+    also in print. Of an odd number the last is between strong and pale, since its neighbour is the first.
+
+    >>> fills = wheel(25)
+    >>> len(set(fills)), [round(alpha, 2) for *_, alpha in fills[:3]], round(fills[-1][3], 2)
+    (25, [0.62, 0.3, 0.62], 0.45)
+    """
+    turns = 2 * np.pi * (np.arange(k) / k + WHEEL_BEGINS)
+    parts = [(WHEEL_LIGHTNESS, WHEEL_CHROMA * np.cos(turn), WHEEL_CHROMA * np.sin(turn)) for turn in turns]
+    # Oklab to linear sRGB (Ottosson 2020), then to sRGB.
+    cones = (np.array(parts) @ np.array(OKLAB_TO_CONES).T) ** 3
+    linear = (cones @ np.array(CONES_TO_RGB).T).clip(0.0, 1.0)
+    rgb = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    strengths = [ALTERNATING[i % 2] for i in range(k)]
+    if k % 2 and k > 1:
+        strengths[-1] = ALTERNATING[2]
+    return [(*map(float, each), strength) for each, strength in zip(rgb, strengths, strict=True)]  # type: ignore[misc]
 
 
 def cells_within(parts: Cells, within: Hull, bias: Array | None = None) -> list[Array]:
@@ -69,11 +105,12 @@ def area(polygon: Array) -> float:
 
 
 def draw_cells(
-    ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | None = None, inks: Sequence[str] | None = None
+    ax: Any, parts: Cells | Sequence[Array], labels: Iterable[int] | None = None, inks: Sequence[Any] | None = None
 ) -> Any:
     """Draw cells in the plane, or any polygons, with a hue each (gid "cells") and return what was drawn.
 
-    The i-th has the hue of i, or of the i-th of `labels`, or the i-th of `inks`; those without an inside are left out.
+    The i-th has the hue of i, or of the i-th of `labels`, or the i-th of `inks`: a colour, which is filled in pale, or
+    (r, g, b, a), as it is. Those without an inside are left out.
 
     >>> from attnflow.figures.style import look, sheet
     >>> from attnflow.geometry import cells
@@ -89,7 +126,7 @@ def draw_cells(
     shapes = parts.polygons() if isinstance(parts, Cells) else list(parts)
     fills = tints(range(len(shapes)) if labels is None else labels)
     if inks is not None:
-        fills = [to_rgba(ink, STRENGTHS[0]) for ink in inks]
+        fills = [to_rgba(ink, None if isinstance(ink, tuple) and len(ink) == 4 else STRENGTHS[0]) for ink in inks]
     solid = [(shape, fill) for shape, fill in zip(shapes, fills, strict=True) if len(shape) > 2]
     drawn = PolyCollection(
         [shape for shape, _ in solid], facecolors=[fill for _, fill in solid], edgecolors=tone().quiet, linewidths=0.6,

@@ -14,14 +14,17 @@ from attnflow.figures.scene import CROWD, Scene, edges
 from attnflow.figures.stage import HULL, lines
 from attnflow.figures.style import figure_of, ramp, tone
 
-START, LEADER, END, SAMPLE = "start", "leader", "hull of the end", "one dot: "
+# A token at the time that the picture shows: at the end or, in a movie, now. Tokens at one place are one dot.
+START, TOKEN, LEADER, END, SAMPLE = "start", "token", "leader", "hull of the end", "one dot: "
 # How much of their colour trajectories have at their beginning and at their end; on the line; and over a density.
 FAINT, STRONG, ON_LINE, IN_CROWD = 0.1, 0.55, 0.4, 0.2
 # The area, in points squared, of the ring around a place with all tokens in it; the key shows that of a twentieth. And
-# the area of a start in the key.
-RING, SHOWN, SHOWN_START = 2200.0, 0.05, 14.0
+# the areas of a start and of a token in the key.
+RING, SHOWN, SHOWN_START, SHOWN_TOKEN = 2200.0, 0.05, 14.0, 26.0
 PLACE = f"{SHOWN:.0%} of the tokens"
 DENSITY = "density"
+# Up to this many names of the key stand well apart.
+FEW_NAMES = 4
 # The area of a star, in points squared.
 STAR = 60.0
 # The part of the scale of colours that is left to paper, so that a single token is seen.
@@ -61,7 +64,7 @@ def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) ->
         return [draw(ax, shown, k, points), *_rings(ax, shown, k, points)]
     n = shown.paths.shape[1]
     area = np.full(n, _area(n)) if met is None else _grown(n, met)
-    return [_dots(ax, shown.paths[k], s=area, c=shown.colours)]
+    return [_dots(ax, shown.paths[k], s=area, c=shown.colours, label=TOKEN)]
 
 
 def polytope(ax: Any, shown: Scene) -> None:
@@ -105,12 +108,14 @@ def key(figure: Any) -> None:
     """Say once, under all panels of a figure, what the marks mean."""
     named = {label: mark for ax in figure.axes for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     # Marks that have many colours or sizes are shown in ink, and in one size.
-    rings = {START: _ring(area=SHOWN_START), PLACE: _ring(area=SHOWN * RING)}
-    named |= {label: ring for label, ring in rings.items() if label in named}
-    order = (START, LEADER, HULL, END, PLACE)
+    plain = {START: _ring(SHOWN_START), TOKEN: _ring(SHOWN_TOKEN, filled=True), PLACE: _ring(SHOWN * RING)}
+    named |= {label: mark for label, mark in plain.items() if label in named}
+    order = (START, TOKEN, LEADER, HULL, END, PLACE)
     used = sorted(named, key=lambda label: order.index(label) if label in order else len(order))
     if used:
         style = {"borderpad": 0.2, "handletextpad": 0.4, "fontsize": 9.5, "labelcolor": tone().quiet}
+        # Many names stand closer together, so that they fit under a picture.
+        style["columnspacing"] = 2.0 if len(used) <= FEW_NAMES else 1.2
         marks = [named[label] for label in used]
         figure.legend(marks, used, loc="outside lower center", ncols=len(used), **style)
     if any(mark.get_gid() == DENSITY for ax in figure.axes for mark in ax.collections):
@@ -171,11 +176,12 @@ def _dots(ax: Any, points: Array, **options: Any) -> Any:
     return _scatter(ax, points, edgecolors=tone().paper, linewidths=0.4, zorder=5, **options)
 
 
-def _ring(area: float) -> Any:
-    """Return a ring of the key."""
+def _ring(area: float, filled: bool = False) -> Any:
+    """Return a ring of the key, or a filled dot, which has an edge of paper as in the picture."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], ls="", marker="o", mfc="none", mec=tone().ink, mew=0.8, ms=math.sqrt(area))
+    inside, edge = (tone().ink, tone().paper) if filled else ("none", tone().ink)
+    return Line2D([], [], ls="", marker="o", mfc=inside, mec=edge, mew=0.4 if filled else 0.8, ms=math.sqrt(area))
 
 
 def _strengths(paths: Array, shown: Scene) -> Array:

@@ -30,6 +30,8 @@ LEAST = 1e-17
 # In dimension 80 tokens uniform in [-1, 1]^d would hear only themselves for long; these hear everybody at first.
 SIZE = 0.32
 TOKEN, QUERY = "token $x_j$", "query $Bx_i$"
+# The faintest line that is still seen, and the weights whose lines the key shows.
+FAINTEST, SHOWN_WEIGHTS = 0.03, (1.0, 0.1, 0.01)
 
 
 def square(d: int, rng: np.random.Generator, scale: float = 1.0) -> Array:
@@ -40,7 +42,7 @@ def square(d: int, rng: np.random.Generator, scale: float = 1.0) -> Array:
 
 @entry("emergence/leaders", "Few tokens become leaders", EMERGENCE)
 def leaders(seed: int = 11, n: int = 20, until: float = 10.0, threshold: float = 1e-4) -> Drawing:
-    """Who hears whom: lines between B x_i and x_j where P_ij > threshold, at three times."""
+    """Who hears whom: lines between B x_i and x_j where P_ij > threshold, as strong as P_ij, at three times."""
     rng = np.random.default_rng(seed)
     V, B = square(2, rng), square(2, rng)
     x0 = rng.uniform(-1, 1, (n, 2))
@@ -49,7 +51,7 @@ def leaders(seed: int = 11, n: int = 20, until: float = 10.0, threshold: float =
     law = af.Softmax(B=B)
     run = af.simulate(x0, law, af.RescaledFlow(V=V), until=until, record=times)
     ends = af.measure.leaders(law, run.seen(), until)
-    figure = sheet(7.0, 3.0)
+    figure = sheet(7.0, 3.05)
     grid = figure.add_gridspec(1, 3)
     counts, edges = [], []
     for k, t in enumerate(times):
@@ -58,31 +60,73 @@ def leaders(seed: int = 11, n: int = 20, until: float = 10.0, threshold: float =
         counts.append(len(found.distinct))
         edges.append(len(heard))
         ax = figure.add_subplot(grid[k])
-        _who_hears_whom(ax, run.seen(k), B, heard, found.distinct, np.searchsorted(ends.distinct, ends.index))
+        weights = law.weights(run.seen(k), t)[tuple(heard.T)]
+        pairs = (heard, strengths(weights))
+        _who_hears_whom(ax, run.seen(k), B, pairs, found.distinct, np.searchsorted(ends.distinct, ends.index))
         ax.set_title(f"$t = {t:.3g}$")
         ax.set_xlabel(f"{counted(counts[-1], 'leader')}, {counted(edges[-1], 'line')}")
+    _named_in_ink(ax)
     key(figure)
     caption = (
         f"{n} tokens, uniform in [-1, 1]^2, under the flow with V and B = K^T Q of the form M M^T, M uniform in [-1, "
-        f"1]. A line joins B x_i and x_j where P_ij > {threshold:g}; all are divided by the largest norm at each "
-        f"time, coloured by whom they hear most at the end, and starred where some token hears them most: {counts[0]} "
-        f"at first, {counts[-1]} at t = {until:.3g}."
+        f"1]. A line joins B x_i and x_j where P_ij > {threshold:g}, the stronger the larger P_ij is (opacity and "
+        "width grow with its square root); all are divided by the largest norm at each time, coloured by whom they "
+        f"hear most at the end, and starred where some token hears them most: {counts[0]} at first, {counts[-1]} at "
+        f"t = {until:.3g}."
     )
     return Drawing(figure, caption, {"times": times, "leaders": counts, "lines": edges, "V": V, "B": B})
 
 
+def _named_in_ink(ax: Any) -> None:
+    """Name tokens, queries and lines of some weights for the key, which shows them in ink, whatever their colours."""
+    ink: dict[str, Any] = {"color": tone().ink, "ls": ""}
+    ax.plot([], [], marker="o", ms=5, label=TOKEN, **ink)
+    ax.plot([], [], marker="s", ms=3.6, mfc=tone().paper, mew=0.8, label=QUERY, **ink)
+    for weight in SHOWN_WEIGHTS:
+        strong = float(strengths(np.array(weight)))
+        ax.plot([], [], color=(tone().ink, strong), lw=_width(strong), label=f"$P_{{ij}} = {weight:g}$")
+
+
+def strengths(weights: Array) -> Array:
+    """Return how opaque the lines of weights P_ij are: sqrt(P_ij), but seen.
+
+    >>> strengths(np.array([1.0, 0.25, 1e-6])).tolist()
+    [1.0, 0.5, 0.03]
+    """
+    found: Array = np.sqrt(weights).clip(FAINTEST, 1.0)
+    return found
+
+
+def _width(strength: Any) -> Any:
+    """Return the width of a line of given strength, in points."""
+    return 0.4 + 0.9 * strength
+
+
 def _who_hears_whom(
-    ax: Any, x: Array, B: Array, heard: NDArray[np.int64], stars: NDArray[np.int64], labels: NDArray[np.int64]
+    ax: Any,
+    x: Array,
+    B: Array,
+    pairs: tuple[NDArray[np.int64], Array],
+    stars: NDArray[np.int64],
+    labels: NDArray[np.int64],
 ) -> None:
-    """Draw tokens x_j as dots, queries B x_i as squares, and a line from each query to all tokens it hears."""
+    """Draw tokens x_j as dots, queries B x_i as squares, and a line from each query to all tokens it hears.
+
+    `pairs` are the tokens (m, 2) that lines join, and the strengths (m,) of these.
+    """
+    from matplotlib.colors import to_rgba_array
+
+    heard, strong = pairs
     size = float(np.linalg.norm(np.vstack([x, x @ B.T]), axis=1).max())
     x, asks = x / size, x @ B.T / size
     inks = np.array(colours(labels))
-    pairs = np.stack([asks[heard[:, 0]], x[heard[:, 1]]], axis=1)
-    lines(ax, pairs, colors=inks[heard[:, 0]], linewidths=0.5, alpha=0.45, gid="lines")
-    hollow(ax, asks, 12, marker="s", edgecolors=inks, linewidths=0.8, zorder=3, gid="queries", label=QUERY)
+    ends = np.stack([asks[heard[:, 0]], x[heard[:, 1]]], axis=1)
+    rgba = to_rgba_array(inks[heard[:, 0]])
+    rgba[:, 3] = strong
+    lines(ax, ends, colors=rgba, linewidths=_width(strong), gid="lines")
+    hollow(ax, asks, 12, marker="s", edgecolors=inks, linewidths=0.8, zorder=3, gid="queries")
     dot: dict[str, Any] = {"edgecolors": tone().paper, "linewidths": 0.4, "zorder": 4}
-    ax.scatter(*x.T, s=20, c=inks, gid="tokens", label=TOKEN, **dot)
+    ax.scatter(*x.T, s=20, c=inks, gid="tokens", **dot)
     # The dot of a leader is seen around its star.
     ax.scatter(*x[stars].T, s=90, c=inks[stars], **dot)
     star(ax, x[stars], zorder=5, gid="leaders", label=LEADER)
@@ -174,22 +218,26 @@ def coordinates(seed: int = 0, n: int = 128, d: int = 128, until: float = 15.0, 
     first, last = run.tokens[0] @ vectors, run.tokens[-1] @ vectors
     spread = last.std(axis=0) / first.std(axis=0)
     clustered, diverging = int((spread < 0.5).sum()), int((spread > 2).sum())
-    figure = sheet(7.0, 3.4)
+    figure = sheet(7.0, 3.7)
     left, right = figure.subplots(1, 2)
-    bars = {"fmt": "none", "elinewidth": 0.8}
-    for side, part in enumerate((values > 0, values <= 0)):
+    signs = {r"$\lambda_k > 0$": values > 0, r"$\lambda_k \leq 0$": values <= 0}
+    for side, (name, part) in enumerate(signs.items()):
         mark: dict[str, Any] = {"color": tone().palette[1 - side], "marker": "^o"[side], "ms": 3, "ls": ""}
-        left.errorbar(values[part], last.mean(axis=0)[part], last.std(axis=0)[part], color=mark["color"], **bars)
-        left.plot(values[part], last.mean(axis=0)[part], **mark)
-        right.plot(values[part], spread[part], **mark, gid="spread")
+        _bars(left, values[part], last[:, part], mark["color"])
+        left.plot(values[part], last.mean(axis=0)[part], **mark, gid="mean")
+        right.plot(values[part], spread[part], **mark, gid="spread", label=name)
     left.set_yscale("symlog", linthresh=1.0)
     left.yaxis.set_major_locator(SymmetricalLogLocator(base=100, linthresh=1.0))
     left.yaxis.set_major_formatter(figure_of)
     grid = np.array([values[0], values[-1]])
-    right.plot(grid, np.exp(-until * grid), color=tone().ink, lw=0.9, ls=DASHED, zorder=1, gid="guide")
+    style = {"color": tone().ink, "lw": 0.9, "ls": DASHED, "zorder": 1, "gid": "guide"}
+    right.plot(grid, np.exp(-until * grid), **style, label=r"$e^{-t\lambda}$")
     log_axis(right, "y")
-    left.set(xlabel=r"eigenvalue $\lambda_k$", title="mean $\\pm$ standard deviation")
-    right.set(xlabel=r"eigenvalue $\lambda_k$", title="growth of the standard deviation")
+    left.set(title=f"coordinates at $t = {until:g}$", ylabel=r"coordinate $\langle z_i, \varphi_k\rangle$")
+    right.set(title="growth of the standard deviation", ylabel=f"at $t = {until:g}$, in parts of that at $t = 0$")
+    for ax in (left, right):
+        ax.set_xlabel(r"eigenvalue $\lambda_k$ of $V$")
+    _coordinates_key(figure, right)
     slope = float(np.polyfit(values[values < 0], np.log(spread[values < 0]), 1)[0])
     caption = (
         f"{n} tokens, normal with variance 1 / {d}, under the flow with Q = K = I and V sparse and symmetric, its "
@@ -200,6 +248,24 @@ def coordinates(seed: int = 0, n: int = 128, d: int = 128, until: float = 15.0, 
     )
     shows = {"clustered": clustered, "diverging": diverging, "positive": int((values > 0).sum()), "slope": slope}
     return Drawing(figure, caption, shows)
+
+
+def _bars(ax: Any, values: Array, coordinates: Array, colour: str) -> None:
+    """Draw the mean and the standard deviation of coordinates (n, k) over n tokens as bars at k eigenvalues."""
+    means, deviations = coordinates.mean(axis=0), coordinates.std(axis=0)
+    ax.vlines(values, means - deviations, means + deviations, color=colour, lw=0.8, gid="deviation")
+
+
+def _coordinates_key(figure: Any, ax: Any) -> None:
+    """Name the marks of both panels below them: those of one, and the bar of a mean with its standard deviation."""
+    from matplotlib.lines import Line2D
+
+    marks, names = ax.get_legend_handles_labels()
+    # A vertical bar through a mean; marks of both kinds have one.
+    bar = Line2D([], [], ls="", color=tone().ink, marker="|", ms=11, mew=0.8)
+    style = {"fontsize": 9.5, "handletextpad": 0.4, "labelcolor": tone().quiet}
+    handles, texts = [*marks, bar], [*names, r"mean $\pm$ standard deviation"]
+    figure.legend(handles, texts, loc="outside lower center", ncols=len(texts), **style)
 
 
 def _sparse(d: int, density: float, rng: np.random.Generator) -> Array:

@@ -38,8 +38,12 @@ PLANES, LINES, THROUGH = "limit hyperplanes", "limit lines", "through 0, repels"
 DUAL = r"$\varphi_{}^{{\,\ast}}$"
 # Values of phi_1* this close, in parts of their spread at the start, are one.
 CLOSE = 1e-3
+# Tokens this close to a plane, in parts of the distance of the outer planes, are on it to the eye.
+SEEN = 0.01
 # The angle between planes and the direction in which one looks at them.
 SLANT = np.radians(14.0)
+# The room, in points, for the numbers of axes in space: beside the box, and below and above it.
+NUMBERS = (24.0, 20.0)
 # How the hyperplane through 0 is drawn, which repels.
 UNSTABLE: dict[str, Any] = {"ls": (0, (1, 2)), "lw": 1.0}
 
@@ -67,21 +71,28 @@ def hyperplanes(seed: int, n: int, until: float, V: Rows) -> Drawing:
     heights = run.tokens @ phi
     levels = _levels(heights)
     away = np.abs(heights[-1][:, None] - levels)
-    shown = seen(run, until, Groups(away.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run)).starred())
-    figure, ax, beside = two_panels(shown, (3.6, 1.15) if d == 2 else (3.9, 1.35))
+    # In space the picture ends when tokens are on the planes to the eye: later they only move apart in them.
+    moment = until if d == 2 else _settled(run, phi, levels)
+    shown = seen(run, moment, Groups(away.argmin(axis=1), np.ones(n, dtype=np.int64), None, leading(run)).starred())
+    figure, ax, beside = two_panels(shown, (3.6, 1.15) if d == 2 else (4.1, 1.6))
     if d == 3:
+        ax.set_title(rf"rescaled tokens $z_i(t)$, $t \leq {moment:g}$")
         # Planes are looked at under a small angle, at the usual height.
         up, along = np.radians(ax.elev), float(np.hypot(phi[0], phi[1]))
         turn = np.arccos(np.clip((np.sin(SLANT) - np.sin(up) * phi[2]) / (np.cos(up) * along or 1.0), -1.0, 1.0))
         ax.view_init(elev=ax.elev, azim=float(np.degrees(np.arctan2(phi[1], phi[0]) - turn)))
+        _crop(ax, shown)
     for level in levels:
         (_line if d == 2 else _plane)(ax, phi, float(level))
     _over_time(figure.add_subplot(beside), run, phi, levels, shown.groups)
     key(figure)
+    if d == 3:
+        _fill(ax)
     first, *others = map(_number, eigenvalues)
+    left = "" if moment == until else f" (left: to t = {moment:g})"
     caption = (
         f"{n} tokens, uniform in [-5, 5]^{d}, under the flow with Q = K = I, in the frame z = e^(-tV) x, up to t = "
-        f"{until:g}. The eigenvalues of V are {first}, with left eigenvector phi_1* (of length 1), and "
+        f"{until:g}{left}. The eigenvalues of V are {first}, with left eigenvector phi_1* (of length 1), and "
         f"{', '.join(others)}. Each phi_1*(z_i) tends to one of {', '.join(f'{level:.3f}' for level in levels)} "
         "(right): tokens tend to parallel hyperplanes, level sets of phi_1*, drawn where it says (left)."
     )
@@ -103,6 +114,39 @@ def _levels(heights: Array) -> Array:
     if a < 0 < b:
         return np.array([b, a, 0.0])
     return np.array([b]) if b - a <= CLOSE * np.ptp(heights[0]) else np.array([b, a])
+
+
+def _settled(run: Trajectory, phi: Array, levels: Array) -> float:
+    """Return the time from which all tokens are on the hyperplanes to the eye, rounded up to whole units of time."""
+    times = np.arange(1.0, float(run.times[-1]))
+    heights = run.at(times) @ phi
+    away = np.abs(heights[..., None] - levels).min(axis=2).max(axis=1)
+    on = away < SEEN * np.ptp(heights[-1])
+    return float(times[on.argmax()]) if on.any() else float(run.times[-1])
+
+
+def _crop(ax: Any, shown: Scene) -> None:
+    """Leave no more room around tokens in space than the planes need, on one scale."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = shown.paths.min(axis=(0, 1)), shown.paths.max(axis=(0, 1))
+    middle, half = (low + high) / 2, 0.56 * (high - low)
+    ax.set(**{f"{axis}lim": (middle[k] - half[k], middle[k] + half[k]) for k, axis in enumerate("xyz")})
+    ax.set_box_aspect(half.tolist(), zoom=1.0)
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+
+
+def _fill(ax: Any) -> None:
+    """Make the box of a picture in space as large as its panel, after the places of panels are settled."""
+    from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
+
+    ax.figure.draw_without_rendering()
+    box = (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())
+    corners = np.array(list(product(*box)))
+    flat = ax.transData.transform(np.column_stack(proj_transform(*corners.T, ax.get_proj())[:2]))
+    room = np.array([ax.bbox.width, ax.bbox.height]) - np.array(NUMBERS) * ax.figure.dpi / 72
+    ax.set_box_aspect(np.ptp(box, axis=1).tolist(), zoom=float((room / np.ptp(flat, axis=0)).min()))
 
 
 def _number(value: complex) -> str:

@@ -21,6 +21,7 @@ from attnflow.figures.cells import (
     make_room,
     point_of,
     tints,
+    wheel,
 )
 from attnflow.figures.gallery import Drawing, entry
 from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered
@@ -36,7 +37,7 @@ VARIANTS = {"equal norms": directions, "all on the hull": corners, "some inside"
 @entry("fw/cells", "Cells of random polygons", FRANK_WOLFE)
 def polygon_cells(seed: int = 3, k: Sequence[int] = (5, 9, 25)) -> Drawing:
     """The cells C_i = {x in K : <x, v_j> <= <x, v_i> for all j} of polygons of three kinds and several sizes."""
-    figure = sheet(7.0, 7.5)
+    figure = sheet(7.0, 7.9)
     panels = figure.subplots(len(VARIANTS), len(k), squeeze=False)
     drawn: list[list[Cells]] = []
     for row, (name, points) in enumerate(VARIANTS.items()):
@@ -47,6 +48,7 @@ def polygon_cells(seed: int = 3, k: Sequence[int] = (5, 9, 25)) -> Drawing:
     point = point_of(panels[0, 0])
     for ax, parts in zip(panels.flat, chain(*drawn), strict=True):
         _polygon(ax, parts, point=point)
+    _key(figure)
     counts = [[sum(len(shape) > 2 for shape in parts.polygons()) for parts in row] for row in drawn]
     owners = [[int(_owned(parts, parts.hull).sum()) for parts in row] for row in drawn]
     areas = [[sum(map(area, parts.polygons())) for parts in row] for row in drawn]
@@ -82,13 +84,38 @@ def _polygon(ax: Any, parts: Cells, keys: Cells | None = None, point: float | No
     outer, keys = parts.hull, keys or parts
     inner = np.delete(parts.vertices, outer.indices, axis=0)
     shapes = cells_within(keys, outer)
-    # Numbers and hues go around the hull, so that neighbours differ.
-    draw_cells(ax, [shapes[i] for i in outer.indices])
+    # Numbers and hues go around the hull: no hue comes twice, and neighbours differ.
+    draw_cells(ax, [shapes[i] for i in outer.indices], inks=wheel(len(outer.indices)))
     draw_hull(ax, outer)
     draw_origin(ax)
     if len(inner):
         ax.scatter(*inner.T, s=7, color=tone().ink, zorder=3, gid="inside")
     draw_vertices(ax, outer, filled=~_owned(keys, outer), point=point)
+
+
+def _key(figure: Any) -> None:
+    """Say under all panels of polygons what their marks mean, as far as they are there."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    ink, (first, *_) = tone().ink, wheel(2)
+    ring: dict[str, Any] = {"ls": "", "marker": "o", "ms": 26**0.5, "mec": ink, "mew": 0.9}
+    gids = {mark.get_gid() for ax in figure.axes for mark in ax.get_children()}
+    marks: dict[str, Any] = {
+        "vertex in its own cell": Line2D([], [], mfc=tone().paper, **ring),
+        "vertex in the cell of another": Line2D([], [], mfc=ink, **ring),
+        "cell, hues in the order of numbers": Patch(fc=first, ec=tone().quiet, lw=0.6),
+        "origin": Line2D([], [], ls="", marker="+", ms=6, mew=0.9, color=ink),
+        "circle of radius 1": Line2D([], [], ls="", marker="o", ms=9, mfc="none", mec=tone().pencil, mew=0.6),
+    }
+    if "inside" in gids:
+        marks["point inside the hull"] = Line2D([], [], ls="", marker="o", ms=7**0.5, color=ink)
+    if "walls" in gids:
+        marks["cells of the left"] = Line2D([], [], color=ink, lw=1.0, ls=(0, (3, 2)))
+    style = {"fontsize": 9.5, "handletextpad": 0.5, "labelcolor": tone().quiet}
+    figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=3, **style)
+    # Panels of one scale find their places in two passes: one here, one when they are drawn.
+    figure.draw_without_rendering()
 
 
 def _unit_circle(ax: Any) -> None:
@@ -106,7 +133,7 @@ def raw_and_directions(seed: int = 6, k: int = 7) -> Drawing:
     outer, norms = parts.hull, np.linalg.norm(parts.vertices, axis=1)
     units = cells(parts.vertices / norms[:, None])
     kinds = [parts.polygons(), cells_within(units, outer)]
-    figure = sheet(7.0, 3.7)
+    figure = sheet(7.0, 4.1)
     left, right = figure.subplots(1, 2)
     for ax, keys in ((left, parts), (right, units)):
         _unit_circle(ax)
@@ -114,6 +141,7 @@ def raw_and_directions(seed: int = 6, k: int = 7) -> Drawing:
     draw_walls(right, kinds[0], linestyles=[(0, (3, 2))], linewidths=1.0)
     left.set_title(r"vertices: largest $\langle x, v_i\rangle$")
     right.set_title(r"directions: largest $\langle x, v_i/|v_i|\rangle$")
+    _key(figure)
     both = [[(one.vertices - one.vertices[i]) @ one.B for one in (parts, units)] for i in range(k)]
     common = sum(area(Region.cut(outer, np.concatenate(normals), np.zeros(2 * k)).vertices) for normals in both)
     share = 1 - common / area(outer.vertices)

@@ -106,15 +106,18 @@ def _around(points: Array, room: float) -> Array:
 
 
 def _key(figure: Any) -> None:
-    """Name the outlines under all panels, whatever their colour, and the hull."""
+    """Name dots and outlines under all panels, whatever their colour, and the hull."""
     from matplotlib.lines import Line2D
 
     used = {patch.get_label(): patch for ax in figure.axes for patch in ax.patches}
     lines = [Line2D([], [], color=tone().ink, lw=1.2, ls=patch.get_linestyle()) for patch in used.values()]
     marks, names = figure.axes[0].get_legend_handles_labels()
     lines.append(dict(zip(names, marks, strict=True))[HULL])
+    dot: dict[str, Any] = {"ls": "", "marker": "o", "mec": tone().paper, "mew": 0.4, "ms": 5}
+    lines[:0] = [Line2D([], [], mfc=ink, **dot) for ink in (tone().ink, tone().others)]
     style = {"fontsize": 9.5, "handletextpad": 0.4, "labelcolor": tone().quiet}
-    figure.legend(lines, [*used, HULL], loc="outside lower center", ncols=3, **style)
+    texts = ["token of a set", "other token", *used, HULL]
+    figure.legend(lines, texts, loc="outside lower center", ncols=3, **style)
 
 
 @entry("localmax/leaders-move", "Leaders move under localmax", RECONSTRUCTED)
