@@ -11,7 +11,7 @@ import { createOtherStore, firstOther } from "./other_side.js";
 import { createPlayer } from "./player.js";
 import { createRequests } from "./requests.js";
 import { createSameTime } from "./same_time.js";
-import { captionOf } from "./side_caption.js";
+import { partText } from "./side_caption.js";
 import { createSocket } from "./socket.js";
 import { createStage } from "./stage.js";
 import { timeText } from "./timebar.js";
@@ -20,6 +20,7 @@ import { written } from "./ticks.js";
 /** @import { Side } from "./chosen_side.js" */
 
 const SIDES = /** @type {Side[]} */ (["left", "right"]);
+const KINDS = /** @type {const} */ (["law", "motion"]);
 const NAMES = { left: "Left", right: "Right" };
 
 /**
@@ -58,7 +59,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   const apart = make("output", { id: "apart", "aria-live": "off" });
   const rings = make("button", { type: "button", id: "show-beside", click: showBeside }, "Other side");
   rings.title = "Where the tokens of the other side are: a ring, and a line that leads to it";
-  const swap = make("button", { type: "button", id: "swap", title: "Left becomes right", click: exchange }, "Swap");
+  const swap = make("button", { type: "button", id: "swap", title: "The law and motion of the left go to the right, and back", click: exchange }, "Swap");
   const strip = make("div", { class: "apart", hidden: true }, apart, make("div", { class: "chips" }, rings), swap);
   stages.after(strip);
   const radios = SIDES.map((side) =>
@@ -89,12 +90,14 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     store.notify("player");
   };
   const stage = createStage(canvas, other, player, surface, { player: lead, moved });
-  const chart = createDifferenceChart(lead, player, (part) => {
+  const refused = () => [store, other].some((side) => side.refused?.about === "run");
+  const seek = (/** @type {number} */ part) => {
     lead.pause();
     lead.seekFraction(part);
     store.notify("player");
-  });
-  byId("charts").before(chart.element);
+  };
+  const chart = createDifferenceChart(lead, player, { seek, refused });
+  byId("charts-section").querySelector("summary").after(chart.element);
 
   // A token that is chosen on one side is the same token on the other.
   for (const [here, there] of [[left, stage], [stage, left]]) {
@@ -175,8 +178,9 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     for (const [k, side] of SIDES.entries()) {
       captions[k].hidden = !on;
       captions[k].ariaPressed = String(chosen.side === side);
-      captions[k].title = `${NAMES[side]}: ${captionOf(sides[k].state)}. The controls change this side.`;
-      captions[k].replaceChildren(make("b", {}, NAMES[side]), make("span", {}, ...typeset(captionOf(sides[k].state))));
+      const [law, motion] = KINDS.map((kind) => partText(kind, sides[k].state[kind]));
+      const lines = [law, motion].map((text) => make("span", { title: text }, ...typeset(text)));
+      captions[k].replaceChildren(make("b", {}, NAMES[side]), make("span", { class: "lines" }, ...lines));
       radios[k].checked = chosen.side === side;
     }
     wrap.hidden = strip.hidden = switches.hidden = chart.element.hidden = saved.hidden = !on;
@@ -192,14 +196,12 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   /** Write how far both sides are apart at the time shown. */
   function measure() {
     chart.draw();
-    if (!comparable(lead, player)) {
-      apart.textContent = "";
-      return;
-    }
+    if (refused()) apart.textContent = "No distance: there is no run on one of the sides.";
+    if (refused() || !comparable(lead, player)) return;
     const t = Math.min(lead.exactTime(), player.times[player.count - 1]);
     const { largest, rms } = distanceAt(lead, player, t);
     const discrete = lead.discrete || player.discrete;
-    const said = `Apart at t = ${timeText(t, discrete)}: largest ${written(largest)}, root mean square ${written(rms)}`;
+    const said = `Distance at t = ${timeText(t, discrete)}: largest ${written(largest)}, root mean square ${written(rms)}`;
     apart.replaceChildren(...typeset(said));
   }
 
@@ -232,8 +234,9 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   });
   for (const [k, side] of [store, other].entries())
     side.on(["refused", "run", "other"], () => {
-      const refused = side.refused?.about === "run" ? side.refused.sentence : "";
-      if (shown) say(k, refused, "refused");
+      if (!shown) return;
+      say(k, side.refused?.about === "run" ? side.refused.sentence : "", "refused");
+      measure();
     });
 
   return {

@@ -12,6 +12,8 @@
 const MOST = 4e6;
 /** Times that differ by a smaller part of a frame are the same. */
 const SAME = 1e-9;
+/** Motions on the sphere bring tokens there, to rounding. */
+const ROUNDING = 1e-12;
 
 /** The frames around a time, and the part of the way between them. @param {Player} player @param {number} t */
 function around(player, t) {
@@ -41,9 +43,12 @@ export function distanceAt(a, b, t) {
   return { largest: Math.sqrt(largest), rms: Math.sqrt(sum / n), between: x.inside || y.inside };
 }
 
-/** Return whether two runs can be compared: they have the same number of tokens, and frames. */
-export const comparable = (/** @type {Player} */ a, /** @type {Player} */ b) =>
-  a.count > 0 && b.count > 0 && a.n === b.n && a.d === b.d;
+/** Return whether two runs can be compared: they start from the same tokens. @param {Player} a @param {Player} b */
+export function comparable(a, b) {
+  if (a.count === 0 || b.count === 0 || a.n !== b.n || a.d !== b.d) return false;
+  const [x, y] = [a.frame(0), b.frame(0)];
+  return x.every((value, k) => Math.abs(value - y[k]) <= ROUNDING * Math.max(1, Math.abs(value)));
+}
 
 /**
  * Return the times at which two runs are compared: the frames of layers, if there are any, else of the first; as far as

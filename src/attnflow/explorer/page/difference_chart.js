@@ -20,15 +20,17 @@ const BETWEEN = "Where a run has no frame, a flow is taken between its two neare
 
 /**
  * @param {Player} left @param {Player} right
- * @param {(part: number) => void} seek go where this part of the clock has passed
+ * @param {{seek: (part: number) => void, refused: () => boolean}} page `seek` goes where this part of the clock has
+ *   passed; `refused` says whether a run is missing
  */
-export function createDifferenceChart(left, right, seek) {
+export function createDifferenceChart(left, right, { seek, refused }) {
   const canvas = make("canvas", { role: "img" });
   const note = make("p", { class: "chart-note" });
   const element = make("div", { id: "difference", hidden: true }, canvas, note);
   /** What was measured, and of which frames. */
   let [key, found] = ["", /** @type {import("./difference.js").Difference | null} */ (null)];
 
+  /** Return the difference of the runs that are here; null if they are not of the same tokens. */
   function measured() {
     if (!comparable(left, right)) return null;
     const now = [left, right].map(({ id, count, discrete }) => `${id} ${count} ${discrete}`).join();
@@ -38,9 +40,12 @@ export function createDifferenceChart(left, right, seek) {
 
   const draw = onceAFrame(() => {
     const width = element.clientWidth;
-    const shown = width > 0 && measured();
+    if (width === 0) return;
+    const shown = refused() ? null : measured();
+    // While one of two new runs is awaited, the last curves stay.
+    if (!shown && !refused() && found) return;
     canvas.hidden = !shown;
-    note.hidden = !shown || !shown.between;
+    note.hidden = !shown?.between;
     if (!shown) return;
     note.textContent = BETWEEN;
     paint(shown, width);

@@ -1,8 +1,8 @@
-// What a side is, in one line: its law and its motion, with their parameters.
+// What a side is: its law and its motion, with their parameters.
 
 import { aroundParameters, atLimit, model, shownParameters } from "./models.js";
 
-/** @import { Kind, Parameter } from "./models.js" */
+/** @import { Parameter } from "./models.js" */
 
 /** Larger matrices are only named. */
 const LARGEST = 2;
@@ -14,8 +14,8 @@ function said(one, value) {
   return `${one.symbol} = ${typeof value === "string" ? value : JSON.stringify(value)}`;
 }
 
-/** @param {"law" | "motion"} kind @param {any} given */
-function part(kind, given) {
+/** Return a law or a motion with its parameters, to be typeset. @param {"law" | "motion"} kind @param {any} given */
+export function partText(kind, given) {
   const of = model(kind, given.name);
   const end = kind === "law" ? atLimit(given) : undefined;
   const title = end ? model(kind, end.limit).title : of.title;
@@ -24,6 +24,3 @@ function part(kind, given) {
     .map((one) => said(one, given[one.key]));
   return [title || given.name, ...words].join(", ");
 }
-
-/** @param {{law: any, motion: any}} state */
-export const captionOf = ({ law, motion }) => `${part("law", law)}; ${part("motion", motion)}`;

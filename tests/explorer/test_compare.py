@@ -1,0 +1,344 @@
+"""Two sides of the explorer's page in Chromium, side by side, against two runs of `simulate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import launch
+from numpy.typing import NDArray
+from served import alive, serving, until, workers
+
+import attnflow as af
+from attnflow.explorer.state import arguments, read
+
+Array = NDArray[np.float64]
+Page = Any
+State = dict[str, Any]
+
+SOFT = {"name": "softmax", "beta": 1.0}
+HARD = {"name": "softmax", "beta": "inf"}
+LAYERS = {"name": "layers", "gamma": 0.2}
+CLOUD = {"cloud": "gaussian", "n": 9, "d": 2, "seed": 3}
+LEFT: State = {"tokens": CLOUD, "law": SOFT, "motion": LAYERS, "until": 12, "seed": 0, "clock": "linear"}
+RIGHT: State = {"law": HARD, "motion": LAYERS}
+
+
+class Opened:
+    """A page, what went wrong on it, and its lines to the server."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.wrong, self.lines = page, list[str](), list[Any]()
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("console", lambda message: self.wrong.append(message.text) if message.type == "error" else None)
+        page.on("websocket", lambda line: self.lines.append(line))
+
+    def open_lines(self) -> int:
+        return sum(not line.is_closed() for line in self.lines)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Opened]:
+    size = {"width": 1280, "height": 860}
+    with serving() as server, launch(viewport=size, permissions=["clipboard-read", "clipboard-write"]) as page:
+        found = Opened(page)
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        yield found
+        page.goto("about:blank")
+
+
+@pytest.fixture
+def page(opened: Opened) -> Iterator[Page]:
+    settled(opened.page)
+    yield opened.page
+    assert not opened.wrong
+
+
+def settled(page: Page) -> None:
+    """Wait until both runs of the present state are on the screen, whole, and have been looked at."""
+    page.wait_for_function(
+        """() => {
+            const {store, player, requests, compare} = window.attnflow ?? {};
+            if (!store?.run || store.run.state !== store.state || !requests.idle()) return false;
+            if (store.other === null) return true;
+            return compare.idle() && compare.store.run.state === compare.store.state;
+        }"""
+    )
+
+
+def show(page: Page, state: State = LEFT, other: State | None = RIGHT) -> None:
+    """Put a state on the screen, and what it is compared with."""
+    page.evaluate("([state, other]) => window.attnflow.store.setState(state, {other})", [{**LEFT, **state}, other])
+    settled(page)
+
+
+def states(page: Page) -> list[State]:
+    """Return what the two sides say that they show."""
+    found: list[State] = page.evaluate("() => [attnflow.store.state, attnflow.compare.store.state]")
+    return found
+
+
+def shown(page: Page) -> list[tuple[Array, Array]]:
+    """Return the times and the frames of both sides, as the page has them."""
+    found = page.evaluate(
+        """() => [attnflow.player, attnflow.compare.player].map((p) => [
+            p.times, p.times.map((_, k) => Array.from(p.frame(k))), p.n, p.d,
+        ])"""
+    )
+    return [(np.array(times), np.array(frames).reshape(-1, n, d)) for times, frames, n, d in found]
+
+
+def simulated(page: Page) -> list[af.Trajectory]:
+    """Simulate what the two sides say that they show, and check that they do."""
+    runs = [af.simulate(**arguments(read(state))) for state in states(page)]
+    for run, (times, frames) in zip(runs, shown(page), strict=True):
+        np.testing.assert_allclose(times, run.times, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(frames, run.tokens, rtol=0, atol=1e-12)
+    return runs
+
+
+def go(page: Page, t: float) -> None:
+    """Show a time, as a click in a chart does."""
+    page.evaluate(
+        "t => { const {player, store} = attnflow; player.pause(); player.seek(player.at(t)); store.notify('player'); }",
+        t,
+    )
+    settled(page)
+
+
+def moments(page: Page) -> list[float]:
+    """Return the times that both sides show."""
+    found: list[float] = page.evaluate("() => [attnflow.player, attnflow.compare.player].map((p) => p.time())")
+    return found
+
+
+def drag(page: Page, side: str, token: int, by: tuple[int, int]) -> None:
+    """Drag a token on a stage by some pixels."""
+    stage = "attnflow.stage" if side == "left" else "attnflow.compare.stage"
+    place = page.evaluate(f"i => {stage}.place(i)", token)
+    page.mouse.move(place["x"], place["y"])
+    page.mouse.down()
+    page.mouse.move(place["x"] + by[0] / 2, place["y"] + by[1] / 2, steps=3)
+    page.mouse.move(place["x"] + by[0], place["y"] + by[1], steps=3)
+    page.mouse.up()
+    settled(page)
+
+
+def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page: Page) -> None:
+    show(page)
+    left, right = simulated(page)
+    assert isinstance(right.law, af.Hardmax)
+    assert np.abs(left.final - right.final).max() > 0.1
+    for side, token in (("left", 4), ("right", 7)):
+        # A token is also taken from a later moment: then both sides go back to the start.
+        go(page, 3)
+        assert moments(page) == [3, 3]
+        before = simulated(page)[0].tokens[0]
+        drag(page, side, token, (38, -24))
+        left, right = simulated(page)
+        np.testing.assert_array_equal(left.tokens[0], right.tokens[0])
+        moved = np.abs(left.tokens[0] - before).max(axis=1)
+        assert np.flatnonzero(moved > 1e-12).tolist() == [token]
+        assert moments(page) == [0, 0]
+        chosen = page.evaluate("() => [attnflow.stage.chosen, attnflow.compare.stage.chosen]")
+        assert chosen == [token, token]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_layers_and_a_flow_show_the_same_time_and_their_distance(page: Page, d: int) -> None:
+    flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
+    sides = [{"law": SOFT, "motion": LAYERS}, flow]
+    for left, right in (sides, sides[::-1]):
+        show(page, {**left, "tokens": {**CLOUD, "d": d}, "until": 7}, right)
+        runs = simulated(page)
+        layers = next(run for run in runs if run.motion.discrete)
+        assert np.isin(layers.times, runs[0].times).all()
+        distances = np.linalg.norm(runs[0].at(layers.times) - runs[1].at(layers.times), axis=2)
+        told = page.evaluate("() => attnflow.compare.chart.measured()")
+        np.testing.assert_array_equal(told["times"], layers.times)
+        np.testing.assert_allclose(told["largest"], distances.max(axis=1), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(told["rms"], np.sqrt((distances**2).mean(axis=1)), rtol=0, atol=1e-12)
+        assert not told["between"]
+        # Whoever leads, the time is that of a layer; a step goes to the next one.
+        go(page, 2.3)
+        assert moments(page) == [2, 2]
+        page.locator("#step-forward").click()
+        settled(page)
+        assert moments(page) == [3, 3]
+        said = page.locator("#apart").text_content()
+        assert said.startswith("Distance at t = 3: ")
+        assert float(said.split("largest ")[1].split(",")[0]) == pytest.approx(distances[3].max(), rel=5e-3)
+        # While it plays, both are between two layers.
+        between = page.evaluate(
+            """async () => {
+                const {player, compare, store} = attnflow;
+                player.play();
+                player.tick(0.3);
+                store.notify("player");
+                await new Promise(requestAnimationFrame);
+                const found = [player, compare.player].map((p) => p.exactTime());
+                player.pause();
+                store.notify("player");
+                return found;
+            }"""
+        )
+        assert between[0] == pytest.approx(between[1], abs=1e-9)
+        assert between[0] > 3
+
+
+def test_runs_without_common_frames_are_measured_in_between(page: Page) -> None:
+    # 20,000 layers have a frame every 34 steps, where the flow has none.
+    flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
+    show(page, {"until": 20000, "motion": {"name": "layers", "gamma": 1e-3}}, flow)
+    (times, frames), (moments, flowing) = shown(page)
+    told = page.evaluate("() => attnflow.compare.chart.measured()")
+    assert told["between"]
+    np.testing.assert_array_equal(told["times"], times)
+    n, d = frames.shape[1:]
+    columns = [np.interp(times, moments, column) for column in flowing.reshape(len(moments), -1).T]
+    distances = np.linalg.norm(frames - np.stack(columns, axis=1).reshape(-1, n, d), axis=2)
+    np.testing.assert_allclose(told["largest"], distances.max(axis=1), rtol=0, atol=1e-12)
+    page.wait_for_function("() => !document.querySelector('#difference .chart-note').hidden")
+
+
+def test_controls_change_the_chosen_side_alone_and_undo_covers_both(page: Page) -> None:
+    show(page, LEFT, None)
+    page.locator("#compare").click()
+    settled(page)
+    # At first a law is compared with its limit.
+    assert states(page)[1]["law"]["beta"] == "inf"
+    run = page.evaluate("() => attnflow.store.run.id")
+    page.select_option("#law", "localmax")
+    settled(page)
+    left, right = states(page)
+    assert (left["law"], right["law"]["name"]) == (SOFT, "localmax")
+    assert page.evaluate("() => attnflow.store.run.id") == run, "the left side was computed again"
+    page.locator(".side-caption").first.click()
+    again = page.evaluate("() => attnflow.compare.store.run.id")
+    page.locator("#motion-gamma").fill("0.4")
+    settled(page)
+    left, right = states(page)
+    assert (left["motion"]["gamma"], right["motion"]["gamma"]) == (0.4, 0.2)
+    assert page.evaluate("() => attnflow.compare.store.run.id") == again, "the right side was computed again"
+    simulated(page)
+    page.locator("#undo").click()
+    settled(page)
+    assert states(page)[0]["motion"]["gamma"] == 0.2
+    page.locator("#undo").click()
+    settled(page)
+    assert states(page)[1]["law"]["beta"] == "inf"
+    page.locator("#swap").click()
+    settled(page)
+    assert [side["law"]["beta"] for side in states(page)] == ["inf", 1.0]
+    for _ in range(2):
+        page.locator("#undo").click()
+        settled(page)
+    assert page.evaluate("() => attnflow.store.other") is None
+    page.locator("#redo").click()
+    settled(page)
+    assert states(page)[1]["law"]["beta"] == "inf"
+
+
+def test_matrices_of_both_sides_follow_the_dimension(page: Page) -> None:
+    turned = [[0.0, 1.0], [-1.0, 0.0]]
+    for side in ("left", "right"):
+        show(page, {**LEFT, "law": {**SOFT, "B": turned}}, {"law": {**HARD, "B": turned}, "motion": LAYERS})
+        page.locator(f"#side-{side}").check(force=True)
+        page.select_option("#d", "3")
+        settled(page)
+        assert all(run.tokens.shape[2] == 3 for run in simulated(page))
+
+
+def test_both_stages_show_the_same_part_of_space(page: Page) -> None:
+    # The right run leaves the cloud, the left one does not.
+    show(page, {"until": 3}, {"law": SOFT, "motion": {"name": "flow"}})
+    seen = "() => [attnflow.stage, attnflow.compare.stage].map(({scene}) => [scene.eye, scene.width, scene.height])"
+    same = "() => { const [a, b] = (" + seen + ")().map(([eye]) => JSON.stringify(eye)); return a === b; }"
+    for t in (0, 1, 3):
+        go(page, t)
+        page.wait_for_function(same)
+    box = page.locator("#other-stage").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 80)
+    before = page.evaluate(seen)[0][0]["scale"]
+    page.mouse.wheel(0, -240)
+    page.wait_for_function(f"() => attnflow.stage.scene.eye.scale > 1.2 * {before}")
+    page.wait_for_function(same)
+    page.locator("#fit").click()
+
+
+def test_a_refusal_is_said_on_its_side_only(page: Page) -> None:
+    show(page)
+    before = shown(page)
+    page.evaluate("other => attnflow.store.setState({}, {other})", {"law": HARD, "motion": {**LAYERS, "gamma": 3}})
+    note = page.locator("#other-stage ~ .side-note")
+    note.filter(has_text="gamma is 3").wait_for()
+    assert page.locator("#stage ~ .side-note").is_hidden()
+    assert page.locator("#status").text_content() == ""
+    assert "No distance" in page.locator("#apart").text_content()
+    # The left side goes on.
+    page.evaluate("() => attnflow.store.setState({law: {name: 'softmax', beta: 1}})")
+    page.wait_for_function("() => attnflow.store.run.state === attnflow.store.state && attnflow.requests.idle()")
+    assert note.is_visible()
+    np.testing.assert_array_equal(shown(page)[1][1], before[1][1])
+    show(page)
+    note.wait_for(state="hidden")
+    page.evaluate("motion => attnflow.store.setState({motion})", {**LAYERS, "gamma": 3})
+    page.locator("#stage ~ .side-note").filter(has_text="gamma is 3").wait_for()
+    assert note.is_hidden()
+    show(page)
+    simulated(page)
+
+
+def test_a_link_shows_both_sides_again(page: Page, opened: Opened) -> None:
+    show(page)
+    drag(page, "right", 2, (20, 15))
+    go(page, 5)
+    before = [*states(page), moments(page)]
+    page.locator("#copy-link").click()
+    page.wait_for_function("async () => (await navigator.clipboard.readText()).includes('#')")
+    link = page.evaluate("() => navigator.clipboard.readText()")
+    page.goto("about:blank")
+    opened.lines.clear()
+    page.goto(link)
+    settled(page)
+    assert [*states(page), moments(page)] == before
+    simulated(page)
+
+
+def test_copied_python_makes_both_runs_and_says_their_distance(page: Page, capsys: Any) -> None:
+    show(page, LEFT, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
+    drag(page, "left", 1, (-20, 10))
+    page.evaluate("() => navigator.clipboard.writeText('')")
+    page.locator("#copy-python").click()
+    page.wait_for_function("async () => (await navigator.clipboard.readText()) !== ''")
+    names: dict[str, Any] = {}
+    exec(page.evaluate("() => navigator.clipboard.readText()"), names)
+    told = page.evaluate("() => attnflow.compare.chart.measured()")
+    np.testing.assert_allclose(names["largest"], told["largest"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(names["rms"], told["rms"], rtol=0, atol=1e-12)
+    assert f"largest distance {told['largest'][-1]:.4g}" in capsys.readouterr().out
+
+
+def test_the_second_line_and_its_workers_end_with_the_comparison(page: Page, opened: Opened) -> None:
+    show(page, LEFT, None)
+    page.wait_for_function("() => attnflow.store.claims.waiting === false")
+    assert opened.open_lines() == 1
+    there = workers()
+    for _ in range(2):
+        page.locator("#compare").click()
+        settled(page)
+        assert opened.open_lines() == 2
+        # What one presses in a hurry.
+        page.evaluate("() => { for (let k = 0; k < 4; k++) document.getElementById('compare').click(); }")
+        settled(page)
+        assert page.locator("#other-stage").is_visible()
+        came = workers() - there
+        page.locator("#compare").click()
+        page.locator("#other-stage").wait_for(state="hidden")
+        while opened.open_lines() != 1:
+            page.wait_for_timeout(20)
+        until(lambda came=came: not any(alive(process) for process in came))
+        assert there <= workers()
+    settled(page)
