@@ -65,7 +65,8 @@ def _named(known: Callable[[Table], tuple[str, ...]]) -> Callable[[Table, State]
 
 CONDITIONS: dict[str, Condition] = {
     "parameter": Condition("a parameter of the law or the motion", ("key",), compares=True, more=_parameter),
-    "model": Condition("the law or the motion that is chosen", ("part", "name"), more=_named(lambda given: shown(given["part"]))),
+    "model": Condition("the law or the motion that is chosen", ("part", "name"),
+                       more=_named(lambda given: shown(given["part"]))),
     "unchanged": Condition("these parts are as the step opened them", ("parts",)),
     "time": Condition("the time shown; with at_most, while it does not play", compares=True),
     "until": Condition("when the run ends", compares=True),

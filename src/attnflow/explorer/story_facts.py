@@ -195,7 +195,7 @@ def met(one: Table, screen: Screen, opening: Screen) -> tuple[bool, str]:
     found = MEASURES[one["what"]](one, screen, opening)
     if isinstance(found, bool):
         return found, "met" if found else "not met"
-    if isinstance(found, str) or isinstance(one.get("is"), str) and one["is"] != "inf":  # a word, or a formula
+    if isinstance(found, str) or (isinstance(one.get("is"), str) and one["is"] != "inf"):  # a word, or a formula
         return found == one.get("is"), f"'{found}'"
     bounds = {key: float(one[key]) for key in ("at_least", "at_most", "is") if key in one}
     right = (
