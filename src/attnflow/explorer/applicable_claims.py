@@ -48,8 +48,8 @@ DRAWS = 100
 MOMENTS = 65
 
 
-def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the claims about what is on the screen, then the verdict on each, the cheapest first.
+def check_applicable(state: State, done: int = 0, only: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the claims about what is on the screen, or one of them, then the verdict on each, the cheapest first.
 
     After `done` verdicts, the last of which took too long, say so of it and go on with the next.
 
@@ -61,7 +61,7 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     >>> answers["fw/straight-lines"]["outcome"], answers["fw/straight-lines"]["given"][1]
     ('holds', {'name': 'generic polytope', 'outcome': 'holds'})
     """
-    found = applicable(state)
+    found = [pair for pair in applicable(state) if only in (None, pair[0].id)]
     ordered = sorted(found, key=lambda pair: _cost(pair[0], pair[1], state))
     if done == 0:
         claims = [{"claim": claim.id, "paper": claim.paper.heading, **_statement(claim)} for claim, _ in found]

@@ -1,7 +1,7 @@
 """Guided stories: files in which each step has a sentence, one thing to do, a screen, a goal and a reaction.
 
-A story is data. Its texts are shown as text, its screens are read like those of a link, and its goals are conditions of a
-closed set (`story_conditions`), so that a story of somebody else can do no harm.
+A story is data. Its texts are shown as text, its screens are read like those of a link, and its goals are conditions of
+a closed set (`story_conditions`), so that a story of somebody else can do no harm.
 """
 
 from __future__ import annotations

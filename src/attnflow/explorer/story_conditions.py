@@ -65,9 +65,10 @@ def _named(known: Callable[[Table], tuple[str, ...]]) -> Callable[[Table, State]
 
 CONDITIONS: dict[str, Condition] = {
     "parameter": Condition("a parameter of the law or the motion", ("key",), compares=True, more=_parameter),
-    "model": Condition("the law or the motion that is chosen", ("part", "name"), more=_named(lambda given: shown(given["part"]))),
+    "model": Condition("the law or the motion that is chosen", ("part", "name"),
+                       more=_named(lambda given: shown(given["part"]))),
     "unchanged": Condition("these parts are as the step opened them", ("parts",)),
-    "time": Condition("the time shown", compares=True),
+    "time": Condition("the time shown; with at_most, while it does not play", compares=True),
     "until": Condition("when the run ends", compares=True),
     "clock": Condition("the clock that is chosen", ("name",), more=_named(lambda given: CLOCKS)),
     "moved": Condition("a token was moved by hand, or this one", takes=("token",)),
@@ -86,6 +87,7 @@ CONDITIONS: dict[str, Condition] = {
     "corners": Condition("the number of corners of the hull at the start", compares=True, seen=False),
     "ends": Condition("how far tokens end from these places, at most", ("at",), ("token",), compares=True, seen=False),
     "cosine": Condition("the least cosine of two tokens at a time", ("time",), compares=True, seen=False),
+    "mean": Condition("the length of the mean of all tokens at a time", ("time",), compares=True, seen=False),
     "levels": Condition("how many places tokens have along a direction at the end", ("along",), compares=True,
                         seen=False),
     "quiescent": Condition("the number of quiescent sets at a time", ("time",), compares=True, seen=False),
@@ -124,6 +126,11 @@ def _text(value: Any, key: str, state: State) -> None:
 
 def _bound(value: Any, key: str, state: State) -> None:
     if value != "inf":
+        _amount(value, key, state)
+
+
+def _value(value: Any, key: str, state: State) -> None:
+    if not isinstance(value, str):  # a word, for a parameter that is one of several words
         _amount(value, key, state)
 
 
@@ -173,7 +180,8 @@ def _table(value: Any, key: str, state: State) -> None:
 
 VALUES: dict[str, Callable[[Any, str, State], None]] = {
     **dict.fromkeys(("key", "claim", "outcome", "hypothesis"), _text),
-    **dict.fromkeys(BOUNDS, _bound),
+    **dict.fromkeys(("at_least", "at_most"), _bound),
+    "is": _value,
     **dict.fromkeys(("from", "to", "time"), _amount),
     "token": _token,
     "part": _among(("law", "motion")),

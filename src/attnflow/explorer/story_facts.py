@@ -32,7 +32,7 @@ class Screen:
     time: float
     show: tuple[str, ...]
     chosen: int | None = None
-    verdicts: dict[str, Table] = field(default_factory=dict)
+    verdicts: dict[str, Table | None] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Trajectory:
@@ -46,18 +46,11 @@ class Screen:
             raise InputError(f"the run ends at {times[-1]:g}, before the time {time:g}")
         return np.asarray(self.run.tokens[int(np.searchsorted(times, time, side="right")) - 1])
 
-    @cached_property
-    def _claims(self) -> Iterator[Table]:
-        return check_applicable(self.state)
-
     def verdict(self, claim: str) -> Table | None:
-        """Return the verdict on a claim; they are found in their order until it comes."""
-        while claim not in self.verdicts:
-            answer = next(self._claims, None)
-            if answer is None:
-                return None
-            if answer["kind"] == "verdict":
-                self.verdicts[answer["claim"]] = answer
+        """Return the verdict on a claim, None if it is not about this."""
+        if claim not in self.verdicts:
+            answers = check_applicable(self.state, only=claim)
+            self.verdicts[claim] = next((answer for answer in answers if answer["kind"] == "verdict"), None)
         return self.verdicts[claim]
 
     @cached_property
@@ -191,6 +184,7 @@ MEASURES: dict[str, Measure] = {
     "corners": lambda one, screen, opening: len(hull(screen.state.tokens).indices),
     "ends": _ends,
     "cosine": _cosine,
+    "mean": lambda one, screen, opening: float(np.linalg.norm(screen.at(one["time"]).mean(axis=0))),
     "levels": _levels,
     "quiescent": _quiescent,
 }
@@ -201,8 +195,8 @@ def met(one: Table, screen: Screen, opening: Screen) -> tuple[bool, str]:
     found = MEASURES[one["what"]](one, screen, opening)
     if isinstance(found, bool):
         return found, "met" if found else "not met"
-    if isinstance(found, str):  # a formula
-        return False, f"'{found}'"
+    if isinstance(found, str) or (isinstance(one.get("is"), str) and one["is"] != "inf"):  # a word, or a formula
+        return found == one.get("is"), f"'{found}'"
     bounds = {key: float(one[key]) for key in ("at_least", "at_most", "is") if key in one}
     right = (
         found >= bounds.get("at_least", found)
@@ -218,11 +212,12 @@ def untrue(story: Story) -> Iterator[str]:
     A goal must not be reached before anything was done.
     """
     for count, step in enumerate(story.steps, 1):
-        for sentence in _untrue_in(step):
+        for sentence in untrue_in(step):
             yield f"{story.name}, step {count}: {sentence}"
 
 
-def _untrue_in(step: Step) -> Iterator[str]:
+def untrue_in(step: Step) -> Iterator[str]:
+    """Yield a sentence for each thing in a step that is not so."""
     opening, after = opened(step), answered(step)
     if all(met(one, opening, opening)[0] for one in step.goal):
         yield "its goal is reached before anything is done"

@@ -10,6 +10,7 @@
  * @property {any} state
  * @property {Opening} opening
  * @property {number | null} time that is shown of the run of this state, null while that run is not there
+ * @property {boolean} playing
  * @property {number[][]} rows of the start
  * @property {number[] | null} cells the corner whose cell each token is in, null where it is not known
  * @property {Record<string, boolean>} show
@@ -22,6 +23,7 @@ const number = (value) => (value === "inf" ? Infinity : typeof value === "boolea
 
 /** @param {Condition} one */
 function within(one, value) {
+  if (typeof value === "string") return value === one.is;
   if (typeof value !== "number") return false;
   const { at_least: least = -Infinity, at_most: most = Infinity, is = value } = one;
   return value >= number(least) && value <= number(most) && value === number(is);
@@ -51,7 +53,8 @@ const CONDITIONS = {
   },
   model: (one, { state }) => state[one.part]?.name === one.name,
   unchanged: (one, { state, opening }) => one.parts.every((/** @type {string} */ part) => same(state[part], opening.state[part])),
-  time: (one, { time }) => within(one, time),
+  // What plays only passes by.
+  time: (one, { time, playing }) => within(one, time) && !(playing && "at_most" in one),
   until: (one, { state }) => within(one, state.until),
   clock: (one, { state }) => state.clock === one.name,
   moved: (one, seen) => some(moved(seen), one),
@@ -71,6 +74,9 @@ const CONDITIONS = {
     return found.verdict.given.some(({ name, outcome }) => name === one.hypothesis && outcome === one.outcome);
   },
 };
+
+/** What conditions can be about. */
+export const KNOWN = Object.keys(CONDITIONS);
 
 /** @param {Condition} one @param {Seen} seen */
 export const met = (one, seen) => Object.hasOwn(CONDITIONS, one.what) && CONDITIONS[one.what](one, seen);

@@ -46,6 +46,7 @@ export function createStoryScreen(store, player, stage) {
         state: store.state,
         opening,
         time: here ? player.time() : null,
+        playing: player.playing,
         rows: startRows(store),
         cells: here ? cellsOf(store) : null,
         show: store.view.show,
@@ -74,7 +75,7 @@ export function controlOf(one) {
       return byId(`${id}-slider`) ?? byId(id);
     },
     model: () => byId(one.part),
-    time: () => byId("play"),
+    time: () => byId("at_most" in one ? "scrub" : "play"),
     until: () => byId("until"),
     clock: () => byId("clock"),
     overlay: () => byId(`show-${one.name}`),
