@@ -32,8 +32,11 @@ export async function decode(text) {
     throw new Error(DAMAGED);
   }
   if (!isState(screen?.state)) throw new Error(DAMAGED);
-  return { state: screen.state, view: viewOf(screen.view) };
+  return sound(screen);
 }
+
+/** Return what can be shown of a screen that came from elsewhere. */
+export const sound = (screen) => ({ state: screen.state, view: viewOf(screen.view) });
 
 async function unpacked(/** @type {Blob} */ blob) {
   const reader = blob.stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
@@ -154,7 +157,8 @@ export function createLink(store, { preset, opened, say }) {
     async address() {
       const named = untouched.name !== "" && now() === untouched.text;
       const hash = named ? `#preset=${untouched.name}` : `#${await encode(screenOf(store))}`;
-      return new URL(hash, location.href).href;
+      // A key in the address is for this page alone.
+      return new URL(hash, location.origin + location.pathname).href;
     },
   };
 }

@@ -2,6 +2,7 @@
 
 import { createAttention } from "./attention.js";
 import { createCharts } from "./charts.js";
+import { SOCKET, createClassRoom, createRestNotice } from "./class_room.js";
 import { createClaims } from "./claims.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
@@ -34,10 +35,16 @@ function say(/** @type {string} */ sentence, kind = "note") {
   status.dataset.kind = kind;
 }
 
-const socket = createSocket("/ws", {
-  receive: (header, payload) => requests.receive(header, payload),
+const restNotice = createRestNotice();
+const socket = createSocket(SOCKET, {
+  receive: (header, payload) => classRoom.receive(header) || requests.receive(header, payload),
+  rested: restNotice.show,
   line(open, pause) {
-    if (open) return requests.refresh();
+    restNotice.hide();
+    if (open) {
+      classRoom.again();
+      return requests.refresh();
+    }
     const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
     say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
   },
@@ -83,6 +90,8 @@ function opened(screen) {
   say("");
   byId("hint").hidden = true;
 }
+
+const classRoom = createClassRoom(store, socket, { opened, say });
 
 store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {
@@ -154,5 +163,8 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, player, stage, socket, requests } });
-link.follow().then((followed) => (byId("hint").hidden = followed));
+Object.assign(window, { attnflow: { store, player, stage, socket, requests, classRoom } });
+link.follow().then((followed) => {
+  byId("hint").hidden = followed;
+  classRoom.begin(followed);
+});

@@ -3,6 +3,10 @@
 const FIRST_PAUSE = 400;
 const LONGEST_PAUSE = 8000;
 const NO_ROOM = 1013; // the code with which a server closes that serves as many pages as it can
+const RESTED = 4000; // the code with which a page is closed that asked for nothing for long
+/** A page that nobody sees for this time, in milliseconds, gives its place back. */
+export const HIDDEN = 300_000;
+const USES = ["pointerdown", "keydown", "focus"];
 
 /**
  * Take a binary message apart: a length, a JSON header padded so that the payload is aligned to 8 bytes, the payload.
@@ -17,6 +21,7 @@ export function decode(buffer) {
 }
 
 /**
+ * A connection that rests is not made again until the page is used: `hear.rested` is told when it begins to rest.
  * `hear.line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  * @param {string} address
  */
@@ -42,11 +47,31 @@ export function createSocket(address, hear) {
       if (code === NO_ROOM) pause = LONGEST_PAUSE;
       for (const { reject } of asked.values()) reject(new Error("The connection was lost: try again."));
       asked.clear();
+      if (code === RESTED) return rest();
       hear.line(false, pause);
       setTimeout(connect, pause);
       pause = Math.min(LONGEST_PAUSE, pause * 1.7);
     };
   }
+
+  /** Wait until somebody uses the page. */
+  function rest() {
+    hear.rested?.();
+    const wake = () => {
+      if (document.hidden) return;
+      for (const use of USES) removeEventListener(use, wake, true);
+      document.removeEventListener("visibilitychange", wake);
+      connect();
+    };
+    for (const use of USES) addEventListener(use, wake, true);
+    document.addEventListener("visibilitychange", wake);
+  }
+
+  let unseen = 0;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(unseen);
+    if (document.hidden) unseen = setTimeout(() => socket?.close(RESTED), HIDDEN);
+  });
 
   /** Give an answer to whoever asked for it; false when nobody did. */
   function settle(header, payload) {
