@@ -67,10 +67,12 @@ export function createSocket(address, hear) {
     document.addEventListener("visibilitychange", wake);
   }
 
+  /** Give the place of this page back, until it is used again. */
+  const giveBack = () => socket?.close(RESTED);
   let unseen = 0;
   document.addEventListener("visibilitychange", () => {
     clearTimeout(unseen);
-    if (document.hidden) unseen = setTimeout(() => socket?.close(RESTED), HIDDEN);
+    if (document.hidden) unseen = setTimeout(giveBack, HIDDEN);
   });
 
   /** Give an answer to whoever asked for it; false when nobody did. */
@@ -88,6 +90,7 @@ export function createSocket(address, hear) {
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },
+    rest: giveBack,
     /** Send a message over the open connection; returns its id. */
     send(message) {
       socket?.send(JSON.stringify({ id: ++last, ...message }));
