@@ -29,6 +29,7 @@ FORWARD = {
     ("runs.trajectory", "Trajectory.plot", "figures"),
     ("runs.trajectory", "Trajectory.animate", "figures"),  # a picture of a run, as plot is
     ("runs.trajectory", "Trajectory.dashboard", "figures"),  # a picture of a run, as plot is
+    ("runs.trajectory", "Trajectory.explore", "explorer"),  # the page of a run, as plot is its picture
     ("geometry.cells", "Cells.plot", "figures"),  # a picture of cells, as plot is of a run
     ("runs.trajectory", "Trajectory._predicted", "measure"),  # run.next_change, and its line in the table of a run
     ("app.cli", "_explore", "explorer"),  # the one command that starts the page, whose code reads flags of this room

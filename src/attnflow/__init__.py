@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from attnflow.app.sweep import sweep
     from attnflow.claims.check import check
     from attnflow.claims.search import search
+    from attnflow.explorer.notebook import explore
 
 __version__ = "0.1.0"
 
@@ -74,8 +75,8 @@ __all__ = [
     "MeanField", "Motion", "Noisy", "Norm", "Perceptron", "Positional", "RandomHeads", "RescaledFlow",
     "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
     "SphereFlow", "SphereLayers", "Trajectory", "Transformer", "Unnormalized",
-    "catalogue", "check", "checkpoints", "claims", "densities", "ensemble", "figures", "geometry", "load", "measure",
-    "progress", "search", "simulate", "sweep", "tokens", "watch",
+    "catalogue", "check", "checkpoints", "claims", "densities", "ensemble", "explore", "figures", "geometry", "load",
+    "measure", "progress", "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (densities, figures, geometry, measure, tokens, watch, sys.modules[__name__]):
@@ -91,6 +92,8 @@ def __getattr__(name: str) -> Any:
         return module if name == "claims" else getattr(module, name)
     if name == "sweep":
         return import_module("attnflow.app.sweep").sweep
+    if name == "explore":
+        return import_module("attnflow.explorer.notebook").explore
     try:
         if name[:1].isupper():
             return catalogue.class_named(name)

@@ -70,9 +70,10 @@ def launch(first_visit: bool = False, **options: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def serving(script: str | None = None) -> Iterator[str]:
-    """Start the explorer on a free port, or a script that does so, and give its address."""
-    words = [sys.executable, *([script] if script else ("-c", PATIENT, "explore", "--port", "0", "--no-browser"))]
+def serving(script: str | None = None, *options: str) -> Iterator[str]:
+    """Start the explorer on a free port, with more options or by a script, and give its address."""
+    explore = ("-c", PATIENT, "explore", "--port", "0", "--no-browser", *options)
+    words = [sys.executable, *([script] if script else explore)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

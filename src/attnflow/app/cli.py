@@ -89,7 +89,8 @@ checked while you drag. All is computed here, by this library; the page works of
 
   attnflow explore                                     on this machine alone, at http://127.0.0.1:8765/
   attnflow explore --port 9000 --no-browser            another port; open the address yourself
-  attnflow explore --host 0.0.0.0                      for up to four pages on machines that can reach this one
+  attnflow explore --host 0.0.0.0                      for machines that can reach this one
+  attnflow explore --class                             for a class, which begins with the teacher's screen
   attnflow explore --story lesson.toml                 check a story of your own, and open it
 
 The address of the page holds all that is on the screen: send it to somebody, or keep it. Ctrl-C ends the server and
@@ -224,7 +225,10 @@ def _add_others(commands: Any, checks: bool) -> None:
     explore.add_argument(
         "--port", type=_whole, default=8765, metavar="N", help="port to listen at (8765); 0 for a free one"
     )
-    explore.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (127.0.0.1)")
+    explore.add_argument("--host", metavar="H", help="address to listen at (127.0.0.1; with --class 0.0.0.0)")
+    explore.add_argument(
+        "--class", action="store_true", help="for a class: a link and a QR code, pages that begin with the teacher's"
+    )
     explore.add_argument("--no-browser", action="store_true", help="do not open a browser")
     explore.add_argument("--story", metavar="F", help="open a story of your own, a file in TOML")
 
@@ -472,7 +476,7 @@ def _checkpoint(given: dict[str, Any]) -> int:
 def _explore(given: dict[str, Any]) -> int:
     from attnflow.explorer.server import serve
 
-    serve(given["host"], given["port"], not given["no_browser"], given["story"])
+    serve(given["host"], given["port"], not given["no_browser"], for_class=given["class"], story=given["story"])
     return 0
 
 

@@ -219,7 +219,7 @@ def visible() -> bool:
     asked = os.environ.get("ATTNFLOW_PROGRESS", "").strip().lower()
     if asked:
         return asked not in ("0", "off", "no", "false")
-    return _terminal() or _notebook()
+    return _terminal() or in_notebook()
 
 
 def _terminal() -> bool:
@@ -229,7 +229,7 @@ def _terminal() -> bool:
         return False
 
 
-def _notebook() -> bool:
+def in_notebook() -> bool:
     """Say whether this is the kernel of a notebook, which has loaded IPython by itself."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
@@ -290,7 +290,7 @@ def note(sentence: str) -> None:
 
 def _screen() -> Screen:
     """Return tqdm's bar where there is one, and a plain line elsewhere."""
-    if _terminal() or _notebook():
+    if _terminal() or in_notebook():
         try:
             with warnings.catch_warnings():
                 # A notebook without widgets has tqdm's bar of text, and no warning about that.
@@ -306,7 +306,7 @@ class Plain:
     """A line of text on standard error: drawn over on a terminal, one below the other in a file."""
 
     def __init__(self) -> None:
-        self.over, self.length = _terminal() or _notebook(), 0
+        self.over, self.length = _terminal() or in_notebook(), 0
         self.again = AGAIN if self.over else AGAIN_IN_A_FILE
 
     def line(self, what: str, fraction: float | None, time: str) -> None:

@@ -12,6 +12,7 @@ import errno
 import ipaddress
 import json
 import socket
+import sys
 import threading
 import time
 import webbrowser
@@ -23,6 +24,7 @@ from attnflow.catalogue import REGISTERED, as_data
 from attnflow.core.inputs import InputError, whole
 from attnflow.core.installed import of_this_process
 from attnflow.explorer import picture_frames
+from attnflow.explorer.audience import LEADING, Audience, drawn, own_address, printed
 from attnflow.explorer.pool import Place, Pool
 from attnflow.explorer.protocol import encoded, refused
 from attnflow.explorer.worker import ROLES
@@ -30,6 +32,7 @@ from attnflow.explorer.worker import ROLES
 if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
+    from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
 
     from attnflow.explorer.stories import Story
@@ -47,7 +50,10 @@ TYPES = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "json": "application/json",
+    "svg": "image/svg+xml",
 }
+# Who may frame the page of a notebook: the notebooks of this machine, in a browser or in an editor.
+LOCAL_PAGES = "http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:* vscode-webview:"
 ROLE_OF = {do: role for role, threads in ROLES.items() for kinds in threads for do in kinds}
 # One of these at a time: they take long, and no newer one makes them superfluous.
 ONE_AT_A_TIME = ("movie", "data")
@@ -134,16 +140,17 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
 
-def application(host: str, port: int, story: Story | None = None) -> Starlette:
+def application(host: str, port: int, audience: Audience | None = None, story: Story | None = None) -> Starlette:
     """Return the application: the page at /, its files, the catalogue, presets and stories, and the socket at /ws."""
+    audience = audience or Audience()
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
-    from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route, WebSocketRoute
 
     def respond(request: Request, body: bytes, ending: str) -> Response:
-        return Response(body, headers={"Content-Type": TYPES[ending], **headers(request.headers["host"])})
+        framed = audience.kind == "notebook" and audience.leads(key_of(request))
+        return Response(body, headers={"Content-Type": TYPES[ending], **headers(request.headers["host"], framed)})
 
     def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -157,7 +164,7 @@ def application(host: str, port: int, story: Story | None = None) -> Starlette:
 
     async def talk(websocket: WebSocket) -> None:
         await websocket.accept()
-        connection = Connection(websocket, pool)
+        connection = Connection(websocket, pool, audience, connections)
         if len(connections) >= MOST_CONNECTIONS:
             silent = max(connections, key=lambda one: one.silent)
             if silent.silent > IDLE_WHEN_FULL:
@@ -182,22 +189,38 @@ def application(host: str, port: int, story: Story | None = None) -> Starlette:
         Route("/catalogue.json", lambda request: respond(request, models_and_colours(), "json")),
         Route("/presets.json", lambda request: respond(request, _presets(), "json")),
         Route("/stories.json", lambda request: respond(request, _stories(story), "json")),
+        Route("/audience.json", lambda request: respond(request, _audience(audience, request), "json")),
+        *([Route("/link.svg", lambda request: respond(request, drawn(audience.link), "svg"))] if audience.link else []),
         WebSocketRoute("/ws", talk),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, host=host, port=port)])
 
 
-def headers(host: str) -> dict[str, str]:
-    """Return what every answer says: nothing from other hosts, no frames, no guessing of types, no old copies."""
+def key_of(request: HTTPConnection) -> str:
+    """Return the key in the address of a request."""
+    return request.query_params.get("key", "")
+
+
+def _audience(audience: Audience, request: Request) -> bytes:
+    return json.dumps(audience.about(key_of(request)), allow_nan=False).encode()
+
+
+def headers(host: str, framed: bool = False) -> dict[str, str]:
+    """Return what every answer says: nothing from other hosts, no guessing of types, no old copies.
+
+    Neither may it be framed, but by pages of this machine if it is `framed`: the page of a notebook is.
+    """
+    ancestors = LOCAL_PAGES if framed else "'none'"
     # Some browsers do not take 'self' to mean the socket of the same host.
     policy = (
         f"default-src 'self'; connect-src 'self' ws://{host} wss://{host} blob:; img-src 'self' blob: data:; "
-        "media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "media-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors {ancestors}"
     )
     return {
         "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
+        **({} if framed else {"X-Frame-Options": "DENY"}),
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-cache",
@@ -243,10 +266,13 @@ def _stories(own: Story | None) -> bytes:
 class Connection:
     """One open page, with its places at the workers that compute for it."""
 
-    def __init__(self, websocket: WebSocket, pool: Pool) -> None:
-        self.websocket, self.pool = websocket, pool
+    def __init__(self, websocket: WebSocket, pool: Pool, audience: Audience, others: set[Connection]) -> None:
+        self.websocket, self.pool, self.audience, self.others = websocket, pool, audience, others
+        self.key = key_of(websocket)
         self.places: dict[str, Place] = {}
         self.heard = time.monotonic()
+        self.news: str | bytes | None = None
+        self.telling: asyncio.Task[None] | None = None
 
     @property
     def silent(self) -> float:
@@ -284,6 +310,9 @@ class Connection:
             if do == CANCEL:
                 await self.cancel(id)
                 continue
+            if do in LEADING:
+                await self._lead(id, do, text)
+                continue
             if (place := self.places.get(ROLE_OF[do])) is None:
                 place = self.places[ROLE_OF[do]] = self.pool.place(ROLE_OF[do], self.deliver)
             if do in ONE_AT_A_TIME and place.busy(do):
@@ -301,6 +330,31 @@ class Connection:
             await place.cancel("this was cancelled, as you asked: begin again if you want it")
         await self.deliver(encoded({"kind": "cancelled", "id": id}))
 
+    async def _lead(self, id: int, do: str, text: bytes) -> None:
+        """Take what the page that leads says, and let the others know."""
+        try:
+            await self.audience.take(self.key, do, json.loads(text))
+        except InputError as error:
+            await self.deliver(encoded(refused(id, str(error))))
+            return
+        await self.deliver(encoded({"kind": "taken", "id": id, "version": self.audience.version}))
+        news = encoded(self.audience.news())
+        # Nobody waits for a page that does not read.
+        for other in self.others - {self}:
+            other.tell(news)
+
+    def tell(self, news: str | bytes) -> None:
+        """Tell the page the newest of what changed for all, as soon as it has taken the news before."""
+        self.news = news
+        if self.telling is None:
+            self.telling = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        while (news := self.news) is not None:
+            self.news = None
+            await self.deliver(news)
+        self.telling = None
+
     async def deliver(self, body: str | bytes) -> None:
         """Send a message; wait while the browser is slow, and forget it if the page is gone."""
         from starlette.websockets import WebSocketDisconnect
@@ -313,6 +367,8 @@ class Connection:
 
     async def close(self) -> None:
         """End all computations of this page."""
+        if self.telling is not None:
+            self.telling.cancel()
         for place in self.places.values():
             await place.leave()
 
@@ -356,7 +412,7 @@ def read_message(text: str | None) -> tuple[int, str, bytes]:
     id, do = message.get("id"), message.get("do")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id <= LARGEST_ID:
         raise Refusal("a message has no id that is a whole number from 0 to 2**53: number your messages")
-    if not isinstance(do, str) or (do not in ROLE_OF and do != CANCEL):
+    if not isinstance(do, str) or do not in (*ROLE_OF, *LEADING, CANCEL):
         raise Refusal(f"a message asks for {do!r:.40}, expected one of {', '.join(ROLE_OF)}", id)
     return id, do, text.encode()
 
@@ -365,27 +421,44 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True, story: str | None = None) -> None:
-    """Serve the explorer until Ctrl-C; open the story of a file, if one is given."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn
-        import websockets  # noqa: F401
-    except ImportError:
-        raise InputError("the explorer needs Starlette, uvicorn and websockets: pip install 'attnflow[web]'") from None
+def serve(
+    host: str | None = None,
+    port: int = 8765,
+    browser: bool = True,
+    *,
+    for_class: bool = False,
+    story: str | None = None,
+) -> None:
+    """Serve the explorer until Ctrl-C: to this machine alone, or to a class, whose pages begin with the teacher's.
+
+    The story of a file is opened, if one is given.
+    """
+    host = ("0.0.0.0" if for_class else "127.0.0.1") if host is None else host
+    check_installed()
+    import uvicorn
+
     from attnflow.explorer.story_facts import true_story
 
     own = None if story is None else true_story(story)
     with listening(host, port) as listener:
         port = listener.getsockname()[1]
-        server = uvicorn.Server(configured(host, port, own))
+        audience = Audience("class", link=address(host, port, own_address())) if for_class else Audience()
+        server = uvicorn.Server(configured(host, port, audience, own))
         # All is imported before the address is said: Ctrl-C within an import can be lost.
         server.config.load()
         place = "" if own is None else f"#story/{own.name}"
-        here, there = (f"{one}{place}" for one in (address(host, port), address(host, port, socket.gethostname())))
+        here, there = address(host, port), f"{address(host, port, socket.gethostname())}{place}"
+        if for_class:
+            # Before anything is said: without the code there is no class.
+            code = printed(audience.link, sys.stdout.encoding)
+            here += f"?key={audience.key}"
+        here += place
         print(f"The explorer is at {here} (Ctrl-C ends it).", flush=True)
         for name in (name for known in REGISTERED.values() for name in known if of_this_process(known[name].make)):
             print(f"It does not show {name}, which its processes cannot import: define it in a module.", flush=True)
+        if for_class:
+            print(f"That is the teacher's page: its address is a secret. The class opens {audience.link}", flush=True)
+            print(code, end="", flush=True)
         if not _local(host):
             print(f"Anybody who can reach this machine can use it, and its processors, at {there}.", flush=True)
         if browser:
@@ -394,14 +467,24 @@ def serve(host: str = "127.0.0.1", port: int = 8765, browser: bool = True, story
             server.run(sockets=[listener])
 
 
-def configured(host: str, port: int, story: Story | None = None) -> uvicorn.Config:
+def check_installed() -> None:
+    """Refuse to serve without the libraries for it."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError:
+        raise InputError("the explorer needs Starlette, uvicorn and websockets: pip install 'attnflow[web]'") from None
+
+
+def configured(host: str, port: int, audience: Audience | None = None, story: Story | None = None) -> uvicorn.Config:
     """Return how the application is served."""
     import uvicorn
 
     from attnflow.explorer.timed_http import TimedHTTP
 
     return uvicorn.Config(
-        application(host, port, story),
+        application(host, port, audience, story),
         access_log=False,
         log_level="critical",  # malformed messages are answered, not logged
         ws_max_size=MOST_BYTES,

@@ -404,6 +404,12 @@ class Trajectory:
 
         return animate(self.to_numpy(), path, seconds, behind)
 
+    def explore(self, *, browser: bool | None = None, height: int = 640) -> Any:
+        """Open the explorer on this run, inline in a notebook: see `attnflow.explore`."""
+        from attnflow.explorer.notebook import explore
+
+        return explore(self, browser=browser, height=height)
+
     def dashboard(self) -> Any:
         """Draw tokens, attention, clusters, rank, energy and diameter on one page: see `attnflow.figures.dashboard`."""
         from attnflow.figures import dashboard

@@ -33,11 +33,15 @@ export async function decode(text) {
     throw new Error(DAMAGED);
   }
   if (!isState(screen?.state)) throw new Error(DAMAGED);
-  const found = { state: screen.state, view: viewOf(screen.view) };
-  if ((screen.other ?? null) === null) return found;
-  const { law, motion } = screen.other;
-  if (!isState({ ...screen.state, law, motion })) throw new Error(DAMAGED);
-  return { ...found, other: { law, motion } };
+  const { other = null } = screen;
+  if (other !== null && !isState({ ...screen.state, law: other.law, motion: other.motion })) throw new Error(DAMAGED);
+  return sound(screen);
+}
+
+/** Return what can be shown of a screen that came from elsewhere. */
+export function sound({ state, view, other = null }) {
+  const found = { state, view: viewOf(view) };
+  return other === null ? found : { ...found, other: { law: other.law, motion: other.motion } };
 }
 
 async function unpacked(/** @type {Blob} */ blob) {
@@ -201,7 +205,8 @@ export function createLink(store, { preset, opened, say, story }) {
     async address() {
       const named = untouched.name !== "" && now() === untouched.text;
       const hash = named ? `#preset=${untouched.name}` : `#${await encode(screenOf(store))}`;
-      return new URL(hash, location.href).href;
+      // A key in the address is for this page alone.
+      return new URL(hash, location.origin + location.pathname).href;
     },
   };
 }

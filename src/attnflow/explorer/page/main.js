@@ -2,6 +2,7 @@
 
 import { createAttention } from "./attention.js";
 import { createCharts } from "./charts.js";
+import { SOCKET, createClassRoom, createRestNotice } from "./class_room.js";
 import { createClaims } from "./claims.js";
 import { createCompare } from "./compare.js";
 import { createControls } from "./controls.js";
@@ -46,10 +47,16 @@ function say(/** @type {string} */ sentence, kind = "note") {
 }
 
 const waitingRoom = createWaitingRoom(store);
-const socket = createSocket("/ws", {
-  receive: (header, payload) => requests.receive(header, payload),
+const restNotice = createRestNotice();
+const socket = createSocket(SOCKET, {
+  receive: (header, payload) => classRoom.receive(header) || requests.receive(header, payload),
+  rested: restNotice.show,
   line(open, pause) {
-    if (open) return requests.refresh();
+    restNotice.hide();
+    if (open) {
+      classRoom.again();
+      return requests.refresh();
+    }
     const why = store.refused?.about === "message" ? store.refused.sentence : "No connection to attnflow explore";
     say(`${why}; trying again in ${Math.ceil(pause / 1000)} s.`, "line");
     if (store.refused?.about === "message") waitingRoom.enter(why);
@@ -110,6 +117,7 @@ function opened(screen) {
 }
 
 const presenter = createPresenter(store, player, stage);
+const classRoom = createClassRoom(store, socket, { opened, say });
 
 store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {
@@ -181,5 +189,9 @@ addEventListener("keydown", (event) => {
   }
 });
 
-Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare, presenter } });
-link.follow().then(async (followed) => followed || (await story.welcome()) || hint.show());
+Object.assign(window, { attnflow: { store, player, stage, socket, requests, compare, presenter, classRoom } });
+link.follow().then(async (followed) => {
+  // The pages of a class begin with the teacher's screen.
+  const led = await classRoom.begin(followed);
+  if (!followed && !led && !(await story.welcome())) hint.show();
+});

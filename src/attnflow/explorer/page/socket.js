@@ -3,6 +3,10 @@
 const FIRST_PAUSE = 400;
 const LONGEST_PAUSE = 8000;
 const NO_ROOM = 1013; // the code with which a server closes that serves as many pages as it can
+const RESTED = 4000; // the code with which a page is closed that asked for nothing for long
+/** A page that nobody sees for this time, in milliseconds, gives its place back. */
+export const HIDDEN = 300_000;
+const USES = ["pointerdown", "keydown", "focus"];
 
 /**
  * Take a binary message apart: a length, a JSON header padded so that the payload is aligned to 8 bytes, the payload.
@@ -31,6 +35,7 @@ export function encode(header, payload) {
 }
 
 /**
+ * A connection that rests is not made again until the page is used: `hear.rested` is told when it begins to rest.
  * `hear.line` is told when the connection opens or closes, and in how many milliseconds it is tried again.
  * @param {string} address
  */
@@ -60,11 +65,34 @@ export function createSocket(address, hear) {
       for (const { reject } of asked.values()) reject(new Error("The connection was lost: try again."));
       asked.clear();
       if (mine !== socket) return;
+      if (code === RESTED) return rest(mine);
       hear.line(false, pause);
       retry = setTimeout(connect, pause);
       pause = Math.min(LONGEST_PAUSE, pause * 1.7);
     };
   }
+
+  /** Wait until somebody uses the page. @param {WebSocket | null} mine the connection that rests */
+  function rest(mine) {
+    hear.rested?.();
+    const wake = () => {
+      if (document.hidden) return;
+      for (const use of USES) removeEventListener(use, wake, true);
+      document.removeEventListener("visibilitychange", wake);
+      // It may have been given up meanwhile.
+      if (mine === socket) connect();
+    };
+    for (const use of USES) addEventListener(use, wake, true);
+    document.addEventListener("visibilitychange", wake);
+  }
+
+  /** Give the place of this page back, until it is used again. */
+  const giveBack = () => socket?.close(RESTED);
+  let unseen = 0;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(unseen);
+    if (document.hidden) unseen = setTimeout(giveBack, HIDDEN);
+  });
 
   /** Give an answer to whoever asked for it; false when nobody did. */
   function settle(header, payload) {
@@ -88,6 +116,7 @@ export function createSocket(address, hear) {
     get open() {
       return socket?.readyState === WebSocket.OPEN;
     },
+    rest: giveBack,
     /** The id of the message that is sent next. */
     get next() {
       return last + 1;

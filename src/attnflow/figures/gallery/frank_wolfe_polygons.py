@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attnflow.core.inputs import Array, InputError
-from attnflow.geometry import hull
+from attnflow.geometry.hull import hull
 
 # Norms are uniform between these, unless they are equal.
 SHORTEST, LONGEST = 0.4, 1.0

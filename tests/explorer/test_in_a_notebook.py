@@ -1,0 +1,148 @@
+"""The page beside Python: what it shows of a run, what it refuses, and tokens that were dragged, read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+from browser import launch
+from served import alive, until, workers
+
+import attnflow as af
+from attnflow.explorer.notebook import Explorer
+from attnflow.explorer.state import arguments, read
+from attnflow.explorer.state_of_run import state_of
+from attnflow.laws import graphs
+
+X0 = af.tokens.gaussian(12, 2, seed=4)
+RUNS: dict[str, Any] = {
+    "softmax": (X0, af.Softmax(beta=3.0), af.Layers(gamma=0.2), 20),
+    "hardmax": (X0, af.Hardmax(B=[[1.0, 0.5], [0.0, 2.0]]), af.Layers(alpha=0.5), 20),
+    "hardmax flow": (X0, af.Hardmax(), af.HardmaxFlow(), 3.0),
+    "schedule": (X0, af.Softmax(beta=af.Schedule("1 + t")), af.Layers(gamma=0.1), 5),
+    "masks": (X0, af.Masked(af.Softmax(beta=2.0), causal=True), af.Layers(gamma=0.1), 5),
+    "graph": (X0, af.Masked(af.Softmax(beta=2.0), graph=next(iter(graphs.GRAPHS.values()))(12)), af.Flow(), 1.0),
+    "noise": (X0, af.Softmax(beta=2.0), af.Noisy(af.Layers(gamma=0.1), sigma=0.1), 9),
+    "chain": (X0, af.Softmax(beta=9.0), af.Jumps(gamma=0.1), 500),
+    "sphere": (af.tokens.sphere(9, 3, seed=1), af.Softmax(beta=4.0), af.SphereFlow(), 2.0),
+    "localmax": (X0, af.Localmax(delta=0.5), af.Layers(gamma=0.5), 9),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_page_shows_the_run(name: str) -> None:
+    tokens, law, motion, end = RUNS[name]
+    run = af.simulate(tokens, law, motion, until=end, seed=3)
+    state = json.loads(json.dumps(state_of(run)))
+    shown = af.simulate(**{**arguments(read(state)), "record": None})
+    np.testing.assert_array_equal(shown.final, run.final)
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        (lambda: af.simulate(np.eye(5), af.Softmax(), af.Layers(gamma=0.5), until=1), "dimension 5"),
+        (lambda: af.simulate(X0, af.Softmax(beta=lambda t: 1 + t), af.Flow(), until=1), "af.Schedule"),
+        (lambda: af.simulate(X0, af.Hardmax(ties="first"), af.Layers(gamma=0.5), until=1), "ties"),
+        (lambda: af.simulate(X0, af.Softmax(), af.Layers(gamma=0.5), until=1, masses=np.arange(1.0, 13.0)), "masses"),
+    ],
+)  # fmt: skip
+def test_what_the_page_cannot_show_is_refused_in_one_sentence(run: Any, sentence: str) -> None:
+    with pytest.raises(af.InputError, match=re.escape(sentence)) as refusal:
+        run().explore(browser=False)
+    assert "\n" not in str(refusal.value)
+
+
+def test_other_things_to_explore_and_other_refusals() -> None:
+    for wrong in ({"tokens": 3}, "x", [[1.0, 2.0, 3.0, 4.0]], np.zeros((6000, 2))):
+        with pytest.raises(af.InputError):
+            af.explore(wrong, browser=False)
+    with pytest.raises(af.InputError, match="explore has no parameter 'heigth'"):
+        af.explore(heigth=3)
+
+
+@pytest.fixture(scope="module")
+def widget() -> Iterator[Explorer]:
+    with af.explore(X0, af.Softmax(beta=9.0), until=30, browser=False, height=500) as page:
+        yield page
+
+
+def test_only_the_page_of_the_notebook_may_be_framed_and_by_this_machine_alone(widget: Explorer) -> None:
+    home = widget.address.partition("?")[0]
+    with urlopen(widget.address) as answer:
+        assert "frame-ancestors http://localhost:* http://127.0.0.1:*" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Frame-Options"] is None
+    for other in (home, f"{home}?key=x"):
+        with urlopen(Request(other)) as answer:
+            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Frame-Options"] == "DENY"
+    assert json.loads(urlopen(f"{home}audience.json").read()) == {"role": "alone", "screen": None}
+
+
+def test_a_page_that_is_closed_leaves_no_process(widget: Explorer) -> None:
+    np.testing.assert_array_equal(widget.tokens, X0)
+    assert widget.state["law"] == {"name": "softmax", "beta": 9.0}
+    assert widget.state["until"] == 30
+    process = widget._process.pid
+    assert alive(process)
+    widget.close()
+    assert not alive(process)
+    np.testing.assert_array_equal(widget.tokens, X0)
+    assert repr(widget) == "<Explorer: closed>"
+
+
+CELLS = [
+    "import attnflow as af\n"
+    "run = af.simulate(af.tokens.polygon(4), af.Softmax(beta=4.0), af.Layers(gamma=0.1), until=20)\n"
+    "widget = run.explore()\nwidget",
+    "print(widget.tokens.tolist(), widget._process.pid)",
+]
+
+
+def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nbclient, v4 = pytest.importorskip("nbclient"), pytest.importorskip("nbformat.v4")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source in CELLS])
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    with client.setup_kernel():
+        client.execute_cell(notebook.cells[0], 0)
+        (output,) = [one for one in notebook.cells[0].outputs if one.output_type == "execute_result"]
+        frame = output.data["text/html"]
+        with launch(viewport={"width": 1000, "height": 700}) as page:
+            # The cell in a page of this machine, as a notebook is one.
+            page.route("http://127.0.0.1:8888/", lambda route: route.fulfill(body=frame, content_type="text/html"))
+            page.goto("http://127.0.0.1:8888/")
+            inside = page.wait_for_selector("iframe").content_frame()
+            inside.wait_for_function("() => window.attnflow?.requests.idle()")
+            assert inside.evaluate("() => attnflow.store.state.tokens") == af.tokens.polygon(4).tolist()
+            box = page.locator("iframe").content_frame.locator("#stage").bounding_box()
+            x, y = inside.evaluate("() => attnflow.stage.places?.()[0] ?? [null, null]")
+            if x is None:
+                inside.focus("#stage")
+                page.keyboard.press("]")
+                page.keyboard.press("ArrowRight")
+            else:
+                page.mouse.move(box["x"] + x, box["y"] + y)
+                page.mouse.down()
+                page.mouse.move(box["x"] + x - 60, box["y"] + y + 40, steps=4)
+                page.mouse.up()
+            inside.wait_for_function("() => attnflow.store.canUndo && attnflow.classRoom.told")
+            dragged = inside.evaluate("() => attnflow.store.state.tokens")
+        assert dragged != af.tokens.polygon(4).tolist()
+        client.execute_cell(notebook.cells[1], 1)
+        text, _, process = "".join(one.text for one in notebook.cells[1].outputs).strip().rpartition(" ")
+    assert json.loads(text) == dragged
+    # The page ends with its kernel.
+    until(lambda: not alive(int(process)))
+    assert not workers(int(process))
