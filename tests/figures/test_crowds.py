@@ -131,6 +131,11 @@ def test_titles_of_crowds_say_what_happened() -> None:
     assert ax.get_title().endswith("4 clusters at step 1")
 
 
+def segments_of(drawn: Any) -> list[Array]:
+    """Return the lines that were drawn, of a picture of space as they were given."""
+    return [np.asarray(one) for one in getattr(drawn, "_segments3d", None) or drawn.get_segments()]
+
+
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The hull of the start, the limits, the counts of the density and the title of each frame that is written."""
@@ -143,7 +148,8 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         ends = [np.asarray(patch.get_xy()).tolist() for patch in ax.patches if patch.get_gid() == "end"]
         rings = [np.asarray(c.get_sizes()).tolist() for c in ax.collections if c.get_gid() == "places"]
         limits = (ax.get_xlim(), ax.get_ylim())
-        seen.append({"hulls": hulls, "counts": counts, "ends": ends, "rings": rings, "limits": limits})
+        now = [one.tolist() for c in ax.collections if c.get_gid() == "now" for one in segments_of(c)]
+        seen.append({"hulls": hulls, "counts": counts, "ends": ends, "rings": rings, "limits": limits, "now": now})
         seen[-1]["title"] = ax.get_title()
         grab(writer)
 
@@ -173,6 +179,31 @@ def test_hulls_and_counts_of_a_movie_are_those_of_all_tokens(
         assert {tuple(corner) for corner in hull} == {(5, 5), (-5, 5), (-5, -5), (5, -5)}
         assert frame["counts"] == [20_000]
         assert all(low < -5 < 5 < high for low, high in frame["limits"])
+
+
+def test_the_hull_of_each_frame_holds_all_tokens(
+    frames: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of 20,000 tokens few are followed, and of each cluster one has a ring: the hull is that of all of them."""
+    monkeypatch.setattr("attnflow.figures.scene.NUMBERS", 50_000)
+    rng = np.random.default_rng(5)
+    x, corners = outliers(20_000, 2), 2 * af.tokens.polygon(5)
+    met = corners[rng.integers(5, size=20_000)] + 0.02 * rng.standard_normal((20_000, 2)).clip(-2, 2)
+    run_of(x, met).animate(tmp_path / "run.gif", seconds=0.4)
+    moving = [frame for frame in frames if frame["now"]]
+    assert len(moving) > 3
+    # The end is held.
+    last = len(frames) - frames.count(frames[-1])
+    for k, frame in enumerate(frames[: last + 1]):
+        part = k / last
+        tokens = (1 - part) * x + part * met
+        (hull,) = frame["hulls"] if k == 0 else frame["ends"] if k == last else frame["now"]
+        line = np.asarray(hull)
+        along = np.diff(line, axis=0)
+        # No token is on the other side of any edge, and every corner is a token.
+        side = along[:, 0] * (tokens[:, None, 1] - line[:-1, 1]) - along[:, 1] * (tokens[:, None, 0] - line[:-1, 0])
+        assert side.min() > -1e-9
+        assert np.abs(tokens[:, None] - line).sum(axis=2).min(axis=0).max() < 1e-9
 
 
 @pytest.mark.parametrize("d", [1, 2, *(pytest.param(d, marks=larger) for d in (3, 4))])

@@ -17,7 +17,7 @@ from attnflow.figures.cells import draw_cells
 from attnflow.figures.gallery import named
 from attnflow.figures.gif import COLOURS, Gif, alike
 from attnflow.figures.groups import groups
-from attnflow.figures.marks import END, LEADER, START, TOKEN
+from attnflow.figures.marks import LEADER, NOW, START, TOKEN
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import look, sheet
 from attnflow.runs.trajectory import Trajectory
@@ -97,11 +97,14 @@ def test_the_movie_of_a_figure_shows_its_cells(frames: list[dict[str, Any]], tmp
 def test_every_frame_has_the_key_and_the_last_the_leaders(frames: list[dict[str, Any]], tmp_path: Path) -> None:
     run = af.simulate(af.tokens.gaussian(n=30, d=2, seed=0), af.Hardmax(), af.Layers(alpha=0.5), until=50)
     run.animate(tmp_path / "run.gif", seconds=0.4)
-    assert [frame["key"] for frame in frames] == [[START, TOKEN, LEADER, HULL, END]] * len(frames)
+    assert [frame["key"] for frame in frames] == [[START, TOKEN, LEADER, HULL, NOW]] * len(frames)
     for name in (LEADER, "end", "vertices"):
         assert [name in frame["names"] for frame in frames] == [False] * 7 + [True] * 3
-    assert frames[0]["title"] == "step 0"
-    assert frames[-1]["title"] == "5 clusters, 5 leaders at step 50"
+    assert frames[0]["title"] == "Hardmax\nstep 0"
+    # As in a picture of the run.
+    assert frames[-1]["title"] == run.plot().get_title() == "Hardmax\n5 clusters, 5 leaders at step 50"
+    # The hull of the moment is a line, and at the end a polygon.
+    assert ["now" in frame["names"] for frame in frames] == [False] + [True] * 6 + [False] * 3
     assert [HULL in frame["names"] for frame in frames] == [True] * len(frames)
 
 

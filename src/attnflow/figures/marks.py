@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
 from attnflow.figures.places import places
-from attnflow.figures.scene import CROWD, Scene, edges
+from attnflow.figures.scene import CROWD, Scene, edges, outline
 from attnflow.figures.stage import HULL, lines
 from attnflow.figures.style import figure_of, ramp, tone
 
 # A token at the time that the picture shows: at the end or, in a movie, now. Tokens at one place are one dot.
 START, TOKEN, LEADER, END, SAMPLE = "start", "token", "leader", "hull of the end", "one dot: "
+NOW = "hull of now"
 # How much of their colour trajectories have at their beginning and at their end; on the line; and over a density.
 FAINT, STRONG, ON_LINE, IN_CROWD = 0.1, 0.55, 0.4, 0.2
 # The area, in points squared, of the ring around a place with all tokens in it; the key shows that of a twentieth. And
@@ -67,23 +68,35 @@ def dots(ax: Any, shown: Scene, k: int, met: NDArray[np.int64] | None = None) ->
     return [_dots(ax, shown.paths[k], s=area, c=shown.colours, label=TOKEN)]
 
 
-def polytope(ax: Any, shown: Scene) -> None:
-    """Draw the hull of the end, if it is another than that of the start, and ring its vertices."""
+def polytope(ax: Any, shown: Scene, label: str = END) -> None:
+    """Draw the hull of the end, if it is another than that of the start, and ring its vertices; a key gives the label.
+
+    The hull is that of all tokens; of those in one cluster, one is ringed.
+    """
     if shown.corners is None:
         return
-    corners = shown.state(len(shown.times) - 1)[shown.corners]
+    tokens = shown.state(len(shown.times) - 1)
+    corners = tokens[shown.corners]
     if shown.dimension == 3:
-        style = {"colors": tone().quiet, "linewidths": 0.8, "label": END, "gid": "end"}
-        lines(ax, edges(corners), zorder=2, **style)
+        style = {"colors": tone().quiet, "linewidths": 0.8, "label": label, "gid": "end"}
+        lines(ax, edges(tokens), zorder=2, **style)
     else:
-        ax.fill(
-            *corners.T, facecolor=(tone().ink, 0.05), edgecolor=tone().quiet, lw=0.8, zorder=2, label=END, gid="end"
-        )
+        style = {"facecolor": (tone().ink, 0.05), "edgecolor": tone().quiet, "lw": 0.8}
+        ax.fill(*outline(tokens).T, **style, zorder=2, label=label, gid="end")
     if not shown.crowded:
         # The rings of a crowd say how many tokens are there.
         area = _grown(shown.paths.shape[1], shown.groups.met)[shown.corners]
         ring = {"facecolors": "none", "edgecolors": tone().ink, "linewidths": 0.8, "gid": "vertices"}
         signs(ax, corners, s=(np.sqrt(area) + 4.5) ** 2, zorder=5, **ring)
+
+
+def hull_of(ax: Any, shown: Scene, k: int) -> list[Any]:
+    """Draw the hull of all tokens of the k-th state as a thin line, and return what was drawn."""
+    tokens = shown.state(k)
+    style = {"linewidths": 0.8, "zorder": 2, "gid": "now", "label": NOW}
+    if shown.dimension == 3:
+        return [lines(ax, edges(tokens), colors=[(tone().quiet, 0.7)], **style)]
+    return [lines(ax, outline(tokens)[None], colors=[(tone().ink, 0.7)], **style)]
 
 
 def stars(ax: Any, shown: Scene) -> None:
@@ -110,7 +123,7 @@ def key(figure: Any) -> None:
     # Marks that have many colours or sizes are shown in ink, and in one size.
     plain = {START: _ring(SHOWN_START), TOKEN: _ring(SHOWN_TOKEN, filled=True), PLACE: _ring(SHOWN * RING)}
     named |= {label: mark for label, mark in plain.items() if label in named}
-    order = (START, TOKEN, LEADER, HULL, END, PLACE)
+    order = (START, TOKEN, LEADER, HULL, NOW, END, PLACE)
     used = sorted(named, key=lambda label: order.index(label) if label in order else len(order))
     if used:
         style = {"borderpad": 0.2, "handletextpad": 0.4, "fontsize": 9.5, "labelcolor": tone().quiet}

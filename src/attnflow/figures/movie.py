@@ -19,10 +19,10 @@ from attnflow.figures import mp4
 from attnflow.figures.clock import Clock
 from attnflow.figures.gif import Gif
 from attnflow.figures.groups import together
-from attnflow.figures.marks import DENSITY, dots, key, polytope, scale, stars, starts, trails
-from attnflow.figures.plot import entitle, happened, size
+from attnflow.figures.marks import DENSITY, NOW, dots, hull_of, key, polytope, scale, stars, starts, trails
+from attnflow.figures.plot import entitle, happened, headed, size
 from attnflow.figures.saving import destination
-from attnflow.figures.scene import Between, Scene, scene
+from attnflow.figures.scene import Between, Scene, same_hull, scene
 from attnflow.figures.stage import ground, panel
 from attnflow.figures.style import DPI, look, pyplot
 
@@ -70,8 +70,9 @@ def animate(
     What is returned holds the path, and plays in a notebook.
 
     Colours say with whom a token ends. Time passes evenly, or evenly in its logarithm from 200 steps, or units of
-    time, on; the title tells it. Between recorded states tokens move on straight lines, and those of a chain rest. At
-    the end come the leaders. Hulls, densities and counts are those of all tokens, however many they are.
+    time, on; the title tells it, under the law. The dashed line is the hull of the start; where it becomes another, a
+    solid one is that of the moment. Between recorded states tokens move on straight lines, and those of a chain rest.
+    At the end come the leaders. Hulls, densities and counts are those of all tokens, however many they are.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def animate(
             behind(ax)
         starts(ax, shown)
         with pyplot().rc_context(settings):
-            _film(ax, shown, _meetings(run, states), target, held)
+            _film(ax, run, shown, _meetings(run, states), target, held)
     return Movie(target)
 
 
@@ -127,40 +128,46 @@ def _meetings(run: Trajectory, states: Between) -> list[NDArray[np.int64] | None
     return [clusters.sizes[clusters.labels] for clusters in found]
 
 
-def _film(ax: Any, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int) -> None:
+def _film(
+    ax: Any, run: Trajectory, shown: Scene, met: Sequence[NDArray[np.int64] | None], target: Path, held: int
+) -> None:
     """Draw and write one frame after the other, and the last one `held` times more."""
-    norm = _settled(ax, shown, met[-1])
+    last = len(shown.times) - 1
+    hulls = shown.outline is not None and not same_hull(shown.state(0), shown.state(last))
+    norm = _settled(ax, run, shown, met[-1], hulls)
     writer, resolution = _writer(target)
-    frames = len(shown.times) + held
-    with progress.task("movie: frame", frames) as work, writer.saving(ax.figure, str(target), resolution):
-        for k in range(len(shown.times) - 1):
+    with progress.task("movie: frame", last + 1 + held) as work, writer.saving(ax.figure, str(target), resolution):
+        for k in range(last):
             work.reach(k)
-            entitle(ax, shown.clock.says(shown.times[k]))
-            moving = _moving(ax, shown, k, met[k], norm)
+            entitle(ax, headed(run, shown.clock.says(shown.times[k])))
+            # At the start both hulls are one.
+            moving = _moving(ax, shown, k, met[k], norm) + (hull_of(ax, shown, k) if hulls and k > 0 else [])
             writer.grab_frame()
             for artist in moving:
                 artist.remove()
-        _ended(ax, shown, met[-1], norm)
+        _ended(ax, run, shown, met[-1], norm, hulls)
         for k in range(1 + held):
-            work.reach(frames - held - 1 + k)
+            work.reach(last + k)
             writer.grab_frame()
 
 
-def _ended(ax: Any, shown: Scene, met: NDArray[np.int64] | None, norm: Any) -> None:
+def _ended(ax: Any, run: Trajectory, shown: Scene, met: NDArray[np.int64] | None, norm: Any, hulls: bool) -> None:
     """Draw the last state, and what happened."""
-    entitle(ax, happened(shown))
-    polytope(ax, shown)
+    entitle(ax, headed(run, happened(shown)))
+    polytope(ax, shown, label=NOW)
+    if hulls and shown.corners is None:
+        hull_of(ax, shown, len(shown.times) - 1)
     _moving(ax, shown, len(shown.times) - 1, met, norm)
     stars(ax, shown)
 
 
-def _settled(ax: Any, shown: Scene, met: NDArray[np.int64] | None) -> Any:
+def _settled(ax: Any, run: Trajectory, shown: Scene, met: NDArray[np.int64] | None, hulls: bool) -> Any:
     """Draw the key, settle the places of everything by the last frame, and return the shades of a density, if any.
 
     With a new layout for each frame the picture would move.
     """
     before, most = set(ax.get_children()), _densest(ax, shown)
-    _ended(ax, shown, met, None)
+    _ended(ax, run, shown, met, None, hulls)
     norm = scale(ax.figure, most)
     key(ax.figure)
     ax.figure.draw_without_rendering()

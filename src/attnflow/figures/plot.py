@@ -115,8 +115,7 @@ def plot(
         draw(ax, shown)
         if cells:
             _lead(ax, run, shown, states[-1], onto)
-        law = "" if run.law is None else f"{typeset(run.law)}\n"
-        entitle(ax, law + happened(shown) + (few and f"\n{few}") if title is None else title)
+        entitle(ax, headed(run, happened(shown)) + (few and f"\n{few}") if title is None else title)
         if own:
             scale(ax.figure, counts="tokens of the sample" if few else "tokens")
             if values is not None:
@@ -242,6 +241,11 @@ def size(shown: Scene, shaded: bool = False) -> tuple[float, float]:
 def happened(shown: Scene) -> str:
     """Return what happened, and when."""
     return f"{shown.groups} at {shown.clock.says(shown.times[-1])}"
+
+
+def headed(run: Trajectory, said: str) -> str:
+    """Return what is said of a run, under the law it follows if that is known."""
+    return said if run.law is None else f"{typeset(run.law)}\n{said}"
 
 
 def entitle(ax: Any, text: str) -> None:

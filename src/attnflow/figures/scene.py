@@ -249,12 +249,15 @@ def _gathered_at(first: Array, last: Array, found: Groups) -> NDArray[np.int64] 
         return None
     ones = np.unique(found.labels, return_index=True)[1]
     corners = ones[vertices(last[ones]) if last.shape[1] == 2 else hull(last[ones]).indices]
-    # Hulls are compared by how far they go in many directions.
+    return None if same_hull(first, last[corners]) or len(corners) < 2 else corners
+
+
+def same_hull(first: Array, last: Array) -> bool:
+    """Say whether the hulls of two clouds of points look the same: they are compared in many directions."""
     around = np.random.default_rng(0).standard_normal((last.shape[1], 128))
     around /= np.linalg.norm(around, axis=0)
-    supports = [(points @ around).max(axis=0) for points in (first, last[corners])]
-    near = np.abs(supports[0] - supports[1]).max() <= SAME_HULL * np.ptp(first, axis=0).max()
-    return None if near or len(corners) < 2 else corners
+    supports = [(points @ around).max(axis=0) for points in (first, last)]
+    return bool(np.abs(supports[0] - supports[1]).max() <= SAME_HULL * np.ptp(first, axis=0).max())
 
 
 def history(run: Trajectory, t: float | None = None) -> tuple[Array, Array]:

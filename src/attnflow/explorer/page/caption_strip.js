@@ -18,10 +18,10 @@ const FACES = {
   said: { size: 18, line: 25 },
 };
 /** A law has at most so many lines, and so many a sentence. */
-const [LAW_LINES, SAID_LINES] = [3, 4];
+const [LAW_LINES, SAID_LINES] = [6, 5];
 
-/** The width of a long sentence in one line, in pixels. */
-const USUAL = 960;
+/** The width of a long sentence in one line, and of a long time, in pixels. */
+const [USUAL, LONG_TIME] = [960, 120];
 
 /** @type {CanvasRenderingContext2D | null} */
 let ruler = null;
@@ -61,7 +61,8 @@ export function linesOf(text, most, fits) {
  */
 export function stripOf(caption, width, saidLines = 0) {
   const room = width - 2 * SIDE;
-  const beside = room - widthOf(caption.time, "time") - GAP;
+  // In a movie, the law stays where it is while the time grows.
+  const beside = room - Math.max(widthOf(caption.time, "time"), saidLines ? LONG_TIME : 0) - GAP;
   const laws = linesOf(caption.law, LAW_LINES, (text) => widthOf(text, "law") <= beside);
   const most = saidLines || SAID_LINES;
   const sentences = linesOf(caption.said, most, (text) => widthOf(text, "said") <= room);

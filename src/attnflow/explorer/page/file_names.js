@@ -17,8 +17,9 @@ const safe = (/** @type {string} */ text) =>
 
 /** A number in few characters: 0.1, 1e9, minus-2. @param {number} value */
 function short(value) {
-  const digits = String(Number(value.toPrecision(4))).replace("e+", "e").replace("e-", "e-minus-");
-  return digits.replace(/^-/, "minus-");
+  const rounded = Number(value.toPrecision(4));
+  const digits = Math.abs(rounded) >= 1e6 ? rounded.toExponential() : String(rounded);
+  return digits.replace("e+", "e").replace("e-", "e-minus-").replace(/^-/, "minus-");
 }
 
 /** Return the name of a law or a motion, and its numbers. @param {"law" | "motion"} kind @returns {string[]} */

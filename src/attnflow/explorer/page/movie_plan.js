@@ -39,6 +39,7 @@ export function planOf(/** @type {import("./player.js").Player} */ player) {
  * @param {Moment[]} plan @param {number} from @returns {Moment[]}
  */
 export function halved(plan, from) {
+  if (from >= plan.length - 1) return plan;
   const [before, rest, end] = [plan.slice(0, from), plan.slice(from, -1), plan.slice(-1)];
   const kept = rest.filter((_, k) => k % 2 === 0);
   const longer = kept.map((one, k) => ({ ...one, repeat: one.repeat + (rest[2 * k + 1]?.repeat ?? 0) }));
