@@ -25,7 +25,7 @@ LAYERS = {"name": "layers", "gamma": 0.2}
 STATES: dict[str, dict[str, Any]] = {
     "softmax": {"tokens": CLOUD, "law": {"name": "softmax", "beta": 2}, "motion": LAYERS},
     "hardmax with ties": {"tokens": TIES, "law": HARD, "motion": LAYERS},
-    "localmax": {"tokens": CLOUD, "law": {"name": "localmax", "delta": 0.8}, "motion": LAYERS},
+    "localmax": {"tokens": CLOUD, "law": {"name": "localmax", "delta": 2.5}, "motion": LAYERS},
     "causal": {"tokens": CLOUD, "law": {"name": "softmax", "beta": 1, "causal": True}, "motion": LAYERS},
     "sphere": {"tokens": SPHERE, "law": {"name": "softmax", "beta": 3}, "motion": {"name": "sphere-flow"}},
 }
