@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from served import LONG, PATIENCE, SOFT, Line, alive, until, workers
+from served import LONG, PATIENCE, Line, alive, until, workers
 from websockets.sync.client import connect
 
 from attnflow.app.cli import main
@@ -42,7 +42,7 @@ def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: sig
         assert address.startswith("http://127.0.0.1:")
         with connect(f"ws{address[4:]}ws", compression=None, max_size=None) as socket:
             Line(socket).say(1, "run", state=LONG)
-            Line(socket).say(2, "movie", state=SOFT, format="gif", dark=False)
+            Line(socket).say(2, "movie", format="gif", width=64, height=48, rate=25)
             if not early:
                 Line(socket).until("frames")
                 until(lambda: left_by(process.pid))

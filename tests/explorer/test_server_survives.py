@@ -100,7 +100,7 @@ def test_a_movie_that_nobody_waits_for_leaves_no_file(served: Served) -> None:
         return list(Path(tempfile.gettempdir()).glob(f"{PREFIX}{os.getpid()}-{pattern}"))
 
     with served.connect() as socket:
-        Line(socket).say(1, "movie", state=SOFT, format="gif", dark=False)
+        Line(socket).say(1, "movie", format="gif", width=64, height=48, rate=25)
         until(lambda: files("*/*"))
     until(lambda: not workers())
     until(lambda: not files("*"))

@@ -20,6 +20,9 @@ const FACES = {
 /** A law has at most so many lines, and so many a sentence. */
 const [LAW_LINES, SAID_LINES] = [3, 4];
 
+/** The width of a long sentence in one line, in pixels. */
+const USUAL = 960;
+
 /** @type {CanvasRenderingContext2D | null} */
 let ruler = null;
 
@@ -30,6 +33,9 @@ function widthOf(text, role) {
   return ruler.measureText(text).width;
 }
 
+/** Where a line does not break: before a word that a number counts, and around the signs of a formula. */
+const TOGETHER = /(?<=\d) (?=[a-z])| (?=[=×·])|(?<=[=×]) /g;
+
 /**
  * Break a text into lines, at spaces; of too many the last ends in dots.
  * @param {string} text @param {number} most @param {(text: string) => boolean} fits
@@ -37,7 +43,8 @@ function widthOf(text, role) {
 export function linesOf(text, most, fits) {
   /** @type {string[]} */
   const lines = [];
-  for (const word of text.split(" ")) {
+  for (const part of text.replaceAll(TOGETHER, "\u00a0").split(" ")) {
+    const word = part.replaceAll("\u00a0", " ");
     const joined = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
     if (lines.length && fits(joined)) lines[lines.length - 1] = joined;
     else lines.push(word);
@@ -75,7 +82,7 @@ export function stripOf(caption, width, saidLines = 0) {
 const place = (role, text, x, y, align = "start") => ({ role, text, x, y, align });
 
 /** How many lines of a sentence a movie has room for, so that its strip does not jump. @param {number} width */
-export const linesInMovie = (width) => (width < 520 ? 4 : width < 700 ? 3 : width < 1300 ? 2 : 1);
+export const linesInMovie = (width) => Math.min(Math.ceil(USUAL / Math.max(width - 2 * SIDE, 1)), SAID_LINES);
 
 /**
  * Draw a strip under a picture: on paper, under a thin line.

@@ -25,8 +25,10 @@ export function createMovies(store, player, stage, socket, requests) {
   async function record(wish) {
     const { state, overlays } = store;
     const position = player.position;
+    let over = false;
     const stopped = () => {
       wish.signal.throwIfAborted();
+      if (over) throw new Error("The movie has ended.");
       if (store.state !== state) throw new Error("The screen changed while the movie was made: begin again.");
     };
     player.pause();
@@ -34,6 +36,7 @@ export function createMovies(store, player, stage, socket, requests) {
     try {
       return await film(wish, stopped);
     } finally {
+      over = true;
       // Where it was before, with the overlays that are known to be those of this frame.
       player.position = position;
       if (store.state === state) store.put("overlays", overlays);
@@ -92,8 +95,7 @@ export function createMovies(store, player, stage, socket, requests) {
       stopped();
       const { position, repeat } = plan[k];
       player.position = position;
-      await Promise.race([showOverlays(), failed]);
-      stopped();
+      await Promise.race([showOverlays(stopped), failed]);
       player.position = position;
       // Of a place between two frames the words are those of the frame before.
       const { time, law, said } = captionOf(store, player);
@@ -108,8 +110,8 @@ export function createMovies(store, player, stage, socket, requests) {
     progress(plan.length, plan.length);
   }
 
-  /** Show the overlays of the moment that the player is at, between two frames as well. */
-  async function showOverlays() {
+  /** Show the overlays of the moment that the player is at, between two frames as well. @param {() => void} stopped */
+  async function showOverlays(stopped) {
     const k = player.frameIndex();
     const want = requests.want().filter((/** @type {string} */ name) => name !== "attention");
     const part = Math.max(player.position - k, 0);
@@ -117,6 +119,8 @@ export function createMovies(store, player, stage, socket, requests) {
     // An answer that another question overtook does not come.
     const late = new Promise((resolve) => setTimeout(resolve, PATIENCE));
     const answer = (await Promise.race([socket.ask(question), late])) ?? (await socket.ask(question));
+    // What comes late must not take the place of what is shown by then.
+    stopped();
     store.put("overlays", { ...answer, payload: undefined });
     const token = stage.looked();
     if (token < 0) return;
