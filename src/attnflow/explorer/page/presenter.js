@@ -109,7 +109,7 @@ export function createPresenter(store, player, stage) {
     canvas.focus({ preventScroll: true });
     // Who has left before the browser answers does not want it any more.
     const whole = document.documentElement.requestFullscreen?.();
-    whole?.then(() => state.name === "off" && document.exitFullscreen()).catch(() => {});
+    whole?.then(() => (state.name === "off" ? document.exitFullscreen() : undefined)).catch(() => {});
   }
 
   function leave() {
