@@ -406,11 +406,13 @@ def test_drawers_open_by_keys_and_by_their_handles(square: Page) -> None:
     page.keyboard.press("Escape")
     assert page.evaluate(hidden, ["#controls"])
     assert presenting(page)
-    assert page.evaluate("() => document.activeElement.dataset.side") == "left"
+    assert page.evaluate("() => document.activeElement.id") == "stage"
+    page.locator(".handle[data-side=left]").focus()
     page.keyboard.press("Enter")
     assert not page.evaluate(hidden, ["#controls"])
     assert page.locator(".handle[data-side=left]").get_attribute("aria-expanded") == "true"
     page.keyboard.press("Escape")
+    assert page.evaluate("() => document.activeElement.dataset.side") == "left"
     page.keyboard.press("Escape")
     assert not presenting(page)
 
