@@ -29,18 +29,20 @@ export const lineWidth = (part) => THIN + WIDE * part;
 /** Return what a weight of 1 counts: weights that are no probabilities may be larger. @param {number[]} weights */
 export const largest = (weights) => weights.reduce((most, weight) => Math.max(most, Math.abs(weight)), 1);
 
+/** Return to which side of the time shown lines bend on the line: where there is more room. @param {Scene} scene */
+export const bendSide = ({ screen, eye }) => (screen[0] - eye.left > eye.right - screen[0] ? -1 : 1);
+
 /**
  * Return the way on the screen from one token to another: straight, but bent on the line, where all tokens are one above
  * the other.
  * @param {Scene} scene @param {number} i @param {number} j @returns {number[]} x, y, x, y...
  */
-export function way({ screen, d, eye }, i, j) {
+export function way(scene, i, j) {
+  const { screen, d, eye } = scene;
   const [x, y, u, v] = [screen[2 * i], screen[2 * i + 1], screen[2 * j], screen[2 * j + 1]];
   if (d !== 1) return [x, y, u, v];
-  // Lines bend to where there is more room.
-  const side = x - eye.left > eye.right - x ? -1 : 1;
   const room = Math.max(x - eye.left, eye.right - x) - 12;
-  const far = side * Math.min(BEND * Math.abs(v - y) + 12, room);
+  const far = bendSide(scene) * Math.min(BEND * Math.abs(v - y) + 12, room);
   const points = [];
   for (let k = 0; k <= BENDS; k++) {
     const s = k / BENDS;

@@ -1,7 +1,7 @@
 // The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
 
 import { colour, mixed } from "./colours.js";
-import { arrow, lines } from "./attention_lines.js";
+import { arrow, bendSide, lines } from "./attention_lines.js";
 import { influences } from "./influence.js";
 import { noteBox } from "./note_box.js";
 import { polygon, segments } from "./sheet.js";
@@ -223,7 +223,8 @@ export function cross(sheet, at, ink) {
 }
 
 /** Show which token is chosen or pointed at, and say about one where it is and whom it hears. @type {DrawPoints} */
-function chosen(sheet, { chosen, pointed, noted, screen, n, d, sizes, tone, note, row }, project) {
+function chosen(sheet, scene, project) {
+  const { chosen, pointed, noted, screen, n, d, sizes, tone, note, row } = scene;
   sheet.group("chosen");
   for (const [i, width] of [[pointed, 1.4], [chosen, 2.2]]) {
     if (i < 0 || i >= n) continue;
@@ -233,6 +234,6 @@ function chosen(sheet, { chosen, pointed, noted, screen, n, d, sizes, tone, note
   }
   if (!note || noted >= n) return;
   const [x, y] = [screen[2 * noted], screen[2 * noted + 1]];
-  const mean = row?.token === noted && d > 1 ? project(row.mean) : undefined;
-  noteBox(sheet, tone, x, y, sizes[noted], note, mean);
+  const beside = row?.token !== noted ? undefined : d > 1 ? project(row.mean) : [x + bendSide(scene), y + 1];
+  noteBox(sheet, tone, x, y, sizes[noted], note, beside);
 }

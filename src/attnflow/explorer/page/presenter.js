@@ -42,7 +42,8 @@ const icon = (name) => `<svg viewBox="0 0 20 20" aria-hidden="true">${ICONS[name
 
 /** @param {import("./player.js").Player} player */
 export function createPresenter(store, player, stage) {
-  /** @type {{name: "off"} | {name: "on", drawer: Side | null, before: Element | null}} */
+  /** Where the focus was before this began, and before the drawer was opened, to be put back there.
+   * @type {{name: "off"} | {name: "on", drawer: Side | null, before: Element | null, opener: Element | null}} */
   let state = { name: "off" };
   /** Who goes on: the last that does it. @type {((by: 1 | -1) => boolean)[]} */
   const goers = [];
@@ -52,8 +53,14 @@ export function createPresenter(store, player, stage) {
   const main = canvas.closest("main");
   const ink = createInk(canvas.closest(".stages") ?? canvas.parentElement, (on) => (pen.ariaPressed = String(on)));
 
-  const button = (/** @type {keyof typeof ICONS} */ name, /** @type {string} */ title, /** @type {() => void} */ click) =>
-    make("button", { type: "button", id: `presenter-${name}`, title, "aria-label": title, html: icon(name), click });
+  function button(/** @type {keyof typeof ICONS} */ name, /** @type {string} */ title, /** @type {() => void} */ act) {
+    const click = (/** @type {MouseEvent} */ event) => {
+      act();
+      // What a pointer pressed does not keep the space bar for itself.
+      if (event.detail > 0) canvas.focus({ preventScroll: true });
+    };
+    return make("button", { type: "button", id: `presenter-${name}`, title, "aria-label": title, html: icon(name), click });
+  }
   const open = button("present", "Present (p)", enter);
   byId("help-open").before(open);
   const pen = button("pen", "Pen (i)", ink.toggle);
@@ -70,7 +77,9 @@ export function createPresenter(store, player, stage) {
   const handles = Object.entries(DRAWERS).map(([side, { key, name }]) => {
     const title = `${name} (${key})`;
     const handle = make("button", { type: "button", class: "handle", title, "aria-label": title, "data-side": side });
-    handle.addEventListener("click", () => turn(/** @type {Side} */ (side)));
+    handle.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+      turn(/** @type {Side} */ (side), event.detail > 0 ? canvas : handle);
+    });
     return handle;
   });
   const [said, about] = ["said", "about"].map((name) => make("p", { class: name }));
@@ -100,7 +109,7 @@ export function createPresenter(store, player, stage) {
 
   function enter() {
     if (state.name === "on") return;
-    state = { name: "on", drawer: null, before: document.activeElement };
+    state = { name: "on", drawer: null, before: document.activeElement, opener: null };
     document.body.classList.add("presenting");
     // What a drawer holds is out of sight until it is opened.
     mark();
@@ -125,14 +134,14 @@ export function createPresenter(store, player, stage) {
     (before instanceof HTMLElement && before.isConnected ? before : open).focus({ preventScroll: true });
   }
 
-  /** Open a drawer, or close it. @param {Side | null} side */
-  function turn(side) {
+  /** Open a drawer, or close it. @param {Side | null} side @param {Element | null} opener */
+  function turn(side, opener = document.activeElement) {
     if (state.name === "off") return;
-    const [before, after] = [state.drawer, side === state.drawer ? null : side];
-    state.drawer = after;
+    if (!state.drawer) state.opener = opener;
+    state.drawer = side === state.drawer ? null : side;
     mark();
-    if (after) panelOf(after).focus({ preventScroll: true });
-    else if (before) handles.find((one) => one.dataset.side === before)?.focus({ preventScroll: true });
+    if (state.drawer) panelOf(state.drawer).focus({ preventScroll: true });
+    else if (state.opener instanceof HTMLElement) state.opener.focus({ preventScroll: true });
   }
 
   /** Return what a drawer holds; the next Tab leads to its first control. @param {Side} side */

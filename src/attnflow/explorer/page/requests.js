@@ -26,7 +26,11 @@ export function createRequests(store, player, socket, shown) {
   const claims = createClaimRequests(store, socket, shown.claims);
   const shownTime = createShownTime(store, player);
   const incoming = createIncoming(store, player, shownTime, { overlays: show, answered });
-  const rows = createRowRequests(store, player, socket, { token: () => shown.token?.() ?? -1, held: () => incoming.held });
+  const rows = createRowRequests(store, player, socket, {
+    token: () => shown.token?.() ?? -1,
+    held: () => incoming.held,
+    lost,
+  });
   let waiting = 0;
   /** What the server reported of the run that is waited for. */
   let report = {};
@@ -85,6 +89,14 @@ export function createRequests(store, player, socket, shown) {
     if (key(k) === overlays.key || !overlays.free(now)) return;
     overlays.sent(socket.send({ do: "overlays", run: store.run.id, frame: k, want: want(), ...told() }), now);
     Object.assign(overlays, { key: key(k), run: store.run.id });
+  }
+
+  /** A run that no other has replaced was lost with its worker: it is asked for once more, not for ever. */
+  function lost(/** @type {number} */ id) {
+    if (id !== run.id) return;
+    if (overlays.retry === "allowed") run.changed();
+    overlays.retry = "used";
+    soon();
   }
 
   function answered() {
@@ -151,11 +163,7 @@ export function createRequests(store, player, socket, shown) {
       if (header.id === run.id) arrived();
       if (header.id === overlays.id) {
         overlays.answered();
-        // A run that no other has replaced was lost with its worker: it is asked for once more, not for ever.
-        if (overlays.run === run.id) {
-          if (overlays.retry === "allowed") run.changed();
-          overlays.retry = "used";
-        }
+        lost(overlays.run);
       } else if (!rows.receive(header) && !claims.receive(header)) {
         const about = header.id === run.id ? "run" : "message";
         store.put("refused", { sentence: header.sentence, about, state: run.state });

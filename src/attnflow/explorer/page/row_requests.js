@@ -10,11 +10,11 @@ import { onceAFrame } from "./screen.js";
 
 /**
  * @param {{send: (message: any) => number, open: boolean}} socket
- * @param {{token: () => number, held: () => boolean}} shown which token is looked at, or -1, and whether another run
- *   waits to be shown
+ * @param {{token: () => number, held: () => boolean, lost: (run: number) => void}} shown which token is looked at, or
+ *   -1; whether another run waits to be shown; to be told of a run that is no longer there
  */
 export function createRowRequests(store, player, socket, shown) {
-  const question = Object.assign(createQuestion("settled"), { key: "" });
+  const question = Object.assign(createQuestion("settled"), { key: "", run: -1 });
   /** A row of a run that is not on the screen yet. @type {Row | null} */
   let early = null;
 
@@ -28,7 +28,7 @@ export function createRowRequests(store, player, socket, shown) {
     if (here() || key() === question.key || !question.free(now)) return;
     const message = { do: "row", run: store.run.id, frame: player.frameIndex(), token: wanted() };
     question.sent(socket.send(message), now);
-    question.key = key();
+    Object.assign(question, { key: key(), run: store.run.id });
     // A lost answer must not stop the page for good.
     setTimeout(soon, FORGOTTEN + 50);
   });
@@ -50,6 +50,7 @@ export function createRowRequests(store, player, socket, shown) {
       else if (header.kind === "refused") return false;
       if (header.kind === "row" && header.run === store.run?.id) store.put("row", header);
       else if (header.kind === "row") early = header;
+      else shown.lost(question.run);
       soon();
       return true;
     },
