@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from attnflow.core.inputs import Array, InputError, matrix_at, number_at, varies
 from attnflow.core.parameters import parameters_of
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.protocol import Answer, Session
-from attnflow.explorer.state import State
+from attnflow.explorer.state import MANY, State
 from attnflow.explorer.state import read as read_state
 from attnflow.geometry import hull
 from attnflow.laws import Law
@@ -60,7 +61,8 @@ def check_applicable(state: State, done: int = 0) -> Iterator[dict[str, Any]]:
     >>> answers["fw/straight-lines"]["outcome"], answers["fw/straight-lines"]["given"][1]
     ('holds', {'name': 'generic polytope', 'outcome': 'holds'})
     """
-    found = applicable(state)
+    # Which claims apply is seen of some tokens already, and what is checked of too many is said of all.
+    found = applicable(replace(state, tokens=state.tokens[:MANY]))
     ordered = sorted(found, key=lambda pair: _cost(pair[0], pair[1], state))
     if done == 0:
         claims = [{"claim": claim.id, "paper": claim.paper.heading, **_statement(claim)} for claim, _ in found]

@@ -59,6 +59,7 @@ attention.addEventListener("toggle", () => {
 });
 
 const stage = createStage(byId("stage"), store, player, surfaceOf);
+stage.say = say;
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store);
 createControls(byId("controls"), store);
