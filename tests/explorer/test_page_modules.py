@@ -80,13 +80,11 @@ def test_between_frames_tokens_are_in_proportion(page: Page, run: tuple[Any, Any
     assert np.allclose(found, np.interp(moments, times, np.arange(12)))
 
 
-def test_the_box_and_the_way_of_a_film(page: Page, run: tuple[Any, Any]) -> None:
+def test_the_box_of_a_film(page: Page, run: tuple[Any, Any]) -> None:
     times, frames = run
-    box, way = player(page, times, frames, "(f) => [f.box, f.way]")
+    box = player(page, times, frames, "(f) => f.box")
     assert np.array_equal(box["low"], frames.min(axis=(0, 1)))
     assert np.array_equal(box["high"], frames.max(axis=(0, 1)))
-    steps = np.linalg.norm(np.diff(frames, axis=0), axis=-1).mean(axis=1)
-    assert np.allclose(way, np.concatenate([[0.0], steps.cumsum()]))
 
 
 @pytest.mark.parametrize("clock", ["linear", "log"])
@@ -362,14 +360,19 @@ def test_the_line_in_time(page: Page, clock: str) -> None:
 
 
 def test_trails_fade_with_age(page: Page) -> None:
-    way = np.concatenate([[0.0], np.cumsum(np.random.default_rng(7).exponential(size=30))])
+    passed = np.concatenate([[0.0], np.cumsum(np.random.default_rng(7).exponential(size=30))])
+    passed /= passed[-1]
     for first, last in ((0, 30), (4, 20), (0, 1)):
-        found = ask(page, "trails", "m.stages(...g)", [way.tolist(), first, last])
+        found = ask(page, "trails", "m.stages(...g)", [passed.tolist(), first, last])
         assert [one["from"] for one in found] == [first, *(one["to"] for one in found[:-1])]
         assert found[-1]["to"] == last
         alphas = [one["alpha"] for one in found]
         assert alphas == sorted(set(alphas))
         assert len(alphas) <= 8
+        # The newest steps are the strongest, and those of more than three tenths of the run ago the faintest.
+        assert alphas[-1] == 0.9
+        for one in found:
+            assert (one["alpha"] == 0.16) == (passed[last] - passed[one["to"]] >= 0.3 * 7 / 8)
 
 
 def test_ways_on_the_sphere_are_arcs(page: Page) -> None:

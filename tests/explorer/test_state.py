@@ -120,11 +120,11 @@ def test_nothing_is_ever_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"tokens": {"cloud": "gaussian", "n": 5001, "d": 2}}, "n is 5001, expected a finite number at most 5000"),
+        ({"tokens": {"cloud": "gaussian", "n": 200_001, "d": 2}}, "n is 200001, expected a finite number at most 2000"),
         ({"tokens": {"cloud": "gaussian", "n": 5, "d": 4}}, "d is 4"),
-        ({"tokens": {"cloud": "grid", "k": 80, "d": 2}}, "a grid of 80 tokens per axis has more than 5000"),
+        ({"tokens": {"cloud": "grid", "k": 80, "d": 3}}, "a grid of 80 tokens per axis has more than 200000"),
         ({"tokens": {"cloud": "orthogonal", "n": 4}}, "n is 4"),
-        ({"tokens": [[0.0]] * 5001}, "there are 5001 tokens"),
+        ({"tokens": [[0.0]] * 200_001}, "there are 200001 tokens"),
         ({"tokens": [[0.0] * 4]}, "a row of tokens has 4 numbers"),
         ({"tokens": [[0.0], [1e6 + 1]]}, "token 1 is farther than 1e+06"),
         ({"tokens": [[True, 1.0]]}, "a coordinate of tokens is true or false, expected a number"),

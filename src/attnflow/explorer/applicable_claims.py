@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from attnflow.core.inputs import Array, InputError, matrix_at, number_at, varies
 from attnflow.core.parameters import parameters_of
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.protocol import Answer, Session
-from attnflow.explorer.state import State
+from attnflow.explorer.state import MANY, State
 from attnflow.explorer.state import read as read_state
 from attnflow.explorer.verdict_words import in_short
 from attnflow.geometry import hull
@@ -61,7 +62,9 @@ def check_applicable(state: State, done: int = 0, only: str | None = None) -> It
     >>> answers["fw/straight-lines"]["outcome"], answers["fw/straight-lines"]["given"][1]
     ('holds', {'name': 'generic polytope', 'outcome': 'holds'})
     """
-    found = [pair for pair in applicable(state) if only in (None, pair[0].id)]
+    # Which claims apply is seen of some tokens already, and what is checked of too many is said of all.
+    some = replace(state, tokens=state.tokens[:MANY])
+    found = [pair for pair in applicable(some) if only in (None, pair[0].id)]
     ordered = sorted(found, key=lambda pair: _cost(pair[0], pair[1], state))
     if done == 0:
         claims = [{"claim": claim.id, "paper": claim.paper.heading, **_statement(claim)} for claim, _ in found]

@@ -13,7 +13,7 @@ from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, matrix_at, number_at
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.attention_row import MOST_PAIRS
-from attnflow.explorer.state import State
+from attnflow.explorer.state import MANY, State
 from attnflow.figures.leading import leading_form
 from attnflow.geometry import Hull, cells, hull, stationary_points
 from attnflow.geometry.forms import score_rounding
@@ -114,13 +114,18 @@ def _hull(frame: Frame) -> dict[str, Any]:
 
 def _cells(frame: Frame) -> dict[str, Any]:
     """Return who leads where, polygons in the plane, and for each token the cell that it is in."""
+    many, plane = len(frame.x) > MANY, frame.x.shape[1] == 2
+    if many and not plane:
+        raise InputError(f"cells colour at most {MANY} tokens, these are {len(frame.x)}")
+    vertices = frame.hull.indices.tolist()
+    if many:
+        shapes = _polygons(frame)
+        return {"cells": [{"vertex": vertices[i], "polygon": polygon} for i, polygon in shapes.items()]}
     labels = frame.leader
-    plane = frame.x.shape[1] == 2
     shapes = _polygons(frame) if plane else {i: [] for i in np.unique(labels[labels >= 0]).tolist()}
     # The last place is that of tokens on a boundary, which have the label -1.
     place = np.full(len(frame.hull.vertices) + 1, -1)
     place[list(shapes)] = np.arange(len(shapes))
-    vertices = frame.hull.indices.tolist()
     return {
         "cells": [{"vertex": vertices[i], "polygon": polygon} for i, polygon in shapes.items()],
         "labels": place[labels].tolist(),
@@ -181,7 +186,8 @@ def _leaders(frame: Frame) -> dict[str, Any]:
         heard = frame.weights[:, leaders].mean(axis=0).tolist()
     except InputError:
         heard = None
-    return {"leaders": leaders.tolist(), "follows": follows.tolist(), "leaders_heard": heard}
+    followed = {} if len(follows) > MANY else {"follows": follows.tolist()}
+    return {"leaders": leaders.tolist(), **followed, "leaders_heard": heard}
 
 
 def _quiescent(frame: Frame) -> dict[str, Any]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from attnflow.explorer.exports import Film
     from attnflow.explorer.state import State
 
-# A message of the server: plain data, or a header with bytes or float64 numbers.
-Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | Array]
+# A message of the server: plain data, or a header with bytes or numbers; its "type" says which numbers.
+Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | NDArray[np.floating[Any]]]
 
 # The frames of all pages that one process serves take at most so many bytes; they are counted each time a run has
 # grown by COUNTED.
@@ -38,11 +38,12 @@ class RunFrames(Recording):
     run: int
     state: State
     most: int | None = None
+    precision: type[np.floating[Any]] = np.float64
     times: list[Any] = field(default_factory=list)
-    frames: list[Array] = field(default_factory=list)
+    frames: list[NDArray[np.floating[Any]]] = field(default_factory=list)
     # The first frame is kept.
     thinning: Thinning = field(default_factory=lambda: Thinning(seen=-1))
-    newest: tuple[Any, Array] | None = None
+    newest: tuple[Any, NDArray[np.floating[Any]]] | None = None
     # Whether the run has ended.
     whole: bool = False
 
@@ -54,9 +55,9 @@ class RunFrames(Recording):
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add frames; times come last, so that whoever counts times finds their frames."""
         # Copies: a stretch may be a long one of which few states are kept.
-        self.newest = (times.item(-1), np.array(tokens[-1]))
+        self.newest = (times.item(-1), np.array(tokens[-1], self.precision))
         for picked in self.thinning.picks(len(times)):
-            self.frames.extend(np.array(tokens[picked]))
+            self.frames.extend(np.array(tokens[picked], self.precision))
             self.times.extend(times[picked].tolist())
         while self.most is not None and len(self.times) > self.most - 1:
             self.thinning.halve(self.frames, self.times)
@@ -75,7 +76,7 @@ class RunFrames(Recording):
             raise InputError(
                 f"frame {k} was asked for, but run {self.run} has {count} so far: wait for it, or run again"
             )
-        return self.times[k], self.frames[k]
+        return self.times[k], self.frames[k].astype(np.float64, copy=False)
 
     def between(self, k: int, part: Any) -> tuple[Any, Array]:
         """Return time and tokens at a part of the way from the k-th frame to the next, as a page draws them there."""
@@ -182,7 +183,7 @@ def encoded(answer: Answer) -> str | bytes:
     """Return an answer as it travels: JSON text, or for one with a payload its header and the payload.
 
     A binary message is a little-endian uint32 L, a header of L bytes of JSON, and the payload. Spaces after the header
-    bring the payload to a multiple of 8 bytes, where a page may read float64 numbers in place.
+    bring the payload to a multiple of 8 bytes, where a page may read numbers in place: float64, or float32 as they are.
 
     >>> encoded({"kind": "done", "id": 9})
     '{"kind":"done","id":9}'
@@ -194,8 +195,12 @@ def encoded(answer: Answer) -> str | bytes:
     about, payload = answer
     header = _json(about).encode()
     header += b" " * (-(4 + len(header)) % 8)
-    body = payload if isinstance(payload, bytes) else np.ascontiguousarray(payload, "<f8").tobytes()
+    body = payload if isinstance(payload, bytes) else _numbers(payload)
     return len(header).to_bytes(4, "little") + header + body
+
+
+def _numbers(payload: NDArray[np.floating[Any]]) -> bytes:
+    return np.ascontiguousarray(payload, "<f4" if payload.dtype == np.float32 else "<f8").tobytes()
 
 
 def _json(data: dict[str, Any]) -> str:

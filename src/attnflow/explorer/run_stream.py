@@ -15,7 +15,7 @@ from attnflow.explorer.attention_row import answer_row, whole_of
 from attnflow.explorer.merged_dots import MergedDots
 from attnflow.explorer.overlays import LEAST, OVERLAYS, overlays_of
 from attnflow.explorer.protocol import Answer, RunFrames, Session
-from attnflow.explorer.state import MOST_FRAMES, SECONDS, State, arguments, read
+from attnflow.explorer.state import MANY, SECONDS, State, arguments, read
 from attnflow.explorer.state_text import command, python, python_pair
 from attnflow.explorer.turns import resting, taking, waited
 from attnflow.figures.dashboard import MEASURED
@@ -69,7 +69,7 @@ class Clock(watch.WallClock):
 
 def no_frames_yet(run: int, state: State) -> RunFrames:
     """Return the place for the frames of a run; moves of a chain, which nobody can count beforehand, are thinned."""
-    return RunFrames(run, state, most=MOST_FRAMES if state.record is None else None)
+    return RunFrames(run, state, state.most_frames if state.record is None else None, state.precision)
 
 
 def simulate_into(
@@ -152,9 +152,13 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
 def ends_with(x: Array, near: float) -> list[int] | None:
     """Return for each token the first one that it ends with, -1 if it ends alone; None if all do, or none was found.
 
+    Many tokens are not coloured, so that nobody asks.
+
     >>> ends_with(np.array([[0.0], [1.0], [1.0], [5.0]]), near=0.1)
     [-1, 1, 1, -1]
     """
+    if len(x) > MANY:
+        return None
     try:
         labels = clusters(x, near).labels
     except InputError:
@@ -166,8 +170,11 @@ def ends_with(x: Array, near: float) -> list[int] | None:
 def _start(id: int, state: State) -> Answer:
     n, d = state.tokens.shape
     what = {"law": repr(state.law), "motion": repr(state.motion), "until": float(state.until)}
-    start = {"kind": "start", "id": id, "n": n, "d": d, "discrete": state.motion.discrete}
-    return {**start, "tokens": state.tokens.tolist(), **what}
+    start = {"kind": "start", "id": id, "n": n, "d": d, "discrete": state.motion.discrete, **what}
+    if n > MANY:
+        tokens = state.tokens.astype(state.precision)
+        return {**start, "count": 1, "type": tokens.dtype.name}, tokens
+    return {**start, "tokens": state.tokens.tolist()}
 
 
 def _overlays(id: int, kept: RunFrames, frame: int, x: Array, t: Any, want: Sequence[str], least: float) -> Answer:
@@ -212,8 +219,8 @@ def threshold(message: dict[str, Any]) -> float:
 
 def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -> Iterator[Answer]:
     """Yield frames in messages of one or more until all are sent, or nobody wants them any more."""
-    n, d = kept.state.tokens.shape
-    sent, most, streaming = 0, max(1, CHUNK // (8 * n * d)), kept.most is None
+    (n, d), type = kept.state.tokens.shape, np.dtype(kept.state.precision)
+    sent, most, streaming = 0, max(1, CHUNK // (type.itemsize * n * d)), kept.most is None
     since, wait = time.monotonic(), REPORTED
     # To send is no work: the turn is left to the simulation.
     with resting(stop):
@@ -228,7 +235,7 @@ def _frames(kept: RunFrames, simulation: Simulation, stop: Callable[[], bool]) -
                 last = min(first + most, there)
                 times = [float(t) for t in kept.times[first:last]]
                 about = {"kind": "frames", "id": kept.run, "first": first, "count": last - first, "n": n, "d": d}
-                yield {**about, "times": times}, np.stack(kept.frames[first:last])
+                yield {**about, "type": type.name, "times": times}, np.stack(kept.frames[first:last])
             if there > sent:
                 since, wait = time.monotonic(), REPORTED
             sent = there

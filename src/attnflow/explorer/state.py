@@ -23,7 +23,10 @@ from attnflow.motions import Motion
 from attnflow.runs.recording import Every, Geometric, Record
 from attnflow.serialise import varying
 
-MOST_TOKENS = 5000
+# Of a cloud that has a name. Tokens that are given as rows have room for fewer in a message of the page.
+MOST_TOKENS = 200_000
+# More than MANY tokens travel and are kept in float32, and single ones are neither moved nor coloured.
+MANY = 5000
 # A chain keeps the probabilities of all pairs.
 MOST_IN_CHAINS = 1000
 # A graph is an array of all pairs.
@@ -39,6 +42,7 @@ DEEPEST = 3
 MOST_ENTRIES = 100  # of a law or a motion
 MOST_FRAMES = 600
 MOMENTS = 240  # frames of a flow, or a few more
+RUN_BYTES = 100_000_000  # of all frames of a run
 SECONDS = 30.0  # of wall clock for one run
 
 # The first screen.
@@ -81,22 +85,33 @@ class State:
     clock: str
 
     @property
+    def precision(self) -> type[np.floating[Any]]:
+        """The numbers in which frames travel and are kept: float64, and float32 of many tokens."""
+        return np.float32 if len(self.tokens) > MANY else np.float64
+
+    @property
+    def most_frames(self) -> int:
+        """How many frames of these tokens have room in `RUN_BYTES`, at most `MOST_FRAMES`."""
+        return min(MOST_FRAMES, RUN_BYTES // (self.tokens.size * np.dtype(self.precision).itemsize))
+
+    @property
     def record(self) -> Record:
         """Return what to record: about `MOMENTS` moments of a flow, at most `MOST_FRAMES` layers, or every move.
 
-        Motions that skip steps are recorded at every move: what they skip cannot be seen.
+        Of very many tokens there are fewer of all these. Motions that skip steps are recorded at every move: what they
+        skip cannot be seen.
 
         On the logarithmic clock moments grow geometrically, whatever the motion.
         """
-        discrete = self.motion.discrete
+        discrete, most = self.motion.discrete, self.most_frames
         if self.clock == "log":
             first = 1.0 if discrete else min(0.01, self.until / 1000)
-            return Geometric(first, int((MOMENTS - 3) / max(1.0, math.log10(self.until / first))))
+            return Geometric(first, int((min(MOMENTS, most) - 3) / max(1.0, math.log10(self.until / first))))
         if self.motion.skips_steps:
             return None
         if discrete:
-            return Every(math.ceil(self.until / (MOST_FRAMES - 2)))
-        return np.linspace(0.0, self.until, moments(self.until))
+            return Every(math.ceil(self.until / (most - 2)))
+        return np.linspace(0.0, self.until, min(moments(self.until), most))
 
 
 def moments(until: float) -> int:

@@ -1,5 +1,6 @@
 // The actions that pointers and keys call: on tokens, on the camera, on the time shown.
 
+import { DOTTED } from "./density.js";
 import { nearest } from "./shapes.js";
 import { createStroke, leastStride, moved, partners, snapped, withImages } from "./placing.js";
 import { startRows } from "./scene.js";
@@ -34,6 +35,15 @@ export function createActions(scene, store, stage, heldToken, picture) {
     time.moved();
   }
 
+  /** Return the rows of the start to be edited; of too many tokens none, and the stage says so. */
+  function editable() {
+    const rows = startRows(store);
+    if (Array.isArray(rows)) return rows;
+    const most = DOTTED.toLocaleString("en");
+    stage.say(`These are ${scene.n.toLocaleString("en")} tokens: single ones are edited of at most ${most}, take fewer.`);
+    return [];
+  }
+
   /** Put other tokens at the start. @param {number[][]} rows @param {string} label */
   function edit(rows, label) {
     rewind();
@@ -53,7 +63,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
    * @param {number[][]} pixels @param {string} label @param {Set<string>} made what a stroke on a grid does not make twice
    */
   function addAt(pixels, label, made) {
-    const rows = [...startRows(store)];
+    const rows = [...editable()];
     if (!rows.length) return -1;
     const first = rows.length;
     for (const point of pixels.flatMap(([x, y]) => withImages(lifted(x, y)))) {
@@ -66,7 +76,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
 
   /** Move token i to a pixel. @param {number} i @param {number} x @param {number} y */
   function moveTo(i, x, y) {
-    const rows = startRows(store);
+    const rows = editable();
     if (!rows[i]) return;
     edit(moved(rows, i, lifted(x, y, rows[i]), images ?? partners(rows, i)), `drag token ${i}`);
   }
@@ -92,6 +102,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
     tool: () => store.view.tool ?? "move",
     pick(/** @type {number} */ x, /** @type {number} */ y, touch = false) {
       update();
+      if (!Array.isArray(startRows(store))) return -1;
       const radius = touch ? NEAR_TOUCH : NEAR;
       const here = nearest(scene.screen, scene.n, x, y, radius);
       if (here >= 0 || scene.d !== 1 || Math.abs(x - scene.eye.left) > radius) return here;
@@ -168,7 +179,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
       picture.announce();
     },
     remove(/** @type {number} */ i) {
-      const all = startRows(store);
+      const all = editable();
       const rows = all.filter((_, k) => k !== i);
       // Without a token there is nothing to see.
       if (rows.length === all.length || !rows.length) return;
@@ -177,6 +188,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
     },
     /** Choose the next token, or the one before; return whether there is one. @param {number} by */
     next(by) {
+      if (!Array.isArray(startRows(store))) return false;
       const i = stage.chosen < 0 && by < 0 ? scene.n - 1 : stage.chosen + by;
       const there = i >= 0 && i < scene.n;
       stage.choose(there ? i : -1);

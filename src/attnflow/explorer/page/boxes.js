@@ -10,9 +10,13 @@ const RUNAWAY = 4;
  * @param {ArrayLike<number>} tokens @param {number} d @param {Box} [box]
  */
 export function boxOf(tokens, d, box = { low: new Array(d).fill(Infinity), high: new Array(d).fill(-Infinity) }) {
-  for (let i = 0; i < tokens.length; i++) {
-    box.low[i % d] = Math.min(box.low[i % d], tokens[i]);
-    box.high[i % d] = Math.max(box.high[i % d], tokens[i]);
+  for (let c = 0; c < d; c++) {
+    let [low, high] = [box.low[c], box.high[c]];
+    for (let i = c; i < tokens.length; i += d) {
+      low = Math.min(low, tokens[i]);
+      high = Math.max(high, tokens[i]);
+    }
+    [box.low[c], box.high[c]] = [low, high];
   }
   return box;
 }

@@ -43,7 +43,7 @@ export function createFraming(scene) {
   return {
     /**
      * Find the box anew when tokens or frames are new, or it follows them; while a token is held the box stays.
-     * @param {number[][]} rows the tokens of the start
+     * @param {import("./hues.js").Rows} rows the tokens of the start
      * @param {boolean} on whether a later frame than the first is shown @param {boolean} held
      */
     update(rows, on, held) {

@@ -9,13 +9,14 @@
 
 /**
  * @typedef {{x: number, y: number}} Place
- * @typedef {{name: "touched", rows: number[][]}} Touched the tokens when the pointer came down on one of them
- * @typedef {{name: "held", i: number, dx: number, dy: number, rows: number[][], to: Place | null}} Held token i, the
+ * @typedef {import("./hues.js").Rows} Rows
+ * @typedef {{name: "touched", rows: Rows}} Touched the tokens when the pointer came down on one of them
+ * @typedef {{name: "held", i: number, dx: number, dy: number, rows: Rows, to: Place | null}} Held token i, the
  *   way from its middle to the pointer, the tokens as the pointer left them, and where it went since
  * @typedef {{name: "free"} | Touched | Held | {name: "lost"}} State
  */
 
-/** @param {() => number[][]} tokens the tokens of the start as they are now */
+/** @param {() => Rows} tokens the tokens of the start as they are now */
 export function createHeldToken(tokens) {
   /** @type {State} */
   let state = { name: "free" };
@@ -43,7 +44,7 @@ export function createHeldToken(tokens) {
     carry(to) {
       if (state.name === "held") state = { ...state, to };
     },
-    /** Note the tokens that the pointer made. @param {number[][]} rows */
+    /** Note the tokens that the pointer made. @param {Rows} rows */
     made(rows) {
       if (state.name === "held") state = { ...state, rows };
     },

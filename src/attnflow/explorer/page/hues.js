@@ -9,7 +9,7 @@ const PALETTE = LIGHT.palette.length;
 const LABELS = Array.from(LIGHT.shades.keys()).filter((label) => label % PALETTE !== PALETTE - 1);
 
 /**
- * @typedef {number[][] | Float64Array} Rows the tokens of a start: rows, or the numbers of very many one after the other
+ * @typedef {number[][] | import("./player.js").Numbers} Rows the tokens of a start: rows, or the numbers of very many
  * @typedef {ReturnType<typeof createHues>} Hues
  */
 
@@ -28,12 +28,12 @@ export function createHues() {
 
   /** Return the identities of tokens that come after others. @param {Rows} rows */
   function identified(rows) {
-    if (rows instanceof Float64Array) {
-      const same = last?.rows instanceof Float64Array && equal(rows, last.rows);
+    if (!Array.isArray(rows)) {
+      const same = last && !Array.isArray(last.rows) && equal(rows, last.rows);
       if (!same) forget();
       return same && last ? last.ids : Int32Array.from({ length: rows.length }, (_, i) => i);
     }
-    const before = last && !(last.rows instanceof Float64Array) ? { rows: last.rows, ids: last.ids } : null;
+    const before = last && Array.isArray(last.rows) ? { rows: last.rows, ids: last.ids } : null;
     let ids = matched(rows, before, ofRow);
     if (before && !ids.some((id) => id >= 0)) forget();
     ids = ids.map((id) => (id < 0 ? next++ : id));

@@ -4,7 +4,7 @@
 /** A run that comes slowly is shown after this time, in milliseconds. */
 const PATIENCE = 250;
 
-/** @typedef {{name: "held", start: any, chunks: [any, Float64Array][], overlays: any, timer: any}} Held */
+/** @typedef {{name: "held", start: any, chunks: [any, import("./player.js").Numbers][], overlays: any, timer: any}} Held */
 
 /**
  *
@@ -55,7 +55,7 @@ export function createIncoming(store, player, shownTime, tell) {
       state = { name: "held", start: header, chunks: [], overlays: null, timer: setTimeout(release, PATIENCE) };
       if (!shownTime.chasing || player.count === 0) release();
     },
-    frames(header, /** @type {Float64Array} */ numbers) {
+    frames(header, /** @type {import("./player.js").Numbers} */ numbers) {
       if (state.name === "held") {
         state.chunks.push([header, numbers]);
         if (shownTime.reachedBy(header.times[header.times.length - 1])) release();

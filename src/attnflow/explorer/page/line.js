@@ -1,5 +1,6 @@
 // Tokens on the line, in space-time: time to the right, position up, and a vertical line at the time shown.
 
+import { boxOf } from "./boxes.js";
 import { onClock, offClock } from "./player.js";
 import * as marks from "./marks.js";
 import { polygon, segments } from "./sheet.js";
@@ -15,13 +16,15 @@ import { decades, roundStep, ticks, written } from "./ticks.js";
  */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [58, 22, 20, 42];
+/** Above the picture of a density there is room for its legend. */
+const LEGEND = 48;
 
 /**
  * @param {Box} box @param {number} width @param {number} height @param {{y: number, zoom: number} | null} camera
- * @param {{first: number, last: number, clock: string}} time
+ * @param {{first: number, last: number, clock: string}} time @param {number} room above the picture
  */
-export function lens(box, width, height, camera, time) {
-  const frame = { left: LEFT, right: width - RIGHT, top: TOP, bottom: height - BOTTOM };
+export function lens(box, width, height, camera, time, room = 0) {
+  const frame = { left: LEFT, right: width - RIGHT, top: TOP + room, bottom: height - BOTTOM };
   const half = (frame.bottom - frame.top) / 2;
   const given = camera && Number.isFinite(camera.y) && Number.isFinite(camera.zoom) && !("yaw" in camera);
   const y = given ? camera.y : (box.low[0] + box.high[0]) / 2;
@@ -72,7 +75,7 @@ export function aim(scene) {
   const first = player.count ? player.times[0] : 0;
   const last = player.count ? player.times[player.count - 1] : 0;
   const time = { first, last: player.done ? last : Math.max(until, last), clock: player.clock };
-  scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, time);
+  scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, time, scene.dense ? LEGEND : 0);
 }
 
 /** Return the column of the time shown. @param {Scene} scene */
@@ -92,10 +95,12 @@ export function draw(sheet, scene) {
   const { show, eye, tone } = scene;
   if (show.hull && scene.start.length) {
     sheet.group("hulls");
-    const ends = [Math.min(...scene.start), Math.max(...scene.start)].map((value) => row(eye, value));
+    const { low, high } = boxOf(scene.start, 1);
+    const ends = [...low, ...high].map((value) => row(eye, value));
     segments(sheet, ends.map((y) => [eye.left, y, eye.right, y]), { stroke: tone.pencil, dash: [5, 4] });
   }
-  if (show.paths) scene.trails.draw(sheet, scene);
+  if (scene.dense) scene.timeDensity.draw(sheet, scene);
+  else if (show.paths) scene.trails.draw(sheet, scene);
   margins(sheet, scene);
   axes(sheet, scene);
   const x = now(scene);
@@ -106,6 +111,7 @@ export function draw(sheet, scene) {
   sheet.paint({ fill: tone.ink });
   marks.starts(sheet, scene);
   marks.overTrails(sheet, scene, ([value]) => [eye.right, row(eye, value)]);
+  if (scene.dense) scene.timeDensity.drawLegend(sheet, scene);
 }
 
 /** Let lines end at the frame of the picture: what they are is told only there. @type {Draw} */

@@ -80,6 +80,7 @@ attention.addEventListener("toggle", () => {
 });
 
 const stage = createStage(byId("stage"), store, player, surfaceOf);
+stage.say = say;
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store, stage);
 const compare = createCompare({ store, player, stage, surface: surfaceOf });

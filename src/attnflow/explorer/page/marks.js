@@ -18,6 +18,8 @@ const RAYS = 8;
 const [STAR, HEARD_ALONE, LEAST_STAR] = [6.4, 24, 4];
 /** More tokens than the first are a crowd; of more than the second, only vertices are numbered. */
 const [CROWD, ALL_NUMBERED] = [400, 40];
+/** By how much dots over a density are smaller than others, in pixels; of very many tokens as many vertices are marked. */
+const [DOT, MARKED] = [0.7, 300];
 
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. @param {number} n */
 export const radius = (n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
@@ -48,6 +50,16 @@ function discStyle(tone, label, near, crowd = false) {
     stroke: tone.paper,
     width: crowd ? 0.4 : 0.9,
   });
+}
+
+/** Styles without an edge, for dots over a density. @type {WeakMap<Style, Style>} */
+const bares = new WeakMap();
+
+/** @param {Style} style */
+function bare(style) {
+  const found = bares.get(style) ?? { fill: style.fill };
+  bares.set(style, found);
+  return found;
 }
 
 /** @param {Tone} tone @param {number} label */
@@ -95,12 +107,30 @@ export function overTrails(sheet, scene, project) {
 /** Draw a disc for each token, larger where more have met. @type {Draw} */
 function tokens(sheet, scene) {
   const { n, screen, order, labels, sizes, tone, depth } = scene;
+  if (!scene.dotted) return scene.d === 1 ? marked(sheet, scene) : crowd(sheet, scene);
   const disc = n > CROWD ? sheet.stamp : sheet.disc;
   sheet.group("tokens");
   for (let k = 0; k < n; k++) {
     const i = order ? order[k] : k;
-    disc(screen[2 * i], screen[2 * i + 1], sizes[i], discStyle(tone, labels[i], depth ? depth[i] : 1, n > CROWD));
+    const style = discStyle(tone, labels[i], depth ? depth[i] : 1, n > CROWD);
+    disc(screen[2 * i], screen[2 * i + 1], sizes[i], scene.dense ? bare(style) : style);
   }
+}
+
+/** Of very many tokens draw clumps, and those that are marked. @type {Draw} */
+function crowd(sheet, scene) {
+  scene.density.drawClumps(sheet, scene);
+  marked(sheet, scene);
+}
+
+/** Draw a disc for each token that overlays mark: vertices of the hull and leaders. @type {Draw} */
+function marked(sheet, scene) {
+  const { overlays, show, screen, sizes, n, tone, cellLabels } = scene;
+  const labels = new Map((overlays?.cells ?? []).map(({ vertex }, k) => [vertex, cellLabels[k]]));
+  sheet.group("tokens");
+  const vertices = show.hull && overlays?.hull?.length <= MARKED ? overlays.hull : [];
+  for (const i of new Set([...vertices, ...starred(scene)]))
+    if (i < n) sheet.disc(screen[2 * i], screen[2 * i + 1], sizes[i], discStyle(tone, labels.get(i) ?? 0, 1));
 }
 
 /** Draw a hollow dot where each token started. @type {Draw} */
@@ -118,8 +148,12 @@ const where = new Float64Array(3);
 
 /** Measure the discs of all tokens. @param {Scene} scene */
 export function measure(scene) {
-  met(scene.screen, scene.n, scene.met);
-  for (let i = 0; i < scene.n; i++) scene.sizes[i] = grown(scene.n, scene.met[i]);
+  const { n, sizes, dense } = scene;
+  if (scene.dotted) {
+    met(scene.screen, n, scene.met);
+    // Over a density single tokens are small dots.
+    for (let i = 0; i < n; i++) sizes[i] = grown(n, scene.met[i]) - (dense ? DOT : 0);
+  } else sizes.fill(radius(n) + DOT);
   // The disc of a leader is seen around its star.
   for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], starRadius(scene, i) + 2.2);
 }

@@ -96,15 +96,19 @@ export function aim(scene) {
 /** Put the pixels of all tokens in `scene.screen`. @param {Scene} scene */
 export function project(scene) {
   const { eye, tokens, screen, n } = scene;
-  for (let i = 0; i < n; i++) [screen[2 * i], screen[2 * i + 1]] = point(eye, tokens, pixel, 2 * i);
+  const [left, top] = [eye.width / 2, eye.height / 2];
+  for (let k = 0; k < 2 * n; k += 2) {
+    screen[k] = left + (tokens[k] - eye.x) * eye.scale;
+    screen[k + 1] = top - (tokens[k + 1] - eye.y) * eye.scale;
+  }
 }
-const pixel = [0, 0];
 
 /** @type {Draw} */
 export function draw(sheet, scene) {
   const { show, eye, tone } = scene;
   if (show.cells && !scene.sphere) cells(marks.overlay(sheet, scene), scene);
   drawGrid(sheet, scene);
+  if (scene.dense) scene.density.draw(sheet, scene);
   axes(sheet, scene);
   if (scene.sphere) {
     const [x, y] = point(eye, [0, 0]);
@@ -116,6 +120,7 @@ export function draw(sheet, scene) {
   if (show.paths) scene.trails.draw(sheet, scene);
   if (show.paths) marks.starts(sheet, scene);
   marks.overTrails(sheet, scene, (where) => point(eye, where));
+  if (scene.dense) scene.density.drawLegend(sheet, scene);
 }
 
 /** Draw exact cells, pale, with thin walls. @type {Draw} */

@@ -4,10 +4,9 @@ import { boxOf } from "./boxes.js";
 
 /** At speed 1 a run takes PER_FRAME seconds for a frame, but at least SHORTEST and at most LONGEST seconds in all. */
 const [PER_FRAME, SHORTEST, LONGEST] = [0.12, 4, 12];
-/** The way is measured of about PACERS tokens. */
-const PACERS = 200;
 
 /** @typedef {(x: number, first: number, clock: string) => number} OnScale */
+/** @typedef {Float64Array | Float32Array} Numbers float32 of very many tokens */
 
 /** Return where a time is on the scale shown: logarithmic time is log(1 + t), t from the first. @type {OnScale} */
 export const onClock = (t, first, clock) => (clock === "log" ? Math.log1p(t - first) : t - first);
@@ -34,8 +33,9 @@ export function indexOf(numbers, value) {
 /** @typedef {ReturnType<typeof createPlayer>} Player */
 
 export function createPlayer() {
-  /** @type {Float64Array[]} */
+  /** @type {Numbers[]} */
   let frames = [];
+  /** @type {Numbers} */
   let blend = new Float64Array(0);
 
   const player = {
@@ -44,8 +44,6 @@ export function createPlayer() {
     d: 0,
     /** @type {number[]} */
     times: [],
-    /** How far tokens have come at each frame, in the mean. @type {number[]} */
-    way: [],
     box: boxOf([], 0),
     done: false,
     /** For each token the first one that it ends with, -1 if it ends alone. @type {number[] | null} */
@@ -67,19 +65,17 @@ export function createPlayer() {
     /** Begin anew, with a run of n tokens in dimension d. @param {number} id @param {number} n @param {number} d */
     clear(id, n, d) {
       frames = [];
-      Object.assign(player, { id, n, d, times: [], way: [], done: false, endsWith: null, position: 0 });
+      Object.assign(player, { id, n, d, times: [], done: false, endsWith: null, position: 0 });
       player.box = boxOf([], d);
       if (blend.length !== n * d) blend = new Float64Array(n * d);
     },
 
-    /** Append frames as they came from the server. @param {Float64Array} numbers */
+    /** Append frames as they came from the server. @param {Numbers} numbers */
     append(header, numbers) {
       const size = player.n * player.d;
       if (header.id !== player.id || header.first !== frames.length) return;
       for (let k = 0; k < header.count; k++) {
         const frame = numbers.subarray(k * size, (k + 1) * size);
-        const last = frames.at(-1);
-        player.way.push(last ? player.way[frames.length - 1] + step(last, frame) : 0);
         frames.push(frame);
         player.times.push(Number(header.times[k]));
         boxOf(frame, player.d, player.box);
@@ -169,20 +165,6 @@ export function createPlayer() {
   }
 
   const span = () => (frames.length ? onClock(player.times[frames.length - 1], player.times[0], player.clock) : 0);
-
-  /** Return how far tokens go between two frames, in the mean. @param {Float64Array} a @param {Float64Array} b */
-  function step(a, b) {
-    const { n, d } = player;
-    const stride = Math.max(1, Math.floor(n / PACERS));
-    let sum = 0;
-    let count = 0;
-    for (let i = 0; i < n; i += stride, count++) {
-      let square = 0;
-      for (let c = i * d; c < (i + 1) * d; c++) square += (b[c] - a[c]) ** 2;
-      sum += Math.sqrt(square);
-    }
-    return sum / count;
-  }
 
   return player;
 }

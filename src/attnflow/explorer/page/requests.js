@@ -119,8 +119,10 @@ export function createRequests(store, player, socket, shown) {
 
   /** @type {Record<string, (header: any, payload: any) => void>} */
   const answers = {
-    start(header) {
-      if (header.id === run.id) incoming.start({ ...header, state: run.state });
+    start(header, payload) {
+      // Very many tokens come as numbers.
+      const tokens = header.tokens ?? payload;
+      if (header.id === run.id) incoming.start({ ...header, tokens, state: run.state });
     },
     frames(header, payload) {
       if (header.id === run.id) {

@@ -1,7 +1,9 @@
 // What there is to draw: tokens, their colours, and the box that holds them, from the store and the frames of the run.
 
 import { LIGHT } from "./colours.js";
+import { createDensity } from "./density.js";
 import { hues } from "./hues.js";
+import { createTimeDensity } from "./time_density.js";
 import { createTrails } from "./trails.js";
 
 /**
@@ -19,10 +21,15 @@ export function createScene(player) {
     tone: LIGHT,
     n: 0,
     d: 2,
-    /** @type {Float64Array} */
+    /** @type {import("./player.js").Numbers} */
     tokens: new Float64Array(0),
-    /** @type {Float64Array} */
+    /** @type {import("./player.js").Numbers} */
     start: new Float64Array(0),
+    /** Whether tokens are drawn as a density, and whether also one by one. */
+    dense: false,
+    dotted: true,
+    density: createDensity(),
+    timeDensity: createTimeDensity(),
     screen: new Float64Array(0),
     sizes: new Float64Array(0),
     met: new Int32Array(0),
@@ -74,7 +81,11 @@ export function createScene(player) {
   };
 }
 
-/** Return the rows that the run starts with; an edit is ahead of the run. @returns {number[][]} */
+/**
+ * Return the rows that the run starts with; an edit is ahead of the run. Very many tokens are numbers one after the
+ * other, and cannot be edited one by one.
+ * @returns {import("./hues.js").Rows}
+ */
 export const startRows = ({ state, run }) => (Array.isArray(state.tokens) ? state.tokens : (run?.tokens ?? []));
 
 /**
@@ -89,9 +100,11 @@ export function labelsOf(overlays, { player, n, d, sphere }, told, here) {
   const place = told === here ? null : new Map(Array.from(told, (id, i) => [id, i]));
   const labelled = (/** @type {(i: number) => number} */ label) =>
     Int32Array.from({ length: n }, (_, i) => label(place ? (place.get(here[i]) ?? -1) : i));
-  if (!sphere && overlays?.cells?.length && overlays.labels) {
+  if (!sphere && overlays?.cells?.length) {
     // Cells in the plane lie around a point, in the order of the vertices.
     const cellLabels = hues.labelled(overlays.cells.map((cell) => told[cell.vertex]), d === 2);
+    // Nobody says in which cell each of very many tokens is.
+    if (!overlays.labels) return { labels: new Int32Array(n), cellLabels };
     return { labels: labelled((i) => cellLabels[overlays.labels[i]] ?? -1), cellLabels };
   }
   const members = !sphere && overlays?.follows?.some((i) => i >= 0) ? overlays.follows : player.endsWith;

@@ -21,6 +21,8 @@ import { make } from "./elements.js";
  * @property {(x: number, y: number, r: number, style: Style) => void} stamp a disc as one of very many, with a style
  *   that is kept: it is drawn once and then copied
  * @property {(x: number, y: number, text: string, type: Type) => void} text its middle height at y
+ * @property {(canvas: HTMLCanvasElement, from: number[], to: number[], alpha: number) => void} image a part of a canvas,
+ *   drawn smoothly in a part of the picture: each is left, top, width and height
  * @property {(canvas: HTMLCanvasElement, from: number, to: number, alpha: number) => void} [layer] what was drawn on
  *   a canvas of the same size before, between two columns; not for files, which have no pixels
  */
@@ -106,6 +108,10 @@ export function canvasSheet(context, width, height) {
       context.fillStyle = type.fill;
       context.fillText(text, x, y);
     },
+    image(canvas, [u, v, wide, high], [x, y, w, h], alpha) {
+      context.globalAlpha = alpha;
+      context.drawImage(canvas, u, v, wide, high, x, y, w, h);
+    },
     layer(canvas, from, to, alpha) {
       if (!(to > from)) return;
       const ratio = canvas.width / width;
@@ -169,6 +175,13 @@ export function svgSheet(width, height, paper, title) {
           `font-family="${safe(FONT)}" font-size="${type.size ?? 12}"${face} fill="${type.fill}"${halo}>` +
           `${safe(text)}</text>`,
       );
+    },
+    image(canvas, from, [x, y, w, h], alpha) {
+      const part = make("canvas", { width: Math.ceil(from[2]), height: Math.ceil(from[3]) });
+      const [wide, high] = [part.width, part.height];
+      part.getContext("2d").drawImage(canvas, from[0], from[1], from[2], from[3], 0, 0, wide, high);
+      const at = `x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" opacity="${short(alpha)}"`;
+      parts.push(`<image ${at} preserveAspectRatio="none" href="${part.toDataURL("image/png")}"/>`);
     },
     svg: () => `${parts.join("\n")}\n</g></g></svg>\n`,
   };

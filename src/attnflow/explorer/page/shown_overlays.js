@@ -77,7 +77,7 @@ export function createShownOverlays(scene, store, ask) {
       if (!player.done && !cut && scene.labels.length === n) return;
       Object.assign(scene, labelsOf(overlays, scene, cut ? known.told : ofRun(here), here));
     }
-    scene.groups = Map.groupBy(scene.labels.keys(), (i) => scene.labels[i]);
+    scene.groups = scene.dotted ? Map.groupBy(scene.labels.keys(), (i) => scene.labels[i]) : new Map();
   }
 
   store.on(["state"], () => {
@@ -87,12 +87,12 @@ export function createShownOverlays(scene, store, ask) {
   });
 
   return {
-    /** Bring the overlays of the scene up to date. @param {number[][]} rows of the start @param {boolean} held */
+    /** Bring the overlays of the scene up to date. @param {import("./hues.js").Rows} rows of the start @param {boolean} held */
     update(rows, held) {
       const { overlays } = store;
       const { n, d } = scene;
       // The last overlays stay until the next ones come, so that cells do not flicker while a token is dragged.
-      const fits = rows.length === n && (overlays?.labels?.length ?? n) === n;
+      const fits = scene.start.length === n * d && (overlays?.labels?.length ?? n) === n;
       const told = fits || overlays?.run === store.run?.id ? overlays : null;
       grow(told, held);
       scene.overlays = age.name === "outdated" ? null : told;

@@ -15,9 +15,10 @@ const USES = ["pointerdown", "keydown", "focus"];
 export function decode(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  if (header.kind !== "frames") return { header, payload: new Uint8Array(buffer, 4 + length) };
+  if (!["frames", "start"].includes(header.kind)) return { header, payload: new Uint8Array(buffer, 4 + length) };
   const numbers = header.count * header.n * header.d;
-  return { header, payload: new Float64Array(buffer, 4 + length, numbers) };
+  const Numbers = header.type === "float32" ? Float32Array : Float64Array;
+  return { header, payload: new Numbers(buffer, 4 + length, numbers) };
 }
 
 /**

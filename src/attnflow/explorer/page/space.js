@@ -122,7 +122,7 @@ export function project(scene) {
     screen[2 * i + 1] = pixel[1];
     depth[i] = Math.min(Math.max(0.5 + pixel[2] / eye.half / 2.4, 0), 1);
   }
-  order.sort((i, j) => depth[i] - depth[j]);
+  if (scene.dotted) order.sort((i, j) => depth[i] - depth[j]);
 }
 
 /** Return the line on the screen between two points. @param {Lens} eye @param {number[]} from @param {number[]} to */
@@ -136,6 +136,7 @@ export function draw(sheet, scene) {
   const { show, eye, tone, overlays, start, startEdges, screen, n } = scene;
   if (scene.sphere) globe(sheet, scene);
   else room(sheet, scene);
+  if (scene.dense) scene.density.draw(sheet, scene);
   marks.cross(sheet, point(eye, [0, 0, 0]), tone.quiet);
   if (show.hull && !scene.sphere) {
     sheet.group("hulls");
@@ -154,6 +155,7 @@ export function draw(sheet, scene) {
   if (show.paths) scene.trails.draw(sheet, scene);
   if (show.paths) marks.starts(sheet, scene);
   marks.overTrails(sheet, scene, (where) => point(eye, where));
+  if (scene.dense) scene.density.drawLegend(sheet, scene);
 }
 
 /** Draw the walls behind the cloud, with a grid, and numbers along edges. @type {Draw} */

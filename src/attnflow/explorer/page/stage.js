@@ -4,6 +4,7 @@ import { createShownRow } from "./attention_lines.js";
 import { drawBeside } from "./beside_marks.js";
 import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
+import { DENSE, DOTTED } from "./density.js";
 import { createHeldToken } from "./held_token.js";
 import { createPictures } from "./pictures.js";
 import { createScene, startRows } from "./scene.js";
@@ -48,8 +49,9 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     update();
     const eased = framing.ease(seconds);
     if (eased) update();
-    const moving = scene.show.paths && scene.n > 0 && player.n === scene.n && player.d === scene.d;
-    const more = moving && scene.trails.prepare(scene);
+    const there = scene.n > 0 && player.n === scene.n && player.d === scene.d;
+    const moving = there && (scene.dense ? scene.d === 1 : scene.show.paths);
+    const more = moving && (scene.dense ? scene.timeDensity : scene.trails).prepare(scene);
     paint();
     if (player.playing || eased || more) ask();
     else before = now;
@@ -71,6 +73,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     const still = player.position === 0 || player.count === 0 || player.d !== d;
     scene.tokens = still || held ? scene.start : player.positions();
     scene.n = scene.tokens.length / d;
+    Object.assign(scene, { dense: scene.n > DENSE, dotted: scene.n <= DOTTED });
     scene.sphere = surface(state.motion?.name) === "sphere";
     const length = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
     Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...length });
@@ -81,6 +84,8 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     if (scene.sphere && !still) ontoSphere();
     shownOverlays.update(rows, held);
     framing.update(rows, !still, held);
+    // The hull of the start of very many tokens is left to the server.
+    if (d === 2 && !scene.dotted) scene.startHull = store.first?.hull ?? scene.startHull;
     if (d !== 3) scene.depth = scene.order = null;
     scene.mode.aim(scene);
     scene.mode.project(scene);
@@ -94,17 +99,18 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     scene.note = scene.noted >= 0 ? noteAt(scene, scene.noted) : "";
   }
 
-  /** Take other tokens for the start. @param {number[][]} rows */
+  /** Take other tokens for the start. @param {import("./hues.js").Rows} rows */
   function begin(rows) {
-    if (stage.chosen >= rows.length) stage.chosen = -1;
+    const flat = !Array.isArray(rows);
+    if (flat || stage.chosen >= rows.length) stage.chosen = -1;
     // Tokens that were not placed one by one are others than before.
     if (!Array.isArray(store.state.tokens)) {
       stage.chosen = -1;
       if (cameraState() === "kept") stage.fit();
     }
-    scene.start = Float64Array.from(rows.flat());
-    scene.d = rows[0]?.length ?? 2;
-    scene.startHull = scene.d === 2 ? hull(scene.start) : [];
+    scene.start = flat ? rows : Float64Array.from(rows.flat());
+    scene.d = flat ? store.run.d : (rows[0]?.length ?? 2);
+    scene.startHull = scene.d === 2 && !flat ? hull(scene.start) : [];
   }
 
   /** Between two frames tokens on the sphere would cut through it. */
@@ -142,6 +148,8 @@ export function createStage(canvas, store, player, surface, time = { player, mov
 
   const stage = {
     chosen: -1,
+    /** Say why something is not done. @type {(sentence: string) => void} */
+    say: () => {},
     choose(/** @type {number} */ i) {
       stage.chosen = i;
       store.notify("looked");
@@ -175,6 +183,13 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     },
     draw: ask,
     scene,
+    /** Return how many of many tokens are in each square of the picture. */
+    density() {
+      update();
+      if (scene.d !== 1) return scene.density.count(scene);
+      scene.timeDensity.prepare(scene, Infinity);
+      return scene.timeDensity.counted();
+    },
     ...createPictures(scene, store, update, framing.ease),
   };
   const announce = createAnnouncer(stage.describe, canvas);

@@ -1,6 +1,8 @@
-// Trajectories: the whole run as faint lines on a layer of its own, and the last steps over it, fading with age.
+// Trajectories: the whole run as faint lines on a layer of its own, and the last steps over it, fading with age. Of many
+// tokens, which are drawn as a density, only the last steps of a few show where they go.
 
 import { colour } from "./colours.js";
+import { onClock } from "./player.js";
 import { cleared } from "./screen.js";
 
 /** @import { Sheet, Style } from "./sheet.js" @import { Draw, Scene } from "./scene.js" */
@@ -11,8 +13,12 @@ const [LAYER, TAIL] = [320000, 6000];
 const [TURN, AT_ONCE] = [7, 4];
 /** A new run replaces the lines of the old one when it is whole, or after PATIENCE milliseconds. */
 const PATIENCE = 160;
-/** How much of their colour trajectories have at their beginning and at their end, and in how many stages. */
-const [FAINT, STRONG, STAGES] = [0.14, 0.8, 8];
+/** How much of their colour old steps and new ones have, in how many stages they fade, and how wide they are. */
+const [FAINT, STRONG, STAGES, WIDTHS] = [0.16, 0.9, 8, [1, 1.7]];
+/** Steps are old after this part of the whole run. */
+const LIFE = 0.3;
+/** How many of many tokens show where they go, and how strong. */
+const [SAMPLES, SAMPLED] = [64, 0.7];
 /** Return how the whole run is drawn: more faintly for a crowd. @param {Scene} scene */
 const faint = ({ n, tone }) => ({ stroke: tone.quiet, width: 0.9, alpha: n > 400 ? 0.2 : 0.42 });
 /** Steps shorter than this many pixels are joined to the next. */
@@ -24,7 +30,7 @@ const spot = new Float64Array(3);
 
 /**
  * Call `go` with the pixels between the ends of a step, if it bends: those of the arc between two tokens on the sphere.
- * @param {Scene} scene @param {Float64Array} from all tokens before @param {Float64Array} to and after
+ * @param {Scene} scene @param {ArrayLike<number>} from all tokens before @param {ArrayLike<number>} to and after
  * @param {number} i @param {(x: number, y: number) => void} go
  */
 export function bent(scene, from, to, i, go) {
@@ -46,30 +52,40 @@ export function bent(scene, from, to, i, go) {
   }
 }
 
-/** How strong a step is drawn: by the part of the way that tokens had come. @param {number} part */
-const strength = (part) => FAINT + (STRONG - FAINT) * Math.min(Math.max(part, 0), 1);
+/** How strong a step is drawn that is this young, between 0 and 1: calm at first, then quickly. @param {number} young */
+const strength = (young) => FAINT + (STRONG - FAINT) * young ** 2;
+/** And how wide. @param {number} young */
+const widthOf = (young) => WIDTHS[0] + (WIDTHS[1] - WIDTHS[0]) * young;
 
 /** Return the distance between tokens whose lines are drawn, so that the layer holds them all. */
 const strideOf = (/** @type {number} */ n, /** @type {number} */ count) =>
   Math.max(1, Math.ceil((n * Math.max(count, 240)) / LAYER));
 
 /**
- * Return the stages of the last steps: where each begins and ends, and how strong it is.
- * @param {ArrayLike<number>} way how far tokens had come at each frame @param {number} first @param {number} last
+ * Return the stages of the last steps: where each begins and ends, how strong and how wide it is.
+ * @param {ArrayLike<number>} passed the part of the whole run that has passed at each frame
+ * @param {number} first @param {number} last
  */
-export function stages(way, first, last) {
+export function stages(passed, first, last) {
   const found = [];
-  const whole = way[last] || 1;
-  const stageOf = (/** @type {number} */ j) => Math.min(Math.floor((STAGES * way[j]) / whole), STAGES - 1);
+  const stageOf = (/** @type {number} */ j) =>
+    Math.max(Math.ceil(STAGES * (1 - (passed[last] - passed[j]) / LIFE)), 1);
   let from = first;
   for (let j = first; j < last; j++) {
     const now = stageOf(j + 1);
     if (j + 2 > last || stageOf(j + 2) !== now) {
-      found.push({ from, to: j + 1, alpha: strength((now + 1) / STAGES) });
+      const young = (now - 1) / (STAGES - 1);
+      found.push({ from, to: j + 1, alpha: strength(young), width: widthOf(young) });
       from = j + 1;
     }
   }
   return found;
+}
+
+/** Return the part of the whole run that has passed at each frame, on its clock. @param {import("./player.js").Player} player */
+function passedBy({ times, clock }) {
+  const length = onClock(times[times.length - 1], times[0], clock) || 1;
+  return times.map((t) => onClock(t, times[0], clock) / length);
 }
 
 export function createTrails() {
@@ -109,6 +125,7 @@ export function createTrails() {
   /** Draw all trajectories: what is to come faint, what has been in colour. @type {Draw} */
   function draw(sheet, scene) {
     sheet.group("trails");
+    if (scene.dense) return flow(sheet, scene);
     if (sheet.layer) {
       const now = scene.mode.now?.(scene) ?? 0;
       if (front.key !== "") {
@@ -125,9 +142,9 @@ export function createTrails() {
     const last = player.frameIndex();
     const drawn = Math.ceil(player.n / strideOf(player.n, player.count));
     const steps = sheet.layer ? Math.max(2, Math.floor(TAIL / drawn)) : last;
-    for (const { from, to, alpha } of stages(player.way, Math.max(0, last - steps), last))
+    for (const { from, to, alpha, width } of stages(passedBy(player), Math.max(0, last - steps), last))
       for (const [label, members] of groups)
-        lines(sheet, scene, from, to, { stroke: colour(label, tone), width: 1.2, alpha }, members);
+        lines(sheet, scene, from, to, { stroke: colour(label, tone), width, alpha }, members);
     // The way from the last frame to where tokens are now.
     if (player.position - last > 1e-9)
       for (const [label, members] of groups) {
@@ -138,8 +155,28 @@ export function createTrails() {
           bent(scene, player.frame(last), scene.tokens, i, sheet.line);
           sheet.line(scene.screen[2 * i], scene.screen[2 * i + 1]);
         }
-        sheet.paint({ stroke: colour(label, tone), width: 1.2, alpha: STRONG });
+        sheet.paint({ stroke: colour(label, tone), width: WIDTHS[1], alpha: STRONG });
       }
+  }
+
+  /** Draw the last steps of a few of many tokens. @type {Draw} */
+  function flow(sheet, scene) {
+    const { player, tone, n } = scene;
+    if (player.n !== n || player.count === 0 || player.position === 0) return;
+    const last = player.frameIndex();
+    const members = Array.from({ length: SAMPLES }, (_, k) => Math.floor((k * n) / SAMPLES));
+    const style = { stroke: tone.ink, cap: /** @type {const} */ ("round") };
+    const recent = stages(passedBy(player), 0, last).filter(({ alpha }) => alpha > FAINT);
+    for (const { from, to, alpha, width } of recent)
+      lines(sheet, scene, from, to, { ...style, width: 0.8 * width, alpha: SAMPLED * alpha }, members, 1);
+    if (player.position - last < 1e-9) return;
+    sheet.begin();
+    for (const i of members) {
+      scene.mode.at(scene, last, i, at);
+      sheet.move(at[0], at[1]);
+      sheet.line(scene.screen[2 * i], scene.screen[2 * i + 1]);
+    }
+    sheet.paint({ ...style, width: 0.8 * WIDTHS[1], alpha: SAMPLED * STRONG });
   }
 
   /**
@@ -147,9 +184,8 @@ export function createTrails() {
    * @param {Sheet} sheet @param {Scene} scene @param {number} from @param {number} to
    * @param {Style} style @param {number[] | null} members
    */
-  function lines(sheet, scene, from, to, style, members) {
+  function lines(sheet, scene, from, to, style, members, stride = strideOf(scene.player.n, scene.player.count)) {
     const { player, mode } = scene;
-    const stride = strideOf(player.n, player.count);
     const count = members ? members.length : player.n;
     let drawn = false;
     sheet.begin();

@@ -30,7 +30,7 @@ function all(overlays, i, point) {
   return found.join(", ");
 }
 
-/** @param {Scene} scene @param {number} i @returns {[any, number, Float64Array]} */
+/** @param {Scene} scene @param {number} i @returns {[any, number, ArrayLike<number>]} */
 const seen = ({ late, overlays, tokens, d }, i) => [late ? null : overlays, i, tokens.subarray(i * d, (i + 1) * d)];
 
 /** Return the note at a token, line by line. @param {Scene} scene @param {number} i */
