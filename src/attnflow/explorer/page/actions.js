@@ -121,7 +121,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
       update();
       // A token taken where it is later starts elsewhere: it moves as the pointer does.
       heldToken.hold(i, x - scene.screen[2 * i], y - scene.screen[2 * i + 1]);
-      images = partners(startRows(store), i);
+      images = partners(editable(), i);
       going = false;
       stage.draw();
     },

@@ -89,7 +89,7 @@ export function clustersAt(series, player, place) {
   return counts.every(Number.isFinite) ? [Math.min(...counts), Math.max(...counts)] : null;
 }
 
-/** Return how far tokens are at most from the middle of their box. @param {Float64Array} tokens @param {number} d */
+/** Return how far tokens are at most from the middle of their box. @param {import("./player.js").Numbers} tokens @param {number} d */
 export function reach(tokens, d) {
   const [low, high] = [new Float64Array(d).fill(Infinity), new Float64Array(d).fill(-Infinity)];
   for (let j = 0; j < tokens.length; j++) {
@@ -105,7 +105,7 @@ export function reach(tokens, d) {
   return Math.sqrt(most);
 }
 
-/** The reach of frames, which do not change. @type {WeakMap<Float64Array, number>} */
+/** The reach of frames, which do not change. @type {WeakMap<import("./player.js").Numbers, number>} */
 const reaches = new WeakMap();
 
 /** @param {import("./player.js").Player} player @param {number} k */
@@ -133,7 +133,7 @@ export function restOf(player, k, most) {
 
 /**
  * Return how far a token is at most from where it is later; the search ends with one that is farther than `most`.
- * @param {Float64Array} a @param {Float64Array} b @param {number} d @param {number} most
+ * @param {import("./player.js").Numbers} a @param {import("./player.js").Numbers} b @param {number} d @param {number} most
  */
 function farthest(a, b, d, most) {
   let largest = 0;

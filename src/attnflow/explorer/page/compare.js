@@ -83,6 +83,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   const requests = createRequests(other, player, line, {
     attention: () => false,
     claims: false,
+    token: () => stage.looked(),
     waiting: (on) => say(1, on ? "Computing." : "", "wait"),
   });
   const moved = () => {

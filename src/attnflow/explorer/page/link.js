@@ -33,12 +33,12 @@ export async function decode(text) {
     throw new Error(DAMAGED);
   }
   if (!isState(screen?.state)) throw new Error(DAMAGED);
-  const { other = null } = screen;
-  if (other !== null && !isState({ ...screen.state, law: other.law, motion: other.motion })) throw new Error(DAMAGED);
+  const { law, motion } = screen.other ?? screen.state;
+  if (!isState({ ...screen.state, law, motion })) throw new Error(DAMAGED);
   return sound(screen);
 }
 
-/** Return what can be shown of a screen that came from elsewhere. */
+/** Return what can be shown of a screen that came from elsewhere. @param {any} screen */
 export function sound({ state, view, other = null }) {
   const found = { state, view: viewOf(view) };
   return other === null ? found : { ...found, other: { law: other.law, motion: other.motion } };

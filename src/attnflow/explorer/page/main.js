@@ -118,6 +118,7 @@ function opened(screen) {
 }
 
 const presenter = createPresenter(store, player, stage);
+presenter.onNext(story.step);
 const classRoom = createClassRoom(store, socket, { opened, say });
 
 store.on(["view"], applyTheme);

@@ -185,6 +185,13 @@ export function createStory(store, player, stage, opened) {
     get on() {
       return state.name === "on";
     },
+    /** Go to the next step, or to the one before; false when no story is on. @param {number} by */
+    step(by) {
+      if (state.name === "off") return false;
+      if (by > 0) next();
+      else go(state.index - 1);
+      return true;
+    },
     /** Whether an address is that of a story. @param {string} hash */
     names: (hash) => ADDRESS.test(hash),
     find,

@@ -16,6 +16,12 @@ function cellsOf(store) {
   return null;
 }
 
+/** The rows of the start; of very many tokens, which nobody drags, none. @returns {number[][]} */
+function rowsOf(store) {
+  const rows = startRows(store);
+  return Array.isArray(rows) ? rows : [];
+}
+
 /** @param {import("./player.js").Player} player @param {{chosen: number}} stage */
 export function createStoryScreen(store, player, stage) {
   /** Whether the run on the screen is that of the present state. */
@@ -35,7 +41,7 @@ export function createStoryScreen(store, player, stage) {
     /** Complete the opening by what is known only once its run is there. @param {Opening} opening */
     complete(opening) {
       if (store.state !== opening.state || !fresh()) return;
-      if (opening.rows.length === 0) opening.rows = startRows(store);
+      if (opening.rows.length === 0) opening.rows = rowsOf(store);
       opening.cells ??= cellsOf(store);
     },
 
@@ -47,7 +53,7 @@ export function createStoryScreen(store, player, stage) {
         opening,
         time: here ? player.time() : null,
         playing: player.playing,
-        rows: startRows(store),
+        rows: rowsOf(store),
         cells: here ? cellsOf(store) : null,
         show: store.view.show,
         chosen: stage.chosen,
