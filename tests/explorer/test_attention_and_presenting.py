@@ -263,19 +263,34 @@ def test_influences_are_drawn_above_the_threshold_of_the_slider_and_of_the_link(
     page.locator("#show-influence").click()
 
 
-def test_the_area_of_a_star_is_proportional_to_how_much_it_is_heard(page: Page) -> None:
-    show(page, {"until": 6, **STATES["hardmax with ties"]})
-    seek(page, 0)
-    stars = part(page, "leaders")
-    told = page.evaluate("() => window.attnflow.store.overlays")
-    heights = []
-    for star in stars:
+def areas(page: Page) -> Any:
+    """Return the areas of all stars, in square pixels."""
+    found = []
+    for star in part(page, "leaders"):
         corners = np.array(re.findall(r"-?[\d.]+", star.get("d")), float).reshape(-1, 2)
-        shifted = np.roll(corners, -1, axis=0)
-        heights.append(abs((corners[:, 0] * shifted[:, 1] - corners[:, 1] * shifted[:, 0]).sum()) / 2)
-    assert len(set(told["leaders_heard"])) > 1
-    ratio = np.array(heights) / told["leaders_heard"]
-    np.testing.assert_allclose(ratio, ratio[0], rtol=0.01)
+        x, y = (corners - corners.mean(axis=0)).T
+        found.append(abs((x * np.roll(y, -1) - y * np.roll(x, -1)).sum()) / 2)
+    return np.array(found)
+
+
+def test_the_area_of_a_star_is_proportional_to_how_much_it_is_heard(page: Page) -> None:
+    show(page, {"until": 60, **STATES["hardmax with ties"]})
+    seek(page, 0)
+
+    def heard_in_place() -> Any:
+        """Return how much all tokens hear those within a hundredth of each leader."""
+        t, x = frame(page)
+        columns = matrix(state("hardmax with ties"), x, t).mean(axis=0)
+        leaders = page.evaluate("() => window.attnflow.store.overlays.leaders")
+        return np.array([columns[np.abs(x - x[i]).max(axis=1) < 0.01].sum() for i in leaders])
+
+    ratios = []
+    for k in (0, 55):
+        seek(page, k)
+        heard = heard_in_place()
+        assert len(set(heard)) > 1
+        ratios.append(areas(page) / heard)
+    np.testing.assert_allclose(np.concatenate(ratios), ratios[0][0], rtol=0.01)
 
 
 # Presenting

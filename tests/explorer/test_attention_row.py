@@ -135,13 +135,13 @@ def test_of_too_many_influences_the_strongest_are_told(monkeypatch: pytest.Monke
     told = overlays_of(shown.tokens, 0, shown, ["influence", "leaders"], 0.1)
     assert "at most 10 tokens" in told["why"]["influence"]
     assert told["leaders"]
-    assert told["leaders_heard"] is None
+    assert told["heard"] is None
 
 
 @pytest.mark.parametrize("name", ["softmax", "hardmax with ties", "moving frame"])
-def test_leaders_are_told_with_the_mean_of_their_columns(name: str) -> None:
+def test_with_leaders_comes_how_much_each_token_is_heard(name: str) -> None:
     shown = state(name)
     found = overlays_of(shown.tokens, 1, shown, ["leaders"])
     columns = matrix(shown, shown.tokens, 1).sum(axis=0) / len(shown.tokens)
     assert found["leaders"]
-    np.testing.assert_allclose(found["leaders_heard"], columns[found["leaders"]], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found["heard"], columns, rtol=0, atol=1e-12)

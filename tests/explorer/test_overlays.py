@@ -220,7 +220,7 @@ def test_what_is_missing_is_explained(state: State, missing: tuple[str, ...], wo
 
 def test_only_what_is_wanted_comes() -> None:
     assert at(shown()) == {"kind": "overlays", "why": {}}
-    assert set(at(shown(), "leaders")) == {"kind", "leaders", "follows", "leaders_heard", "why"}
+    assert set(at(shown(), "leaders")) == {"kind", "leaders", "follows", "heard", "why"}
 
 
 DEGENERATE = [

@@ -176,18 +176,16 @@ def _limits(frame: Frame) -> dict[str, Any]:
 def _leaders(frame: Frame) -> dict[str, Any]:
     """Return whom each token listens to most, a vertex of the hull; -1 where several are heard alike.
 
-    `leaders_heard` is how much each leader is heard by all tokens in the mean, sum_i P_ij / n; None where
-    that is not known.
+    `heard` is how much each token j is heard by all tokens in the mean, sum_i P_ij / n; None where that is not known.
     """
     follows = np.append(frame.hull.indices, -1)[frame.leader]
-    leaders = np.unique(follows[follows >= 0])
     try:
         frame.seen("how much leaders are heard")
-        heard = frame.weights[:, leaders].mean(axis=0).tolist()
+        heard = frame.weights.mean(axis=0).tolist()
     except InputError:
         heard = None
     followed = {} if len(follows) > MANY else {"follows": follows.tolist()}
-    return {"leaders": leaders.tolist(), **followed, "leaders_heard": heard}
+    return {"leaders": np.unique(follows[follows >= 0]).tolist(), **followed, "heard": heard}
 
 
 def _quiescent(frame: Frame) -> dict[str, Any]:

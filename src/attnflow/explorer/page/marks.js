@@ -5,7 +5,7 @@ import { arrow, bendSide, lines } from "./attention_lines.js";
 import { influences } from "./influence.js";
 import { noteBox } from "./note_box.js";
 import { polygon, segments } from "./sheet.js";
-import { around, met } from "./shapes.js";
+import { around, met, summed } from "./shapes.js";
 
 /**
  * @import { Tone } from "./colours.js"
@@ -148,7 +148,8 @@ const where = new Float64Array(3);
 
 /** Measure the discs of all tokens. @param {Scene} scene */
 export function measure(scene) {
-  const { n, sizes, dense } = scene;
+  const { n, sizes, dense, overlays } = scene;
+  scene.heard = overlays?.heard?.length === n ? summed(scene.screen, overlays.heard) : null;
   if (scene.dotted) {
     met(scene.screen, n, scene.met);
     // Over a density single tokens are small dots.
@@ -158,11 +159,11 @@ export function measure(scene) {
   for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], starRadius(scene, i) + 2.2);
 }
 
-/** Return the radius of the star of a leader: its area grows with how much all tokens hear it in the mean.
+/** Return the radius of the star of a leader: its area grows with how much all tokens hear those in its place.
  * @param {Scene} scene @param {number} i */
-export function starRadius({ overlays, sizes }, i) {
-  const part = overlays?.leaders_heard?.[overlays.leaders.indexOf(i)];
-  if (part === undefined) return Math.max(STAR, sizes[i] - 2.2);
+export function starRadius({ heard, sizes }, i) {
+  if (!heard) return Math.max(STAR, sizes[i] - 2.2);
+  const part = heard[i];
   return Math.max(LEAST_STAR, HEARD_ALONE * Math.sqrt(Math.min(Math.max(part, 0), 1)));
 }
 

@@ -93,12 +93,14 @@ export function createPresenter(store, player, stage) {
   function explain() {
     const rows = [
       ["p", "present, or end it; also Esc"],
-      ["Page Down", "the next figure of the list, or the next step of a story; also →"],
-      ["Page Up", "the one before; also ←"],
-      ["1", "controls; 2 claims and measures; 3 tools and time; 4 figures and sharing"],
-      ["i", "pen; held, as long as it is held; w wipes the ink"],
+      ["Page Down,Page Up", "next and back, from a clicker"],
+      ["1,2,3,4", "controls, claims, tools, figures"],
+      ["i,w", "pen; wipe the ink"],
     ];
-    const row = (/** @type {string[]} */ [key, what]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what));
+    const row = (/** @type {string[]} */ [keys, what]) => {
+      const each = keys.split(",").flatMap((key) => [make("kbd", {}, key), " "]);
+      return make("div", {}, make("dt", {}, ...each), make("dd", {}, what));
+    };
     byId("help").querySelector("p").before(make("h3", {}, "Presenting"), make("dl", {}, ...rows.map(row)));
   }
 

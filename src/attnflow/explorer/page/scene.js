@@ -34,6 +34,9 @@ export function createScene(player) {
     sizes: new Float64Array(0),
     met: new Int32Array(0),
     labels: new Int32Array(0),
+    /** How much all tokens hear those in the place of each, in the mean; null where that is not known.
+     * @type {Float64Array | null} */
+    heard: null,
     /** @type {Float64Array | null} nearness between 0 and 1, in space */
     depth: null,
     /** @type {Int32Array | null} */

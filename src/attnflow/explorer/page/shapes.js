@@ -82,8 +82,21 @@ export function area(xy) {
 export function met(xy, n, out) {
   /** @type {Map<number, number>} */
   const count = new Map();
-  const pixel = (/** @type {number} */ i) => Math.round(xy[2 * i]) * 1e6 + Math.round(xy[2 * i + 1]);
-  for (let i = 0; i < n; i++) count.set(pixel(i), (count.get(pixel(i)) ?? 0) + 1);
-  for (let i = 0; i < n; i++) out[i] = count.get(pixel(i)) ?? 1;
+  for (let i = 0; i < n; i++) count.set(pixel(xy, i), (count.get(pixel(xy, i)) ?? 0) + 1);
+  for (let i = 0; i < n; i++) out[i] = count.get(pixel(xy, i)) ?? 1;
   return out;
+}
+
+/** Return a number for the pixel of point i. @param {ArrayLike<number>} xy @param {number} i */
+const pixel = (xy, i) => Math.round(xy[2 * i]) * 1e6 + Math.round(xy[2 * i + 1]);
+
+/**
+ * Return for each point the sum of the values of all points where it is, up to a pixel.
+ * @param {ArrayLike<number>} xy @param {ArrayLike<number>} values
+ */
+export function summed(xy, values) {
+  /** @type {Map<number, number>} */
+  const sums = new Map();
+  for (let i = 0; i < values.length; i++) sums.set(pixel(xy, i), (sums.get(pixel(xy, i)) ?? 0) + values[i]);
+  return Float64Array.from({ length: values.length }, (_, i) => sums.get(pixel(xy, i)) ?? 0);
 }
