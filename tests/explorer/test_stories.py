@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = Path(stories.__file__).with_name("stories")
 ALL = {story.name: story for story in stories.shipped()}
 # These take a second or more each, since their runs are long or random.
-LONG = ("causal", "hyperplanes", "noise", "staircase")
+LONG = ("causal", "hyperplanes", "noise", "sinkhorn", "staircase")
 
 Array = NDArray[np.float64]
 
@@ -211,6 +211,7 @@ def test_measures_of_a_run_that_is_known() -> None:
     assert not found(what="ends", at="mean", at_most=0.5**11)
     assert found(what="mean", time=9, at_least=0.5 - 1e-9, at_most=0.5 + 1e-9)
     assert found(what="bend", at_most=0)
+    assert found(what="drift", at_most=1e-12)
     assert found(what="tokens", **{"is": 2})
     assert found(what="parameter", key="law.beta", at_most=0)
     assert not found(what="time", at_least=9)
@@ -381,7 +382,17 @@ def test_paper_pages_name_stories_that_exist() -> None:
         for page in (ROOT / "docs" / "papers").glob("*.md")
     }
     assert {name for names in named.values() for name in names} <= ALL.keys()
-    for paper in ("causal", "densities", "emergence", "frank_wolfe", "hardmax", "localmax", "normalisation", "sphere"):
+    for paper in (
+        "causal",
+        "densities",
+        "emergence",
+        "frank_wolfe",
+        "hardmax",
+        "localmax",
+        "normalisation",
+        "sinkformers",
+        "sphere",
+    ):
         assert named[paper], paper
 
 

@@ -62,9 +62,16 @@ def at(page: Page, story: str, step: int) -> None:
     """Wait until a step is on the screen, with its run."""
     address = f"#story/{step}" if story == MAIN.name else f"#story/{story}/{step}"
     page.wait_for_function("hash => location.hash === hash", arg=address)
-    page.wait_for_function("() => window.attnflow.store.run?.state === window.attnflow.store.state")
-    settled(page)
+    shown(page)
     assert page.locator(f'.story-dots [aria-current][aria-label="Step {step}"]').count() == 1
+
+
+def shown(page: Page) -> None:
+    """Wait until the run of the present state is on the screen, whole."""
+    page.wait_for_function(
+        "() => { const {store} = window.attnflow ?? {}; return store?.run && store.run.state === store.state; }"
+    )
+    settled(page)
 
 
 def looked(page: Page) -> None:
@@ -108,11 +115,18 @@ def press(page: Page, place: str, *keys: str) -> None:
         page.keyboard.press(key)
 
 
+def other_beta(page: Page) -> None:
+    """Go to the end of a run with another beta."""
+    press(page, "#law-beta-slider", "PageUp", "PageUp")
+    shown(page)
+    press(page, "#scrub", "End")
+
+
 def restored(page: Page) -> None:
     """Take the last edit back by the keyboard."""
     page.locator("#stage").focus()
     page.keyboard.press("Control+z")
-    settled(page)
+    shown(page)
 
 
 def test_the_first_visit_opens_the_story_which_takes_only_what_it_asks_for(page: Page, address: str) -> None:
@@ -121,7 +135,7 @@ def test_the_first_visit_opens_the_story_which_takes_only_what_it_asks_for(page:
     without_claims(page)
     average = "With β = 0 every token hears all tokens alike, and moves towards their average."
     assert page.locator("#story-say").text_content() == average
-    not_taken(page, lambda: (press(page, "#law-beta-slider", "PageUp", "PageUp"), press(page, "#scrub", "End")))
+    not_taken(page, lambda: other_beta(page))
     press(page, "#law-beta-slider", "Home")
     reached(page)
     page.locator("#story-next").click()
@@ -136,8 +150,7 @@ def test_the_first_visit_opens_the_story_which_takes_only_what_it_asks_for(page:
 def test_the_first_story_is_walked_by_doing_what_it_asks(page: Page, address: str) -> None:
     page.goto("about:blank")
     page.goto(f"{address}#story")
-    page.wait_for_function("() => window.attnflow?.store.run?.state === window.attnflow?.store.state")
-    settled(page)
+    shown(page)
 
     def on(step: int) -> None:
         page.locator("#story-next").click()
@@ -145,10 +158,10 @@ def test_the_first_story_is_walked_by_doing_what_it_asks(page: Page, address: st
         assert progress(page) == "waiting"
 
     # An average: not with another beta, though the time comes.
-    not_taken(page, lambda: (press(page, "#law-beta-slider", "PageUp", "PageUp"), press(page, "#scrub", "End")))
-    press(page, "#law-beta-slider", "Home")
+    not_taken(page, lambda: other_beta(page))
     press(page, "#scrub", "Home")
-    settled(page)
+    press(page, "#law-beta-slider", "Home")
+    shown(page)
     assert progress(page) == "tried"
     page.locator("#speed").select_option("4")
     page.locator("#stage").focus()
@@ -269,7 +282,7 @@ def done(page: Page, step: Step) -> None:
                 field.select_option(value)
             else:
                 field.fill(str(value))
-            settled(page)
+            shown(page)
     if "move" in answer:
         drag(page, answer["move"]["token"], tuple(answer["move"]["to"]))
     for name in answer.get("show", ()):
@@ -291,6 +304,9 @@ def done(page: Page, step: Step) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if name != MAIN.name])
 def test_the_goals_of_the_other_stories_are_reached(page: Page, address: str, name: str) -> None:
     page.goto("about:blank")
+    page.goto(address)
+    shown(page)
+    without_claims(page)
     page.goto(f"{address}#story/{name}/1")
     for count, step in enumerate(ALL[name].steps, 1):
         at(page, name, count)

@@ -88,6 +88,7 @@ CONDITIONS: dict[str, Condition] = {
     "ends": Condition("how far tokens end from these places, at most", ("at",), ("token",), compares=True, seen=False),
     "cosine": Condition("the least cosine of two tokens at a time", ("time",), compares=True, seen=False),
     "mean": Condition("the length of the mean of all tokens at a time", ("time",), compares=True, seen=False),
+    "drift": Condition("how far the mean of all tokens has moved at the end", compares=True, seen=False),
     "levels": Condition("how many places tokens have along a direction at the end", ("along",), compares=True,
                         seen=False),
     "quiescent": Condition("the number of quiescent sets at a time", ("time",), compares=True, seen=False),

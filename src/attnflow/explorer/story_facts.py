@@ -119,13 +119,13 @@ def _bend(one: Table, screen: Screen, opening: Screen) -> float:
 
 def _ends(one: Table, screen: Screen, opening: Screen) -> float:
     start, final = screen.state.tokens, screen.at(screen.end)
-    body = hull(start)
-    places = {
-        "corners": lambda: body.vertices,
+    found: dict[str, Callable[[], Array]] = {
+        "corners": lambda: hull(start).vertices,
         "limits": lambda: stationary_points(hull(final).vertices).points,
         "mean": lambda: start.mean(axis=0, keepdims=True),
         "token": lambda: start[[one.get("token", 0)]],
-    }[one["at"]]()
+    }
+    places = found[one["at"]]()
     return float(np.linalg.norm(final[:, None] - places, axis=2).min(axis=1).max())
 
 
@@ -185,6 +185,9 @@ MEASURES: dict[str, Measure] = {
     "ends": _ends,
     "cosine": _cosine,
     "mean": lambda one, screen, opening: float(np.linalg.norm(screen.at(one["time"]).mean(axis=0))),
+    "drift": lambda one, screen, opening: float(
+        np.linalg.norm(screen.at(screen.end).mean(axis=0) - screen.state.tokens.mean(axis=0))
+    ),
     "levels": _levels,
     "quiescent": _quiescent,
 }
