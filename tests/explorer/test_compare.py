@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import launch
+from browser import PATIENCE, launch
+from larger import larger
 from numpy.typing import NDArray
 from served import alive, serving, until, workers
 
@@ -126,6 +127,17 @@ def drag(page: Page, side: str, token: int, by: tuple[int, int]) -> None:
     settled(page)
 
 
+def copied(page: Page, what: str) -> str:
+    """Press a button that copies, and return the text."""
+    page.evaluate("() => navigator.clipboard.writeText('')")
+    page.locator(f"#copy-{what}").click()
+    for _ in range(PATIENCE // 50):
+        if text := page.evaluate("() => navigator.clipboard.readText()"):
+            return str(text)
+        page.wait_for_timeout(50)
+    raise AssertionError(f"copying {what} left the clipboard empty")
+
+
 def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page: Page) -> None:
     show(page)
     left, right = simulated(page)
@@ -146,7 +158,7 @@ def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page:
         assert chosen == [token, token]
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [pytest.param(1, marks=larger), 2, pytest.param(3, marks=larger)])
 def test_layers_and_a_flow_show_the_same_time_and_their_distance(page: Page, d: int) -> None:
     flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
     sides: list[State] = [{"law": SOFT, "motion": LAYERS}, flow]
@@ -188,6 +200,7 @@ def test_layers_and_a_flow_show_the_same_time_and_their_distance(page: Page, d: 
         assert between[0] > 3
 
 
+@larger
 def test_runs_without_common_frames_are_measured_in_between(page: Page) -> None:
     # 2,000 layers have a frame at every fourth step, where the flow has none.
     flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
@@ -203,6 +216,7 @@ def test_runs_without_common_frames_are_measured_in_between(page: Page) -> None:
     page.wait_for_function("() => !document.querySelector('#difference .chart-note').hidden")
 
 
+@larger
 def test_tokens_stay_on_the_sphere_of_one_side_wherever_they_are_dragged(page: Page) -> None:
     flow = {"law": SOFT, "motion": {"name": "sphere-flow"}, "tokens": {**CLOUD, "cloud": "sphere"}, "until": 2}
     show(page, flow, {"law": SOFT, "motion": LAYERS})
@@ -296,9 +310,7 @@ def test_a_link_shows_both_sides_again(page: Page) -> None:
     drag(page, "right", 2, (20, 15))
     go(page, 5)
     before = [*states(page), moments(page)]
-    page.locator("#copy-link").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()).includes('#')")
-    link = page.evaluate("() => navigator.clipboard.readText()")
+    link = copied(page, "link")
     show(page, {**LEFT, "until": 3}, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
     # The address follows the screen a little later; until then the link would lead nowhere.
     page.wait_for_function("link => location.href !== link", arg=link)
@@ -312,11 +324,8 @@ def test_a_link_shows_both_sides_again(page: Page) -> None:
 def test_copied_python_makes_both_runs_and_says_their_distance(page: Page, capsys: Any) -> None:
     show(page, LEFT, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
     drag(page, "left", 1, (-20, 10))
-    page.evaluate("() => navigator.clipboard.writeText('')")
-    page.locator("#copy-python").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()) !== ''")
     names: dict[str, Any] = {}
-    exec(page.evaluate("() => navigator.clipboard.readText()"), names)
+    exec(copied(page, "python"), names)
     told = page.evaluate("() => attnflow.compare.chart.measured()")
     np.testing.assert_allclose(names["largest"], told["largest"], rtol=0, atol=1e-12)
     np.testing.assert_allclose(names["rms"], told["rms"], rtol=0, atol=1e-12)
