@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import launch
+from browser import PATIENCE, launch
+from larger import larger
 from numpy.typing import NDArray
 from served import alive, serving, until, workers
 
@@ -126,6 +127,17 @@ def drag(page: Page, side: str, token: int, by: tuple[int, int]) -> None:
     settled(page)
 
 
+def copied(page: Page, what: str) -> str:
+    """Press a button that copies, and return the text."""
+    page.evaluate("() => navigator.clipboard.writeText('')")
+    page.locator(f"#copy-{what}").click()
+    for _ in range(PATIENCE // 50):
+        if text := page.evaluate("() => navigator.clipboard.readText()"):
+            return str(text)
+        page.wait_for_timeout(50)
+    raise AssertionError(f"copying {what} left the clipboard empty")
+
+
 def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page: Page) -> None:
     show(page)
     left, right = simulated(page)
@@ -146,14 +158,14 @@ def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page:
         assert chosen == [token, token]
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [pytest.param(1, marks=larger), 2, pytest.param(3, marks=larger)])
 def test_layers_and_a_flow_show_the_same_time_and_their_distance(page: Page, d: int) -> None:
     flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
-    sides = [{"law": SOFT, "motion": LAYERS}, flow]
+    sides: list[State] = [{"law": SOFT, "motion": LAYERS}, flow]
     for left, right in (sides, sides[::-1]):
         show(page, {**left, "tokens": {**CLOUD, "d": d}, "until": 7}, right)
         runs = simulated(page)
-        layers = next(run for run in runs if run.motion.discrete)
+        layers = next(run for run in runs if isinstance(run.motion, af.Layers))
         assert np.isin(layers.times, runs[0].times).all()
         distances = np.linalg.norm(runs[0].at(layers.times) - runs[1].at(layers.times), axis=2)
         told = page.evaluate("() => attnflow.compare.chart.measured()")
@@ -188,10 +200,11 @@ def test_layers_and_a_flow_show_the_same_time_and_their_distance(page: Page, d: 
         assert between[0] > 3
 
 
+@larger
 def test_runs_without_common_frames_are_measured_in_between(page: Page) -> None:
-    # 20,000 layers have a frame every 34 steps, where the flow has none.
+    # 2,000 layers have a frame at every fourth step, where the flow has none.
     flow = {"law": SOFT, "motion": {"name": "rescaled-flow"}}
-    show(page, {"until": 20000, "motion": {"name": "layers", "gamma": 1e-3}}, flow)
+    show(page, {"until": 2000, "motion": {"name": "layers", "gamma": 1e-3}}, flow)
     (times, frames), (moments, flowing) = shown(page)
     told = page.evaluate("() => attnflow.compare.chart.measured()")
     assert told["between"]
@@ -203,12 +216,20 @@ def test_runs_without_common_frames_are_measured_in_between(page: Page) -> None:
     page.wait_for_function("() => !document.querySelector('#difference .chart-note').hidden")
 
 
+@larger
+def test_tokens_stay_on_the_sphere_of_one_side_wherever_they_are_dragged(page: Page) -> None:
+    flow = {"law": SOFT, "motion": {"name": "sphere-flow"}, "tokens": {**CLOUD, "cloud": "sphere"}, "until": 2}
+    show(page, flow, {"law": SOFT, "motion": LAYERS})
+    before = simulated(page)[0].tokens[0]
+    drag(page, "right", 5, (30, 30))
+    after = simulated(page)[0].tokens[0]
+    assert np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-3).tolist() == [5]
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, rtol=0, atol=1e-12)
+
+
 def test_controls_change_the_chosen_side_alone_and_undo_covers_both(page: Page) -> None:
-    show(page, LEFT, None)
-    page.locator("#compare").click()
-    settled(page)
-    # At first a law is compared with its limit.
-    assert states(page)[1]["law"]["beta"] == "inf"
+    show(page)
+    page.locator("#side-right").check(force=True)
     run = page.evaluate("() => attnflow.store.run.id")
     page.select_option("#law", "localmax")
     settled(page)
@@ -232,13 +253,6 @@ def test_controls_change_the_chosen_side_alone_and_undo_covers_both(page: Page) 
     page.locator("#swap").click()
     settled(page)
     assert [side["law"]["beta"] for side in states(page)] == ["inf", 1.0]
-    for _ in range(2):
-        page.locator("#undo").click()
-        settled(page)
-    assert page.evaluate("() => attnflow.store.other") is None
-    page.locator("#redo").click()
-    settled(page)
-    assert states(page)[1]["law"]["beta"] == "inf"
 
 
 def test_matrices_of_both_sides_follow_the_dimension(page: Page) -> None:
@@ -291,17 +305,17 @@ def test_a_refusal_is_said_on_its_side_only(page: Page) -> None:
     simulated(page)
 
 
-def test_a_link_shows_both_sides_again(page: Page, opened: Opened) -> None:
+def test_a_link_shows_both_sides_again(page: Page) -> None:
     show(page)
     drag(page, "right", 2, (20, 15))
     go(page, 5)
     before = [*states(page), moments(page)]
-    page.locator("#copy-link").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()).includes('#')")
-    link = page.evaluate("() => navigator.clipboard.readText()")
-    page.goto("about:blank")
-    opened.lines.clear()
+    link = copied(page, "link")
+    show(page, {**LEFT, "until": 3}, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
+    # The address follows the screen a little later; until then the link would lead nowhere.
+    page.wait_for_function("link => location.href !== link", arg=link)
     page.goto(link)
+    page.wait_for_function("() => attnflow.store.state.until === 12")
     settled(page)
     assert [*states(page), moments(page)] == before
     simulated(page)
@@ -310,11 +324,8 @@ def test_a_link_shows_both_sides_again(page: Page, opened: Opened) -> None:
 def test_copied_python_makes_both_runs_and_says_their_distance(page: Page, capsys: Any) -> None:
     show(page, LEFT, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
     drag(page, "left", 1, (-20, 10))
-    page.evaluate("() => navigator.clipboard.writeText('')")
-    page.locator("#copy-python").click()
-    page.wait_for_function("async () => (await navigator.clipboard.readText()) !== ''")
     names: dict[str, Any] = {}
-    exec(page.evaluate("() => navigator.clipboard.readText()"), names)
+    exec(copied(page, "python"), names)
     told = page.evaluate("() => attnflow.compare.chart.measured()")
     np.testing.assert_allclose(names["largest"], told["largest"], rtol=0, atol=1e-12)
     np.testing.assert_allclose(names["rms"], told["rms"], rtol=0, atol=1e-12)
@@ -326,19 +337,34 @@ def test_the_second_line_and_its_workers_end_with_the_comparison(page: Page, ope
     page.wait_for_function("() => attnflow.store.claims.waiting === false")
     assert opened.open_lines() == 1
     there = workers()
-    for _ in range(2):
-        page.locator("#compare").click()
-        settled(page)
-        assert opened.open_lines() == 2
-        # What one presses in a hurry.
-        page.evaluate("() => { for (let k = 0; k < 4; k++) document.getElementById('compare').click(); }")
-        settled(page)
-        assert page.locator("#other-stage").is_visible()
-        came = workers() - there
-        page.locator("#compare").click()
-        page.locator("#other-stage").wait_for(state="hidden")
-        while opened.open_lines() != 1:
-            page.wait_for_timeout(20)
-        until(lambda came=came: not any(alive(process) for process in came))
-        assert there <= workers()
+    page.locator("#compare").click()
     settled(page)
+    # What was compared before comes back; the controls change the right side.
+    assert states(page)[1]["law"] == HARD
+    assert page.locator("#side-right").is_checked()
+    assert opened.open_lines() == 2
+    # What one presses in a hurry leaves one line more, or none.
+    page.evaluate("() => { for (let k = 0; k < 4; k++) document.getElementById('compare').click(); }")
+    settled(page)
+    came = workers() - there
+    page.locator("#undo").click()
+    page.locator("#other-stage").wait_for(state="hidden")
+    while opened.open_lines() != 1:
+        page.wait_for_timeout(20)
+    until(lambda: not any(alive(process) for process in came))
+    assert there <= workers()
+
+
+def test_a_law_is_compared_with_its_limit_at_first(page: Page) -> None:
+    found = page.evaluate(
+        """async () => {
+            const {firstOther} = await import("/page/other_side.js");
+            const of = (law, motion) => firstOther({law, motion}).law;
+            const layers = {name: "layers", gamma: 0.5};
+            return [
+                of({name: "softmax", beta: 2}, layers).beta, of({name: "softmax", beta: "inf"}, layers).beta,
+                of({name: "softmax", beta: 2}, {name: "flow"}).beta, of({name: "localmax", delta: 0.1}, layers),
+            ];
+        }"""
+    )
+    assert found == ["inf", 4, 2, {"name": "localmax", "delta": 0.1}]

@@ -220,6 +220,14 @@ def test_states_that_make_no_sense_are_refused_in_one_sentence(do: str, state: A
     assert "\n" not in answer["sentence"]
 
 
+@pytest.mark.parametrize("beside", [7, [], {}, {"law": SOFT["law"]}, {**SOFT}, {"law": {}, "motion": {}}])
+def test_a_second_run_that_makes_no_sense_is_refused_in_one_sentence(beside: Any) -> None:
+    message = {"id": 3, "do": "text", "state": SOFT, "beside": beside}
+    told: list[Any] = list(answers(message, 0, Session(), lambda: False))
+    assert kinds(told) == ["refused"]
+    assert "\n" not in told[0]["sentence"]
+
+
 def test_what_goes_wrong_inside_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("no\nreason")
