@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 import attnflow as af
 from attnflow.explorer import supervisor
-from attnflow.explorer.server import ours, same_site
+from attnflow.explorer.hosts import ours, same_site
 
 
 @pytest.fixture(scope="module")
