@@ -54,7 +54,8 @@ def caption(page: Page, place: float, claims: tuple[str, ...] = (), **state: Any
     """Return the caption of a run at a place among its frames, and the frames that the server has of it."""
     found, kept, measured = computed(json.dumps({"law": SOFT, "motion": LAYERS, "until": 60, **state}))
     k = int(place)
-    seen = overlays_of(kept.frames[k], kept.times[k], found, ["leaders", "quiescent"])
+    t, x = kept.frame(k)
+    seen = overlays_of(x, t, found, ["leaders", "quiescent"])
     given = {
         "state": found.data,
         "run": {"discrete": found.motion.discrete},

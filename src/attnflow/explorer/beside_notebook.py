@@ -16,7 +16,8 @@ import uvicorn
 
 from attnflow.core.installed import import_again
 from attnflow.explorer.audience import Audience
-from attnflow.explorer.server import address, configured, listening
+from attnflow.explorer.hosts import address
+from attnflow.explorer.server import configured, listening
 
 HOST = "127.0.0.1"
 
