@@ -6,6 +6,7 @@ import { createClaims } from "./claims.js";
 import { createControls } from "./controls.js";
 import { byId } from "./elements.js";
 import { createExport } from "./export.js";
+import { createOrbitButton } from "./orbit.js";
 import { createPlayer } from "./player.js";
 import { createLink } from "./link.js";
 import { surfaceOf } from "./models.js";
@@ -60,6 +61,7 @@ attention.addEventListener("toggle", () => {
 
 const stage = createStage(byId("stage"), store, player, surfaceOf);
 stage.say = say;
+createOrbitButton(byId("fit"), store, stage);
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store);
 createControls(byId("controls"), store);

@@ -1,6 +1,7 @@
 // The marks of the picture, the same in every dimension: tokens, rings, stars, diamonds, outlines and labels.
 
 import { colour, mixed } from "./colours.js";
+import { frameNote } from "./moving_frame.js";
 import { polygon, segments } from "./sheet.js";
 import { around, met } from "./shapes.js";
 
@@ -17,6 +18,8 @@ const STAR = 6.4;
 const [CROWD, ALL_NUMBERED] = [400, 40];
 /** By how much dots over a density are smaller than others, in pixels; of very many tokens as many vertices are marked. */
 const [DOT, MARKED] = [0.7, 300];
+/** How many times as large the farthest and the nearest discs in space are. */
+const [FAR, NEAR] = [0.68, 1.3];
 
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. @param {number} n */
 export const radius = (n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
@@ -95,6 +98,7 @@ export function overTrails(sheet, scene, project) {
   if (show.hull && !sphere) rings(told, scene);
   if (show.leaders) stars(told, scene);
   if (show.numbers) numbers(sheet, scene);
+  frameNote(sheet, scene);
   chosen(sheet, scene);
 }
 
@@ -148,6 +152,9 @@ export function measure(scene) {
     // Over a density single tokens are small dots.
     for (let i = 0; i < n; i++) sizes[i] = grown(n, scene.met[i]) - (dense ? DOT : 0);
   } else sizes.fill(radius(n) + DOT);
+  // In space what is near is larger.
+  const { depth } = scene;
+  if (depth && scene.dotted) for (let i = 0; i < n; i++) sizes[i] *= FAR + (NEAR - FAR) * depth[i];
   // The disc of a leader is seen around its star.
   for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], STAR + 2.2);
 }

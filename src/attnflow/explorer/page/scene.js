@@ -55,6 +55,7 @@ export function createScene(player) {
     mode: null,
     /** @type {any} the lens of that */
     eye: null,
+    /** @type {any} */
     camera: null,
     trails: createTrails(),
     box: { low: [-1, -1], high: [1, 1] },
@@ -64,6 +65,10 @@ export function createScene(player) {
     startEdges: [],
     middle: [0, 0],
     sphere: false,
+    /** What tokens are in a moving frame, as a formula. */
+    frame: "",
+    /** By how much an orbit has turned the room. */
+    spin: 0,
     discrete: true,
     until: 0,
     chosen: -1,

@@ -4,11 +4,14 @@ import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
 import { DENSE, DOTTED } from "./density.js";
 import { createHeldToken } from "./held_token.js";
+import { frameOf } from "./models.js";
+import { createOrbit } from "./orbit.js";
 import { createPictures } from "./pictures.js";
 import { createScene, startRows } from "./scene.js";
 import { cleared, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
 import { createShownOverlays } from "./shown_overlays.js";
+import { dimension } from "./store.js";
 import { createAnnouncer, describe, noteAt } from "./words.js";
 import { handleKeys, handlePointers } from "./input.js";
 import { measure } from "./marks.js";
@@ -42,6 +45,7 @@ export function createStage(canvas, store, player, surface) {
       player.tick(seconds);
       store.notify("player");
     }
+    const turning = orbit.turn(seconds);
     update();
     const eased = framing.ease(seconds);
     if (eased) update();
@@ -49,10 +53,11 @@ export function createStage(canvas, store, player, surface) {
     const moving = there && (scene.dense ? scene.d === 1 : scene.show.paths);
     const more = moving && (scene.dense ? scene.timeDensity : scene.trails).prepare(scene);
     paint();
-    if (player.playing || eased || more) ask();
+    if (player.playing || eased || more || turning) ask();
     else before = now;
   });
 
+  const orbit = createOrbit(scene, store, () => ask());
   const shownOverlays = createShownOverlays(scene, store, ask);
 
   /** Bring the scene up to date with the store and the player. */
@@ -70,6 +75,7 @@ export function createStage(canvas, store, player, surface) {
     scene.n = scene.tokens.length / d;
     Object.assign(scene, { dense: scene.n > DENSE, dotted: scene.n <= DOTTED });
     scene.sphere = surface(state.motion?.name) === "sphere";
+    scene.frame = frameOf(state.motion);
     const time = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
     Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...time });
     player.clock = state.clock === "log" ? "log" : "linear";
@@ -156,6 +162,9 @@ export function createStage(canvas, store, player, surface) {
       update();
       return describe(scene);
     },
+    orbit,
+    /** Whether there is a room to turn. */
+    spatial: () => dimension(store.state) === 3,
     /** Let the picture fit the cloud again. */
     fit() {
       kept = null;
