@@ -30,5 +30,5 @@ export function frameNote(sheet, { frame, tone, d }) {
   if (!frame) return;
   sheet.group("frame");
   const [x, y] = d === 1 ? [66, 12] : [14, 18];
-  sheet.text(x, y, inLetters(frame), { fill: tone.quiet, size: 14, italic: true, halo: tone.paper });
+  sheet.text(x, y, inLetters(frame), { fill: tone.quiet, size: 15, italic: true, halo: tone.paper });
 }
