@@ -29,7 +29,7 @@ Registered = TypeVar("Registered", bound=type)
 # The attributes of a class that its JSON data have too.
 CAPABILITIES = {
     "law": ("continuous",),
-    "motion": ("discrete", "random", "usual_time", "takes_jumping_laws", "only_law", "exact_for"),
+    "motion": ("discrete", "random", "usual_time", "takes_jumping_laws", "only_law", "exact_for", "moving_frame"),
 }
 # Where the classes of a kind are, and the group of entry points by which other packages add theirs.
 PLACES = {"law": (laws, Law, "attnflow.laws"), "motion": (motions, Motion, "attnflow.motions")}

@@ -94,6 +94,8 @@ export function createActions(scene, store, stage, heldToken, picture) {
   function eye() {
     scene.camera = store.view.camera;
     scene.mode.aim(scene);
+    // The camera that is made of it has what an orbit turned.
+    scene.spin = 0;
     return scene.eye;
   }
 
@@ -113,6 +115,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
     /** Choose a token that may be taken. @param {number} i */
     touch(i) {
       heldToken.touch();
+      if (stage.orbit.turning) stage.orbit.stop();
       stage.choose(i);
     },
     grab(/** @type {number} */ i, /** @type {number} */ x, /** @type {number} */ y) {
@@ -139,8 +142,10 @@ export function createActions(scene, store, stage, heldToken, picture) {
       picture.announce();
       stage.draw();
     },
-    pull: (/** @type {number} */ dx, /** @type {number} */ dy) =>
-      store.setView({ camera: scene.mode.pulled(eye(), dx, dy) }),
+    pull(/** @type {number} */ dx, /** @type {number} */ dy) {
+      if (stage.orbit.turning) stage.orbit.stop();
+      store.setView({ camera: scene.mode.pulled(eye(), dx, dy) });
+    },
     zoom: (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ factor) =>
       store.setView({ camera: scene.mode.zoomed(eye(), x, y, factor) }),
     /** Return whether the pointer is at the line of the time shown, or at the axis of time. */

@@ -8,7 +8,8 @@ import { decades, ticks, written } from "./ticks.js";
 
 /**
  * @typedef {{name: string, title: string, whole: boolean}} Kind
- * @typedef {{low: number, high: number, log: boolean}} Scale
+ * @typedef {{low: number, high: number, log: boolean, zero?: string}} Scale `zero` is what is said of values that a
+ *   logarithm does not show, if there are some
  */
 
 /** @type {Kind[]} `whole` numbers go in steps */
@@ -20,17 +21,20 @@ const KINDS = [
 const [HEIGHT, AXIS, LEFT, RIGHT, TOP] = [74, 20, 52, 10, 24];
 /** Positive values over more than this factor are shown on a logarithmic scale. */
 const WIDE = 100;
-/** Below this part of the largest value a logarithmic scale ends: what is smaller is rounding. */
+/** What is smaller than this part of a value before it is rounding: there a logarithmic scale ends. */
 const FLOOR = 1e-14;
+/** The lowest part of a logarithmic scale is for 0, if there is one. */
+const GROUND = 0.16;
 
-/** Return the scale on which values are shown. @param {number[]} values @param {boolean} whole */
+/** Return the scale on which values are shown. @param {number[]} values @param {boolean} whole @returns {Scale} */
 export function scaleOf(values, whole) {
   const [least, high] = [Math.min(...values), Math.max(...values)];
-  const log = !whole && high > 0 && least >= 0 && high > WIDE * least;
-  if (log) {
-    const low = Math.min(...values.filter((value) => value > FLOOR * high));
-    return { low: high > WIDE * low ? low : high / WIDE, high, log };
-  }
+  let before = 0;
+  const seen = values.filter((value) => value > FLOOR * (before = Math.max(before, value)));
+  const low = Math.min(...seen);
+  // Where values cross 0, or grow from 0 evenly, a logarithm would show what is not there.
+  const log = high > 0 && least >= 0 && high > WIDE * low;
+  if (log) return { low, high, log, ...(seen.length < values.length && { zero: least === 0 ? "0" : "≈ 0" }) };
   if (whole) return { low: 0, high: Math.max(high, 1), log };
   // A constant is a line in the middle.
   const room = high > least ? 0 : (Math.abs(high) || 1) / 2;
@@ -38,9 +42,11 @@ export function scaleOf(values, whole) {
 }
 
 /** Return how high a value is, between 0 and 1. @param {Scale} scale @param {number} value */
-export function heightOf({ low, high, log }, value) {
+export function heightOf({ low, high, log, zero }, value) {
+  if (zero && value < low) return 0;
   const part = log ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-  return Math.min(Math.max(part, 0), 1);
+  const held = Math.min(Math.max(part, 0), 1);
+  return zero ? GROUND + (1 - GROUND) * held : held;
 }
 
 /** A number of clusters says how near its tokens are, as a part of the picture. @param {Kind} kind */
@@ -109,9 +115,10 @@ export function createCharts(element, store, player) {
     const y = (/** @type {number} */ value) => HEIGHT - 6 - (HEIGHT - 6 - TOP) * heightOf(scale, value);
     const moment = Math.min(player.exactTime(), times[times.length - 1]);
     const stale = series.id !== player.id;
-    const now = valueAt(times, values, moment, kind.whole ? null : player.clock);
+    const now = valueAt(times, values, moment, kind.whole ? null : player.clock, scale.log);
 
-    sheet.text(LEFT, 10, titleOf(kind, series), { fill: tone.quiet, size: 12.5 });
+    const title = `${titleOf(kind, series)}${scale.log ? ", log scale" : ""}`;
+    sheet.text(LEFT, 10, title, { fill: tone.quiet, size: 12.5 });
     const known = !stale && Number.isFinite(now);
     if (known) sheet.text(width - RIGHT, 10, written(now), { fill: tone.ink, size: 13, align: "end", bold: true });
     segments(sheet, [[LEFT, TOP - 2, LEFT, HEIGHT - 6, width - RIGHT, HEIGHT - 6]], { stroke: tone.wire });
@@ -119,6 +126,7 @@ export function createCharts(element, store, player) {
     const ends = apart(scale.low, scale.high);
     for (const [k, value] of [scale.low, scale.high].entries())
       sheet.text(LEFT - 6, y(value), ends[k].replace(" × ", "·"), type);
+    if (scale.zero) sheet.text(LEFT - 6, y(0), scale.zero, type);
 
     // What is to come is faint, what has been is strong.
     for (const past of [false, true]) {
@@ -152,14 +160,16 @@ export function createCharts(element, store, player) {
 
 /**
  * Return the value at a time: in proportion between two on a clock; without one, as of whole numbers, the last.
+ * Of positive values on a logarithmic scale their logarithms are in proportion.
  * @param {number[]} times @param {number[]} values @param {number} t @param {string | null} clock
  */
-export function valueAt(times, values, t, clock) {
+export function valueAt(times, values, t, clock, log = false) {
   const place = indexOf(times, t);
   const k = Math.floor(place + 1e-9);
   if (clock === null || place - k < 1e-9 || k + 1 >= values.length) return values[k];
   const [from, now, to] = [times[k], t, times[k + 1]].map((moment) => onClock(moment, times[0], clock));
   const part = (now - from) / (to - from);
+  if (log && values[k] > 0 && values[k + 1] > 0) return values[k] * (values[k + 1] / values[k]) ** part;
   return values[k] + part * (values[k + 1] - values[k]);
 }
 

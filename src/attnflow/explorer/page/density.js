@@ -11,8 +11,9 @@ import { written } from "./ticks.js";
  * @import { Tone } from "./colours.js"
  * @import { Sheet } from "./sheet.js"
  * @import { Draw, Scene } from "./scene.js"
- * @typedef {{counts: Uint32Array | Float32Array, columns: number, rows: number, side: number, left: number, top: number}} Counts how
- *   many tokens are in each square, row by row from the top; the side of a square in pixels, and where the first begins
+ * @typedef {{counts: Uint32Array | Float32Array, columns: number, rows: number, side: number, left: number,
+ *   top: number}} Counts how many tokens are in each square, row by row from the top; the side of a square in pixels, and
+ *   where the first begins
  */
 
 /** More tokens than the first are drawn as a density; of more than the second, single ones are not drawn any more. */

@@ -11,6 +11,7 @@ import { createExport } from "./export.js";
 import { createHint } from "./hint.js";
 import { createOwnTokens } from "./own_tokens.js";
 import { createPlacingBar } from "./placing_bar.js";
+import { createOrbitButton } from "./orbit.js";
 import { createPlayer } from "./player.js";
 import { createInfluence } from "./influence.js";
 import { createLink } from "./link.js";
@@ -81,6 +82,7 @@ attention.addEventListener("toggle", () => {
 
 const stage = createStage(byId("stage"), store, player, surfaceOf);
 stage.say = say;
+createOrbitButton(byId("fit"), store, stage);
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store, stage);
 const compare = createCompare({ store, player, stage, surface: surfaceOf });

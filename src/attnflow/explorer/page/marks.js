@@ -4,6 +4,7 @@ import { colour, mixed } from "./colours.js";
 import { arrow, bendSide, lines } from "./attention_lines.js";
 import { influences } from "./influence.js";
 import { noteBox } from "./note_box.js";
+import { frameNote } from "./moving_frame.js";
 import { polygon, segments } from "./sheet.js";
 import { around, met, summed } from "./shapes.js";
 
@@ -20,6 +21,8 @@ const [STAR, HEARD_ALONE, LEAST_STAR] = [6.4, 24, 4];
 const [CROWD, ALL_NUMBERED] = [400, 40];
 /** By how much dots over a density are smaller than others, in pixels; of very many tokens as many vertices are marked. */
 const [DOT, MARKED] = [0.7, 300];
+/** How many times as large the farthest and the nearest discs in space are. */
+const [FAR, NEAR] = [0.68, 1.3];
 
 /** Return the radius of the disc of one token: n discs cover about the same part of the picture. @param {number} n */
 export const radius = (n) => Math.min(Math.max(38 / Math.sqrt(n), 2), 6.5);
@@ -101,6 +104,7 @@ export function overTrails(sheet, scene, project) {
   if (show.leaders) stars(told, scene);
   arrow(sheet, scene, project);
   if (show.numbers) numbers(sheet, scene);
+  frameNote(sheet, scene);
   chosen(sheet, scene, project);
 }
 
@@ -155,6 +159,9 @@ export function measure(scene) {
     // Over a density single tokens are small dots.
     for (let i = 0; i < n; i++) sizes[i] = grown(n, scene.met[i]) - (dense ? DOT : 0);
   } else sizes.fill(radius(n) + DOT);
+  // In space what is near is larger.
+  const { depth } = scene;
+  if (depth && scene.dotted) for (let i = 0; i < n; i++) sizes[i] *= FAR + (NEAR - FAR) * depth[i];
   // The disc of a leader is seen around its star.
   for (const i of starred(scene)) scene.sizes[i] = Math.max(scene.sizes[i], starRadius(scene, i) + 2.2);
 }

@@ -7,6 +7,7 @@
  * @typedef {{name: string, title: string, summary: string, formula: string | Record<string, string>, surface: string,
  *   alternatives: string[], parameters: Parameter[], around?: Around[], shown?: boolean, discrete?: boolean,
  *   random?: boolean, usual_time?: number, takes_jumping_laws?: boolean, only_law?: string, exact_for?: string,
+ *   moving_frame?: boolean,
  *   refuses?: Record<string, Refusal>}} Model
  * @typedef {{sentence: string, motion: string, law: string}} Refusal why a motion does not take a law: in a sentence,
  *   and in a few words for the menu of motions and for that of laws
@@ -57,6 +58,12 @@ export const explicit = (of, one) => one.required || of.alternatives.includes(on
 
 /** @param {string} motion */
 export const surfaceOf = (motion) => model("motion", motion).surface;
+
+/** What the tokens of a motion are in the frame that moves with them, as a formula; nothing where they are themselves. */
+export function frameOf(motion) {
+  const of = model("motion", motion?.name);
+  return of.moving_frame ? formulaFor(of, motion).split(", where")[0] : "";
+}
 
 /** What can be chosen, as options of a menu; motions in groups. @param {Kind} kind @returns {any[]} */
 export function menu(kind) {

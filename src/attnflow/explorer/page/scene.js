@@ -58,6 +58,7 @@ export function createScene(player) {
     mode: null,
     /** @type {any} the lens of that */
     eye: null,
+    /** @type {any} */
     camera: null,
     trails: createTrails(),
     box: { low: [-1, -1], high: [1, 1] },
@@ -69,6 +70,10 @@ export function createScene(player) {
     sphere: false,
     /** What is drawn on the other stage, while two are compared: both show the same part of space. @type {any} */
     beside: null,
+    /** What tokens are in a moving frame, as a formula. */
+    frame: "",
+    /** By how much an orbit has turned the room. */
+    spin: 0,
     discrete: true,
     until: 0,
     chosen: -1,

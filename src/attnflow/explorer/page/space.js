@@ -105,7 +105,11 @@ export const placeKey = ({ eye }) => `${eye.turn.yaw} ${eye.turn.pitch} ${eye.sc
 
 /** @param {Scene} scene */
 export function aim(scene) {
-  scene.eye = lens(scene.box, scene.width, scene.height, scene.camera, scene.sphere);
+  const { spin } = scene;
+  /** @type {Camera | null} */
+  const camera = scene.camera;
+  const turned = spin === 0 ? camera : { ...HOME, ...camera, yaw: (camera?.yaw ?? HOME.yaw) + spin };
+  scene.eye = lens(scene.box, scene.width, scene.height, turned, scene.sphere);
 }
 
 /** Find the pixels of tokens, how near each is, and which is drawn before which. @param {Scene} scene */
@@ -159,7 +163,7 @@ export function draw(sheet, scene) {
 }
 
 /** Draw the walls behind the cloud, with a grid, and numbers along edges. @type {Draw} */
-function room(sheet, { eye, tone }) {
+function room(sheet, { eye, tone, frame }) {
   const { half, middle, toward } = /** @type {Lens} */ (eye);
   const [low, high] = [middle.map((m) => m - half), middle.map((m) => m + half)];
   const back = toward.map((part, c) => (part > 0 ? low[c] : high[c]));
@@ -199,7 +203,7 @@ function room(sheet, { eye, tone }) {
       sheet.text(x + 15 * u, y + 13 * v, written(value), type);
     }
     const name = { ...type, fill: tone.quiet, size: 13, italic: true };
-    sheet.text(foot[0] + 38 * u, foot[1] + 34 * v, `x${"₁₂₃"[c]}`, name);
+    sheet.text(foot[0] + 38 * u, foot[1] + 34 * v, `${frame ? "z" : "x"}${"₁₂₃"[c]}`, name);
   }
 }
 

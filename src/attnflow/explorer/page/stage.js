@@ -6,11 +6,14 @@ import { createFraming } from "./framing.js";
 import { createActions } from "./actions.js";
 import { DENSE, DOTTED } from "./density.js";
 import { createHeldToken } from "./held_token.js";
+import { frameOf } from "./models.js";
+import { createOrbit } from "./orbit.js";
 import { createPictures } from "./pictures.js";
 import { createScene, startRows } from "./scene.js";
 import { cleared, markScale, onMarkScale, onceAFrame, pixelRatio, shownTone } from "./screen.js";
 import { hull } from "./shapes.js";
 import { createShownOverlays } from "./shown_overlays.js";
+import { dimension } from "./store.js";
 import { createAnnouncer, describe, noteAt } from "./words.js";
 import { handleKeys, handlePointers } from "./input.js";
 import { measure } from "./marks.js";
@@ -46,6 +49,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
       player.tick(seconds);
       store.notify("player");
     }
+    const turning = orbit.turn(seconds);
     update();
     const eased = framing.ease(seconds);
     if (eased) update();
@@ -53,10 +57,11 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     const moving = there && (scene.dense ? scene.d === 1 : scene.show.paths);
     const more = moving && (scene.dense ? scene.timeDensity : scene.trails).prepare(scene);
     paint();
-    if (player.playing || eased || more) ask();
+    if (player.playing || eased || more || turning) ask();
     else before = now;
   });
 
+  const orbit = createOrbit(scene, store, () => ask());
   const shownOverlays = createShownOverlays(scene, store, ask);
   const shownRow = createShownRow(scene, store, ask);
 
@@ -75,6 +80,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     scene.n = scene.tokens.length / d;
     Object.assign(scene, { dense: scene.n > DENSE, dotted: scene.n <= DOTTED });
     scene.sphere = surface(state.motion?.name) === "sphere";
+    scene.frame = frameOf(state.motion);
     const length = { discrete: run?.discrete ?? true, until: Number(run?.until ?? 0) };
     Object.assign(scene, { show: view.show, camera: view.camera, tone: shownTone(), ...length });
     player.clock = state.clock === "log" ? "log" : "linear";
@@ -170,6 +176,9 @@ export function createStage(canvas, store, player, surface, time = { player, mov
       update();
       return describe(scene);
     },
+    orbit,
+    /** Whether there is a room to turn. */
+    spatial: () => dimension(store.state) === 3,
     /** Let the picture fit the cloud again. */
     fit() {
       kept = null;

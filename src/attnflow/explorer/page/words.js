@@ -44,7 +44,8 @@ export function describe(scene) {
   const { n, d, chosen } = scene;
   const where = { 1: "on the line", 2: "in the plane", 3: "in space" }[d];
   const time = `${scene.discrete ? "step" : "time"} ${written(scene.player.time())}`;
-  const said = `${n} ${n === 1 ? "token" : "tokens"} ${where}, ${time}.`;
+  const frame = scene.frame ? `, shown as ${scene.frame}` : "";
+  const said = `${n} ${n === 1 ? "token" : "tokens"} ${where}${frame}, ${time}.`;
   const heard = heardBy(scene, chosen);
   const hears = heard.length ? ` It ${heard.join("; ")}.` : "";
   return chosen < 0 ? said : `${said} Chosen: ${all(...seen(scene, chosen))}.${hears}`;
