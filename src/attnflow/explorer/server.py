@@ -238,7 +238,7 @@ class Connection:
             if do in ONE_AT_A_TIME and supervisor.busy(do):
                 sentence = f"a {do} file is being made, expected one at a time: wait for it"
                 await self.deliver(encoded(refused(id, sentence)))
-            elif do == picture_frames.DO and (not supervisor.busy("movie") or supervisor.busy(do)):
+            elif do == picture_frames.DO and (not supervisor.busy("movie") or supervisor.unanswered(do)):
                 sentence = "a frame was sent without a movie, or before the last one was taken: ask for a movie first"
                 await self.deliver(encoded(refused(id, sentence)))
             else:

@@ -90,14 +90,18 @@ class Supervisor:
         """Say whether an order of this kind waits or is under way."""
         return do in self.waiting or any(job.do == do for job in self.active.values())
 
+    def unanswered(self, do: str) -> bool:
+        """Say whether an order of this kind waits, or is under way without an answer so far."""
+        return do in self.waiting or any(job.do == do and not job.heard for job in self.active.values())
+
     async def cancel(self, sentence: str) -> None:
         """End the process and all that it does; who waits for an answer is told so."""
-        jobs = [job for job in (*self.waiting.values(), *self.active.values()) if not job.unwanted]
+        waiting = [job for job in (*self.waiting.values(), *self.active.values()) if not (job.unwanted or job.heard)]
         await self.close()
         for job in (*self.waiting.values(), *self.active.values()):
             self._disarm(job)
         self.waiting, self.active = {}, {}
-        for job in jobs:
+        for job in waiting:
             await self.deliver(encoded(refused(job.id, sentence)))
 
     async def close(self) -> None:
