@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from PIL import Image
 from served import Line, Served, serving, until
 
 from attnflow.explorer.scratch import PREFIX
+from attnflow.explorer.supervisor import Job, Supervisor
 
 Page = Any
 # Mean and largest differences of pixels of two pictures of one scene that are drawn at different scales.
@@ -208,6 +210,18 @@ def test_binary_messages_are_pictures_of_a_movie_or_refused(served: Served) -> N
         line.socket.send(packed({**frame, "id": 9}, png()))
         told = dict(sorted((header["id"], (header["kind"], body[:4])) for header, body in (line.hear(), line.hear())))
         assert told == {6: ("file", b"GIF8"), 9: ("taken", b"")}
+
+
+def test_a_frame_may_follow_as_soon_as_the_last_one_is_answered() -> None:
+    """The worker says that a job is over only after its answer: the page may be faster."""
+    supervisor = Supervisor("exports", deliver=lambda body: asyncio.sleep(0))
+    job = Job(1, 5, "frame", b"")
+    supervisor.active = {1: job}
+    assert supervisor.unanswered("frame")
+    job.heard = True
+    assert not supervisor.unanswered("frame")
+    supervisor.waiting["frame"] = Job(2, 6, "frame", b"")
+    assert supervisor.unanswered("frame")
 
 
 def test_cancelling_ends_the_worker_and_another_movie_can_begin(served: Served) -> None:

@@ -205,8 +205,15 @@ def test_looks_are_at_the_run_that_is_here() -> None:
     assert (seen["kind"], seen["id"], seen["run"], seen["frame"]) == ("overlays", 9, 7, 12)
     for wrong in ({"run": 6, "frame": 0}, {"run": 7, "frame": 51}, {"run": 7, "frame": -1}, {"run": 7, "frame": 0.5},
                   {"run": 7, "frame": True}, {"run": None, "frame": 0}, {"run": 7}, {"run": 7, "frame": 0, "want": 3},
-                  {"run": 7, "frame": 0, "want": [[]]}):  # fmt: skip
+                  {"run": 7, "frame": 0, "want": [[]]}, {"run": 7, "frame": 0, "part": 1},
+                  {"run": 7, "frame": 0, "part": -0.1}, {"run": 7, "frame": 0, "part": "x"},
+                  {"run": 7, "frame": 50, "part": 0.5}, {"run": 7, "frame": 0, "part": None}):  # fmt: skip
         assert overlays(**wrong)["kind"] == "refused", wrong
+    # Between two frames, of the tokens that are drawn there.
+    assert session.last is not None
+    between = 0.75 * session.last.frames[3] + 0.25 * session.last.frames[4]
+    found = overlays(run=7, frame=3, part=0.25, want=["hull"])["hull"]
+    assert found == af.geometry.hull(between).indices.tolist()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ class Place:
         """Whether something waits or is computed for the page."""
         return self.supervisor.working(self.page)
 
+    def unanswered(self, do: str) -> bool:
+        """Say whether an order of this kind of the page has no answer yet."""
+        return self.supervisor.unanswered(self.page, do)
+
     async def cancel(self, sentence: str) -> None:
         """End what is done for the page and give the place back; who waits for an answer is told so."""
         await self.supervisor.cancel(self.page, sentence)

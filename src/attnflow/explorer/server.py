@@ -235,7 +235,7 @@ class Connection:
             if do in ONE_AT_A_TIME and place.busy(do):
                 sentence = f"a {do} file is being made, expected one at a time: wait for it"
                 await self.deliver(encoded(refused(id, sentence)))
-            elif do == picture_frames.DO and (not place.busy("movie") or place.busy(do)):
+            elif do == picture_frames.DO and (not place.busy("movie") or place.unanswered(do)):
                 sentence = "a frame was sent without a movie, or before the last one was taken: ask for a movie first"
                 await self.deliver(encoded(refused(id, sentence)))
             else:

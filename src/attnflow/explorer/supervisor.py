@@ -181,8 +181,9 @@ class Supervisor:
             await self.close()
 
     async def cancel(self, page: Page, sentence: str) -> None:
-        """Serve a page no more, as it wishes: it is told so of each order that waits or is under way."""
-        jobs = [job for job in (*self.waiting.values(), *self.active.values()) if job.page is page and not job.unwanted]
+        """Serve a page no more, as it wishes: it is told so of each order that has no answer yet."""
+        of_page = [job for job in (*self.waiting.values(), *self.active.values()) if job.page is page]
+        jobs = [job for job in of_page if not (job.unwanted or job.heard)]
         await self.detach(page)
         for job in jobs:
             await page.deliver(encoded(refused(job.id, sentence)))
@@ -201,6 +202,11 @@ class Supervisor:
     def busy(self, page: Page, do: str) -> bool:
         """Say whether an order of this kind of a page waits or is under way."""
         return (page, do) in self.waiting or any(job.page is page and job.do == do for job in self.active.values())
+
+    def unanswered(self, page: Page, do: str) -> bool:
+        """Say whether an order of this kind of a page waits, or is under way without an answer so far."""
+        under_way = any(job.page is page and job.do == do and not job.heard for job in self.active.values())
+        return under_way or (page, do) in self.waiting
 
     def working(self, page: Page) -> bool:
         """Say whether an order of a page waits or is under way."""
