@@ -74,8 +74,14 @@ def test_the_class_begins_with_the_teachers_screen_and_comes_back_to_it(teacher:
         pupil.keyboard.press("]")
         pupil.keyboard.press("ArrowRight")
         pupil.wait_for_function("() => attnflow.store.state.tokens[0][0] !== 1")
-        for name in ("law", "motion", "beta", "until", "preset"):
-            assert pupil.locator(f"#{name}").first.is_disabled(), name
+        settings = pupil.evaluate(
+            "() => [...document.querySelectorAll('#controls :is(input, select, button)')]"
+            ".map((one) => [one.id, one.matches(':disabled')])"
+        )
+        assert {"law", "motion", "until"} <= {id for id, off in settings if off}
+        assert {"cloud", "n", "new-seed"} <= {id for id, off in settings if not off}
+        assert len([id for id, off in settings if off]) > 6
+        assert pupil.locator("#preset").is_disabled()
         assert pupil.locator("#cloud").is_enabled()
         assert pupil.locator("#class-locked").is_visible()
         # News of another screen change nothing by themselves.
@@ -147,7 +153,7 @@ def test_a_server_without_a_class_has_no_teacher() -> None:
 
 def test_the_code_in_the_terminal_is_that_of_the_link() -> None:
     link = "http://192.168.1.7:8765/"
-    rows = [row for row in code_of(link).matrix_iter(border=2)]
+    rows = list(code_of(link).matrix_iter(border=2))
     lines = printed(link, "utf-8").splitlines()
     squares = [line.removesuffix("\x1b[0m").split("▀")[:-1] for line in lines]
     shown: list[list[bool]] = []

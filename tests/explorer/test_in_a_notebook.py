@@ -6,7 +6,10 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -51,7 +54,7 @@ def test_the_page_shows_the_run(name: str) -> None:
     [
         (lambda: af.simulate(np.eye(5), af.Softmax(), af.Layers(gamma=0.5), until=1), "dimension 5"),
         (lambda: af.simulate(X0, af.Softmax(beta=lambda t: 1 + t), af.Flow(), until=1), "af.Schedule"),
-        (lambda: af.simulate(X0, af.Hardmax(ties="first"), af.Layers(gamma=0.5), until=1), "ties"),
+        (lambda: af.simulate(X0, af.Heads([af.Softmax(), af.Hardmax()]), af.Layers(gamma=0.5), until=1), "heads"),
         (lambda: af.simulate(X0, af.Softmax(), af.Layers(gamma=0.5), until=1, masses=np.arange(1.0, 13.0)), "masses"),
     ],
 )  # fmt: skip
@@ -107,6 +110,26 @@ CELLS = [
 ]
 
 
+@contextmanager
+def showing(cell: str) -> Iterator[str]:
+    """Serve the output of a cell from this machine, as Jupyter does: browsers ask where the page around a frame is."""
+
+    class Jupyter(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(cell.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Jupyter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
 def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -119,24 +142,19 @@ def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
         client.execute_cell(notebook.cells[0], 0)
         (output,) = [one for one in notebook.cells[0].outputs if one.output_type == "execute_result"]
         frame = output.data["text/html"]
-        with launch(viewport={"width": 1000, "height": 700}) as page:
-            # The cell in a page of this machine, as a notebook is one.
-            page.route("http://127.0.0.1:8888/", lambda route: route.fulfill(body=frame, content_type="text/html"))
-            page.goto("http://127.0.0.1:8888/")
+        with showing(frame) as notebook_page, launch(viewport={"width": 1000, "height": 700}) as page:
+            page.goto(notebook_page)
             inside = page.wait_for_selector("iframe").content_frame()
             inside.wait_for_function("() => window.attnflow?.requests.idle()")
             assert inside.evaluate("() => attnflow.store.state.tokens") == af.tokens.polygon(4).tolist()
-            box = page.locator("iframe").content_frame.locator("#stage").bounding_box()
-            x, y = inside.evaluate("() => attnflow.stage.places?.()[0] ?? [null, null]")
-            if x is None:
-                inside.focus("#stage")
-                page.keyboard.press("]")
-                page.keyboard.press("ArrowRight")
-            else:
-                page.mouse.move(box["x"] + x, box["y"] + y)
-                page.mouse.down()
-                page.mouse.move(box["x"] + x - 60, box["y"] + y + 40, steps=4)
-                page.mouse.up()
+            # Places are those in the frame.
+            frame_box = page.locator("iframe").bounding_box()
+            place = inside.evaluate("() => attnflow.stage.place(0)")
+            x, y = frame_box["x"] + place["x"], frame_box["y"] + place["y"]
+            page.mouse.move(x, y)
+            page.mouse.down()
+            page.mouse.move(x - 60, y + 40, steps=4)
+            page.mouse.up()
             inside.wait_for_function("() => attnflow.store.canUndo && attnflow.classRoom.told")
             dragged = inside.evaluate("() => attnflow.store.state.tokens")
         assert dragged != af.tokens.polygon(4).tolist()
