@@ -23,14 +23,21 @@ export function createExport(side, { link, pair, say }) {
     "copy-link": async () => copy(await link(), "The link"),
     "copy-python": async () => copy((await text()).python, "The Python code"),
     "copy-command": async () => copy((await text()).command, "The command"),
-    "export-png": async () => save(await side().stage.png(), named("png")),
-    "export-svg": async () => save(new Blob([side().stage.svg()], { type: "image/svg+xml" }), named("svg")),
+    "export-png": async () => save(await drawn().png(), named("png")),
+    "export-svg": async () => save(new Blob([drawn().svg()], { type: "image/svg+xml" }), named("svg")),
     "export-mp4": () => movie("mp4"),
     "export-gif": () => movie("gif"),
     "export-data": () => data(),
   };
   for (const [id, action] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => perform(byId(id), action));
+  }
+
+  /** Return the stage, once there is something on it. */
+  function drawn() {
+    const { player, stage } = side();
+    if (player.count === 0) throw new Error("There is no picture yet: wait for the first frame of the run.");
+    return stage;
   }
 
   const text = () => side().socket.ask({ do: "text", state: side().store.state, ...pair() });
