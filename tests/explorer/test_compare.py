@@ -349,8 +349,11 @@ def test_the_second_line_and_its_workers_end_with_the_comparison(page: Page, ope
     came = workers() - there
     page.locator("#undo").click()
     page.locator("#other-stage").wait_for(state="hidden")
-    while opened.open_lines() != 1:
+    for _ in range(PATIENCE // 20):
+        if opened.open_lines() == 1:
+            break
         page.wait_for_timeout(20)
+    assert opened.open_lines() == 1
     until(lambda: not any(alive(process) for process in came))
     assert there <= workers()
 
