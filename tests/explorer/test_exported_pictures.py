@@ -214,14 +214,16 @@ def test_binary_messages_are_pictures_of_a_movie_or_refused(served: Served) -> N
 
 def test_a_frame_may_follow_as_soon_as_the_last_one_is_answered() -> None:
     """The worker says that a job is over only after its answer: the page may be faster."""
-    supervisor = Supervisor("exports", deliver=lambda body: asyncio.sleep(0))
-    job = Job(1, 5, "frame", b"")
+    supervisor = Supervisor("exports")
+    page, other = (supervisor.attach(lambda body: asyncio.sleep(0)) for _ in range(2))
+    job = Job(1, page, 5, "frame", b"")
     supervisor.active = {1: job}
-    assert supervisor.unanswered("frame")
+    assert supervisor.unanswered(page, "frame")
+    assert not supervisor.unanswered(other, "frame")
     job.heard = True
-    assert not supervisor.unanswered("frame")
-    supervisor.waiting["frame"] = Job(2, 6, "frame", b"")
-    assert supervisor.unanswered("frame")
+    assert not supervisor.unanswered(page, "frame")
+    supervisor.waiting[page, "frame"] = Job(2, page, 6, "frame", b"")
+    assert supervisor.unanswered(page, "frame")
 
 
 def test_cancelling_ends_the_worker_and_another_movie_can_begin(served: Served) -> None:
@@ -230,7 +232,7 @@ def test_cancelling_ends_the_worker_and_another_movie_can_begin(served: Served) 
         line.say(1, "cancel")
         assert line.hear()[0] == {"kind": "cancelled", "id": 1}
         line.say(2, "movie", format="mp4", width=32, height=16, rate=25)
-        until(lambda: any(folder.iterdir() for folder in files() if folder.exists()))
+        until(lambda: any(any(folder.iterdir()) for folder in files() if folder.exists()))
         line.say(3, "cancel")
         assert line.refused() == {
             "kind": "refused", "id": 2, "sentence": "this was cancelled, as you asked: begin again if you want it",

@@ -91,7 +91,8 @@ def test_near_tokens_are_larger_and_stronger(opened: Page) -> None:
 def test_tokens_in_a_moving_frame_are_called_z(opened: Page) -> None:
     x = np.random.default_rng(4).standard_normal((6, 3))
     said = {}
-    for name, motion in entries("motion").items():
+    motions: Any = entries("motion")
+    for name, motion in motions.items():
         opened.evaluate("(name) => store.setState({ motion: { name } })", name)
         shown(opened, x, name)
         drawn = parts(opened)

@@ -177,7 +177,9 @@ class Supervisor:
         self.heard.pop(page.number, None)
         self.news.set()
         await page.close()
-        if not self.pages:
+        # An order that was taken back before it began is never said to be over.
+        unused = self.role in SELDOM and not self.waiting and not self.active
+        if not self.pages or unused:
             await self.close()
 
     async def cancel(self, page: Page, sentence: str) -> None:

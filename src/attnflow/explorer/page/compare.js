@@ -84,7 +84,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     attention: () => false,
     claims: false,
     token: () => stage.looked(),
-    waiting: (on) => say(1, on ? "Computing." : "", "wait"),
+    waiting: (report) => say(1, report ? "Computing." : "", "wait"),
   });
   const moved = () => {
     time.follow();
@@ -226,6 +226,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     if (time.follow()) store.notify("player");
     other.notify("player");
   });
+  store.on(["looked"], () => shown && other.notify("looked"));
   other.on(["player", "run"], () => {
     if (!shown) return;
     if (time.follow()) store.notify("player");

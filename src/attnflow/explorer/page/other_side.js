@@ -51,6 +51,7 @@ export function createOtherStore(first) {
       },
     },
     label: { get: () => first.label },
+    pointed: { get: () => first.pointed },
   });
 
   return Object.assign(store, {
@@ -64,6 +65,7 @@ export function createOtherStore(first) {
       first.setState({ ...common, ...anew }, { ...how, other: own });
     },
     setView: first.setView,
+    point: first.point,
     undo: first.undo,
     redo: first.redo,
   });
