@@ -69,7 +69,7 @@ def test_other_things_to_explore_and_other_refusals() -> None:
         with pytest.raises(af.InputError):
             af.explore(wrong, browser=False)
     with pytest.raises(af.InputError, match="explore has no parameter 'heigth'"):
-        af.explore(heigth=3)
+        af.explore(heigth=3)  # type: ignore[call-arg]
 
 
 @pytest.fixture(scope="module")
