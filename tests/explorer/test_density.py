@@ -234,7 +234,7 @@ def test_the_frames_of_a_run_have_room(n: int, d: int) -> None:
         for motion in ({"name": "layers", "gamma": 0.5}, {"name": "flow"}):
             law = {"name": "softmax", "beta": 1}
             state = many(n, d, until, clock=clock, motion=motion, law=law)
-            rule = state.record
+            rule: Any = state.record
             if isinstance(rule, Every):
                 frames = -(-until // rule.k) + 1
             else:
