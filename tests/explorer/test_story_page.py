@@ -275,7 +275,7 @@ def done(page: Page, step: Step) -> None:
     answer = step.answer
     for part in ("law", "motion"):
         for key, value in answer.get(part, {}).items():
-            field = page.locator(f"#{part}-{key}")
+            field = page.locator(f"#{part}" if key == "name" else f"#{part}-{key}")
             if isinstance(value, bool):
                 field.set_checked(value)
             elif field.evaluate("field => field.tagName") == "SELECT":
