@@ -69,6 +69,7 @@ def test_the_class_begins_with_the_teachers_screen_and_comes_back_to_it(teacher:
     with launch() as page:
         pupil = visited(page, address, "pupil")
         assert state_of(pupil) == state_of(teacher)
+        assert pupil.locator("#class-back").is_hidden()
         # Tokens can be dragged, by keys as by a pointer.
         pupil.focus("#stage")
         pupil.keyboard.press("]")

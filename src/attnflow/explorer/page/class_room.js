@@ -41,6 +41,8 @@ export function createClassRoom(store, socket, { opened, say }) {
   let about = { role: "alone", screen: null, version: 0, open: true, link: "" };
   /** The screen that the server has, as text, and the version of the teacher's that this page began with. */
   let [told, began] = ["", 0];
+  /** The teacher's state as this page began with it, before any edit. */
+  let start = null;
   let resting = 0;
 
   const ask = async () => (await fetch(`/audience.json${query}`, { cache: "no-store" })).json();
@@ -109,6 +111,7 @@ export function createClassRoom(store, socket, { opened, say }) {
   function begin() {
     began = about.version;
     opened(sound(about.screen));
+    start = store.state;
     sync();
   }
 
@@ -122,6 +125,8 @@ export function createClassRoom(store, socket, { opened, say }) {
   }
 
   function sync() {
+    // Where nothing has changed there is nothing to go back to, and the button would only cover tokens.
+    back.hidden = about.version === began && store.state === start;
     back.classList.toggle("news", about.version > began);
     back.title = about.version > began ? "The teacher's screen has changed" : "";
     lock();
@@ -155,6 +160,7 @@ export function createClassRoom(store, socket, { opened, say }) {
   };
 
   store.on(["state", "view"], later);
+  store.on(["state"], () => about.role === "pupil" && sync());
 
   return {
     /**
