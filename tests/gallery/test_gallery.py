@@ -84,7 +84,11 @@ def test_the_same_seed_gives_the_same_bytes_and_another_another_picture(
     assert dark[-1] == "Drawn by: attnflow figure test/small --seed 3 --dark"
 
 
-def test_workers_write_what_one_process_writes_and_a_seed_is_for_those_that_have_one(tmp_path: Path) -> None:
+def test_workers_write_what_one_process_writes_and_a_seed_is_for_those_that_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One worker is as much another process as two, and loads the library once.
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     (tmp_path / "alone").mkdir()
     (tmp_path / "together").mkdir()
     style = Style(seed=7, formats=("svg",))
