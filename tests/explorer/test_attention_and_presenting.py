@@ -170,8 +170,9 @@ def test_the_row_follows_the_time_and_the_token(page: Page) -> None:
     page.mouse.down()
     page.mouse.move(place["x"] + 40, place["y"] - 30, steps=4)
     page.wait_for_function(
-        "() => { const {row, run, state} = window.attnflow.store;"
-        "return Array.isArray(state.tokens) && row.token === 7 && row.run === run.id && run.state === state; }"
+        "() => { const {store: {row, run, state}, player} = window.attnflow;"
+        "const here = run.state === state && player.id === run.id && player.count > 0;"
+        "return Array.isArray(state.tokens) && row.token === 7 && row.run === run.id && here; }"
     )
     _, x = frame(page)
     row = page.evaluate("() => window.attnflow.store.row")

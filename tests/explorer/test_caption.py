@@ -172,7 +172,7 @@ def test_rest_is_said_as_long_as_it_lasted(page: Page) -> None:
 
 def test_a_flow_is_timed_in_t_and_a_cloud_that_flees_is_measured(page: Page) -> None:
     tokens = {"cloud": "gaussian", "n": 9, "d": 2, "seed": 2}
-    said, kept = caption(page, 239, tokens=tokens, motion=FLOW, until=6)
+    said, kept = caption(page, 240, tokens=tokens, motion=FLOW, until=6)
     assert said["time"] == "t = 6.00"
     ends = (kept.frames[0], kept.frames[-1])
     spans = [np.linalg.norm(x - (x.min(axis=0) + x.max(axis=0)) / 2, axis=1).max() for x in ends]

@@ -65,7 +65,7 @@ def test_what_the_page_cannot_show_is_refused_in_one_sentence(run: Any, sentence
 
 
 def test_other_things_to_explore_and_other_refusals() -> None:
-    for wrong in ({"tokens": 3}, "x", [[1.0, 2.0, 3.0, 4.0]], np.zeros((6000, 2))):
+    for wrong in ({"tokens": 3}, "x", [[1.0, 2.0, 3.0, 4.0]], np.zeros((200_001, 2))):
         with pytest.raises(af.InputError):
             af.explore(wrong, browser=False)
     with pytest.raises(af.InputError, match="explore has no parameter 'heigth'"):

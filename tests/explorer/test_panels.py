@@ -359,7 +359,7 @@ def test_a_file_is_announced_once_and_time_not_at_all(page: Page) -> None:
             const {socket} = window.attnflow;
             const status = document.querySelector("#status");
             const {ask} = socket;
-            const answer = {name: "run.npz", type: "application/octet-stream", payload: new Uint8Array(8)};
+            const answer = {type: "application/octet-stream", payload: new Uint8Array(8)};
             socket.ask = () => new Promise((done) => setTimeout(() => { socket.ask = ask; done(answer); }, 2000));
             window.heard = [];
             new MutationObserver(() => window.heard.push(status.textContent)).observe(status, {childList: true});
@@ -367,5 +367,8 @@ def test_a_file_is_announced_once_and_time_not_at_all(page: Page) -> None:
     )
     page.locator("#export-data").click()
     page.wait_for_function("() => window.heard.at(-1)?.startsWith('Saved')")
-    assert page.evaluate("() => window.heard") == ["The data is being made.", "Saved run.npz."]
+    assert page.evaluate("() => window.heard") == [
+        "The data is being made.",
+        "Saved hardmax-layers-gamma-0.5-n5.npz.",
+    ]
     assert page.locator("#time").get_attribute("aria-live") == "off"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import launch, serving
+from browser import SEEN, launch, serving
 from larger import larger
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import distance_matrix
@@ -124,6 +124,7 @@ def test_the_hint_is_gone_while_the_run_plays(page: Page) -> None:
 def test_a_phone_is_not_told_of_keys(page: Page, address: str) -> None:
     context = page.context.browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     try:
+        context.add_init_script(SEEN)
         phone = context.new_page()
         phone.route_web_socket("**/ws", lambda line: None)
         phone.goto(address)
