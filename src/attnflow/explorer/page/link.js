@@ -99,8 +99,11 @@ function plain(hash) {
 
 const PAUSE = 400; // milliseconds between changes of the address; browsers refuse more frequent ones
 
+/** A page without stories. */
+const NONE = { on: false, names: () => false, find: decode, followed() {}, close() {} };
+
 /** Keep the address and the screen in step. @param {any} store @param {any} page */
-export function createLink(store, { preset, opened, say, story }) {
+export function createLink(store, { preset, opened, say, story = NONE }) {
   /** The screen that the address stands for, as text. */
   let written = "";
   /** The preset that the address names, and its screen before any edit. */
