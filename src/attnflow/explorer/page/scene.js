@@ -70,6 +70,8 @@ export function createScene(player) {
     sphere: false,
     /** What is drawn on the other stage, while two are compared: both show the same part of space. @type {any} */
     beside: null,
+    /** Ask for a new picture. */
+    ask: () => {},
     /** What tokens are in a moving frame, as a formula. */
     frame: "",
     /** By how much an orbit has turned the room. */

@@ -57,10 +57,21 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     const moving = there && (scene.dense ? scene.d === 1 : scene.show.paths);
     const more = moving && (scene.dense ? scene.timeDensity : scene.trails).prepare(scene);
     paint();
+    tellBeside();
     if (player.playing || eased || more || turning) ask();
     else before = now;
   });
 
+  /** The moment that the stage beside this one was last told of. */
+  let told = "";
+  /** Let the stage beside this one look again when tokens are elsewhere: both show the part of space that holds all. */
+  function tellBeside() {
+    const moment = `${player.id} ${player.count} ${player.position} ${scene.beside !== null}`;
+    if (moment !== told) scene.beside?.ask();
+    told = moment;
+  }
+
+  scene.ask = ask;
   const orbit = createOrbit(scene, store, () => ask());
   const shownOverlays = createShownOverlays(scene, store, ask);
   const shownRow = createShownRow(scene, store, ask);
