@@ -213,7 +213,7 @@ def test_many_tokens_travel_in_float32_within_a_budget(n: int, steps: int) -> No
     assert sum(len(body) for _, body in chunks) <= RUN_BYTES
     ended = next(about for about, _ in told if about["kind"] == "end")
     if "wall clock" in ended["stopped"]:
-        return
+        pytest.skip("this machine is too slow for the whole run")
     assert ended["ends_with"] is None
     last = np.frombuffer(chunks[-1][1], "<f4").reshape(-1, n, 2)[-1]
     assert np.array_equal(last, af.simulate(**arguments(state)).final.astype(np.float32))

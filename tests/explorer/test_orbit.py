@@ -53,7 +53,7 @@ def test_the_room_turns_until_the_user_turns_it(opened: Page) -> None:
     assert page.evaluate("(() => { const { x, y } = stage.place(0); return [x, y]; })()") == pytest.approx(at)
     # A hand at an empty place stops it.
     page.evaluate(CLICK)
-    page.wait_for_function("(yaw) => stage.orbit.turning && stage.place(0).x", arg=camera["yaw"])
+    page.wait_for_function("(x) => stage.orbit.turning && Math.abs(stage.place(0).x - x) > 1", arg=at[0])
     page.mouse.move(60, 60)
     page.mouse.down()
     page.mouse.move(90, 60)

@@ -74,7 +74,7 @@ class Audience:
 
 
 def checked(screen: Any) -> dict[str, Any]:
-    """Return a screen, a state with a view, or refuse it in one sentence.
+    """Return a screen, a state with a view and perhaps what it is compared with, or refuse it in one sentence.
 
     >>> checked({"state": {}, "view": 3})
     Traceback (most recent call last):
@@ -84,7 +84,13 @@ def checked(screen: Any) -> dict[str, Any]:
     view = screen.get("view", {}) if isinstance(screen, dict) else None
     if not isinstance(view, dict) or len(json.dumps(view)) > LONGEST_VIEW:
         raise InputError("a screen is not a table of a state and a small view: send what the page shows")
-    return {"state": read(screen.get("state")).data, "view": view}
+    state, other = read(screen.get("state")), screen.get("other")
+    if other is None:
+        return {"state": state.data, "view": view}
+    if not isinstance(other, dict) or other.keys() != {"law", "motion"}:
+        raise InputError("what a screen is compared with is not a law and a motion: give {'law': ..., 'motion': ...}")
+    beside = read({**state.data, **other}).data
+    return {"state": state.data, "view": view, "other": {key: beside[key] for key in ("law", "motion")}}
 
 
 def own_address() -> str:

@@ -121,7 +121,8 @@ export function createClassRoom(store, socket, { opened, say }) {
     locked.hidden = !on;
     document.body.classList.toggle("locked", on);
     for (const set of byId("controls").querySelectorAll("fieldset.of-teacher")) set.disabled = on;
-    byId("preset").disabled = on;
+    // What leads to another law by itself.
+    for (const id of ["preset", "compare", "swap", "stories-open"]) byId(id).disabled = on;
   }
 
   function sync() {
@@ -159,7 +160,7 @@ export function createClassRoom(store, socket, { opened, say }) {
     },
   };
 
-  store.on(["state", "view"], later);
+  store.on(["state", "other", "view"], later);
   store.on(["state"], () => about.role === "pupil" && sync());
 
   return {

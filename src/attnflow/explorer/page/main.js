@@ -105,7 +105,7 @@ const presets = createPresets(store, {
     link.named(preset.name);
   },
 });
-const story = createStory(store, player, stage, opened);
+const story = createStory(store, player, stage, { opened, left: () => link.leave() });
 const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link"), story });
 const first = { store, player, stage, requests, socket };
 createExport(() => compare.saved ?? first, { link: link.address, pair: compare.chosen.pair, say });
@@ -121,7 +121,13 @@ function opened(screen) {
 
 const presenter = createPresenter(store, player, stage);
 presenter.onNext(story.step);
-const classRoom = createClassRoom(store, socket, { opened, say });
+const classRoom = createClassRoom(store, socket, {
+  say,
+  opened(screen) {
+    story.close();
+    opened(screen);
+  },
+});
 
 store.on(["view"], applyTheme);
 store.on(["refused", "run", "state"], (what) => {

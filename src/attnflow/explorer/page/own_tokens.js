@@ -4,7 +4,7 @@ import { byId, make } from "./elements.js";
 import { scaled } from "./forms.js";
 import { matrices, model, startOf, surfaceOf } from "./models.js";
 import { dimension } from "./store.js";
-import { tokensFromFile, tokensFromText } from "./token_files.js";
+import { MOST_BYTES, tokensFromFile, tokensFromText, tooLarge } from "./token_files.js";
 
 const TEXTS = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, [contenteditable]";
 const ENDINGS = ".csv,.tsv,.txt,.npy,.json";
@@ -45,7 +45,13 @@ export function createOwnTokens(store, stage, say) {
   }
 
   const open = (/** @type {File} */ file) =>
-    take(async () => tokensFromFile(await file.arrayBuffer(), file.name), file.name);
+    take(async () => {
+      // A large file is refused before it is read.
+      if (file.size > MOST_BYTES) throw new Error(tooLarge(file.name));
+      const body = await file.arrayBuffer().catch(() => null);
+      if (!body) throw new Error(`${file.name} cannot be read: give a file of CSV, TSV, JSON or NPY.`);
+      return tokensFromFile(body, file.name);
+    }, file.name);
 
   /** @param {DataTransfer | null} given @param {string} how */
   function receive(given, how) {
@@ -65,8 +71,11 @@ export function createOwnTokens(store, stage, say) {
   // A file that is dragged over the page
   const note = make("p", { id: "drop-here", hidden: true, "aria-hidden": "true" }, "Drop a file of tokens: CSV, NPY or JSON");
   document.body.append(note);
-  const brings = (/** @type {DragEvent} */ event) =>
-    ["Files", "text/plain"].some((kind) => event.dataTransfer?.types.includes(kind));
+  /** Whether a file is brought, or a text that is not for a field. @param {DragEvent} event */
+  function brings({ dataTransfer, target }) {
+    if (dataTransfer?.types.includes("Files")) return true;
+    return dataTransfer?.types.includes("text/plain") && !(/** @type {HTMLElement} */ (target).closest?.(TEXTS));
+  }
   addEventListener("dragover", (event) => {
     if (!brings(event)) return;
     event.preventDefault();

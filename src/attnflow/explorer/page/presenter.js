@@ -169,6 +169,7 @@ export function createPresenter(store, player, stage) {
   /** Choose the next figure of the list, or the one before. @param {number} by */
   function figure(by) {
     const menu = byId("preset");
+    if (menu.disabled) return;
     const names = [...menu.options].map((option) => option.value).filter((name) => name !== "");
     const now = names.indexOf(store.figure?.name ?? "");
     const wanted = now < 0 ? (by > 0 ? 0 : -1) : now + by;

@@ -25,9 +25,11 @@ const ADDRESS = /^story(?:\/([a-z][a-z0-9-]*))?(?:\/(\d{1,3}))?$/;
 
 /**
  * @param {import("./player.js").Player} player @param {any} stage
- * @param {(screen: any) => void} opened puts a screen in the place of this one
+ * @param {{opened: (screen: any) => void, left: () => void}} page puts a screen in the place of this one; keeps this
+ *   screen for Back
  */
-export function createStory(store, player, stage, opened) {
+export function createStory(store, player, stage, page) {
+  const { opened, left } = page;
   const screen = createStoryScreen(store, player, stage);
   const list = fetch("/stories.json").then((answer) => (answer.ok ? answer.json() : [])).catch(() => []);
   /** @type {State} */
@@ -70,6 +72,7 @@ export function createStory(store, player, stage, opened) {
   async function begin(all, story) {
     if (!story) return;
     const { state, view } = story.steps[0];
+    left();
     opened({ state, view });
     history.pushState(null, "", address(all, story, 0));
     enter(story, 0);
@@ -83,7 +86,9 @@ export function createStory(store, player, stage, opened) {
     const all = await list;
     const step = story.steps[index];
     if (!(step.keep && index === before + 1 && progress === "reached")) opened({ state: step.state, view: step.view });
-    history.pushState(null, "", address(all, story, index));
+    // The step that is begun anew is no other entry of the history.
+    const write = index === before ? "replaceState" : "pushState";
+    history[write](null, "", address(all, story, index));
     enter(story, index);
     shown.focus();
   }

@@ -3,6 +3,10 @@
 
 /** A file has at most MOST_BYTES; rows that are sent as text have room for MOST_NUMBERS numbers. */
 export const [MOST_BYTES, MOST_NUMBERS] = [32_000_000, 80_000];
+
+/** @param {string} name */
+export const tooLarge = (name) => `${name} has more than ${MOST_BYTES / 1e6} MB: take fewer tokens.`;
+
 /** How principal components are found, for those who have more columns. */
 const COMPONENTS = "y = x - x.mean(0); y @ numpy.linalg.svd(y, full_matrices=False)[2][:2].T";
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
@@ -23,9 +27,7 @@ const TYPES = {
  * @param {ArrayBuffer} buffer @param {string} name how the file is called in that sentence
  */
 export function tokensFromFile(buffer, name) {
-  if (buffer.byteLength > MOST_BYTES) {
-    throw new Error(`${name} has more than ${MOST_BYTES / 1e6} MB: take fewer tokens.`);
-  }
+  if (buffer.byteLength > MOST_BYTES) throw new Error(tooLarge(name));
   const bytes = new Uint8Array(buffer);
   if (MAGIC.every((byte, k) => bytes[k] === byte)) return checked(fromNumpy(buffer, name), name);
   if (bytes[0] === 0x50 && bytes[1] === 0x4b) {
@@ -42,7 +44,7 @@ export function tokensFromFile(buffer, name) {
 
 /** Return the tokens in a text. @param {string} text @param {string} name */
 export function tokensFromText(text, name) {
-  if (text.length > MOST_BYTES) throw new Error(`${name} has more than ${MOST_BYTES / 1e6} MB: take fewer tokens.`);
+  if (text.length > MOST_BYTES) throw new Error(tooLarge(name));
   const plain = text.trim();
   if (plain === "") throw new Error(`${name} is empty: give ${EXPECTED}.`);
   return checked(/^[[{]/.test(plain) ? fromJson(plain, name) : fromTable(plain, name), name);
