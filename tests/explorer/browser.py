@@ -21,7 +21,20 @@ from attnflow.app.cli import main
 from attnflow.explorer import supervisor
 
 supervisor.LIMITS = dict.fromkeys(supervisor.LIMITS, {PATIENCE / 1000})
+{{more}}
 raise SystemExit(main())
+"""
+# Workers of a server that several files of tests share do not end with the last page of one of them.
+LASTING = """
+from attnflow.explorer import pool
+
+def lasting(self, *given, made=pool.Pool.__init__):
+    made(self, *given)
+    for role in ("runs", "claims"):
+        for one in self.supervisors[role]:
+            one.attach(supervisor.NOBODY.deliver)
+
+pool.Pool.__init__ = lasting
 """
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -43,7 +56,10 @@ def _chromium() -> tuple[Any, Any]:
 
 
 def end() -> None:
-    """End Chromium and Playwright, if they were started."""
+    """End the shared explorer, Chromium and Playwright, if they were started."""
+    if _shared.cache_info().currsize:
+        with _shared() as server:
+            server.terminate()
     if _chromium.cache_info().currsize:
         playwright, chromium = _chromium()
         chromium.close()
@@ -72,12 +88,34 @@ def launch(first_visit: bool = False, **options: Any) -> Iterator[Any]:
 @contextmanager
 def serving(script: str | None = None, *options: str) -> Iterator[str]:
     """Start the explorer on a free port, with more options or by a script, and give its address."""
-    explore = ("-c", PATIENT, "explore", "--port", "0", "--no-browser", *options)
-    words = [sys.executable, *([script] if script else explore)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+    with _started([script] if script else _explore(*options)) as server:
         try:
-            assert server.stdout is not None
-            said = server.stdout.readline()
-            yield next(word for word in said.split() if word.startswith("http://"))
+            yield _address(server)
         finally:
             server.terminate()
+
+
+def shared_address() -> str:
+    """Return the address of an explorer that all files of tests of this process share."""
+    return _address(_shared())
+
+
+@cache
+def _shared() -> subprocess.Popen[str]:
+    return _started(_explore(more=LASTING))
+
+
+def _explore(*options: str, more: str = "") -> list[str]:
+    return ["-c", PATIENT.format(more=more), "explore", "--port", "0", "--no-browser", *options]
+
+
+def _started(words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
+
+
+@cache
+def _address(server: subprocess.Popen[str]) -> str:
+    """Return the address that a server has said."""
+    assert server.stdout is not None
+    said = server.stdout.readline()
+    return next(word for word in said.split() if word.startswith("http://"))

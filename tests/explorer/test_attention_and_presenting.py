@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser import launch, serving
+from browser import launch, shared_address
 from test_attention_row import STATES, matrix, state, unfolded
 from test_page import SQUARE, settled, show
 
@@ -20,7 +20,8 @@ PARTS = ("body > header", "#controls", "main", ".toolbar", "#stage", ".time", "a
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Page]:
-    with serving() as address, launch(viewport={"width": 1280, "height": 720}) as page:
+    address = shared_address()
+    with launch(viewport={"width": 1280, "height": 720}) as page:
         # The window of a test cannot fill a screen.
         page.add_init_script(
             "Element.prototype.requestFullscreen = async () => { window.filled = (window.filled ?? 0) + 1; };"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
-from browser import launch, serving
+from browser import launch, shared_address
 from larger import larger
 
 Page = Any
@@ -123,13 +123,12 @@ class Monkey:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving() as where:
-        yield where
+def address() -> str:
+    return shared_address()
 
 
 @pytest.mark.parametrize(
-    ("seed", "actions"), [(0, 60), *(pytest.param(seed, 2000, marks=larger) for seed in (1, 2, 3))]
+    ("seed", "actions"), [(0, 40), *(pytest.param(seed, 2000, marks=larger) for seed in (1, 2, 3))]
 )
 def test_nothing_fails_whatever_is_done(address: str, seed: int, actions: int) -> None:
     with launch(viewport={"width": 1280, "height": 860}, accept_downloads=True) as page:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import PATIENCE, launch, serving
+from browser import PATIENCE, launch, shared_address
 from numpy.typing import NDArray
 
 import attnflow as af
@@ -27,9 +27,8 @@ SQUARE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving() as where:
-        yield where
+def address() -> str:
+    return shared_address()
 
 
 @pytest.fixture(scope="module")

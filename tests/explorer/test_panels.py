@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser import launch, serving
+from browser import launch, shared_address
 from test_page import SQUARE, settled, show
 
 Page = Any
@@ -18,7 +18,8 @@ CLAIM = "fw/straight-lines"
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[tuple[Page, str]]:
-    with serving() as address, launch(viewport={"width": 1280, "height": 860}) as page:
+    address = shared_address()
+    with launch(viewport={"width": 1280, "height": 860}) as page:
         # Marks fade after some seconds, in which a busy machine may not come to look at them.
         page.add_init_script(
             "{ const {setTimeout} = window;"

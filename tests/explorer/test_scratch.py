@@ -14,7 +14,7 @@ import pytest
 from served import PATIENCE, until
 
 from attnflow.explorer import scratch
-from attnflow.explorer.worker import ORDER, work
+from attnflow.explorer.worker import DO, ORDER, work
 
 
 @pytest.mark.parametrize("speaks", [False, True])
@@ -30,7 +30,7 @@ def test_a_worker_without_a_server_removes_its_folder(tmp_path: Path, speaks: bo
         if speaks:
             # The worker may have said that it is ready before nobody listened: this order makes it speak again.
             order = b'{"do": "data"}'
-            here.sendall(ORDER.pack(1, 0, len(order)) + order)
+            here.sendall(ORDER.pack(DO, 1, 1, 0, len(order)) + order)
         process.join(PATIENCE)
     assert process.exitcode == 0
     assert not folder.exists()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from browser import launch, serving
+from browser import launch, shared_address
 from larger import larger
 from test_page import drag, settled
 
@@ -19,9 +19,8 @@ MAIN = ALL[stories.MAIN]
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving() as where:
-        yield where
+def address() -> str:
+    return shared_address()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import SEEN, launch, serving
+from browser import SEEN, launch, shared_address
 from larger import larger
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import distance_matrix
@@ -39,9 +39,8 @@ SOFT: dict[str, Any] = {**SQUARE, "law": {"name": "softmax", "beta": 4, "B": [[2
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serving() as where:
-        yield where
+def address() -> str:
+    return shared_address()
 
 
 @pytest.fixture(scope="module")

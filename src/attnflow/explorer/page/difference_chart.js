@@ -16,7 +16,7 @@ const CURVES = /** @type {const} */ ([
   { name: "largest", title: "largest distance", colour: 0 },
   { name: "rms", title: "root mean square", colour: 1 },
 ]);
-const BETWEEN = "Where a run has no frame, a flow is taken between its two nearest ones, layers as they were last.";
+const BETWEEN = "Where a run has no frame, it is taken between its two nearest ones, or in steps as it was last.";
 
 /**
  * @param {Player} left @param {Player} right
