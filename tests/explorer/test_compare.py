@@ -301,8 +301,155 @@ def test_a_refusal_is_said_on_its_side_only(page: Page) -> None:
     page.evaluate("motion => attnflow.store.setState({motion})", {**LAYERS, "gamma": 3})
     page.locator("#stage ~ .side-note").filter(has_text="gamma is 3").wait_for()
     assert note.is_hidden()
+    # Once on its stage, and once in the line of status.
+    assert page.locator("#stage-refusal").is_hidden()
+    assert page.locator("#status").text_content().startswith("Left: gamma is 3")
     show(page)
     simulated(page)
+
+
+def test_what_is_chosen_and_said_on_the_right_is_so_for_the_whole_page(page: Page) -> None:
+    show(page)
+    names = [page.locator(one).get_attribute("aria-label").split(".")[0] for one in ("#stage", "#other-stage")]
+    assert names == ["Tokens of the left side", "Tokens of the right side"]
+    page.evaluate("() => attnflow.compare.stage.choose(6)")
+    page.wait_for_function("() => attnflow.store.row?.token === 6 && attnflow.compare.store.row?.token === 6")
+    page.evaluate("() => { attnflow.compare.stage.choose(-1); attnflow.compare.stage.say('Take fewer.'); }")
+    assert page.locator("#status").text_content() == "Take fewer."
+
+
+def test_new_tokens_start_on_the_sphere_of_either_side(page: Page) -> None:
+    flow = {"law": SOFT, "motion": {"name": "sphere-flow"}, "tokens": {**CLOUD, "cloud": "sphere"}, "until": 1}
+    show(page, flow, {"law": SOFT, "motion": LAYERS})
+    page.locator("#side-right").check(force=True)
+    paste = """() => {
+        const clipboardData = new DataTransfer();
+        clipboardData.setData("text/plain", "3, 4\\n-2, 0");
+        document.body.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true, cancelable: true}));
+    }"""
+    for act in (
+        lambda: page.locator("#clear").click(),
+        lambda: page.evaluate(paste),
+        lambda: page.select_option("#cloud", "gaussian"),
+    ):
+        before = page.evaluate("() => attnflow.store.run.id")
+        act()
+        page.wait_for_function("before => attnflow.store.run.id !== before", arg=before)
+        settled(page)
+        for run in simulated(page):
+            np.testing.assert_allclose(np.linalg.norm(run.tokens[0], axis=1), 1, rtol=0, atol=1e-12)
+    page.locator("#side-left").check(force=True)
+
+
+def test_both_rooms_turn_together_until_one_is_taken(page: Page) -> None:
+    page.emulate_media(reduced_motion="no-preference")
+    show(page, {"tokens": {**CLOUD, "d": 3}, "until": 2})
+    page.locator("#orbit").click()
+    page.wait_for_function(
+        """() => {
+            const {stage, compare} = attnflow;
+            return stage.scene.spin > 0.01 && compare.stage.scene.spin === stage.scene.spin;
+        }"""
+    )
+    box = page.locator("#other-stage").bounding_box()
+    page.mouse.move(box["x"] + 12, box["y"] + 12)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] + 12)
+    page.mouse.up()
+    turning = (
+        "() => [attnflow.stage.orbit.turning, ...[attnflow.stage, attnflow.compare.stage].map((s) => s.scene.spin)]"
+    )
+    assert page.evaluate(turning) == [False, 0, 0]
+    page.wait_for_function(
+        """() => {
+            const [a, b] = [attnflow.stage, attnflow.compare.stage].map(({scene}) => JSON.stringify(scene.eye));
+            return a === b;
+        }"""
+    )
+    page.locator("#fit").click()
+
+
+# Make a movie without a server, and tell for each frame the times of both sides, and the tokens of the side beside.
+FILM = """async (side) => {
+    const {createMovies} = await import("/page/movies.js");
+    const {store, player, stage, compare, requests} = attnflow;
+    const left = {store, player, stage, requests, pause: () => player.pause()};
+    const shown = side === "right" ? compare.saved : left;
+    const told = [];
+    const canvas = Object.assign(document.createElement("canvas"), {width: 2, height: 2});
+    const frame = async () => {
+        const {player, beside} = shown.stage.scene;
+        told.push([player.exactTime(), beside.player.exactTime(), Array.from(beside.tokens)]);
+        return canvas;
+    };
+    const drawn = {scene: shown.stage.scene, looked: () => -1, film: () => ({width: 2, height: 2}), frame};
+    const answers = {movie: {type: "video/mp4", payload: new Uint8Array(1)}, frame: {}, overlays: {frame: 0}};
+    const socket = {next: 1, open: true, send: () => 1, ask: async (message) => answers[message.do]};
+    const signal = new AbortController().signal;
+    await createMovies({...shown, stage: drawn, socket}).record({format: "mp4", signal, progress: () => {}});
+    return told;
+}"""
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_in_a_movie_the_rings_move_as_well(page: Page, side: str) -> None:
+    show(page, {"until": 4}, {"law": HARD, "motion": LAYERS})
+    page.locator(f"#side-{side}").check(force=True)
+    go(page, 3)
+    other = simulated(page)[0 if side == "right" else 1]
+    told = page.evaluate(FILM, side)
+    times = np.array([moment[:2] for moment in told])
+    np.testing.assert_allclose(times[:, 0], times[:, 1], rtol=0, atol=1e-9)
+    assert times[-1, 0] == 4
+    assert len(times) > 10
+    for t, _, tokens in told:
+        k = min(int(t), 3)
+        between = (1 - t + k) * other.tokens[k] + (t - k) * other.tokens[k + 1]
+        np.testing.assert_allclose(np.reshape(tokens, between.shape), between, rtol=0, atol=1e-9)
+    page.wait_for_function("() => attnflow.player.time() === 3 && attnflow.compare.player.time() === 3")
+    page.locator("#side-left").check(force=True)
+
+
+def test_where_a_density_is_drawn_there_are_no_rings(page: Page) -> None:
+    show(page)
+    drawn = page.evaluate(
+        """async () => {
+            const {drawBeside} = await import("/page/beside_marks.js");
+            const {scene} = attnflow.stage;
+            return [false, true].map((dense) => {
+                let discs = 0;
+                const sheet = new Proxy({}, {get: (_, name) => () => { discs += name === "disc"; }});
+                drawBeside(sheet, {...scene, dense, show: {beside: true}});
+                return discs;
+            });
+        }"""
+    )
+    assert drawn == [9, 0]
+
+
+@larger
+def test_of_very_many_tokens_there_are_no_rings(page: Page) -> None:
+    button = page.locator("#show-beside")
+    show(page, {"until": 1})
+    button.click()
+    assert "other side" in page.evaluate("() => attnflow.stage.svg()")
+    assert button.get_attribute("title").startswith("Where the tokens")
+    show(page, {"until": 1, "tokens": {**CLOUD, "n": 801}})
+    assert "other side" not in page.evaluate("() => attnflow.stage.svg()")
+    page.wait_for_function("() => document.getElementById('show-beside').title.startsWith('Not drawn: ')")
+    button.click()
+
+
+def test_presenting_two_sides_the_caption_says_which_it_is_of(page: Page) -> None:
+    show(page)
+    page.evaluate("() => attnflow.presenter.enter()")
+    assert page.locator("#caption .said").text_content().startswith("Left: 9 tokens")
+    boxes = [page.locator(one).bounding_box() for one in (".presenter-buttons", "#swap")]
+    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
+    page.locator("#other-stage").press("ArrowRight")
+    page.wait_for_function("() => attnflow.store.figure !== null")
+    page.evaluate("() => attnflow.presenter.leave()")
+    settled(page)
 
 
 def test_a_link_shows_both_sides_again(page: Page) -> None:

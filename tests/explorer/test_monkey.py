@@ -67,8 +67,10 @@ class Monkey:
         self.done[-1] += f" {self.page.evaluate(USE, parts)}"
 
     def drag(self) -> None:
-        """Drag, wheel or double-click somewhere on the page, most often on the stage."""
-        box = self.page.locator("#stage").bounding_box()
+        """Drag, wheel or double-click somewhere on the page, most often on a stage."""
+        other = self.page.locator("#other-stage")
+        right = other.is_visible() and self.random.random() < 0.5
+        box = (other if right else self.page.locator("#stage")).bounding_box()
         if box is None or not box["width"]:
             return
         x, y, u, v = (self.random.random() for _ in range(4))
@@ -82,9 +84,9 @@ class Monkey:
         else:
             if what > 2:
                 place = self.page.evaluate(
-                    "(part) => { const {stage, player} = window.attnflow;"
+                    "([part, right]) => { const {stage, player} = right ? window.attnflow.compare : window.attnflow;"
                     " return player.n ? stage.place(Math.floor(part * player.n)) : null; }",
-                    u,
+                    [u, right],
                 )
                 if place and all(isinstance(place[c], int | float) and abs(place[c]) < 1e4 for c in "xy"):
                     mouse.move(place["x"], place["y"])

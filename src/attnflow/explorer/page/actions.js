@@ -95,7 +95,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
     scene.camera = store.view.camera;
     scene.mode.aim(scene);
     // The camera that is made of it has what an orbit turned.
-    scene.spin = 0;
+    for (const each of [scene, scene.beside]) if (each) each.spin = 0;
     return scene.eye;
   }
 
@@ -206,7 +206,7 @@ export function createActions(scene, store, stage, heldToken, picture) {
       if (i < 0) return false;
       rewind();
       update();
-      const least = leastStride(scene.eye, scene.sphere);
+      const least = leastStride(scene.eye, onSphere());
       const [right, down] = [dx, dy].map((by) => Math.sign(by) * Math.max(Math.abs(by), by && least));
       moveTo(i, scene.screen[2 * i] + right, scene.screen[2 * i + 1] + down);
       picture.announce();

@@ -8,10 +8,11 @@ import * as line from "./line.js";
 const MOST_LINES = 400;
 const pixel = new Float64Array(3);
 
-/** @type {import("./scene.js").Draw} */
+/** Of so many tokens that they are drawn as a density there are no rings.
+ * @type {import("./scene.js").Draw} */
 export function drawBeside(sheet, scene) {
   const { beside, eye, n, d, screen, tone } = scene;
-  if (!beside || !scene.show.beside || beside.n !== n || beside.d !== d) return;
+  if (!beside || !scene.show.beside || beside.n !== n || beside.d !== d || scene.dense) return;
   sheet.group("other side");
   const place = (/** @type {number} */ i) =>
     d === 1 ? [line.now(scene), line.row(eye, beside.tokens[i])] : scene.mode.point(eye, beside.tokens, pixel, d * i);

@@ -43,6 +43,7 @@ export function createChosenSide(left, right) {
     get label() {
       return left.label;
     },
+    motions: () => left.motions(),
     /** Both sides, for what is written of both; of one, nothing. */
     pair: () => (left.other ? { state: left.state, beside: left.other } : {}),
     /** @type {Store["on"]} */

@@ -4,6 +4,7 @@
 
 import { createChosenSide } from "./chosen_side.js";
 import { createDifferenceChart } from "./difference_chart.js";
+import { DENSE } from "./density.js";
 import { comparable, distanceAt } from "./difference.js";
 import { byId, make } from "./elements.js";
 import { typeset } from "./mathtext.js";
@@ -22,11 +23,14 @@ import { written } from "./ticks.js";
 const SIDES = /** @type {Side[]} */ (["left", "right"]);
 const KINDS = /** @type {const} */ (["law", "motion"]);
 const NAMES = { left: "Left", right: "Right" };
+const RINGS = "Where the tokens of the other side are: a ring, and a line that leads to it";
+const TOO_MANY = `rings are drawn of at most ${DENSE} tokens`;
 
 /**
- * @param {{store: any, player: import("./player.js").Player, stage: any, surface: (motion: string) => string}} first
+ * @param {{store: any, player: import("./player.js").Player, stage: any, surface: (motion: string) => string,
+ *   say: (sentence: string) => void}} first
  */
-export function createCompare({ store, player: lead, stage: left, surface }) {
+export function createCompare({ store, player: lead, stage: left, surface, say: tell }) {
   const other = createOtherStore(store);
   const player = createPlayer();
   const time = createSameTime(lead, player);
@@ -41,6 +45,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   let socket = null;
 
   // The elements
+  const label = byId("stage").ariaLabel;
   const canvas = make("canvas", { id: "other-stage", tabindex: 0, "aria-label": "Tokens of the right side" });
   const wrap = make("div", { class: "stage-wrap", hidden: true }, canvas);
   const stages = byId("stage").closest(".stages");
@@ -50,7 +55,9 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   );
   byId("stage").before(captions[0]);
   canvas.before(captions[1]);
-  const notes = SIDES.map(() => make("p", { class: "side-note", role: "status", hidden: true }));
+  // What is refused on the left is read out from the line of status, which says the same.
+  const aloud = [{ "aria-hidden": "true" }, { role: "status" }];
+  const notes = aloud.map((how) => make("p", { class: "side-note", ...how, hidden: true }));
   byId("stage").parentElement.append(notes[0]);
   wrap.append(notes[1]);
   const toggle = make("button", { type: "button", id: "compare", "aria-pressed": "false", click: turn }, "Compare");
@@ -58,7 +65,6 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   byId("tools").after(toggle);
   const apart = make("output", { id: "apart", "aria-live": "off" });
   const rings = make("button", { type: "button", id: "show-beside", click: showBeside }, "Other side");
-  rings.title = "Where the tokens of the other side are: a ring, and a line that leads to it";
   const swap = make("button", { type: "button", id: "swap", title: "The law and motion of the left go to the right, and back", click: exchange }, "Swap");
   const strip = make("div", { class: "apart", hidden: true }, apart, make("div", { class: "chips" }, rings), swap);
   stages.after(strip);
@@ -91,6 +97,9 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     store.notify("player");
   };
   const stage = createStage(canvas, other, player, surface, { player: lead, moved });
+  stage.say = tell;
+  // One room turns on both: whoever takes it on the right stops it, too.
+  stage.orbit = left.orbit;
   const refused = () => [store, other].some((side) => side.refused?.about === "run");
   const seek = (/** @type {number} */ part) => {
     lead.pause();
@@ -107,6 +116,8 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
       choose(i);
       there.chosen = i;
       there.draw();
+      // The panels are about the left side.
+      store.notify("looked");
     };
   }
 
@@ -123,7 +134,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   function open() {
     shown = true;
     Object.assign(left.scene, { beside: stage.scene });
-    Object.assign(stage.scene, { beside: left.scene });
+    Object.assign(stage.scene, { beside: left.scene, spin: left.scene.spin });
     requests.showTime(store.view.t);
     if (socket) socket.reopen();
     else
@@ -170,6 +181,16 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
 
   function showBeside() {
     store.setView({ show: { ...store.view.show, beside: !store.view.show.beside } });
+    if (store.view.show.beside && lead.n > DENSE) tell(`${rings.textContent}: ${TOO_MANY}.`);
+  }
+
+  /** Say at the switch of the rings what they are, or why there are none. */
+  function markRings() {
+    const on = Boolean(store.view.show.beside);
+    const missing = on && lead.n > DENSE;
+    rings.ariaPressed = String(on);
+    rings.classList.toggle("missing", missing);
+    rings.title = missing ? `Not drawn: ${TOO_MANY}.` : RINGS;
   }
 
   /** Bring the page up to date with what is compared. */
@@ -189,7 +210,8 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     document.body.classList.toggle("comparing", on);
     saved.textContent = `(${chosen.side} side)`;
     toggle.ariaPressed = String(on);
-    rings.ariaPressed = String(Boolean(store.view.show.beside));
+    markRings();
+    byId("stage").ariaLabel = on ? label.replace(/^Tokens/, "Tokens of the left side") : label;
     if (on) byId("hint").hidden = true;
     if (switches.parentElement === null) byId("controls").prepend(switches);
   }
@@ -197,6 +219,7 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
   /** Write how far both sides are apart at the time shown. */
   function measure() {
     chart.draw();
+    markRings();
     if (refused()) apart.textContent = "No distance: there is no run on one of the sides.";
     if (refused() || !comparable(lead, player)) return;
     const t = Math.min(lead.exactTime(), player.times[player.count - 1]);
@@ -252,7 +275,12 @@ export function createCompare({ store, player: lead, stage: left, surface }) {
     mark,
     /** The second side, while it is chosen: what is saved is that side. */
     get saved() {
-      return chosen.side === "right" ? { store: other, player, stage, requests, socket } : null;
+      // The second player goes with the first: that is stopped.
+      const pause = () => {
+        lead.pause();
+        moved();
+      };
+      return chosen.side === "right" ? { store: other, player, stage, requests, socket, pause } : null;
     },
     /** Whether both runs are here, whole. */
     idle: () => shown && requests.idle(),

@@ -6,7 +6,7 @@ import { scaled } from "./forms.js";
 import { markup } from "./mathtext.js";
 import * as models from "./models.js";
 import { createParameters } from "./parameters.js";
-import { fitted, greyOut } from "./possible.js";
+import { greyOut, takenLaw } from "./possible.js";
 import { dimension } from "./store.js";
 
 /** @typedef {"law" | "motion"} Part */
@@ -28,7 +28,7 @@ export function createControls(element, store) {
     return { kind, select, formula, parameters };
   };
   const law = menu("law", "Law of attention", (name) =>
-    store.setState({ law: fitted(next("law", name), store.state.motion.name, finite) }));
+    store.setState({ law: takenLaw(next("law", name), store.state.motion.name, finite) }));
   const motion = menu("motion", "Motion", chooseMotion);
   const ofRun = (/** @type {"until" | "seed"} */ id, how) =>
     fields.field({ id, get: () => store.state[id], set: (x) => store.setState({ [id]: x }, { label: id }), ...how });
@@ -57,8 +57,10 @@ export function createControls(element, store) {
   const dimRow = make("label", { class: "field" }, make("i", {}, "d"), dim);
   const reseed = () => cloud({ seed: Math.floor(Math.random() * 10000) });
   const again = make("button", { type: "button", id: "new-seed", click: reseed }, "New seed");
-  // One token has to be there for a run.
-  const empty = () => store.setState({ tokens: [new Array(d()).fill(0)] });
+  const common = () => models.commonSurface(store.motions());
+  // One token has to be there for a run; 0 has no place on a surface around it.
+  const middle = () => Array.from({ length: d() }, (_, c) => Number(c === 0 && common() !== "space"));
+  const empty = () => store.setState({ tokens: [middle()] });
   const clear = make("button", { type: "button", id: "clear", click: empty }, "Clear");
 
   element.append(
@@ -104,26 +106,32 @@ export function createControls(element, store) {
   }
 
   /** A motion may take a law only where its slider does not end, or only there. */
-  const lawFor = (/** @type {string} */ name) => ({ law: fitted(store.state.law, name, finite) });
+  const lawFor = (/** @type {string} */ name) => ({ law: takenLaw(store.state.law, name, finite) });
   const finite = (/** @type {string} */ key) => left.get(`finite ${key}`) ?? null;
 
   /** Tokens of a motion on a surface are there at the start. @param {string} name */
   function cloudFor(name) {
-    const { tokens } = store.state;
-    const surface = models.surfaceOf(name);
-    if (surface === "space") return {};
+    const tokens = broughtTo(models.surfaceOf(name), store.state.tokens);
+    // Tokens that stay as they are leave the other side as it is.
+    return tokens === store.state.tokens ? {} : { tokens };
+  }
+
+  /** Return tokens on a surface, or instead of a cloud that is not there one that is. @param {string} surface */
+  function broughtTo(surface, tokens) {
+    if (surface === "space") return tokens;
     if (Array.isArray(tokens)) {
-      return { tokens: tokens.map((/** @type {number[]} */ x) => x.map((c) => c / (Math.hypot(...x) || 1))) };
+      return tokens.map((/** @type {number[]} */ x) => x.map((c) => c / (Math.hypot(...x) || 1)));
     }
     const there = models.cloudOn(surface);
-    if (models.model("cloud", tokens.cloud).surface === surface || !there) return {};
-    return { tokens: { cloud: there, n: tokens.n ?? tokens.k ** tokens.d, d: d(), seed: tokens.seed ?? 0 } };
+    if (models.model("cloud", tokens.cloud).surface === surface || !there) return tokens;
+    const size = dimension({ ...store.state, tokens });
+    return { cloud: there, n: tokens.n ?? tokens.k ** (tokens.d ?? 1), d: size, seed: tokens.seed ?? 0 };
   }
 
   function cloud(patch, label = "") {
     const { tokens } = store.state;
     const now = Array.isArray(tokens) ? (left.get("cloud") ?? { ...models.FIRST_STATE.tokens, d: d() }) : tokens;
-    store.setState({ tokens: { ...now, ...patch } }, { label });
+    store.setState({ tokens: broughtTo(common(), { ...now, ...patch }) }, { label });
   }
 
   function chooseCloud(/** @type {string} */ name) {
@@ -132,8 +140,8 @@ export function createControls(element, store) {
     const keys = models.counts(name);
     const side = keys.includes("d") ? Math.max(2, Math.round(size ** (1 / d()))) : size;
     const given = { n: models.atMostDimension(name) ? d() : size, k: side, d: d(), seed: now.seed ?? 0 };
-    const tokens = Object.fromEntries(keys.map((key) => [key, given[key]]));
-    store.setState({ tokens: { cloud: name, ...tokens }, ...(keys.includes("d") ? {} : reshaped(2)) });
+    const tokens = { cloud: name, ...Object.fromEntries(keys.map((key) => [key, given[key]])) };
+    store.setState({ tokens: broughtTo(common(), tokens), ...(keys.includes("d") ? {} : reshaped(2)) });
   }
 
   function chooseDimension(/** @type {number} */ size) {
@@ -141,7 +149,7 @@ export function createControls(element, store) {
     const many = Array.isArray(now) ? now.length : now.k;
     const base = "d" in now ? now : { ...models.FIRST_STATE.tokens, n: many, seed: 0 };
     const few = models.atMostDimension(base.cloud) ? { n: Math.min(base.n, size) } : {};
-    store.setState({ tokens: { ...base, ...few, d: size }, ...reshaped(size) });
+    store.setState({ tokens: broughtTo(common(), { ...base, ...few, d: size }), ...reshaped(size) });
   }
 
   /** Matrices of another size are of no use. @param {number} size */

@@ -8,8 +8,8 @@ import { withProgress } from "./recording.js";
 const SLOW = 800; // milliseconds after which a note says that something is being made
 
 /**
- * @typedef {{store: any, player: import("./player.js").Player, stage: any, requests: any, socket: any}} Shown a side of the
- *   page: of two that are compared, the chosen one
+ * @typedef {{store: any, player: import("./player.js").Player, stage: any, requests: any, socket: any,
+ *   pause: () => void}} Shown a side of the page: of two that are compared, the chosen one
  */
 
 /**

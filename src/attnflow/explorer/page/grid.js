@@ -7,10 +7,11 @@ import { segments } from "./sheet.js";
 const MOST = 200;
 
 /** @type {import("./scene.js").Draw} */
-export function drawGrid(sheet, { eye, tone, sphere }) {
+export function drawGrid(sheet, { eye, tone, sphere, beside }) {
   const right = (/** @type {number} */ x) => eye.width / 2 + (x - eye.x) * eye.scale;
   const down = (/** @type {number} */ y) => eye.height / 2 - (y - eye.y) * eye.scale;
-  if (placing.snap && !sphere) {
+  // Where one side keeps tokens on the sphere, they snap to angles on both.
+  if (placing.snap && !sphere && !beside?.sphere) {
     const step = gridStep(eye);
     const lines = (/** @type {number} */ middle, /** @type {number} */ length) => {
       const half = length / 2 / eye.scale;

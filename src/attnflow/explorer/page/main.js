@@ -85,7 +85,7 @@ stage.say = say;
 createOrbitButton(byId("fit"), store, stage);
 createCharts(byId("charts"), store, player);
 createAttention(byId("attention"), store, stage);
-const compare = createCompare({ store, player, stage, surface: surfaceOf });
+const compare = createCompare({ store, player, stage, surface: surfaceOf, say });
 createControls(byId("controls"), compare.chosen);
 compare.mark();
 createInfluence(store);
@@ -107,7 +107,7 @@ const presets = createPresets(store, {
 });
 const story = createStory(store, player, stage, { opened, left: () => link.leave() });
 const link = createLink(store, { preset: presets.find, opened, say: (sentence) => say(sentence, "link"), story });
-const first = { store, player, stage, requests, socket };
+const first = { store, player, stage, requests, socket, pause: () => player.pause() };
 createExport(() => compare.saved ?? first, { link: link.address, pair: compare.chosen.pair, say });
 
 /** Put the screen of a link or of a preset in the place of this one. */

@@ -59,6 +59,9 @@ export const explicit = (of, one) => one.required || of.alternatives.includes(on
 /** @param {string} motion */
 export const surfaceOf = (motion) => model("motion", motion).surface;
 
+/** The surface that the tokens of some motions must be on, so that each of these takes them. @param {string[]} motions */
+export const commonSurface = (motions) => motions.map(surfaceOf).find((surface) => surface !== "space") ?? "space";
+
 /** What the tokens of a motion are in the frame that moves with them, as a formula; nothing where they are themselves. */
 export function frameOf(motion) {
   const of = model("motion", motion?.name);
@@ -83,15 +86,6 @@ function title(kind, of) {
 /** The parameter at infinity, where the law is another one. @returns {Parameter | undefined} */
 export const atLimit = (law) =>
   model("law", law.name).parameters.find((one) => one.limit && law[one.key] === "inf");
-
-/**
- * The law in the menu that leads to a law, and the parameter that does so at infinity.
- * @param {string} name @returns {[string, string?]}
- */
-export function leadingTo(name) {
-  const found = catalogue.law.find((one) => one.parameters.some(({ limit }) => limit === name));
-  return found ? [found.name, found.parameters.find(({ limit }) => limit === name)?.key] : [name];
-}
 
 /** Whether a motion without parameters has an exact solution under a law. @param {string} motion @param {string} law */
 export const solvedExactly = (motion, law) =>

@@ -4,6 +4,7 @@
 import { captionOf } from "./caption.js";
 import { RATE, halved, planOf } from "./movie_plan.js";
 import { written } from "./pictures.js";
+import { bringBeside } from "./same_time.js";
 
 /**
  * @typedef {{format: "mp4" | "gif", signal: AbortSignal, progress: (done: number, all: number) => void}} Wish
@@ -20,25 +21,27 @@ const WIDEST_GIF = 820;
 const PATIENCE = 20_000;
 
 /** @param {import("./export.js").Shown} shown */
-export function createMovies({ store, player, stage, socket, requests }) {
+export function createMovies({ store, player, stage, socket, requests, pause }) {
   /** Make a movie, and return its file. @param {Wish} wish @returns {Promise<Blob>} */
   async function record(wish) {
     const { state, overlays } = store;
-    const position = player.position;
+    // Of two sides that are compared both go through the run.
+    const players = [player, stage.scene.beside?.player].filter(Boolean);
+    const positions = players.map((one) => one.position);
     let over = false;
     const stopped = () => {
       wish.signal.throwIfAborted();
       if (over) throw new Error("The movie has ended.");
       if (store.state !== state) throw new Error("The screen changed while the movie was made: begin again.");
     };
-    player.pause();
+    pause();
     await whole(stopped);
     try {
       return await film(wish, stopped);
     } finally {
       over = true;
       // Where it was before, with the overlays that are known to be those of this frame.
-      player.position = position;
+      players.forEach((one, k) => (one.position = positions[k]));
       if (store.state === state) store.put("overlays", overlays);
       store.notify("player");
     }
@@ -97,6 +100,7 @@ export function createMovies({ store, player, stage, socket, requests }) {
       player.position = position;
       await Promise.race([showOverlays(stopped), failed]);
       player.position = position;
+      bringBeside(stage.scene);
       // Of a place between two frames the words are those of the frame before.
       const { time, law, said } = captionOf(store, player);
       caption = { time, law, said: Number.isInteger(position) ? said : caption.said };

@@ -15,6 +15,14 @@ export function createOrbit(scene, store, ask) {
   /** @type {() => void} */
   let tell = () => {};
 
+  /** Turn the room, and with it the one that is beside it. @param {number} angle */
+  function spinTo(angle) {
+    scene.spin = angle;
+    if (!scene.beside) return;
+    scene.beside.spin = angle;
+    scene.beside.ask();
+  }
+
   const orbit = {
     get turning() {
       return state === "turning";
@@ -30,14 +38,14 @@ export function createOrbit(scene, store, ask) {
       const { spin } = scene;
       state = "still";
       if (spin !== 0 && scene.d === 3) store.setView({ camera: scene.mode.camera(scene.eye) });
-      scene.spin = 0;
+      spinTo(0);
       tell();
     },
     /** Turn for some seconds; return whether it goes on. @param {number} seconds */
     turn(seconds) {
       if (state === "still") return false;
       if (scene.d !== 3 || calm.matches) orbit.stop();
-      else scene.spin += PACE * seconds;
+      else spinTo(scene.spin + PACE * seconds);
       return state === "turning";
     },
     /** Call this when it starts or stops. @param {() => void} listener */

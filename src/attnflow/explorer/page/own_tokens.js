@@ -2,7 +2,7 @@
 
 import { byId, make } from "./elements.js";
 import { scaled } from "./forms.js";
-import { matrices, model, startOf, surfaceOf } from "./models.js";
+import { commonSurface, matrices, model, startOf } from "./models.js";
 import { dimension } from "./store.js";
 import { MOST_BYTES, tokensFromFile, tokensFromText, tooLarge } from "./token_files.js";
 
@@ -23,7 +23,7 @@ export function reshaped(state, /** @type {number} */ d) {
 export function createOwnTokens(store, stage, say) {
   /** Put tokens on the stage, in one step of undo. @param {number[][]} rows @param {string} name */
   function place(rows, name) {
-    const sphere = surfaceOf(store.state.motion.name) === "sphere";
+    const sphere = commonSurface(store.motions()) === "sphere";
     const zero = rows.findIndex((row) => Math.hypot(...row) === 0);
     if (sphere && zero >= 0) {
       throw new Error(`Row ${zero + 1} of ${name} is 0, which has no place on the sphere: leave it out.`);

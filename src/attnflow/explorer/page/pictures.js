@@ -4,6 +4,7 @@ import { drawBeside } from "./beside_marks.js";
 import { captionOf } from "./caption.js";
 import { drawStrip, linesInMovie, stripOf } from "./caption_strip.js";
 import { make } from "./elements.js";
+import { bringBeside } from "./same_time.js";
 import { canvasSheet, svgSheet } from "./sheet.js";
 import { describe } from "./words.js";
 
@@ -35,12 +36,17 @@ export function createPictures(scene, store, update, ease) {
   /** Do something while the player is where there is something to show. @template T @param {() => T} what */
   function atFrame(what) {
     const [{ position }, { run, frame }] = [player, store.overlays ?? {}];
+    const other = scene.beside?.player;
+    const before = other?.position;
     // While the run plays, the frame with the last overlays is taken.
     if (player.playing && run === player.id && frame < player.count) player.position = frame;
     else if (player.discrete) player.position = Math.round(position);
+    bringBeside(scene);
     update();
     const found = what();
     player.position = position;
+    if (other) other.position = before;
+    scene.beside?.update();
     update();
     return found;
   }

@@ -9,7 +9,7 @@ export const refusalOf = (motion, law) => model("motion", motion).refuses?.[atLi
  * Return a law as a motion takes it: at the other end of its slider, where the motion does not take it as it is.
  * @param {any} law @param {string} motion @param {(key: string) => any} finite a number that the slider was left at
  */
-export function fitted(law, motion, finite) {
+export function takenLaw(law, motion, finite) {
   if (!refusalOf(motion, law)) return law;
   const ends = model("law", law.name).parameters.filter(({ limit }) => limit);
   const others = ends.map(({ key, start, default: usual }) =>
@@ -21,7 +21,7 @@ export function fitted(law, motion, finite) {
 export function greyOut(menu, /** @type {"law" | "motion"} */ kind, { law, motion }) {
   for (const option of menu.options) {
     const [chosen, name] = kind === "motion" ? [option.value, law.name] : [motion.name, option.value];
-    const given = fitted(name === law.name ? law : { name }, chosen, () => null);
+    const given = takenLaw(name === law.name ? law : { name }, chosen, () => null);
     const why = refusalOf(chosen, given);
     option.dataset.title ??= option.textContent ?? "";
     // What is on the screen stays to be seen, whatever it is.

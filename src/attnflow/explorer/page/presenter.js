@@ -15,6 +15,8 @@ import { onceAFrame, setMarkScale } from "./screen.js";
 const [LARGER, PIXELS, LEAST, MOST] = [1.7, 1280 * 720, 1.15, 3.4];
 /** While a run plays, the caption is written this often, in milliseconds. */
 const PACE = 150;
+/** Of two stages the second is there while two sides are compared. */
+const STAGES = "#stage, #other-stage";
 const TYPING = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, select";
 
 /**
@@ -191,6 +193,8 @@ export function createPresenter(store, player, stage) {
   function write() {
     written = performance.now();
     const now = captionOf(store, player);
+    // Of two sides that are compared, the words are about the left one.
+    if (store.other) now.said = `Left: ${now.said}`;
     const words = `${now.time} · ${now.law}`;
     if (said.textContent !== now.said) said.textContent = now.said;
     if (about.textContent !== words) about.textContent = about.title = words;
@@ -218,7 +222,7 @@ export function createPresenter(store, player, stage) {
     if (state.name === "off") return null;
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     // A chosen token is moved by arrows, and so is what has arrows of its own.
-    const free = target === document.body || (target === canvas && stage.chosen < 0) || target.closest?.("#presenter");
+    const free = target === document.body || (target.matches?.(STAGES) && stage.chosen < 0) || target.closest?.("#presenter");
     if (by !== undefined && free && !event.shiftKey) return () => go(/** @type {1 | -1} */ (by));
     return Object.hasOwn(keys, event.key) ? keys[event.key] : null;
   }
@@ -240,7 +244,7 @@ export function createPresenter(store, player, stage) {
   document.addEventListener("fullscreenchange", () => document.fullscreenElement || leave());
   addEventListener("resize", fit);
   new ResizeObserver(measure).observe(caption);
-  store.on(["state", "view", "run", "overlays", "player", "series", "claims"], ask);
+  store.on(["state", "other", "view", "run", "overlays", "player", "series", "claims"], ask);
   store.on(["view"], ink.draw);
 
   return {

@@ -2,6 +2,16 @@
 
 /** @typedef {import("./player.js").Player} Player */
 
+/**
+ * Let the scene beside another one show the time of that, between two layers as well, for a picture of both.
+ * @param {import("./scene.js").Scene} scene
+ */
+export function bringBeside({ player, beside }) {
+  if (!beside || beside.player.count === 0 || player.count === 0) return;
+  beside.player.position = beside.player.at(player.exactTime());
+  beside.update();
+}
+
 /** @param {Player} lead the player that users move @param {Player} player the one that goes with it */
 export function createSameTime(lead, player) {
   /** Show the time of the first player; return whether that had to move, too. */

@@ -72,6 +72,8 @@ export function createScene(player) {
     beside: null,
     /** Ask for a new picture. */
     ask: () => {},
+    /** Bring all this up to date with the store and the player. */
+    update: () => {},
     /** What tokens are in a moving frame, as a formula. */
     frame: "",
     /** By how much an orbit has turned the room. */

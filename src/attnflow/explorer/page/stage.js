@@ -71,7 +71,7 @@ export function createStage(canvas, store, player, surface, time = { player, mov
     told = moment;
   }
 
-  scene.ask = ask;
+  Object.assign(scene, { ask, update });
   const orbit = createOrbit(scene, store, () => ask());
   const shownOverlays = createShownOverlays(scene, store, ask);
   const shownRow = createShownRow(scene, store, ask);
@@ -218,10 +218,8 @@ export function createStage(canvas, store, player, surface, time = { player, mov
   canvas.tabIndex = 0;
   canvas.style.touchAction = "none";
   canvas.setAttribute("role", "application");
-  canvas.setAttribute(
-    "aria-label",
-    "Tokens. Tab or the square brackets choose one, arrows move it, Delete removes it, n adds one, Escape lets go.",
-  );
+  const keys = "Tab or the square brackets choose one, arrows move it, Delete removes it, n adds one, Escape lets go.";
+  canvas.ariaLabel = `${canvas.ariaLabel ?? "Tokens"}. ${keys}`;
   new ResizeObserver(resize).observe(canvas);
   onMarkScale(resize);
   for (const change of ["focus", "blur"]) canvas.addEventListener(change, ask);

@@ -192,6 +192,9 @@ export function createStore() {
       store.setView(structuredClone({ ...FIRST_VIEW, theme, tool, ...view, show }));
     },
 
+    /** Return the names of the motions of all sides that are shown: tokens start where each of them takes them. */
+    motions: () => [store.state, store.other].flatMap((side) => (side ? [side.motion.name] : [])),
+
     undo: () => travel(past, future),
     redo: () => travel(future, past),
     get canUndo() {
