@@ -7,6 +7,7 @@ import json
 import queue
 import threading
 from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,39 +54,44 @@ def test_data_are_bounded_however_long_the_run() -> None:
     assert file["times"][-1] == 1e25
 
 
+@dataclass
+class Tired:
+    """A page that waits no longer after it was asked so many times."""
+
+    patience: int
+    asked: int = 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked > self.patience
+
+
 def test_what_nobody_waits_for_is_not_written_to_the_end() -> None:
     """A page that cancels must not keep the process of all pages busy until it is killed."""
-    asked = list[int]()
-
-    def tired() -> bool:
-        asked.append(1)
-        return len(asked) > patience
-
-    patience = 0
+    tired = Tired(0)
     with pytest.raises(exports.Unwanted):
         exports.data(read({**SOFT, "until": 20_000}), tired)
-    assert len(asked) < 10
+    assert tired.asked < 10
     # While the numbers are packed.
-    calls = list[int]()
-    exports.data(read(SOFT), lambda: bool(calls.append(1)))
-    asked.clear()
-    patience = len(calls) - 3
+    patient = Tired(10**9)
+    exports.data(read(SOFT), patient)
+    tired = Tired(patient.asked - 3)
     with pytest.raises(exports.Unwanted):
         exports.data(read(SOFT), tired)
-    assert len(asked) == patience + 1
+    assert tired.asked == patient.asked - 2
 
 
 @pytest.mark.parametrize("patience", [0, 3, 7])
 def test_a_gif_that_nobody_waits_for_is_not_put_together(patience: int, tmp_path: Path) -> None:
-    film, asked = exports.Film.read(MOVIE), list[int]()
+    film, tired = exports.Film.read(MOVIE), Tired(patience)
     for k, paint in enumerate(PAINTS):
         last = k == len(PAINTS) - 1
         film.take({"index": k, "repeat": 1, "image": picture(paint), "last": last}, lambda: False)
     pictures = list(film.pictures(lambda: False))
     film.pictures = lambda stop: iter(pictures)  # type: ignore[method-assign]
     with pytest.raises(exports.Unwanted):
-        exports._write_gif(film, tmp_path / "film.gif", lambda: bool(asked.append(1)) or len(asked) > patience)
-    assert len(asked) == patience + 1
+        exports._write_gif(film, tmp_path / "film.gif", tired)
+    assert tired.asked == patience + 1
     assert not (tmp_path / "film.gif").exists()
 
 

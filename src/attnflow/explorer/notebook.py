@@ -194,7 +194,9 @@ def _check_page_can_run(state: State) -> None:
             f"{len(state.tokens)} tokens written out take {size / 1e6:.1f} MB, but a message of the page has at most "
             f"{MOST_BYTES / 1e6:g} MB: explore some of them"
         )
-    used = {type(part).__name__: type(part) for one in (state.law, state.motion) for part in parts_of(one)}
+    used: dict[str, Any] = {
+        type(part).__name__: type(part) for one in (state.law, state.motion) for part in parts_of(one)
+    }
     tokens = state.data["tokens"]
     if isinstance(tokens, dict):
         used[tokens["cloud"]] = entries("cloud")[tokens["cloud"]].make
