@@ -14,6 +14,7 @@ from typing import Any
 
 from attnflow.explorer import worker
 from attnflow.explorer.protocol import Answer
+from attnflow.explorer.turns import resting
 
 # What `until` says in place of a number of steps.
 ENDLESS, HANGS, MANY_BYTES = 1, 2, 3
@@ -31,6 +32,10 @@ def answers(message: dict[str, Any], done: int, session: Any, stop: Callable[[],
     """Yield the answers to a run: its start, perhaps many frames, overlays, and its end."""
     id, until = message["id"], message.get("state", {}).get("until")
     yield {"kind": "start", "id": id}
+    if message["do"] == "movie":
+        # As when the page is slow.
+        with resting(stop):
+            threading.Event().wait()
     if until == HANGS:
         Path(os.environ["REACHED"]).touch()
         threading.Event().wait()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,11 +12,14 @@ from urllib.request import urlopen
 
 import pytest
 import segno
+import uvicorn
 from browser import launch, serving
 from larger import larger
 from websockets.sync.client import connect
 
+from attnflow.core.inputs import InputError
 from attnflow.explorer.audience import Audience, checked, code_of, drawn, printed
+from attnflow.explorer.server import serve
 
 Page = Any
 STATE: dict[str, Any] = {
@@ -161,9 +166,33 @@ def test_the_code_in_the_terminal_is_that_of_the_link() -> None:
     for line in squares:
         shown += [["30;" in one for one in line], [";40m" in one for one in line]]
     assert shown[: len(rows)] == [[bool(one) for one in row] for row in rows]
-    assert printed(link, "ascii") == ""
+    assert printed(link, "ascii") == printed(link, "no such encoding") == ""
+    # Not only Unicode has these letters.
+    assert printed(link, "cp437") == printed(link, "utf-8")
     assert code_of(link) == segno.make(link, error="m", micro=False)
     assert drawn(link).startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_a_terminal_is_shown_the_code(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    serve("127.0.0.1", 0, browser=False, for_class=True)
+    said = capsys.readouterr().out
+    assert "The class opens http://" in said
+    assert ("\x1b[" in said) == ("▀" in said) == terminal
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+def test_a_view_without_finite_numbers_is_refused(number: str) -> None:
+    """Every page of the class would be sent it, in JSON that browsers do not read."""
+    audience = Audience("class")
+    screen = json.loads(f'{{"view": {{"camera": [{{"t": {number}}}]}}}}') | {"state": STATE}
+    with pytest.raises(InputError, match="the view of a screen holds a number that is infinite or none"):
+        asyncio.run(audience.take(audience.key, "screen", {"screen": screen}))
+    assert audience.about("")["screen"] is None
 
 
 def test_a_page_that_rests_says_so_and_goes_on_when_it_is_used(teacher: Page) -> None:

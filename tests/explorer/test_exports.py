@@ -7,6 +7,7 @@ import json
 import queue
 import threading
 from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,47 @@ def test_data_are_bounded_however_long_the_run() -> None:
     )
     assert file["times"].dtype == np.float64
     assert file["times"][-1] == 1e25
+
+
+@dataclass
+class Tired:
+    """A page that waits no longer after it was asked so many times."""
+
+    patience: int
+    asked: int = 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked > self.patience
+
+
+def test_what_nobody_waits_for_is_not_written_to_the_end() -> None:
+    """A page that cancels must not keep the process of all pages busy until it is killed."""
+    tired = Tired(0)
+    with pytest.raises(exports.Unwanted):
+        exports.data(read({**SOFT, "until": 20_000}), tired)
+    assert tired.asked < 10
+    # While the numbers are packed.
+    patient = Tired(10**9)
+    exports.data(read(SOFT), patient)
+    tired = Tired(patient.asked - 3)
+    with pytest.raises(exports.Unwanted):
+        exports.data(read(SOFT), tired)
+    assert tired.asked == patient.asked - 2
+
+
+@pytest.mark.parametrize("patience", [0, 3, 7])
+def test_a_gif_that_nobody_waits_for_is_not_put_together(patience: int, tmp_path: Path) -> None:
+    film, tired = exports.Film.read(MOVIE), Tired(patience)
+    for k, paint in enumerate(PAINTS):
+        last = k == len(PAINTS) - 1
+        film.take({"index": k, "repeat": 1, "image": picture(paint), "last": last}, lambda: False)
+    pictures = list(film.pictures(lambda: False))
+    film.pictures = lambda stop: iter(pictures)  # type: ignore[method-assign]
+    with pytest.raises(exports.Unwanted):
+        exports._write_gif(film, tmp_path / "film.gif", tired)
+    assert tired.asked == patience + 1
+    assert not (tmp_path / "film.gif").exists()
 
 
 PAINTS = ((0, 114, 178), (213, 94, 0), (255, 255, 255))
@@ -170,6 +212,12 @@ def test_a_movie_is_bounded_and_ends_when_nothing_comes(monkeypatch: pytest.Monk
     told = refusals(filmed([{"image": picture(PAINTS[0]), "repeat": 20}] * 2))
     assert "becomes too long or too large with frame 1" in told[0]["sentence"]
     assert "no frame came for 0.2 s" in told[1]["sentence"]
+    # Pictures of a GIF wait in memory: many of them have to be small.
+    monkeypatch.setattr(exports, "MOST_GIF_PIXELS", 2 * 48 * 32)
+    monkeypatch.setattr(exports, "MOST_SECONDS", 60)
+    three = [{"image": picture(PAINTS[0])}] * 3
+    assert "frame 2 was sent, expected at most 2 of 48 × 32 pixels" in refusals(filmed(three))[0]["sentence"]
+    assert file_of(filmed(three, format="mp4"))[0]["type"] == "video/mp4"
     monkeypatch.setattr(exports, "BEGINNING", 0.05)
     (late,) = refusals(list(answers({"id": 1, "do": "frame", "movie": 3}, 0, Session(), lambda: False)))
     assert late["sentence"] == "movie 3 is not being made: ask for it before its frames"

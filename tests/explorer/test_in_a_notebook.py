@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from browser import launch
 from served import alive, until, workers
 
 import attnflow as af
+from attnflow.catalogue import REGISTERED, entries
+from attnflow.explorer import notebook
 from attnflow.explorer.notebook import Explorer
-from attnflow.explorer.state import arguments, read
+from attnflow.explorer.state import FIRST, arguments, read
 from attnflow.explorer.state_of_run import state_of
 from attnflow.laws import graphs
 
@@ -70,6 +73,51 @@ def test_other_things_to_explore_and_other_refusals() -> None:
             af.explore(wrong, browser=False)
     with pytest.raises(af.InputError, match="explore has no parameter 'heigth'"):
         af.explore(heigth=3)  # type: ignore[call-arg]
+
+
+def test_what_is_no_law_or_motion_is_refused() -> None:
+    with pytest.raises(af.InputError, match=r"law is 3, expected a law such as Softmax\(beta=1.0\)"):
+        af.explore(X0, law=3, browser=False)  # type: ignore[arg-type]
+    with pytest.raises(af.InputError, match="motion is 'flow', expected a motion"):
+        af.explore(X0, motion="flow", browser=False)  # type: ignore[arg-type]
+
+
+def test_tokens_that_have_no_room_in_a_message_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "Explorer", lambda state, height: len(json.dumps(state)))
+    with pytest.raises(
+        af.InputError, match=r"60000 tokens written out take 2\.\d MB, but a message of the page has at most 2 MB"
+    ):
+        af.explore(af.tokens.gaussian(60_000, 2, seed=1), browser=False)
+    assert af.explore(af.tokens.gaussian(45_000, 2, seed=1), browser=False) > 1_800_000  # type: ignore[operator]
+    # The page asks for a cloud by its name.
+    cloud = {"cloud": "gaussian", "n": 60_000, "d": 2}
+    assert af.explore({**FIRST, "tokens": cloud}, browser=False) < 1000  # type: ignore[operator]
+
+
+def test_a_law_of_the_script_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "Explorer", lambda state, height: state)
+    monkeypatch.setattr(af.Softmax, "__module__", "__main__")
+    sentence = "the process of the page cannot import Softmax: define it in a module, and import that"
+    for law in (af.Softmax(beta=9.0), af.Masked(af.Softmax(beta=9.0), causal=True)):
+        with pytest.raises(af.InputError, match=sentence):
+            af.explore(X0, law, browser=False)
+    assert af.explore(X0, af.Localmax(delta=0.5), browser=False)["law"]["name"] == "localmax"  # type: ignore[index]
+
+
+def test_what_a_module_of_the_user_prints_is_not_taken_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "talkative.py").write_text("import os\nprint('Hello!', flush=True)\nos.system('echo Hello!')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = next(iter(entries("law").values()))
+
+    class Made:
+        __module__ = "talkative"
+
+    monkeypatch.setitem(REGISTERED["law"], "talkative", replace(entry, name="talkative", make=Made))
+    with Explorer(read({**FIRST, "tokens": [[1.0, 0.0]]}).data) as page:
+        assert page.address.startswith("http://127.0.0.1:")
+        assert page.tokens.tolist() == [[1.0, 0.0]]
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +184,11 @@ def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
     nbclient, v4 = pytest.importorskip("nbclient"), pytest.importorskip("nbformat.v4")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-    notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source in CELLS])
-    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    cells = v4.new_notebook(cells=[v4.new_code_cell(source) for source in CELLS])
+    client = nbclient.NotebookClient(cells, timeout=300, kernel_name="python3")
     with client.setup_kernel():
-        client.execute_cell(notebook.cells[0], 0)
-        (output,) = [one for one in notebook.cells[0].outputs if one.output_type == "execute_result"]
+        client.execute_cell(cells.cells[0], 0)
+        (output,) = [one for one in cells.cells[0].outputs if one.output_type == "execute_result"]
         frame = output.data["text/html"]
         with showing(frame) as notebook_page, launch(viewport={"width": 1000, "height": 700}) as page:
             page.goto(notebook_page)
@@ -158,8 +206,8 @@ def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
             inside.wait_for_function("() => attnflow.store.canUndo && attnflow.classRoom.told")
             dragged = inside.evaluate("() => attnflow.store.state.tokens")
         assert dragged != af.tokens.polygon(4).tolist()
-        client.execute_cell(notebook.cells[1], 1)
-        text, _, process = "".join(one.text for one in notebook.cells[1].outputs).strip().rpartition(" ")
+        client.execute_cell(cells.cells[1], 1)
+        text, _, process = "".join(one.text for one in cells.cells[1].outputs).strip().rpartition(" ")
     assert json.loads(text) == dragged
     # The page ends with its kernel.
     until(lambda: not alive(int(process)))

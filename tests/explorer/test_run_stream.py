@@ -281,3 +281,17 @@ def test_tokens_that_end_together(d: int, reach: float) -> None:
     together = [np.flatnonzero(labels == label) for label in labels]
     assert ends_with(x, near) == [int(group[0]) if len(group) > 1 else -1 for group in together]
     assert ends_with(np.arange(5.0)[:, None], 0.05) is None
+
+
+def test_the_colours_of_tokens_and_the_number_of_clusters_are_of_one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise leads farther away than where a run starts and ends, so that the picture of all frames is larger."""
+    noise = {"name": "layers", "gamma": 0.2, "sigma": 0.05}
+    noisy = {**SOFT, "law": {"name": "softmax", "beta": 1}, "motion": noise, "until": 30}
+    near = list[float]()
+    monkeypatch.setattr(run_stream, "ends_with", lambda x, tolerance: near.append(tolerance))
+    told = asked(noisy)
+    frames = frames_of(told)[1]
+    sides = [np.ptp(some.reshape(-1, 2), axis=0).max() for some in (frames, frames[[0, -1]])]
+    assert sides[0] > 1.01 * sides[1]
+    merged = next(answer["merged"] for answer in told if isinstance(answer, dict) and answer["kind"] == "series")
+    assert near == [pytest.approx(merged * sides[0])]

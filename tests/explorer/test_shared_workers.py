@@ -261,6 +261,26 @@ def test_a_page_whose_run_hangs_is_ended_and_the_others_are_served_again(
         assert hanging.until("end", "refused")[-1][0]["kind"] == "end"
 
 
+def test_a_movie_whose_process_is_ended_for_another_page_is_not_begun_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page has sent its first frames to the process that is no more."""
+    monkeypatch.setenv("REACHED", str(tmp_path / "reached"))
+    monkeypatch.setattr(supervisor, "GRACE", 0.2)
+    with ExitStack() as lines:
+        filming, cancelling = (Line(lines.enter_context(served.connect())) for _ in range(2))
+        filming.say(1, "movie")
+        filming.until("start")
+        cancelling.say(2, "data", state=state(swift_worker.HANGS))
+        until((tmp_path / "reached").exists)
+        cancelling.say(3, "cancel")
+        told = filming.hear()[0]
+        assert (told["kind"], told["id"]) == ("refused", 1)
+        assert told["sentence"] == "the process that computed this ended unexpectedly: make the movie again"
+        filming.say(4, "movie")
+        assert filming.until("start")[-1][0]["id"] == 4
+
+
 def test_a_process_that_ends_twice_under_the_same_runs_is_not_started_a_third_time(served: Served) -> None:
     with ExitStack() as lines:
         both = [Line(lines.enter_context(served.connect())) for _ in range(2)]

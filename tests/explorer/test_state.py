@@ -9,6 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -329,6 +330,19 @@ def test_the_texts_of_presets(preset: Preset, monkeypatch: pytest.MonkeyPatch) -
     ended = final(shown)
     np.testing.assert_allclose(by_python(shown, monkeypatch), ended, rtol=0, atol=1e-12)
     np.testing.assert_allclose(by_command(shown, monkeypatch), ended, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "count"), [(20, 241), (200_000, 62)])
+def test_the_script_of_a_flow_records_the_moments_of_the_page(
+    n: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = state(tokens={"cloud": "gaussian", "n": n, "d": 2}, motion={"name": "flow"}, until=60)
+    simulate = Mock()
+    monkeypatch.setattr(af, "simulate", simulate)
+    exec(python(shown), {})
+    recorded = simulate.call_args.kwargs["record"]
+    np.testing.assert_array_equal(recorded, arguments(shown)["record"])
+    assert len(recorded) == count
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

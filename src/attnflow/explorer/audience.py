@@ -10,7 +10,6 @@ import asyncio
 import json
 import secrets
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,8 +37,6 @@ class Audience:
     version: int = 0
     # Whether pupils may change the law and the motion.
     open: bool = False
-    # Is told each new screen.
-    tell: Callable[[dict[str, Any]], None] = lambda screen: None
 
     def leads(self, key: str) -> bool:
         """Say whether a page with this key leads; how long that takes says nothing about the key."""
@@ -70,7 +67,6 @@ class Audience:
         if screen != self.screen:
             self.screen = screen
             self.version += 1
-            self.tell(screen)
 
 
 def checked(screen: Any) -> dict[str, Any]:
@@ -82,7 +78,12 @@ def checked(screen: Any) -> dict[str, Any]:
     attnflow.InputError: a screen is not a table of a state and a small view: send what the page shows
     """
     view = screen.get("view", {}) if isinstance(screen, dict) else None
-    if not isinstance(view, dict) or len(json.dumps(view)) > LONGEST_VIEW:
+    try:
+        # What is no number would break the page of everybody who is shown this screen.
+        small = isinstance(view, dict) and len(json.dumps(view, allow_nan=False)) <= LONGEST_VIEW
+    except ValueError:
+        raise InputError("the view of a screen holds a number that is infinite or none: send finite numbers") from None
+    if not small:
         raise InputError("a screen is not a table of a state and a small view: send what the page shows")
     state, other = read(screen.get("state")), screen.get("other")
     if other is None:
@@ -137,4 +138,8 @@ def printed(link: str, encoding: str | None = None) -> str:
         for pair in zip(rows[::2], rows[1::2], strict=True)
     ]
     code = "\n".join((*lines, ""))
-    return "" if code.encode(encoding or "ascii", "replace") != code.encode() else code
+    try:
+        code.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ""
+    return code

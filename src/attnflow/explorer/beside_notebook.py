@@ -8,9 +8,10 @@ the screen as it is then. It ends when there are no more lines, whatever happene
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
-from typing import Any
+from typing import Any, TextIO
 
 import uvicorn
 
@@ -24,6 +25,9 @@ HOST = "127.0.0.1"
 
 def main() -> None:
     """Serve until standard input ends."""
+    # Modules of users may print, and so may their workers: only what is said here is for the notebook.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     begin = json.loads(sys.stdin.readline())
     import_again(begin["modules"])
     audience = Audience("notebook", screen={"state": begin["state"], "view": {}})
@@ -31,19 +35,19 @@ def main() -> None:
         port = listener.getsockname()[1]
         server = uvicorn.Server(configured(HOST, port, audience))
         server.config.load()
-        _say({"address": f"{address(HOST, port)}?key={audience.key}"})
-        threading.Thread(target=_answer, args=(server, audience), daemon=True).start()
+        _say(answers, {"address": f"{address(HOST, port)}?key={audience.key}"})
+        threading.Thread(target=_answer, args=(answers, server, audience), daemon=True).start()
         server.run(sockets=[listener])
 
 
-def _answer(server: uvicorn.Server, audience: Audience) -> None:
+def _answer(answers: TextIO, server: uvicorn.Server, audience: Audience) -> None:
     for _ in sys.stdin:
-        _say(audience.screen)
+        _say(answers, audience.screen)
     server.should_exit = True
 
 
-def _say(data: Any) -> None:
-    print(json.dumps(data), flush=True)
+def _say(answers: TextIO, data: Any) -> None:
+    print(json.dumps(data), file=answers, flush=True)
 
 
 if __name__ == "__main__":

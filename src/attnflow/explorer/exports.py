@@ -21,7 +21,7 @@ from attnflow.explorer.picture_frames import read_picture
 from attnflow.explorer.protocol import Answer, Session
 from attnflow.explorer.run_stream import no_frames_yet, simulate_into
 from attnflow.explorer.state import State, read
-from attnflow.explorer.turns import resting
+from attnflow.explorer.turns import resting, waited
 from attnflow.figures import gif, mp4
 from attnflow.runs.trajectory import Trajectory
 
@@ -32,6 +32,8 @@ MOST_RATE = 50
 MOST_PICTURES = 400
 MOST_SECONDS = 60
 MOST_BYTES = 200_000_000
+# Pixels of all pictures of a GIF, of which each is a byte in memory until the last has come.
+MOST_GIF_PIXELS = 300_000_000
 # Pictures that wait to be encoded: a page that draws faster waits.
 WAITING = 4
 # A movie ends when no picture came for so many seconds; a picture waits so long for its movie to begin.
@@ -41,6 +43,25 @@ LOOK = 0.2
 
 Picture = tuple[bytes, NDArray[np.uint8]]
 Stop = Callable[[], bool]
+
+
+class Unwanted(Exception):
+    """Nobody waits for this file any more."""
+
+
+class _Asking(io.BytesIO):
+    """A file in memory that is written only as long as somebody waits for it."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__()
+        self.stop, self.ended = stop, False
+
+    def write(self, body: Any, /) -> int:
+        """Write, or end what writes, once: what it still writes to close the file is lost."""
+        if not self.ended and self.stop():
+            self.ended = True
+            raise Unwanted
+        return len(body) if self.ended else super().write(body)
 
 
 @dataclass
@@ -69,6 +90,12 @@ class Film:
             raise InputError(f"a movie has {width} × {height} pixels, expected even numbers: leave a row out")
         return cls(message["id"], format, width, height, _count(message, "rate", 1, MOST_RATE))
 
+    @property
+    def most_pictures(self) -> int:
+        """How many pictures the movie may have."""
+        most = MOST_GIF_PIXELS // (self.width * self.height)
+        return min(MOST_PICTURES, most) if self.format == "gif" else MOST_PICTURES
+
     def take(self, message: dict[str, Any], stop: Stop) -> int:
         """Take the next picture of the movie, and return how many there are; refuse one that does not fit."""
         index, repeat = _count(message, "index", 0, MOST_PICTURES - 1), _count(message, "repeat", 1, MOST_RATE * 10)
@@ -77,6 +104,9 @@ class Film:
             raise InputError(f"last is {last!r:.40}, expected true or false")
         if index != self.taken:
             raise InputError(f"frame {index} was sent, expected frame {self.taken}: send frames in their order")
+        if index >= self.most_pictures:
+            sentence = f"expected at most {self.most_pictures} of {self.width} × {self.height} pixels"
+            raise InputError(f"frame {index} was sent, {sentence}: take fewer or smaller frames")
         picture = read_picture(message.get("image"), self.width, self.height)
         if self.ticks + repeat > MOST_SECONDS * self.rate or self.bytes + len(picture[0]) > MOST_BYTES:
             sentence = f"expected at most {MOST_SECONDS} s and {MOST_BYTES // 10**6} MB: take fewer frames"
@@ -135,7 +165,9 @@ def _write_gif(film: Film, path: Path, stop: Stop) -> None:
     for (body, _), repeat in film.pictures(stop):
         files.append(body)
         durations.append(1000 * repeat // film.rate)
-    gif.write(path, gif.alike(_Unpacked(files)), durations)
+    file = _Asking(stop)
+    gif.write(file, gif.alike(_Unpacked(files, stop)), durations)
+    path.write_bytes(file.getvalue())
 
 
 @dataclass
@@ -143,6 +175,7 @@ class _Unpacked(Sequence[Any]):
     """The pixels of pictures that are kept as files, which are much smaller."""
 
     files: list[bytes]
+    stop: Stop
 
     def __len__(self) -> int:
         return len(self.files)
@@ -150,6 +183,8 @@ class _Unpacked(Sequence[Any]):
     def __getitem__(self, k: Any) -> Any:
         from PIL import Image
 
+        if self.stop():
+            raise Unwanted
         return np.asarray(Image.open(io.BytesIO(self.files[k])).convert("RGB"))
 
 
@@ -171,19 +206,21 @@ def _count(message: dict[str, Any], name: str, least: int, most: int) -> int:
     return whole(value, name, least=least)
 
 
-def data(state: State) -> tuple[str, str, bytes]:
+def data(state: State, stop: Stop = lambda: False) -> tuple[str, str, bytes]:
     """Return the run as an .npz file with `times` (T,), `tokens` (T, n, d), and the `state` as JSON text."""
-    run, file = _simulated(state), io.BytesIO()
+    run, file = _simulated(state, stop), _Asking(stop)
     # Steps beyond int64 are Python integers, which would need pickle.
     times = run.times.astype(np.float64) if run.times.dtype == object else run.times
     np.savez_compressed(file, times=times, tokens=run.tokens, state=np.array(json.dumps(state.data)))
     return "attnflow.npz", "application/x-npz", file.getvalue()
 
 
-def _simulated(state: State) -> Trajectory:
+def _simulated(state: State, stop: Stop) -> Trajectory:
     """Return the run with the frames that the page shows."""
     kept = no_frames_yet(0, state)
-    run = simulate_into(kept, stop=lambda: False)
+    run = simulate_into(kept, stop, waited=lambda: waited(stop))
+    if stop():
+        raise Unwanted
     return Trajectory(
         np.array(kept.times),
         np.stack(kept.frames),
@@ -203,5 +240,5 @@ def _file(id: int, name: str, type: str, body: bytes) -> Iterator[Answer]:
 ANSWERS = {
     "movie": lambda message, done, session, stop: movie(message, session, stop),
     "frame": lambda message, done, session, stop: frame(message, session, stop),
-    "data": lambda message, done, session, stop: _file(message["id"], *data(read(message.get("state")))),
+    "data": lambda message, done, session, stop: _file(message["id"], *data(read(message.get("state")), stop)),
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow import measure
 from attnflow.core.inputs import Array
@@ -34,7 +36,7 @@ class MergedDots:
     (0.013, 2)
     """
 
-    def __init__(self, frames: Sequence[Array], sphere: bool = False) -> None:
+    def __init__(self, frames: Sequence[NDArray[np.floating[Any]]], sphere: bool = False) -> None:
         boxes = np.array([(x.min(axis=0), x.max(axis=0)) for x in frames])
         self.part = radius(len(frames[0])) / PICTURE
         self.start = boxes[0]

@@ -15,15 +15,19 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from attnflow.catalogue import REGISTERED
+from attnflow.catalogue import REGISTERED, entries
 from attnflow.core.calls import fitting
 from attnflow.core.inputs import Array, InputError, cloud, whole
 from attnflow.core.progress import in_notebook
-from attnflow.explorer.server import check_installed
-from attnflow.explorer.state import FIRST, read
+from attnflow.explorer.audience import LONGEST_VIEW
+from attnflow.explorer.server import MOST_BYTES, check_installed
+from attnflow.explorer.state import FIRST, State, read
 from attnflow.explorer.state_of_run import rows_of, state_of, table_of
+from attnflow.explorer.state_text import parts_of
 from attnflow.laws import Law
+from attnflow.laws.law import check_law
 from attnflow.motions import Motion
+from attnflow.motions.motion import check_motion
 from attnflow.runs.trajectory import Trajectory
 
 # What can be explored in place of a run: the state of the page as plain data, or tokens (n, d).
@@ -144,7 +148,8 @@ def explore(
     ----------
     run
         A `Trajectory`, or tokens (n, d), or the state of a page as plain data, as `Explorer.state` is. By default the
-        first screen of the explorer. At most 5,000 tokens in up to three dimensions can be shown.
+        first screen of the explorer. Tokens have at most three dimensions, and have room in a message of 2 MB when
+        they are written out, as about 45,000 in the plane have; the state of a page may name a cloud of 200,000.
     law, motion, until
         In place of those of the run or of the first screen.
     browser
@@ -167,15 +172,37 @@ def explore(
     state = _state(run)
     n = len(read(state).tokens)
     if law is not None:
-        state["law"] = table_of("law", law, n)
+        state["law"] = table_of("law", check_law(law), n)
     if motion is not None:
+        check_motion(motion)
         state["motion"] = table_of("motion", motion, n)
     if until is not None:
         state["until"] = until
-    page = Explorer(read(state).data, height)
+    made = read(state)
+    _check_page_can_run(made)
+    page = Explorer(made.data, height)
     if not in_notebook() if browser is None else browser:
         threading.Thread(target=webbrowser.open, args=(page.address,), daemon=True).start()
     return page
+
+
+def _check_page_can_run(state: State) -> None:
+    """Refuse what the page could show but not run: too much for a message, or what no other process can import."""
+    size = len(json.dumps(state.data, separators=(",", ":"))) + LONGEST_VIEW
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{len(state.tokens)} tokens written out take {size / 1e6:.1f} MB, but a message of the page has at most "
+            f"{MOST_BYTES / 1e6:g} MB: explore some of them"
+        )
+    used: dict[str, Any] = {
+        type(part).__name__: type(part) for one in (state.law, state.motion) for part in parts_of(one)
+    }
+    tokens = state.data["tokens"]
+    if isinstance(tokens, dict):
+        used[tokens["cloud"]] = entries("cloud")[tokens["cloud"]].make
+    for name, part in used.items():
+        if part.__module__ == "__main__":
+            raise InputError(f"the process of the page cannot import {name}: define it in a module, and import that")
 
 
 def _state(run: Explored | None) -> dict[str, Any]:

@@ -137,8 +137,7 @@ def run(message: dict[str, Any], session: Session, stop: Callable[[], bool]) -> 
         if stop():
             return
         about = {"frames": len(kept.times), "stopped": run.stopped, "engine": run.report["engine"]}
-        near = MergedDots([state.tokens, run.final], state.motion.surface == "sphere").tolerance(run.final)
-        yield {"kind": "end", "id": id, **about, "ends_with": ends_with(run.final, near)}
+        yield {"kind": "end", "id": id, **about, "ends_with": ends_with(run.final, dots_of(kept).tolerance(run.final))}
         measured = series(kept, run, stop)
         if not stop():
             yield {"kind": "series", "id": id, **measured}
@@ -256,6 +255,18 @@ def _report(kept: RunFrames) -> Answer:
     return {"kind": "computing", "id": kept.run, **about, "t": reached, "compiling": compiling()}
 
 
+def measured_frames(kept: RunFrames) -> list[int]:
+    """Return the frames at which a run is measured."""
+    count = len(kept.times)
+    chosen: list[int] = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
+    return chosen
+
+
+def dots_of(kept: RunFrames) -> MergedDots:
+    """Return when dots of a run look merged: the same for the colours of tokens and for the number of clusters."""
+    return MergedDots([kept.frames[k] for k in measured_frames(kept)], kept.state.motion.surface == "sphere")
+
+
 def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     """Return measurements of a run at some of its frames, as on the dashboard; null for what has none, with a note.
 
@@ -264,16 +275,14 @@ def series(kept: RunFrames, run: Trajectory, stop: Callable[[], bool] = lambda: 
     if not np.abs(run.final).max() < LARGEST_MEASURED:
         note = f"nothing is measured, since tokens become too large: {run.stopped}"
         return {"frames": [], **dict.fromkeys(SERIES), "merged": None, "note": note}
-    count = len(kept.times)
-    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_MEASURED)).round().astype(int)).tolist()
     deadline = time.monotonic() + MEASURING
     notes: dict[str, None] = {}
     measures = {name: next(m.of for m in MEASURED if m.title == title) for name, title in SERIES.items()}
-    dots = MergedDots([kept.frames[k] for k in chosen], kept.state.motion.surface == "sphere")
+    dots = dots_of(kept)
     if len(run.final) <= COUNTED_ONE_BY_ONE:
         measures["clusters"] = lambda run, x, t: dots.count(x)
     found: dict[int, dict[str, float]] = {}
-    for k in _coarse_to_fine(chosen):
+    for k in _coarse_to_fine(measured_frames(kept)):
         if stop() or (time.monotonic() > deadline and len(found) > 1):
             break
         t, x = kept.frame(k)

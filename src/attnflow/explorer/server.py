@@ -83,8 +83,8 @@ def application(host: str, port: int, audience: Audience | None = None, story: S
         await websocket.accept()
         connection = Connection(websocket, pool, audience, connections)
         if len(connections) >= MOST_CONNECTIONS:
-            silent = max(connections, key=lambda one: one.silent)
-            if silent.silent > IDLE_WHEN_FULL:
+            silent = max(connections, key=lambda one: one.silent())
+            if silent.silent() > IDLE_WHEN_FULL:
                 connections.discard(silent)
                 await silent.rest()
         if len(connections) >= MOST_CONNECTIONS:
@@ -191,9 +191,8 @@ class Connection:
         self.news: str | bytes | None = None
         self.telling: asyncio.Task[None] | None = None
 
-    @property
     def silent(self) -> float:
-        """For how many seconds the page has asked for nothing, and nothing was computed for it."""
+        """Return for how many seconds the page has asked for nothing, and nothing was computed for it."""
         if any(place.working for place in self.places.values()):
             self.heard = time.monotonic()
         return time.monotonic() - self.heard
@@ -204,7 +203,7 @@ class Connection:
             await self.websocket.close(RESTED)
 
     async def _rest_when_silent(self) -> None:
-        while (left := IDLE - self.silent) > 0.0:
+        while (left := IDLE - self.silent()) > 0.0:
             await asyncio.sleep(left)
         await self.rest()
 
@@ -375,7 +374,8 @@ def serve(
             print(f"It does not show {name}, which its processes cannot import: define it in a module.", flush=True)
         if for_class:
             print(f"That is the teacher's page: its address is a secret. The class opens {audience.link}", flush=True)
-            print(code, end="", flush=True)
+            # In a file or a pipe its colours would be noise.
+            print(code if sys.stdout.isatty() else "", end="", flush=True)
         if not local(host):
             print(f"Anybody who can reach this machine can use it, and its processors, at {there}.", flush=True)
         if browser:

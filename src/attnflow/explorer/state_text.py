@@ -13,7 +13,7 @@ import numpy as np
 from attnflow.app.flags import flags
 from attnflow.catalogue import has_parameters
 from attnflow.core.parameters import parameters_of
-from attnflow.explorer.state import State, drawn, moments
+from attnflow.explorer.state import State, drawn
 from attnflow.runs.recording import Every, Geometric
 from attnflow.serialise import SCHEDULE, describe
 
@@ -85,7 +85,7 @@ def python_pair(left: State, right: State) -> str:
 
 def _script(states: Sequence[State], lines: Sequence[str]) -> str:
     """Return lines of Python after the imports that they need."""
-    parts = [part for state in states for owner in (state.law, state.motion) for part in _parts(owner)]
+    parts = [part for state in states for owner in (state.law, state.motion) for part in parts_of(owner)]
     foreign = [f"from {type(one).__module__} import {type(one).__name__}" for one in parts if not _public(one)]
     imports = [
         *(["import numpy as np"] if any("np." in line for line in lines) else []),
@@ -136,12 +136,12 @@ def _built(thing: Any, texts_of: Mapping[str, str] = MappingProxyType({})) -> st
     return f"{of}{type(thing).__name__}({', '.join(words)})"
 
 
-def _parts(thing: Any) -> Iterator[Any]:
+def parts_of(thing: Any) -> Iterator[Any]:
     """Yield a law or a motion, and those that it stands around."""
     yield thing
     for key in parameters_of(thing.__class__):
         if has_parameters(inside := getattr(thing, key, None)):
-            yield from _parts(inside)
+            yield from parts_of(inside)
 
 
 def _public(thing: Any) -> bool:
@@ -173,7 +173,7 @@ def _options(state: State) -> Iterator[tuple[str, str]]:
     elif isinstance(record, Every) and record.k > 1:
         yield "record", str(record.k)
     elif isinstance(record, np.ndarray):
-        yield "record", f"np.linspace(0, {_number(state.until)}, {moments(state.until)})"
+        yield "record", f"np.linspace(0, {_number(state.until)}, {len(record)})"
 
 
 def command(state: State) -> str:

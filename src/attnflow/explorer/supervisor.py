@@ -49,6 +49,8 @@ SUPERSEDED = ("run", "claims")
 QUICK = ("overlays", "row", "text")
 # Somebody waits for each of these, also for one that a newer one replaces.
 ANSWERED = ("text",)
+# What a page has sent for these is gone with the process: they cannot be begun again without the page.
+SENT_ONCE = ("movie", "frame")
 # Workers of these roles are not kept for a next time.
 SELDOM = ("exports",)
 ASKED_AGAIN = "this was asked again before it was answered: wait for the new answer"
@@ -57,6 +59,7 @@ ADVICE = {
     "overlays": "take fewer tokens, or show less",
     "movie": "make the window smaller, or ask for a GIF",
 }
+OTHERWISE = "take fewer tokens, or try again"
 
 Deliver = Callable[[str | bytes], Awaitable[None]]
 
@@ -358,6 +361,9 @@ class Supervisor:
 
     def _begin_again(self, job: Job) -> None:
         """Give a job that ended with its process, through no fault of its own, to the next process."""
+        if job.do in SENT_ONCE:
+            self._explain(job)
+            return
         if (job.page, job.do) in self.waiting or job.page.gone:
             if job.do in ANSWERED:
                 job.page.send(None, encoded(refused(job.id, ASKED_AGAIN)))
@@ -375,9 +381,12 @@ class Supervisor:
                 number = next(self.numbers)
                 self._enter(Job(number, job.page, job.id, job.do, job.text, done=job.done, pass_over=True))
             return
+        if job.do == "movie" and (frame := self.waiting.pop((job.page, "frame"), None)):
+            # Its movie is no more.
+            self._explain(frame)
         seconds = f"longer than {LIMITS[job.do]:g} s"
         why = f"this took {seconds} and was ended" if job.late else "the process that computed this ended unexpectedly"
-        advice = ADVICE.get(job.do, "take fewer tokens, or try again")
+        advice = ADVICE.get(job.do, OTHERWISE) if job.late or job.do not in SENT_ONCE else "make the movie again"
         job.page.send(None, encoded(refused(job.id, f"{why}: {advice}")))
 
     def _limit(self, job: Job, seconds: float) -> None:
