@@ -23,6 +23,7 @@ from attnflow.explorer import stories, story_facts
 from attnflow.explorer.applicable_claims import check_applicable
 from attnflow.explorer.server import _stories
 from attnflow.explorer.state import arguments
+from attnflow.explorer.state import read as read_state
 from attnflow.explorer.story_conditions import CONDITIONS
 from attnflow.explorer.story_facts import MEASURES, Screen, met, opened, untrue, untrue_in
 
@@ -90,6 +91,47 @@ def test_a_story_with_another_number_is_found_untrue(name: str, old: str, new: s
         if (step.state.data, step.answer) != (before.state.data, before.answer)
     ]
     assert any(next(untrue_in(step), None) for step in touched)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "change"),
+    [
+        ("quiescent", 2, {"law": {"delta": 1.2}}),
+        ("quiescent", 2, {"law": {"delta": 1.5}}),
+        ("sinkhorn", 2, {"law": {"name": "sinkhorn", "beta": 6}}),
+        ("noise", 3, {"motion": {"name": "sphere-flow", "kappa": None, "dt": None}}),
+        ("staircase", 3, {"law": {"beta": -5}}),
+    ],
+)
+def test_a_goal_is_not_reached_by_what_the_reaction_is_not_true_of(name: str, step: int, change: Any) -> None:
+    """The conditions on parameters alone refuse these, whatever the run does; each answer meets them all."""
+    one = ALL[name].steps[step - 1]
+    conditions = [each for each in one.goal if each["what"] in ("parameter", "model")]
+    opening, other = opened(one), read_state(stories.changed(one.state.data, change))
+    assert not all(met(each, Screen(other, one.time, one.show), opening)[0] for each in conditions)
+    assert all(met(each, story_facts.answered(one), opening)[0] for each in conditions)
+
+
+def test_tokens_that_meet_need_not_meet_at_their_mean() -> None:
+    """So the reaction to one cluster does not say so."""
+    step = ALL["quiescent"].steps[3]
+    screen = Screen(read_state(stories.changed(step.state.data, {"law": {"delta": 2.0}})), step.time, step.show)
+    assert all(met(each, screen, opened(step))[0] for each in step.goal)
+    assert met({"what": "ends", "at": "mean", "at_least": 0.5}, screen, screen)[0]
+    assert "With a still larger delta they meet at the average" in step.reaction
+
+
+def test_a_leader_is_whom_a_token_hears_itself_included() -> None:
+    for name, step in (("attention", 3), ("leaders", 1)):
+        x = ALL[name].steps[step - 1].state.tokens
+        heard = (x @ x.T).argmax(axis=1)
+        assert any(heard == np.arange(len(x)))
+        assert "hears a single token" in ALL[name].steps[step - 1].say
+    # Of the four leaders of the first story one hears another.
+    x = ALL["attention"].steps[2].state.tokens
+    heard = (x @ x.T).argmax(axis=1)
+    leaders = np.unique(heard)
+    assert (len(leaders), int((heard[leaders] == leaders).sum())) == (4, 3)
 
 
 def run_of(name: str, step: int) -> tuple[Array, Any]:
