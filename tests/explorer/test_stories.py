@@ -8,7 +8,8 @@ import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from attnflow.explorer import stories, story_facts
 from attnflow.explorer.applicable_claims import check_applicable
 from attnflow.explorer.server import _stories
 from attnflow.explorer.state import arguments
+from attnflow.explorer.state import read as read_state
 from attnflow.explorer.story_conditions import CONDITIONS
 from attnflow.explorer.story_facts import MEASURES, Screen, met, opened, untrue, untrue_in
 
@@ -90,6 +92,47 @@ def test_a_story_with_another_number_is_found_untrue(name: str, old: str, new: s
         if (step.state.data, step.answer) != (before.state.data, before.answer)
     ]
     assert any(next(untrue_in(step), None) for step in touched)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "change"),
+    [
+        ("quiescent", 2, {"law": {"delta": 1.2}}),
+        ("quiescent", 2, {"law": {"delta": 1.5}}),
+        ("sinkhorn", 2, {"law": {"name": "sinkhorn", "beta": 6}}),
+        ("noise", 3, {"motion": {"name": "sphere-flow", "kappa": None, "dt": None}}),
+        ("staircase", 3, {"law": {"beta": -5}}),
+    ],
+)
+def test_a_goal_is_not_reached_by_what_the_reaction_is_not_true_of(name: str, step: int, change: Any) -> None:
+    """The conditions on parameters alone refuse these, whatever the run does; each answer meets them all."""
+    one = ALL[name].steps[step - 1]
+    conditions = [each for each in one.goal if each["what"] in ("parameter", "model")]
+    opening, other = opened(one), read_state(stories.changed(one.state.data, change))
+    assert not all(met(each, Screen(other, one.time, one.show), opening)[0] for each in conditions)
+    assert all(met(each, story_facts.answered(one), opening)[0] for each in conditions)
+
+
+def test_tokens_that_meet_need_not_meet_at_their_mean() -> None:
+    """So the reaction to one cluster does not say so."""
+    step = ALL["quiescent"].steps[3]
+    screen = Screen(read_state(stories.changed(step.state.data, {"law": {"delta": 2.0}})), step.time, step.show)
+    assert all(met(each, screen, opened(step))[0] for each in step.goal)
+    assert met({"what": "ends", "at": "mean", "at_least": 0.5}, screen, screen)[0]
+    assert "With a still larger delta they meet at the average" in step.reaction
+
+
+def test_a_leader_is_whom_a_token_hears_itself_included() -> None:
+    for name, step in (("attention", 3), ("leaders", 1)):
+        x = ALL[name].steps[step - 1].state.tokens
+        heard = (x @ x.T).argmax(axis=1)
+        assert any(heard == np.arange(len(x)))
+        assert "hears a single token" in ALL[name].steps[step - 1].say
+    # Of the four leaders of the first story one hears another.
+    x = ALL["attention"].steps[2].state.tokens
+    heard = (x @ x.T).argmax(axis=1)
+    leaders = np.unique(heard)
+    assert (len(leaders), int((heard[leaders] == leaders).sum())) == (4, 3)
 
 
 def run_of(name: str, step: int) -> tuple[Array, Any]:
@@ -242,6 +285,10 @@ def test_measures_of_a_run_that_is_known() -> None:
         ("goal = [", "keep = true\ngoal = [", "keep is for a later step"),
         ('title = "A', "title = A", "is not TOML"),
         ("answer = {time = 9}", "answer = {move = {token = 1}}", "step 1: move of the answer is no table such as"),
+        ("answer = {time = 9}", 'answer = {time = "nine"}', "step 1: time of the answer is"),
+        ("answer = {time = 9}", "answer = {choose = 2}", "step 1: token of the answer is 2, but the tokens are 0 to 1"),
+        ("answer = {time = 9}", 'answer = {move = {token = "a", to = [1]}}', "step 1: token of the answer is"),
+        ("answer = {time = 9}", "answer = {move = {token = 1.5, to = [1]}}", "step 1: token of the answer is"),
         ("answer = {time = 9}", "view = {show = ['stars']}", "step 1: an overlay to show is 'stars'"),
     ],
 )
@@ -269,6 +316,16 @@ def test_a_story_of_ones_own_is_checked_before_it_is_served(tmp_path: Path, caps
     assert "is not true, found: 0.000976" in said(SHORT.replace("at_most = 0.01", "at_most = 0.0001"))
     assert "its answer does not reach" in said(SHORT.replace("answer = {time = 9}", "answer = {time = 8}"))
     assert "its goal is reached before anything is done" in said(SHORT.replace("at_least = 9", "at_least = 0"))
+    ends = '{what = "ends", at = "mean", at_most = 0.01}'
+    for truth, sentence in (
+        (
+            '{what = "quiescent", time = 9, is = 1}',
+            "short, step 1: the overlay 'quiescent' is missing here, since under",
+        ),
+        ('{what = "clusters at", time = 100, is = 1}', "short, step 1: the run ends at 9, before the time 100"),
+        ('{what = "cosine", time = 0, at_least = 0}', "short, step 1: token 0 is at 0, where it has no direction"),
+    ):
+        assert f"{path}: {sentence}" in said(SHORT.replace(ends, truth))
     missing = main(["explore", "--no-browser", "--story", str(tmp_path / "none.toml")])
     assert missing == 2
     assert "cannot be read (No such file or directory)" in capsys.readouterr().err
@@ -304,6 +361,7 @@ def test_the_page_knows_the_same_conditions_and_judges_them_alike() -> None:
         "cells": [0, 0], "show": {"cells": True, "hull": False}, "chosen": 1, "clusters": 2, "claims": verdict,
     }  # fmt: skip
     other = {**seen, "state": {**state, "law": {"name": "softmax", "beta": "inf", "B": None}}}
+    bare = {**seen, "state": {**state, "law": {"name": "softmax"}, "motion": {"name": "sphere-flow"}}}
     cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
         ({"what": "parameter", "key": "law.beta", "at_least": 2}, seen, True),
         ({"what": "parameter", "key": "law.beta", "at_least": 2.1}, seen, False),
@@ -312,6 +370,9 @@ def test_the_page_knows_the_same_conditions_and_judges_them_alike() -> None:
         ({"what": "parameter", "key": "law.causal", "at_most": 0}, seen, True),
         ({"what": "parameter", "key": "motion.norm", "is": "pre"}, seen, True),
         ({"what": "parameter", "key": "motion.norm", "is": "post"}, seen, False),
+        ({"what": "parameter", "key": "law.beta", "is": 1}, bare, True),
+        ({"what": "parameter", "key": "law.beta", "at_most": 0}, bare, False),
+        ({"what": "parameter", "key": "motion.kappa", "at_most": 0}, bare, True),
         ({"what": "model", "part": "law", "name": "softmax"}, seen, True),
         ({"what": "unchanged", "parts": ["law", "motion"]}, seen, True),
         ({"what": "unchanged", "parts": ["law"]}, other, False),
@@ -330,6 +391,7 @@ def test_the_page_knows_the_same_conditions_and_judges_them_alike() -> None:
         ({"what": "cell", "token": 1}, seen, True),
         ({"what": "cell"}, {**seen, "cells": [0, 1]}, False),
         ({"what": "cell"}, {**seen, "cells": [1, 1]}, False),
+        ({"what": "cell"}, {**seen, "cells": [0, -1]}, False),
         ({"what": "cell"}, {**seen, "cells": None}, False),
         ({"what": "overlay", "name": "cells"}, seen, True),
         ({"what": "overlay", "name": "hull"}, seen, False),
@@ -359,6 +421,39 @@ def test_the_page_knows_the_same_conditions_and_judges_them_alike() -> None:
     assert known == [name for name, one in CONDITIONS.items() if one.seen]
     wrong = [(one, is_met) for (one, _, right), is_met in zip(cases, found, strict=True) if is_met != right]
     assert wrong == []
+    # What the page alone has: a run that is not there yet, or plays.
+    judged = [
+        (one, screen, right)
+        for one, screen, right in cases
+        if one["what"] in MEASURES
+        and one["what"] != "clusters"
+        and not (screen["time"] is None or screen["cells"] is None or screen["playing"] or "stale" in screen)
+    ]
+    assert len(judged) > 30
+    before = _as_seen({**seen, **opening, "chosen": -1})
+    assert [(one, right) for one, screen, right in judged if met(one, _as_seen(screen), before)[0] != right] == []
+
+
+def _as_seen(seen: dict[str, Any]) -> Screen:
+    """Return a screen with what the page would see, without a run."""
+    state = SimpleNamespace(
+        data=seen["state"], tokens=np.array(seen["rows"]), until=seen["state"]["until"], clock=seen["state"]["clock"]
+    )
+    show = tuple(name for name, on in seen["show"].items() if on)
+    chosen = seen["chosen"] if seen["chosen"] >= 0 else None
+    screen = Screen(cast(Any, state), seen["time"], show, chosen, {"a/b": seen["claims"], "a/c": None})
+    screen.__dict__ |= {"follows": seen["cells"], "run": SimpleNamespace(times=[0.0, 9.0])}
+    return screen
+
+
+def test_clusters_are_counted_as_the_page_counts_them() -> None:
+    """Two dots at a distance that one radius of the picture covers, on a line of length 1: they look merged."""
+    text = SHORT.replace("[[0.0], [1.0]]", "[[0.0], [0.01], [1.0]]").replace("beta = 0}", "beta = 0, window = 1}")
+    step = stories.read(text).steps[0]
+    screen = opened(step)
+    np.testing.assert_array_equal(screen.at(9), step.state.tokens)
+    assert met({"what": "clusters", "is": 2}, screen, screen)[0]
+    assert met({"what": "clusters at", "time": 9, "is": 2}, screen, screen)[0]
 
 
 def test_the_documented_story_is_one_and_the_table_of_conditions_is_complete() -> None:

@@ -18,7 +18,7 @@ from attnflow.core.inputs import InputError, number, one_of
 from attnflow.explorer.presets import SHOWN
 from attnflow.explorer.state import State
 from attnflow.explorer.state import read as read_state
-from attnflow.explorer.story_conditions import PARTS, Table, check_condition
+from attnflow.explorer.story_conditions import PARTS, VALUES, Table, check_condition
 
 # The story that a first visit opens.
 MAIN = "attention"
@@ -175,7 +175,8 @@ def _step(given: Any, before: Step | None) -> Step:
         raise InputError('the step has no goal: add one such as goal = [{what = "time", at_least = 40}]')
     truth = tuple(check_condition(one, state, page=False) for one in _conditions(given, "truth"))
     time = number(view.get("t", 0), "t", least=0)
-    return Step(**said, keep=keep, state=state, show=show, time=time, goal=goal, answer=_answer(given), truth=truth)
+    answer = _answer(given, state)
+    return Step(**said, keep=keep, state=state, show=show, time=time, goal=goal, answer=answer, truth=truth)
 
 
 def _state(given: Any, before: Step | None) -> State:
@@ -189,7 +190,7 @@ def _state(given: Any, before: Step | None) -> State:
     return before.state
 
 
-def _answer(given: Table) -> Table:
+def _answer(given: Table, state: State) -> Table:
     answer = given.get("answer", {})
     if not isinstance(answer, dict):
         raise InputError("the answer is no table, expected one such as {law = {beta = 8}, time = 40}")
@@ -199,6 +200,9 @@ def _answer(given: Table) -> Table:
     move = answer.get("move", {"token": 0, "to": [0]})
     if not isinstance(move, dict) or move.keys() != {"token", "to"} or not isinstance(move["to"], list):
         raise InputError("move of the answer is no table such as {token = 1, to = [0.5, 0.2]}")
+    values = {"time": answer.get("time", 0), "token": move["token"]}
+    for key, value in [*values.items(), ("token", answer.get("choose", 0))]:
+        VALUES[key](value, f"{key} of the answer", state)
     return answer
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.catalogue import entry
 from attnflow.core.inputs import Array, InputError
 from attnflow.explorer.applicable_claims import check_applicable
+from attnflow.explorer.merged_dots import MergedDots
 from attnflow.explorer.overlays import overlays_of
 from attnflow.explorer.state import State, arguments
 from attnflow.explorer.state import read as read_state
@@ -55,13 +57,27 @@ class Screen:
 
     @cached_property
     def follows(self) -> list[int]:
-        """For each token the corner of the hull whose cell it is in, at the start."""
-        return overlays_of(self.state.tokens, 0, self.state, ["leaders"]).get("follows", [])
+        """For each token the corner of the hull whose cell it is in, at the start; -1 for one on a boundary."""
+        return _overlay(self.state.tokens, 0, self.state, "leaders", "follows")
+
+    @cached_property
+    def dots(self) -> MergedDots:
+        """The dots of the run as the page draws them, by which it counts clusters."""
+        return MergedDots(list(self.run.tokens), self.state.motion.surface == "sphere")
 
     @property
     def end(self) -> float:
         """When the run ends."""
         return float(self.run.times[-1])
+
+
+def _overlay(x: Array, time: float, state: State, name: str, key: str) -> list[Any]:
+    """Return a part of an overlay, or refuse with the reason why there is none."""
+    found = overlays_of(x, time, state, [name])
+    if key not in found:
+        why = found["why"].get(name, f"there are too many tokens, {len(x)}")
+        raise InputError(f"the overlay '{name}' is missing here, since {why}: leave the condition out")
+    return list(found[key])
 
 
 def opened(step: Step) -> Screen:
@@ -75,8 +91,6 @@ def answered(step: Step) -> Screen:
     data = changed(step.state.data, {key: answer[key] for key in ("law", "motion", "until", "clock") if key in answer})
     if "move" in answer:
         rows = step.state.tokens.tolist()
-        if not 0 <= answer["move"]["token"] < len(rows):
-            raise InputError(f"the answer moves token {answer['move']['token']}, but there are {len(rows)}")
         rows[answer["move"]["token"]] = answer["move"]["to"]
         data["tokens"] = rows
     show = (*step.show, *answer.get("show", ()))
@@ -89,13 +103,13 @@ def _moved(screen: Screen, opening: Screen) -> list[int]:
     return np.flatnonzero(np.any(x != y, axis=1)).tolist() if x.shape == y.shape else []
 
 
-def _count(x: Array, start: Array) -> int:
-    return len(clusters(x, close(start, x)).centres)
-
-
 def _parameter(one: Table, screen: Screen, opening: Screen) -> Any:
     part, _, key = one["key"].partition(".")
-    value = screen.state.data[part].get(key)
+    given = screen.state.data[part]
+    value = given.get(key)
+    if value is None:  # its default; what stands around, such as noise, is absent, and counts as 0
+        own = entry(part, given["name"]).parameters.values()
+        value = next((each.data["default"] for each in own if each.key == key), None)
     return float(value) if isinstance(value, bool | int | float) or value == "inf" else 0.0 if value is None else value
 
 
@@ -137,18 +151,21 @@ def _way(one: Table, screen: Screen, opening: Screen) -> float:
 
 def _cosine(one: Table, screen: Screen, opening: Screen) -> float:
     x = screen.at(one["time"])
-    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    if not length.all():
+        raise InputError(f"token {int(length.argmin())} is at 0, where it has no direction: leave out 'cosine'")
+    x = x / length
     return float((x @ x.T).min())
 
 
 def _levels(one: Table, screen: Screen, opening: Screen) -> int:
     along = np.array(one["along"])[:, None]
-    return _count(screen.at(screen.end) @ along, screen.state.tokens @ along)
+    x, start = screen.at(screen.end) @ along, screen.state.tokens @ along
+    return clusters(x, close(start, x)).count
 
 
 def _quiescent(one: Table, screen: Screen, opening: Screen) -> int:
-    found = overlays_of(screen.at(one["time"]), one["time"], screen.state, ["quiescent"])
-    return len(found["quiescent"])
+    return len(_overlay(screen.at(one["time"]), one["time"], screen.state, "quiescent", "quiescent"))
 
 
 def _over(found: list[int], one: Table) -> bool:
@@ -168,16 +185,16 @@ MEASURES: dict[str, Measure] = {
     "clock": lambda one, screen, opening: screen.state.clock == one["name"],
     "moved": lambda one, screen, opening: _over(_moved(screen, opening), one),
     "cell": lambda one, screen, opening: _over(
-        [i for i in _moved(screen, opening) if screen.follows[i] != opening.follows[i]], one
+        [i for i in _moved(screen, opening) if screen.follows[i] != opening.follows[i] and screen.follows[i] >= 0], one
     ),
     "overlay": lambda one, screen, opening: (one["name"] in screen.show) == one.get("on", True),
     "chosen": lambda one, screen, opening: (
         screen.chosen is not None if "token" not in one else screen.chosen == one["token"]
     ),
     "tokens": lambda one, screen, opening: len(screen.state.tokens),
-    "clusters": lambda one, screen, opening: _count(screen.at(screen.end), screen.state.tokens),
+    "clusters": lambda one, screen, opening: screen.dots.count(screen.at(screen.end)),
     "claim": _claim,
-    "clusters at": lambda one, screen, opening: _count(screen.at(one["time"]), screen.state.tokens),
+    "clusters at": lambda one, screen, opening: screen.dots.count(screen.at(one["time"])),
     "way": _way,
     "bend": _bend,
     "leaders": lambda one, screen, opening: len({i for i in screen.follows if i >= 0}),
@@ -215,8 +232,11 @@ def untrue(story: Story) -> Iterator[str]:
     A goal must not be reached before anything was done.
     """
     for count, step in enumerate(story.steps, 1):
-        for sentence in untrue_in(step):
-            yield f"{story.name}, step {count}: {sentence}"
+        try:
+            for sentence in untrue_in(step):
+                yield f"{story.name}, step {count}: {sentence}"
+        except InputError as error:
+            raise InputError(f"{story.name}, step {count}: {error}") from None
 
 
 def untrue_in(step: Step) -> Iterator[str]:
@@ -241,7 +261,10 @@ def untrue_in(step: Step) -> Iterator[str]:
 def true_story(path: str) -> Story:
     """Return the story in a file, or refuse it in one sentence: it cannot be read, or something in it is not so."""
     story = read_file(path)
-    wrong = next(untrue(story), None)
+    try:
+        wrong = next(untrue(story), None)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     if wrong is not None:
         raise InputError(f"{path}: {wrong}")
     return story

@@ -2,6 +2,8 @@
 //
 // What they mean is said once, in `explorer/story_conditions.py`; conditions that this page does not know are not met.
 
+import { model } from "./models.js";
+
 /**
  * @typedef {{what: string, [key: string]: any}} Condition
  * @typedef {{state: any, rows: number[][], cells: number[] | null, time: number, show: Record<string, boolean>}} Opening
@@ -49,7 +51,10 @@ const some = (tokens, one) => (one.token === undefined ? tokens.length > 0 : tok
 const CONDITIONS = {
   parameter(one, { state }) {
     const [part, key] = one.key.split(".");
-    return within(one, number(state[part]?.[key]));
+    const given = state[part] ?? {};
+    // What is left out has its default; what may stand around, such as noise, is absent, and counts as 0.
+    const usual = () => model(part, given.name).parameters.find((each) => each.key === key)?.default;
+    return within(one, number(given[key] ?? usual()));
   },
   model: (one, { state }) => state[one.part]?.name === one.name,
   unchanged: (one, { state, opening }) => one.parts.every((/** @type {string} */ part) => same(state[part], opening.state[part])),
