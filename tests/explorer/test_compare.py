@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -327,11 +327,12 @@ def test_new_tokens_start_on_the_sphere_of_either_side(page: Page) -> None:
         clipboardData.setData("text/plain", "3, 4\\n-2, 0");
         document.body.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true, cancelable: true}));
     }"""
-    for act in (
+    acts: tuple[Callable[[], Any], ...] = (
         lambda: page.locator("#clear").click(),
         lambda: page.evaluate(paste),
         lambda: page.select_option("#cloud", "gaussian"),
-    ):
+    )
+    for act in acts:
         before = page.evaluate("() => attnflow.store.run.id")
         act()
         page.wait_for_function("before => attnflow.store.run.id !== before", arg=before)
