@@ -192,6 +192,11 @@ export function createStore() {
       store.setView(structuredClone({ ...FIRST_VIEW, theme, tool, ...view, show }));
     },
 
+    /** Let the next edit be a step of undo of its own, however soon it follows. */
+    endGesture() {
+      gesture = { label: "", at: -Infinity };
+    },
+
     undo: () => travel(past, future),
     redo: () => travel(future, past),
     get canUndo() {
