@@ -141,8 +141,18 @@ def test_the_first_visit_opens_the_story_which_takes_only_what_it_asks_for(page:
     at(page, MAIN.name, 2)
     # The screen went on as it was.
     assert page.evaluate("() => window.attnflow.player.time()") == 40
+    # What was done in the step before is not taken back under this one; what is done here is.
+    page.wait_for_function("() => document.getElementById('undo').disabled")
+    page.evaluate("() => { window.began = window.attnflow.store.state; }")
+    restored(page)
+    assert page.evaluate("() => window.attnflow.store.canUndo && window.attnflow.store.state === window.began")
     press(page, "#law-beta-slider", *["PageUp"] * 5)
     reached(page)
+    # Presses that were slow are several steps of undo.
+    for _ in range(6):
+        restored(page)
+    assert page.evaluate("() => window.attnflow.store.state === window.began")
+    page.wait_for_function("() => document.getElementById('undo').disabled")
 
 
 @larger

@@ -141,8 +141,8 @@ store.on(["refused", "run", "state"], (what) => {
   else if (what.has("state") && store.state !== saidAt && ["note", "link"].includes(kind)) say("");
   if (what.has("run") && store.run?.stopped) byId("time").title = store.run.stopped;
 });
-store.on(["state", "other"], () => {
-  byId("undo").disabled = !store.canUndo;
+store.on(["state", "other", "view"], () => {
+  byId("undo").disabled = !store.canUndo || story.opening;
   byId("redo").disabled = !store.canRedo;
 });
 
@@ -158,7 +158,9 @@ byId("theme").addEventListener("click", () => {
   store.setView({ theme: (wanted === "dark") === system.matches ? "auto" : wanted });
 });
 
-byId("undo").addEventListener("click", () => store.undo());
+/** In a story undo stops where its step began. */
+const undo = () => story.opening || store.undo();
+byId("undo").addEventListener("click", undo);
 byId("redo").addEventListener("click", () => store.redo());
 byId("undo").disabled = byId("redo").disabled = true;
 // As a link it would take the place of the address of this screen.
@@ -187,7 +189,7 @@ addEventListener("keydown", (event) => {
     // Text that the page would not take has its own undo.
     if (target.getAttribute?.("aria-invalid") === "true") return;
     event.preventDefault();
-    event.shiftKey ? store.redo() : store.undo();
+    event.shiftKey ? store.redo() : undo();
   } else if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
   else if (event.key === " " && !target.matches?.("button, summary, [type=checkbox], [type=radio]")) {
     event.preventDefault();

@@ -195,6 +195,11 @@ export function createStore() {
     /** Return the names of the motions of all sides that are shown: tokens start where each of them takes them. */
     motions: () => [store.state, store.other].flatMap((side) => (side ? [side.motion.name] : [])),
 
+    /** Let the next edit be a step of undo of its own, however soon it follows. */
+    endGesture() {
+      gesture = { label: "", at: -Infinity };
+    },
+
     undo: () => travel(past, future),
     redo: () => travel(future, past),
     get canUndo() {

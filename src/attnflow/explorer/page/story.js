@@ -65,6 +65,9 @@ export function createStory(store, player, stage, page) {
     // The other tools are out of sight.
     if (store.view.tool !== "move") store.setView({ tool: "move" });
     remember();
+    // Undo stops here now, also where the screen stayed as it was.
+    store.endGesture();
+    store.notify("view");
     shown.show(story, index, "waiting");
     look();
   }
@@ -189,6 +192,10 @@ export function createStory(store, player, stage, page) {
     /** Whether a story is on: then the address is that of its step. */
     get on() {
       return state.name === "on";
+    },
+    /** Whether the screen is the one that the step opened: what came before belongs to another step. */
+    get opening() {
+      return state.name === "on" && store.state === state.opening.state && store.other === null;
     },
     /** Go to the next step, or to the one before; false when no story is on. @param {number} by */
     step(by) {

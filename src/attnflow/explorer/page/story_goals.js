@@ -50,7 +50,7 @@ const some = (tokens, one) => (one.token === undefined ? tokens.length > 0 : tok
 /** @type {Record<string, (one: Condition, seen: Seen) => boolean>} */
 const CONDITIONS = {
   parameter(one, { state }) {
-    const [part, key] = one.key.split(".");
+    const [part, key] = /** @type {["law" | "motion", string]} */ (one.key.split("."));
     const given = state[part] ?? {};
     // What is left out has its default; what may stand around, such as noise, is absent, and counts as 0.
     const usual = () => model(part, given.name).parameters.find((each) => each.key === key)?.default;
