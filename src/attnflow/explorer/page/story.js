@@ -62,6 +62,8 @@ export function createStory(store, player, stage, page) {
   function enter(story, index) {
     state = { name: "on", story, index, progress: "waiting", opening: screen.opening() };
     document.body.dataset.story = story.name;
+    // A token of another cloud is not the one that was chosen.
+    if (!story.steps[index].keep) stage.choose(-1);
     // The other tools are out of sight.
     if (store.view.tool !== "move") store.setView({ tool: "move" });
     remember();

@@ -40,7 +40,10 @@ export function createStoryScreen(store, player, stage) {
 
     /** Complete the opening by what is known only once its run is there. @param {Opening} opening */
     complete(opening) {
-      if (store.state !== opening.state || !fresh()) return;
+      const { tokens } = opening.state;
+      if (opening.rows.length === 0 && Array.isArray(tokens)) opening.rows = tokens;
+      // Whoever is faster than the run of the step changes something else than its tokens.
+      if (store.state.tokens !== tokens || !fresh()) return;
       if (opening.rows.length === 0) opening.rows = rowsOf(store);
       opening.cells ??= cellsOf(store);
     },
