@@ -96,12 +96,12 @@ def test_tokens_that_have_no_room_in_a_message_are_refused(monkeypatch: pytest.M
 
 def test_a_law_of_the_script_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "Explorer", lambda state, height: state)
-    monkeypatch.setattr(af.Softmax, "__module__", "__main__")
-    sentence = "the process of the page cannot import Softmax: define it in a module, and import that"
-    for law in (af.Softmax(beta=9.0), af.Masked(af.Softmax(beta=9.0), causal=True)):
+    monkeypatch.setattr(af.Localmax, "__module__", "__main__")
+    sentence = "the process of the page cannot import Localmax: define it in a module, and import that"
+    for law in (af.Localmax(delta=0.5), af.Masked(af.Localmax(delta=0.5), causal=True)):
         with pytest.raises(af.InputError, match=sentence):
             af.explore(X0, law, browser=False)
-    assert af.explore(X0, af.Localmax(delta=0.5), browser=False)["law"]["name"] == "localmax"  # type: ignore[index]
+    assert af.explore(X0, af.Softmax(beta=9.0), browser=False)["law"]["name"] == "softmax"  # type: ignore[index]
 
 
 def test_what_a_module_of_the_user_prints_is_not_taken_for_an_answer(

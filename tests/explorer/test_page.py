@@ -40,6 +40,8 @@ def opened(address: str) -> Iterator[tuple[Page, list[str]]]:
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         home = (address, address.replace("http:", "ws:"), "blob:", "data:", "about:")
         page.on("request", lambda request: None if request.url.startswith(home) else wrong.append(request.url))
+        # Otherwise the picture comes to its place by and by, while tokens are dragged.
+        page.emulate_media(reduced_motion="reduce")
         page.goto(address)
         yield page, wrong
 

@@ -25,6 +25,7 @@ def opened() -> Iterator[tuple[Page, str]]:
             "{ const {setTimeout} = window;"
             "window.setTimeout = (f, delay, ...rest) => setTimeout(f, delay < 5000 ? delay : 100 * delay, ...rest); }"
         )
+        page.emulate_media(reduced_motion="reduce")
         page.goto(address)
         yield page, address
 

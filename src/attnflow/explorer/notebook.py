@@ -169,12 +169,16 @@ def explore(
     >>> page.close()
     """
     check_installed()
+    if isinstance(run, Trajectory):
+        _check_importable(*(one for one in (run.law, run.motion) if one is not None))
     state = _state(run)
     n = len(read(state).tokens)
     if law is not None:
-        state["law"] = table_of("law", check_law(law), n)
+        _check_importable(check_law(law))
+        state["law"] = table_of("law", law, n)
     if motion is not None:
         check_motion(motion)
+        _check_importable(motion)
         state["motion"] = table_of("motion", motion, n)
     if until is not None:
         state["until"] = until
@@ -194,15 +198,21 @@ def _check_page_can_run(state: State) -> None:
             f"{len(state.tokens)} tokens written out take {size / 1e6:.1f} MB, but a message of the page has at most "
             f"{MOST_BYTES / 1e6:g} MB: explore some of them"
         )
-    used: dict[str, Any] = {
-        type(part).__name__: type(part) for one in (state.law, state.motion) for part in parts_of(one)
-    }
+    _check_importable(state.law, state.motion)
     tokens = state.data["tokens"]
-    if isinstance(tokens, dict):
-        used[tokens["cloud"]] = entries("cloud")[tokens["cloud"]].make
-    for name, part in used.items():
-        if part.__module__ == "__main__":
-            raise InputError(f"the process of the page cannot import {name}: define it in a module, and import that")
+    if isinstance(tokens, dict) and entries("cloud")[tokens["cloud"]].make.__module__ == "__main__":
+        raise _not_importable(tokens["cloud"])
+
+
+def _check_importable(*things: Law | Motion) -> None:
+    """Refuse laws and motions, and what stands around them, that are defined in the script or notebook itself."""
+    for part in (part for one in things for part in parts_of(one)):
+        if type(part).__module__ == "__main__":
+            raise _not_importable(type(part).__name__)
+
+
+def _not_importable(name: str) -> InputError:
+    return InputError(f"the process of the page cannot import {name}: define it in a module, and import that")
 
 
 def _state(run: Explored | None) -> dict[str, Any]:
