@@ -36,7 +36,7 @@ MOST_BYTES = 200_000_000
 MOST_GIF_PIXELS = 300_000_000
 # Pictures that wait to be encoded: a page that draws faster waits.
 WAITING = 4
-# A movie ends when no picture came for so many seconds; a picture waits so long for its movie to begin.
+# A movie ends when no picture came for IDLE seconds; a picture waits at most BEGINNING seconds for its movie to begin.
 IDLE, BEGINNING = 60.0, 20.0
 # How often it is looked, in seconds, whether somebody still waits for the movie.
 LOOK = 0.2

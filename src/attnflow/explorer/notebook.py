@@ -42,7 +42,7 @@ class Explorer:
     Attributes
     ----------
     address : str
-        Where the page is, on this machine alone. Whoever has the address can change what `tokens` says.
+        The address of the page, on this machine alone. A person who has the address can change `tokens`.
     state : dict
         What is on the page now, as plain data: tokens, law, motion and until.
     tokens : (n, d)

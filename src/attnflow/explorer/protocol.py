@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # A message of the server: plain data, or a header with bytes or numbers; its "type" says which numbers.
 Answer: TypeAlias = dict[str, Any] | tuple[dict[str, Any], bytes | NDArray[np.floating[Any]]]
 
-# The frames of all pages that one process serves take at most so many bytes; they are counted each time a run has
+# The frames of all pages that one process serves take at most MOST_BYTES; they are counted each time a run has
 # grown by COUNTED.
 MOST_BYTES = 400_000_000
 COUNTED = 1 << 20

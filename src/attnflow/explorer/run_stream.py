@@ -58,7 +58,7 @@ class Until(watch.Watcher):
 
 @dataclass
 class Clock(watch.WallClock):
-    """Stop a run after so many seconds, of which those are not counted in which others computed."""
+    """Stop a run after a number of seconds; seconds in which other pages computed are not counted."""
 
     waited: Callable[[], float] = lambda: 0.0
 

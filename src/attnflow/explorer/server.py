@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 100
 NO_ROOM = 1013  # the code with which a WebSocket is closed then
-# A page that asks for nothing for so many seconds gives its place back, and says so. When all places are taken, the
+# A page that asks for nothing for IDLE seconds gives its place back, and says so. When all places are taken, the
 # page that has been silent for longest gives its own sooner.
 IDLE, IDLE_WHEN_FULL = 600.0, 60.0
 RESTED = 4000  # the code with which its WebSocket is closed

@@ -235,7 +235,7 @@ class Supervisor:
             self._limit(job, GRACE)
 
     def _taken(self, page: Page, size: int, life: int) -> None:
-        """Note that a page has taken so many bytes of a process; one that is no more need not know."""
+        """Note the number of bytes of a process that a page has taken; a process that has ended need not know."""
         if life != self.lives or page.gone:
             return
         self.heard[page.number] = self.heard.get(page.number, 0) + size

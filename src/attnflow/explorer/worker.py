@@ -49,7 +49,7 @@ DO, HEARD, FORGET = range(3)
 REPORT = struct.Struct("<BqI")
 READY, BEGAN, TEXT, BINARY, OVER, WAITED = range(6)
 SECONDS = struct.Struct("<d")
-# A page that is behind by more than so many bytes of answers is sent no more until it has taken some: a slow browser
+# A page that is behind by more than WINDOW bytes of answers is sent no more until it has taken some: a slow browser
 # keeps only its own page waiting. It says what it has taken in parts of at least HEARD_AT.
 WINDOW, HEARD_AT = 2_000_000, 500_000
 # After how many seconds of one computation the next page computes beside it.
@@ -82,12 +82,12 @@ class Page:
         return self.unheard > WINDOW and not self.gone
 
     def sends(self, size: int) -> None:
-        """Note that so many bytes are sent to the page."""
+        """Note the number of bytes that are sent to the page."""
         with self.changed:
             self.unheard += size
 
     def heard(self, size: int) -> None:
-        """Note that the page has taken so many bytes."""
+        """Note the number of bytes that the page has taken."""
         with self.changed:
             self.unheard -= size
             self.changed.notify_all()
@@ -184,7 +184,7 @@ class Worker:
         threading.Thread(target=self._serve, args=(page, kinds), daemon=True).start()
 
     def heard(self, number: int, size: int) -> None:
-        """Note that a page has taken so many bytes of answers."""
+        """Note the number of bytes of answers that a page has taken."""
         if number in self.pages:
             self.pages[number].heard(size)
 

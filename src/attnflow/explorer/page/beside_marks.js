@@ -8,7 +8,7 @@ import * as line from "./line.js";
 const MOST_LINES = 400;
 const pixel = new Float64Array(3);
 
-/** Of so many tokens that they are drawn as a density there are no rings.
+/** Where tokens are drawn as a density there are no rings.
  * @type {import("./scene.js").Draw} */
 export function drawBeside(sheet, scene) {
   const { beside, eye, n, d, screen, tone } = scene;

@@ -25,9 +25,9 @@ import { timeText } from "./timebar.js";
 const [MET, WIDE] = [0.02, 10];
 /** From this many tokens on, clusters are places with a hundredth of all tokens. */
 const PLACES = 20_000;
-/** What moved less than this part of the reach of the start is at rest, if it does for at least so many frames. */
+/** Tokens that moved less than the part STILL of the reach of the start, for at least FRAMES frames, are at rest. */
 const [STILL, FRAMES] = [1e-3, 4];
-/** A look back compares at most so many numbers. */
+/** A look back compares at most LOOK_BACK numbers. */
 const LOOK_BACK = 3e6;
 
 /** Return what is seen, in words. @param {import("./player.js").Player} player @returns {Caption} */

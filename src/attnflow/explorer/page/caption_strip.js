@@ -17,7 +17,7 @@ const FACES = {
   time: { size: 15, line: 20, bold: true },
   said: { size: 18, line: 25 },
 };
-/** A law has at most so many lines, and so many a sentence. */
+/** The greatest number of lines of a law, and of a sentence. */
 const [LAW_LINES, SAID_LINES] = [6, 5];
 
 /** The width of a long sentence in one line, and of a long time, in pixels. */

@@ -18,7 +18,7 @@ import { written } from "./ticks.js";
 
 /** More tokens than the first are drawn as a density; of more than the second, single ones are not drawn any more. */
 export const [DENSE, DOTTED] = [800, 5000];
-/** The side of a square, for up to so many tokens, and over how many pixels to each side counts are smoothed. */
+/** The side of a square, up to which number of tokens it is used, and over how many pixels to each side counts are smoothed. */
 const SIDES = [[1500, 4, 11], [3000, 3, 9], [7000, 3, 7], [20000, 2, 4], [40000, 3, 0], [Infinity, 2, 0]];
 /** The scale is logarithmic from one token in a square on, or from this part of its end, and linear below. */
 const KNEE = 1 / 10;

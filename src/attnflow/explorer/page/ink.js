@@ -13,7 +13,7 @@ import { cleared, onceAFrame, shownTone } from "./screen.js";
 const TAP = 400;
 /** The width of a stroke, as a part of the height of the stage. */
 const WIDTH = 0.008;
-/** At most so many points are kept: the oldest strokes go first. */
+/** The greatest number of points that are kept: the oldest strokes go first. */
 const MOST = 40_000;
 
 /** @typedef {number[]} Stroke x, y, x, y... as parts of the width and the height */

@@ -4,7 +4,7 @@ import { offClock, onClock } from "./player.js";
 
 /** @typedef {{position: number, repeat: number}} Moment a place among the frames of the run, and for how many ticks */
 
-/** Ticks a second; a run takes so many seconds for a frame, but at least SHORTEST and at most LONGEST in all; and the
+/** Ticks a second; the seconds that a run takes for a frame, but at least SHORTEST and at most LONGEST in all; and the
  * end is held for this part of the movie. As on the time bar, and as in movies of the library. */
 export const RATE = 25;
 const [PER_FRAME, SHORTEST, LONGEST, HELD] = [0.12, 4, 8, 0.15];

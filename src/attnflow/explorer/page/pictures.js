@@ -10,7 +10,7 @@ import { describe } from "./words.js";
 
 /** @typedef {{width: number, height: number, scale: number, lines: number}} Film the pixels of a movie */
 
-/** Frames of movies have at most so many pixels across and down. */
+/** Frames of movies have at most WIDEST pixels across and down. */
 const WIDEST = 1280;
 /** Tries to finish the layer of trajectories before a frame is drawn as it is. */
 const PATIENCE = 400;

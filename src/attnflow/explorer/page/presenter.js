@@ -11,7 +11,7 @@ import { onceAFrame, setMarkScale } from "./screen.js";
 
 /** @typedef {"left" | "right" | "bottom" | "top"} Side */
 
-/** Marks are this much larger in a window of so many pixels, and in others in proportion; at least and at most. */
+/** How much larger marks are, in a window of how many pixels, in others in proportion; the least and the most. */
 const [LARGER, PIXELS, LEAST, MOST] = [1.7, 1280 * 720, 1.15, 3.4];
 /** While a run plays, the caption is written this often, in milliseconds. */
 const PACE = 150;
