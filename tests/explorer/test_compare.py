@@ -265,7 +265,6 @@ def test_matrices_of_both_sides_follow_the_dimension(page: Page) -> None:
         assert all(run.tokens.shape[2] == 3 for run in simulated(page))
 
 
-@larger
 def test_both_stages_show_the_same_part_of_space(page: Page) -> None:
     # The right run leaves the cloud, the left one does not.
     show(page, {"until": 3}, {"law": SOFT, "motion": {"name": "flow"}})

@@ -15,6 +15,9 @@ const SAME = 2e-3;
 /** Return the box of the run on a stage, if it is that of its tokens. @param {Scene} scene */
 const wholeBox = ({ player, n, d }) => (player.count > 0 && player.n === n && player.d === d ? player.box : null);
 
+/** What the box of a side depends on: the other side may be drawn before its scene knows of a new run. @param {Scene} side */
+const sideKey = ({ player, n, d, sphere }) => [player.id, player.count, n, d, sphere].join(" ");
+
 /** @param {Scene} scene */
 export function createFraming(scene) {
   const { player } = scene;
@@ -47,8 +50,7 @@ export function createFraming(scene) {
      * @param {boolean} on whether a later frame than the first is shown @param {boolean} held
      */
     update(rows, on, held) {
-      const other = scene.beside?.player;
-      const runs = `${player.id} ${player.count} ${other?.id} ${other?.count} ${scene.sphere} ${scene.beside?.sphere}`;
+      const runs = `${sideKey(scene)}, ${scene.beside && sideKey(scene.beside)}`;
       const fresh = rows !== seen.rows || runs !== seen.runs;
       if ((fresh || state === "following") && scene.n > 0 && !held && !scene.beside?.held) fit(on);
       Object.assign(seen, { rows, runs });
