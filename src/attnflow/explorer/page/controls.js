@@ -91,12 +91,11 @@ export function createControls(element, store) {
   }
 
   /** The matrices of a law or motion, taken from another one that has them; those of no use are the identity. */
-  function matricesOf(/** @type {Part} */ kind, of, from, size = d()) {
+  function matricesOf(/** @type {Part} */ kind, of, from) {
     const found = models.model(kind, of.name);
     const kept = models.matrices(found).filter(({ key }) => key in of && key in from);
-    const fits = (/** @type {string} */ key) => (from[key]?.length === size ? from[key] : null);
-    const start = () => identity(size);
-    return Object.fromEntries(kept.map((one) => [one.key, fits(one.key) ?? models.startOf(found, one, start)]));
+    const fits = (/** @type {string} */ key) => (from[key]?.length === d() ? from[key] : null);
+    return Object.fromEntries(kept.map((one) => [one.key, fits(one.key) ?? models.startOf(found, one, identity)]));
   }
 
   function chooseMotion(/** @type {string} */ name) {
@@ -152,13 +151,10 @@ export function createControls(element, store) {
     store.setState({ tokens: broughtTo(common(), { ...base, ...few, d: size }), ...reshaped(size) });
   }
 
-  /** Matrices of another size are of no use. @param {number} size */
+  /** The law and the motion for tokens of another dimension. @param {number} size */
   function reshaped(size) {
-    const { law, motion } = store.state;
-    return {
-      law: { ...law, ...matricesOf("law", law, law, size) },
-      motion: { ...motion, ...matricesOf("motion", motion, motion, size) },
-    };
+    const { law, motion } = models.fitted(store.state, size);
+    return { law, motion };
   }
 
   function sync() {

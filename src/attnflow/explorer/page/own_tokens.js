@@ -1,23 +1,11 @@
 // Tokens of one's own: pasted, dropped on the page, or opened from a file.
 
 import { byId, make } from "./elements.js";
-import { scaled } from "./forms.js";
-import { commonSurface, matrices, model, startOf } from "./models.js";
-import { dimension } from "./store.js";
+import { commonSurface, fitted } from "./models.js";
 import { MOST_BYTES, tokensFromFile, tokensFromText, tooLarge } from "./token_files.js";
 
 const TEXTS = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, [contenteditable]";
 const ENDINGS = ".csv,.tsv,.txt,.npy,.json";
-
-/** Matrices of another size are of no use in d dimensions: return those laws and motions start with. */
-export function reshaped(state, /** @type {number} */ d) {
-  const of = (/** @type {"law" | "motion"} */ kind) => {
-    const [given, known] = [state[kind], model(kind, state[kind].name)];
-    const wrong = matrices(known).filter(({ key }) => given[key] && given[key].length !== d);
-    return { ...given, ...Object.fromEntries(wrong.map((one) => [one.key, startOf(known, one, () => scaled(d))])) };
-  };
-  return d === dimension(state) ? {} : { law: of("law"), motion: of("motion") };
-}
 
 /** @param {{fit: () => void}} stage @param {(sentence: string, kind?: string) => void} say */
 export function createOwnTokens(store, stage, say) {
@@ -29,7 +17,8 @@ export function createOwnTokens(store, stage, say) {
       throw new Error(`Row ${zero + 1} of ${name} is 0, which has no place on the sphere: leave it out.`);
     }
     const tokens = sphere ? rows.map((row) => row.map((one) => one / Math.hypot(...row))) : rows;
-    store.setState({ tokens, ...reshaped(store.state, rows[0].length) });
+    const { law, motion } = fitted(store.state, rows[0].length);
+    store.setState({ tokens, law, motion });
     stage.fit();
     const count = `${rows.length.toLocaleString("en")} ${rows.length === 1 ? "token" : "tokens"}`;
     say(`${count} from ${name}${sphere ? ", moved to the sphere" : ""}.`);
