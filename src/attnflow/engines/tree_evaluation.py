@@ -1,0 +1,197 @@
+# mypy: ignore-errors
+"""What the queries of a box hear in the end: expansions at their places, and single sources, eight queries at once.
+
+Weights are taken relative to W e^{g <q, v>}, the lower bound of the total that `tree_lists` found. If the values are
+the keys, sum w s e^{g <q, s>} = 2^L e^{g <q - a, b>} (b P + grad P / g) needs no field but P.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnflow.engines.kernels import LOG2E
+from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
+from attnflow.engines.tree_expansions import lagrange
+from attnflow.engines.tree_lists import FEW, MANY, error
+from attnflow.engines.tree_trie import part
+
+# Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
+FEWER = 3 * MANY * WIDTH
+# Sources of which weights are kept at once.
+BLOCK = 16
+
+
+@part
+def _plane(data, o, p, values, slopes, first, second):
+    """Return f, df/du and df/dv of the polynomial with the values data[o + p k + l] at the nodes, at eight places."""
+    zero = splat(0.0)
+    f, along, across = zero, zero, zero
+    for l in range(0, p, 4):
+        a, b, c, d, a1, b1, c1, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+        for k in range(p):
+            u, u1, at = load(values, first + k * WIDTH), load(slopes, first + k * WIDTH), o + k * p + l
+            x = spread(data, at)
+            a, a1 = muladd(x, u, a), muladd(x, u1, a1)
+            x = spread(data, at + 1)
+            b, b1 = muladd(x, u, b), muladd(x, u1, b1)
+            x = spread(data, at + 2)
+            c, c1 = muladd(x, u, c), muladd(x, u1, c1)
+            x = spread(data, at + 3)
+            d, d1 = muladd(x, u, d), muladd(x, u1, d1)
+        at = second + l * WIDTH
+        v, v1 = load(values, at), load(slopes, at)
+        f, along, across = muladd(a, v, f), muladd(a1, v, along), muladd(a, v1, across)
+        v, v1 = load(values, at + WIDTH), load(slopes, at + WIDTH)
+        f, along, across = muladd(b, v, f), muladd(b1, v, along), muladd(b, v1, across)
+        v, v1 = load(values, at + 2 * WIDTH), load(slopes, at + 2 * WIDTH)
+        f, along, across = muladd(c, v, f), muladd(c1, v, along), muladd(c, v1, across)
+        v, v1 = load(values, at + 3 * WIDTH), load(slopes, at + 3 * WIDTH)
+        f, along, across = muladd(d, v, f), muladd(d1, v, along), muladd(d, v1, across)
+    return f, along, across
+
+
+@part
+def _field(data, o, p, d, room, sums):
+    """Write a function given at p^d nodes, and its gradient, at eight places."""
+    first, step = (0, MANY * WIDTH) if p == MANY else (FEWER, FEW * WIDTH)
+    last, one = first + (d - 1) * step, splat(1.0)
+    f, slope, along, across = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    for k in range(p if d == 3 else 1):
+        g, g1, g2 = _plane(data, o + k * p * p, p, room.values, room.slopes, last - step, last)
+        u, u1 = (load(room.values, first + k * WIDTH), load(room.slopes, first + k * WIDTH)) if d == 3 else (one, one)
+        f, slope = muladd(u, g, f), muladd(u1, g, slope)
+        along, across = muladd(u, g1, along), muladd(u, g2, across)
+    store(sums, 0, f)
+    store(sums, WIDTH, slope)
+    store(sums, (d - 1) * WIDTH, along)
+    store(sums, d * WIDTH, across)
+
+
+@part
+def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
+    """Add the expansions to the sums of the eight queries from i on; write the bound of their errors."""
+    g, size, d = given[0], given[2], len(sources.points)
+    stride, cells, centres = queries.points.shape[1], sources.cells, queries.cells
+    bound = splat(0.0)
+    for e in range(len(mine.nodes)):
+        b, p, o = mine.nodes[e], mine.orders[e], mine.places[e]
+        exponent, z, h = splat(mine.levels[e] - mass), 0.0, 0.0
+        for a in range(d):
+            x = load(queries.points, a * stride + i)
+            y = muladd(splat(cells[b, a]), x - splat(centres[A, a]), splat(-v[a]) * x)
+            exponent = muladd(splat(g), y, exponent)
+            z, h = max(z, centres[A, d + a] * cells[b, d + a]), max(h, cells[b, d + a])
+        w = exp2(exponent)
+        # As a sum of exponentials P is convex: at the centre it is at most the mean of two opposite nodes.
+        low = (p // 2 - 1) * ((p**d - 1) // (p - 1))
+        centre = 0.5 * (mine.data[o + low] + mine.data[o + p**d - 1 - low])
+        bound = muladd(w, splat(centre * error(z * g / LOG2E, p, h / size)), bound)
+        for f in range(fields):
+            _field(mine.data, o + f * p**d, p, d, room, room.field)
+            t = w * load(room.field, 0)
+            store(room.sums, f * WIDTH, load(room.sums, f * WIDTH) + t)
+            if fields == 1:
+                w = w * splat(LOG2E / g)
+                for a in range(d):
+                    s = muladd(splat(cells[b, a]), t, w * load(room.field, (1 + a) * WIDTH))
+                    store(room.sums, (1 + a) * WIDTH, load(room.sums, (1 + a) * WIDTH) + s)
+    store(room.bound, 0, bound)
+
+
+@part
+def _add_pairs_in_plane(sources, g, heard, x, y, shift, mass, sums):
+    """Add the sources in the plane, whose values are the keys: all sums stay in registers."""
+    points, stride = sources.points, sources.points.shape[1]
+    total, one, other = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH)
+    g, mass = splat(g), splat(mass)
+    for j in heard:
+        a, b = spread(points, j), spread(points, stride + j)
+        w = exp2(muladd(g, muladd(y, b, x * a) - shift, spread(sources.log2_masses, j) - mass))
+        total, one, other = total + w, muladd(w, a, one), muladd(w, b, other)
+    store(sums, 0, total)
+    store(sums, WIDTH, one)
+    store(sums, 2 * WIDTH, other)
+
+
+@part
+def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
+    """Add the sources in any dimension, with any values."""
+    points, (d, stride), wide = sources.points, sources.points.shape, queries.points.shape[1]
+    for first in range(0, len(heard), BLOCK):
+        some, total = heard[first : first + BLOCK], load(room.sums, 0)
+        for r in range(len(some)):
+            s = splat(0.0) - shift
+            for a in range(d):
+                s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + some[r]), s)
+            w = exp2(muladd(splat(g), s, spread(sources.log2_masses, some[r]) - splat(mass)))
+            total = total + w
+            store(room.field, r * WIDTH, w)
+        store(room.sums, 0, total)
+        for f in range(len(values)):
+            s = load(room.sums, (1 + f) * WIDTH)
+            for r in range(len(some)):
+                s = muladd(load(room.field, r * WIDTH), spread(values, f * values.shape[1] + some[r]), s)
+            store(room.sums, (1 + f) * WIDTH, s)
+
+
+@part
+def evaluate(sources, queries, values, itself, given, A, first, last, v, mass, mine, heard, room, mean, log_total):
+    """Fill the means and logarithms of some queries of A, whose exponents do not overflow; return the worst bound."""
+    g, d, stride, worst = given[0], len(sources.points), queries.points.shape[1], 0.0
+    any_few, any_many = False, False
+    for p in mine.orders:
+        any_few, any_many = any_few or p == FEW, any_many or p == MANY
+    for i in range(first, last, WIDTH):
+        shift = splat(0.0)
+        for a in range(d):
+            x = load(queries.points, a * stride + i)
+            shift = muladd(splat(v[a]), x, shift)
+            inverse = splat(1.0 / queries.cells[A, d + a])
+            u = (x - splat(queries.cells[A, a])) * inverse
+            if any_many:
+                lagrange(u, inverse, MANY, room.values, room.slopes, a * MANY * WIDTH, room.products)
+            if any_few:
+                lagrange(u, inverse, FEW, room.values, room.slopes, FEWER + a * FEW * WIDTH, room.products)
+        for f in range(1 + len(values)):
+            store(room.sums, f * WIDTH, splat(0.0))
+        if itself and d == 2:
+            x, y = load(queries.points, i), load(queries.points, stride + i)
+            _add_pairs_in_plane(sources, g, heard, x, y, shift, mass, room.sums)
+        else:
+            _add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
+        if len(mine.nodes):
+            _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
+            store(room.bound, 0, load(room.bound, 0) / load(room.sums, 0))
+        store(room.field, 0, shift)
+        for k in range(min(WIDTH, last - i)):
+            row = queries.order[i + k]
+            for f in range(len(values)):
+                mean[row, f] = room.sums[(1 + f) * WIDTH + k] / room.sums[k]
+            log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
+            worst = max(worst, room.bound[k]) if len(mine.nodes) else 0.0
+    return worst
+
+
+@part
+def evaluate_one(sources, queries, values, g, i, heard, mean, log_total):
+    """Fill the mean and the logarithm of one query, whatever the exponents: relative to the largest of them."""
+    points, log2_masses, d, row = sources.points, sources.log2_masses, len(sources.points), queries.order[i]
+    best, highest, total = -1, 0.0, 0.0
+    mean[row] = 0.0
+    for turn in range(2):
+        for j in heard:
+            s = 0.0
+            for a in range(d):
+                s += queries.points[a, i] * points[a, j]
+            if turn == 0:
+                if best < 0 or g * (s - highest) + (log2_masses[j] - log2_masses[best]) > 0:
+                    best, highest = j, s
+            else:
+                w = 2.0 ** (g * (s - highest) + (log2_masses[j] - log2_masses[best]))
+                total += w
+                for f in range(len(values)):
+                    mean[row, f] += w * values[f, j]
+    mean[row] /= total
+    log_total[row] = (g * highest + log2_masses[best] + math.log2(total)) / LOG2E

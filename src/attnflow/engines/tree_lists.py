@@ -1,0 +1,206 @@
+# mypy: ignore-errors
+"""Which sources a box of queries hears: a lower bound of the total weight, and what stays below it.
+
+For any node V of the sources with mass W and centroid v, and any query q, Jensen's inequality gives
+
+    Z(q) = sum_j w_j e^{g <q, s_j>}  >=  W e^{g <q, v>}.
+
+All sources in a box B have together at most the share (W_B / W) e^{g max <q, s - v>} of Z(q), the maximum over q in the
+box A of queries and s in B; it is attained in corners. A box is left out if that is at most `FAINT` times W_B divided
+by the mass of all, so that all that is left out weighs at most `FAINT` of Z(q). Exponents are binary throughout.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnflow.engines.kernels import LOG2E
+from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, store
+from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
+
+FAINT = math.log2(1e-11)
+# Interpolation at 8 or 16 Chebyshev nodes on each axis; the largest z = g h_A h_B for which that may be enough.
+FEW, MANY, WIDEST = 8, 16, 2.1
+# What expansions with a share of 1 may err, of the size of the keys; how often a function is interpolated.
+BUDGET, LEVELS = 3e-11, 8.0
+POWERS = 2.0 ** -np.arange(64.0)
+HALVE, END_HERE, KNOWN = 0, 1, 2
+# Lists hold at most this many expansions.
+LONGEST = 4096
+# Nanoseconds in the plane and in space: a pair; a token of an expansion with few and with many nodes; a part of one;
+# a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
+PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
+COSTS = np.array(
+    [
+        [0.5, 6.5, 21.0, 160.0, 360.0, 9.0, 20.0, 4000.0, 40.0, 100.0, 4.0],
+        [0.6, 50.0, 330.0, 500.0, 5000.0, 30.0, 170.0, 6000.0, 100.0, 200.0, 12.0],
+    ]
+)
+
+
+@part
+def error(z, p, h):
+    """Bound the error of a mean by an expansion, per share of Z that it has at the centre; `h` and it are of the size.
+
+    See `tree.py`: 4 I_p(z) (p^2 h / z + LEVELS), the Bessel function I_p(z) <= (z/2)^p / p! e^{z^2 / (4 p + 4)}.
+    """
+    bessel = (0.25 * z * z) ** 4 / 40320.0
+    if p == MANY:
+        bessel *= bessel * (40320.0**2 / 20922789888000.0)
+    return 4 * bessel * (1 + z * z / (3 * p)) * (p * p * h / z + LEVELS)
+
+
+@part
+def leader(sources, queries, g, A, v, best, stack):
+    """Find the node or the source with nearly the largest W e^{g <c, v>} at the centre c of the box A.
+
+    `v` holds a first guess, whose exponent is `best`. Return log2 W, or NaN if the guess stays.
+    """
+    nodes, boxes, points, log2_masses = sources.nodes, sources.boxes, sources.points, sources.log2_masses
+    d, top, mass = len(points), 1, np.nan
+    c, stack[0] = v[d:], 0
+    for a in range(d):
+        c[a] = 0.5 * g * (queries.boxes[A, a] + queries.boxes[A, d + a])
+    while top:
+        top -= 1
+        b = stack[top]
+        highest = own = boxes[b, 3 * d]
+        for a in range(d):
+            highest += max(c[a] * boxes[b, a], c[a] * boxes[b, d + a])
+            own += c[a] * boxes[b, 2 * d + a]
+        if highest <= best + 0.5:
+            continue
+        if own > best:
+            best, mass = own, boxes[b, 3 * d]
+            for a in range(d):
+                v[a] = boxes[b, 2 * d + a]
+        if nodes[b, RIGHT] < 0:
+            for j in range(nodes[b, FIRST], nodes[b, LAST]):
+                own = log2_masses[j]
+                for a in range(d):
+                    own += c[a] * points[a, j]
+                if own > best:
+                    best, mass = own, log2_masses[j]
+                    for a in range(d):
+                        v[a] = points[a, j]
+        else:
+            near, far = b + 1, nodes[b, RIGHT]
+            ahead = boxes[near, 3 * d] - boxes[far, 3 * d]
+            for a in range(d):
+                ahead += max(c[a] * boxes[near, a], c[a] * boxes[near, d + a])
+                ahead -= max(c[a] * boxes[far, a], c[a] * boxes[far, d + a])
+            if ahead < 0:
+                near, far = far, near
+            stack[top], stack[top + 1] = far, near
+            top += 2
+    return mass
+
+
+@part
+def reach(sources, queries, A, b, v):
+    """Return max <q, s - v> over the boxes of A and b."""
+    d, r = len(sources.points), 0.0
+    for a in range(d):
+        low, high = queries.boxes[A, a], queries.boxes[A, d + a]
+        least, most = sources.boxes[b, a] - v[a], sources.boxes[b, d + a] - v[a]
+        r += max(max(low * least, low * most), max(high * least, high * most))
+    return r
+
+
+@part
+def nodes_for(sources, queries, g, A, b, share, size):
+    """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough; `size` that of the cloud."""
+    d, z, h = len(sources.points), 0.0, 0.0
+    for a in range(d):
+        z = max(z, queries.cells[A, d + a] * sources.cells[b, d + a])
+        h = max(h, sources.cells[b, d + a])
+    z *= g / LOG2E
+    if z > WIDEST * (1 + 1e-9):
+        return 0
+    share = POWERS[min(63, max(0, int(-share)))]
+    return FEW if share * error(z, FEW, h / size) <= BUDGET else MANY if share * error(z, MANY, h / size) <= BUDGET else 0
+
+
+@part
+def visit(sources, queries, given, A, v, mass, aim, above, heard, orders, leaves, stack):
+    """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
+
+    The aim is to `HALVE` A, to `END_HERE`, or to list what it hears beside the expansions `KNOWN`, which are `above`.
+    Return the number of expansions and of leaves, the sources in these, and the top exponent above W e^{g <q, v>}.
+    """
+    g, slack, size, expands, cost = given
+    nodes, boxes, d = sources.nodes, sources.boxes, len(sources.points)
+    count, raw, tokens, top, waiting = 0, 0, 0, -np.inf, 1
+    asking = float(queries.nodes[A, LAST] - queries.nodes[A, FIRST])
+    levels = max(0.0, math.log2(asking / 64))
+    floor = FAINT - (boxes[0, 3 * d] - mass)
+    stack[0] = 0
+    while waiting:
+        waiting -= 1
+        b = stack[waiting]
+        r = g * reach(sources, queries, A, b, v) + slack
+        if r <= floor:
+            continue
+        held = nodes[b, LAST] - nodes[b, FIRST]
+        share = r + boxes[b, 3 * d] - mass
+        if expands and held > LEAF and count < LONGEST:
+            p = nodes_for(sources, queries, g, A, b, share, size)
+            if p:
+                many = p == MANY
+                k, made, fresh = np.searchsorted(above, b), 0, held
+                while k < len(above) and above[k] < nodes[b, END] and made < 64:
+                    fresh -= nodes[above[k], LAST] - nodes[above[k], FIRST]
+                    k, made = k + 1, made + 1
+                work = made * cost[PART + many] + fresh * cost[TOKEN + many]
+                if aim == KNOWN:
+                    pays = made == 1 and above[k - 1] == b
+                elif aim == END_HERE:
+                    pays = work + asking * cost[VALUE + many] < 1.3 * asking * held * cost[PAIR]
+                else:
+                    work += 2 * levels * cost[PART + many] + 64 * cost[VALUE + many]
+                    pays = held > cost[FEWEST + many] and work < 0.3 * asking * held * cost[PAIR]
+                if pays:
+                    heard[count], orders[count] = b, p
+                    count += 1
+                    top = max(top, share)
+                    continue
+        if nodes[b, RIGHT] < 0:
+            leaves[raw] = b
+            raw, tokens, top = raw + 1, tokens + held, max(top, share)
+        else:
+            stack[waiting], stack[waiting + 1] = nodes[b, RIGHT], b + 1
+            waiting += 2
+    return count, raw, tokens, top
+
+
+@part
+def halves(asking, orders, tokens, cost):
+    """Say whether a box of queries with these expansions and sources in leaves is better halved."""
+    value, part = 0.0, 0.0
+    for p in orders:
+        value, part = value + cost[VALUE + (p == MANY)], part + cost[PART + (p == MANY)]
+    shared = 0.5 * (1 - 1.0 / max(1, len(orders)))
+    saved = asking * (value * shared + 0.35 * tokens * cost[PAIR])
+    return saved > 2 * part + cost[BOX] + cost[LISTED] * tokens
+
+
+@part
+def sift(sources, queries, given, A, v, mass, leaves, heard, room):
+    """List the sources in some leaves that a query in A can hear: each stays below its part of `FAINT` otherwise."""
+    g, slack, nodes, points = given[0], given[1], sources.nodes, sources.points
+    d, stride, count = len(points), points.shape[1], 0
+    # A source of mass w is left out like a box: its share of Z is at most FAINT times w over the mass of all.
+    floor = FAINT - (sources.boxes[0, 3 * d] - mass)
+    for b in leaves:
+        for j in range(nodes[b, FIRST], nodes[b, LAST], WIDTH):
+            s = splat(0.0)
+            for a in range(d):
+                y = load(points, a * stride + j) - splat(v[a])
+                s = s + maximum(splat(queries.boxes[A, a]) * y, splat(queries.boxes[A, d + a]) * y)
+            store(room, 0, muladd(splat(g), s, splat(slack)))
+            for k in range(min(WIDTH, nodes[b, LAST] - j)):
+                heard[count] = j + k
+                count += room[k] > floor
+    return count
