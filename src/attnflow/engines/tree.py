@@ -22,7 +22,7 @@ from attnflow.engines.tree_walk import Expansions, answer, room, step, walk
 TOLERANCE = 1e-10
 MOST_DIMENSIONS, EXPANDED = 16, 3
 # Exponents up to this size round by less than the tolerance.
-LARGEST_EXPONENT = 1e5
+LARGEST_EXPONENT = 5e5
 LARGEST_PRODUCT = 1e300
 TASKS, QUERIES = 32, 1024
 # Cells of queries are so wide that g h D is at least this.
@@ -51,7 +51,7 @@ class Sources:
         longest, largest = (np.maximum(-t.boxes[0, :d], t.boxes[0, d : 2 * d]) for t in (asked, self.trie))
         reach = g * float(longest @ largest)
         expands = d <= EXPANDED and reach <= LARGEST_EXPONENT
-        given = (g, (8 * d + 32) * 2.0**-53 * reach, self.size, expands, COSTS[min(d, 3) - 2])
+        given = (g, (8 * d + 32) * 2.0**-53 * reach, self.size, WIDEST if expands else 0.0, COSTS[min(d, 3) - 2])
         walk = _Walk(self.trie, asked, self.values, self.itself, given, np.empty((m, len(self.values))), np.empty(m))
         walk.start()
         return walk.mean + self.centre, walk.log_total
@@ -104,7 +104,7 @@ class _Walk:
                     f, l = self.queries.nodes[child, :2].tolist()
                     (below if l - f > most else tasks).append((child, A, mine))
             boxes = below
-        self.worst = max(apply(self.finish, tasks))
+        self.worst = sum(apply(self.finish, tasks))
         globals()['WORST'] = self.worst
 
     def one_step(self, box):

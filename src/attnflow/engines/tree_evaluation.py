@@ -13,12 +13,14 @@ import numpy as np
 
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
-from attnflow.engines.tree_expansions import lagrange
-from attnflow.engines.tree_lists import FEW, MANY, error
+from attnflow.engines.tree_expansions import NODES, lagrange
+from attnflow.engines.tree_lists import FEW, LEVELS, MANY
 from attnflow.engines.tree_trie import part
 
 # Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
 FEWER = 3 * MANY * WIDTH
+# The Chebyshev polynomial of degree p - 2 at the p nodes, as in NODES.
+CURVES = np.concatenate([np.cos((p - 2) * np.arccos(NODES[p - FEW : 2 * p - FEW])) for p in (FEW, MANY)])
 # Sources of which weights are kept at once.
 BLOCK = 16
 
@@ -70,24 +72,41 @@ def _field(data, o, p, d, room, sums):
 
 
 @part
+def tail(sources, queries, given, A, mine, e, room):
+    """Bound the error of an expansion where its weight 2^L e^{g <q - a, b>} is 1, of the size of the keys.
+
+    See `tree.py`: on each axis from the Chebyshev coefficient of degree p - 2.
+    """
+    d, b, p, o = len(sources.points), mine.nodes[e], mine.orders[e], mine.places[e]
+    bound, size = 0.0, p**d
+    for a in range(d):
+        z = given[0] / LOG2E * queries.cells[A, d + a] * sources.cells[b, d + a]
+        total, apart = splat(0.0), p ** (d - 1 - a)
+        for r in range(0, size, WIDTH):
+            at = p - FEW + r // apart % p
+            total = muladd(load(CURVES, at) if apart == 1 else spread(CURVES, at), load(mine.data, o + r), total)
+        store(room.field, 0, total)
+        coefficient = 0.0
+        for lane in range(WIDTH):
+            coefficient += 2 / size * room.field[lane]
+        bound += abs(coefficient) * z * z / (2 * p * (p - 1)) * (p * p / z * sources.cells[b, d + a] / given[2] + LEVELS)
+    return bound
+
+
+@part
 def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
     """Add the expansions to the sums of the eight queries from i on; write the bound of their errors."""
-    g, size, d = given[0], given[2], len(sources.points)
+    g, d = given[0], len(sources.points)
     stride, cells, centres = queries.points.shape[1], sources.cells, queries.cells
     bound = splat(0.0)
     for e in range(len(mine.nodes)):
         b, p, o = mine.nodes[e], mine.orders[e], mine.places[e]
-        exponent, z, h = splat(mine.levels[e] - mass), 0.0, 0.0
+        exponent = splat(mine.levels[e] - mass)
         for a in range(d):
             x = load(queries.points, a * stride + i)
-            y = muladd(splat(cells[b, a]), x - splat(centres[A, a]), splat(-v[a]) * x)
-            exponent = muladd(splat(g), y, exponent)
-            z, h = max(z, centres[A, d + a] * cells[b, d + a]), max(h, cells[b, d + a])
+            exponent = muladd(splat(g * (cells[b, a] - v[a])), x - splat(centres[A, a]), exponent)
         w = exp2(exponent)
-        # As a sum of exponentials P is convex: at the centre it is at most the mean of two opposite nodes.
-        low = (p // 2 - 1) * ((p**d - 1) // (p - 1))
-        centre = 0.5 * (mine.data[o + low] + mine.data[o + p**d - 1 - low])
-        bound = muladd(w, splat(centre * error(z * g / LOG2E, p, h / size)), bound)
+        bound = muladd(w, spread(room.tails, e), bound)
         for f in range(fields):
             _field(mine.data, o + f * p**d, p, d, room, room.field)
             t = w * load(room.field, 0)
@@ -137,9 +156,10 @@ def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
 
 
 @part
-def evaluate(sources, queries, values, itself, given, A, first, last, v, mass, mine, heard, room, mean, log_total):
+def evaluate(sources, queries, values, itself, given, A, first, last, mine, heard, room, mean, log_total):
     """Fill the means and logarithms of some queries of A, whose exponents do not overflow; return the worst bound."""
     g, d, stride, worst = given[0], len(sources.points), queries.points.shape[1], 0.0
+    v, mass = mine.leader, mine.leader[-1]
     any_few, any_many = False, False
     for p in mine.orders:
         any_few, any_many = any_few or p == FEW, any_many or p == MANY
@@ -163,12 +183,15 @@ def evaluate(sources, queries, values, itself, given, A, first, last, v, mass, m
             _add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
         if len(mine.nodes):
             _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
-            store(room.bound, 0, load(room.bound, 0) / load(room.sums, 0))
+        inverse = splat(1.0) / load(room.sums, 0)
+        store(room.bound, 0, inverse * load(room.bound, 0))
+        for f in range(1, 1 + len(values)):
+            store(room.sums, f * WIDTH, inverse * load(room.sums, f * WIDTH))
         store(room.field, 0, shift)
         for k in range(min(WIDTH, last - i)):
             row = queries.order[i + k]
             for f in range(len(values)):
-                mean[row, f] = room.sums[(1 + f) * WIDTH + k] / room.sums[k]
+                mean[row, f] = room.sums[(1 + f) * WIDTH + k]
             log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
             worst = max(worst, room.bound[k]) if len(mine.nodes) else 0.0
     return worst
@@ -179,7 +202,8 @@ def evaluate_one(sources, queries, values, g, i, heard, mean, log_total):
     """Fill the mean and the logarithm of one query, whatever the exponents: relative to the largest of them."""
     points, log2_masses, d, row = sources.points, sources.log2_masses, len(sources.points), queries.order[i]
     best, highest, total = -1, 0.0, 0.0
-    mean[row] = 0.0
+    for f in range(len(values)):
+        mean[row, f] = 0.0
     for turn in range(2):
         for j in heard:
             s = 0.0
@@ -193,5 +217,6 @@ def evaluate_one(sources, queries, values, g, i, heard, mean, log_total):
                 total += w
                 for f in range(len(values)):
                     mean[row, f] += w * values[f, j]
-    mean[row] /= total
+    for f in range(len(values)):
+        mean[row, f] /= total
     log_total[row] = (g * highest + log2_masses[best] + math.log2(total)) / LOG2E

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """What a box B of sources is to the queries q of a box A: values at Chebyshev nodes of A.
 
-With the centres a and b of their cells, sum_{s in B} w e^{g <q, s>} = 2^L e^{g <q - a, b>} P(q), where
+With the centres a and b of their cells, sum_{s in B} w e^{g <q, s - v>} = 2^L e^{g <q - a, b - v>} P(q), where
 
-    P(q) = 2^-L sum_{s in B} w e^{g <a, s>} e^{g <q - a, s - b>}
+    P(q) = 2^-L sum_{s in B} w e^{g <a, s - v>} e^{g <q - a, s - b>}
 
 is smooth: on each axis g |q - a| |s - b| <= z. It is made from the sources, by their moments, or from the functions that
 the cell A' around A has for parts b' of B: interpolated at the nodes of A, and multiplied by e^{g <q - a, b' - b>}.
@@ -166,10 +166,10 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
         inside = k < len(above.nodes) and above.nodes[k] < nodes[b, END]
         level, part = 0.0, b
         if inside and above.nodes[k] == b:
-            level = above.levels[k]
+            level, part = above.levels[k], k
             for a in range(d):
-                level += g * (queries.cells[A, a] - queries.cells[P, a]) * cells[b, a]
-            part = k
+                c, parent = queries.cells[A, a], queries.cells[P, a]
+                level += g * ((c - parent) * (cells[b, a] - v[a]) + parent * (above.leader[a] - v[a]))
         elif b != B and g * reach(sources, queries, A, b, v) + given[1] <= floor:
             continue
         elif inside and count + waiting + 4 < PARTS:
@@ -183,13 +183,13 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
                 j = min(j, max(nodes[b, FIRST], nodes[b, LAST] - WIDTH))
                 t = load(sources.log2_masses, j)
                 for a in range(d):
-                    x = load(points, a * stride + j) - splat(cells[B, a])
+                    x = load(points, a * stride + j) - splat(v[a])
                     t = muladd(splat(g * queries.cells[A, a]), x, t)
                 top = maximum(top, t)
             store(room.weights, 0, top)
-            level = room.weights[:WIDTH].max()
-            for a in range(d):
-                level += g * queries.cells[A, a] * cells[B, a]
+            level = room.weights[0]
+            for lane in range(1, WIDTH):
+                level = max(level, room.weights[lane])
         room.parts[count, 0], room.parts[count, 1], room.part_levels[count] = inside, part, level
         highest = max(highest, level)
         count += 1
@@ -197,7 +197,7 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
 
 
 @part
-def _add_sources(sources, queries, values, g, level, A, B, b, p, z, room):
+def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
     """Add the moments of the sources of b, on the cells of A and B, to those of all fields."""
     points, cells, nodes = sources.points, sources.cells, sources.nodes
     d, stride = points.shape
@@ -209,7 +209,7 @@ def _add_sources(sources, queries, values, g, level, A, B, b, p, z, room):
             for a in range(d):
                 x = load(points, a * stride + first + j)
                 y = x - splat(cells[B, a])
-                s = muladd(splat(g * queries.cells[A, a]), x, s)
+                s = muladd(splat(g * queries.cells[A, a]), x - splat(v[a]), s)
                 store(room.places, a * TOGETHER + j, splat(g / LOG2E * queries.cells[A, d + a] / z) * y)
             store(room.weights, j, exp2(s))
         for j in range(count):
@@ -243,11 +243,12 @@ def expand(sources, queries, values, given, above, A, P, mine, e, room):
     fresh = False
     for i in range(0, fields * size, WIDTH):
         store(out, at + i, splat(0.0))
-        store(moments, i, splat(0.0))
     for part in range(count):
         if not room.parts[part, 0]:
+            for i in range(0, 0 if fresh else fields * size, WIDTH):
+                store(moments, i, splat(0.0))
             fresh = True
-            _add_sources(sources, queries, values, g, level, A, B, room.parts[part, 1], p, CLASSES[kind], room)
+            _add_sources(sources, queries, values, g, level, A, B, room.parts[part, 1], p, CLASSES[kind], mine.leader, room)
     first = kind * FEW * FEW if p == FEW else len(CLASSES) * FEW * FEW + kind * MANY * MANY
     for f in range(fields if fresh else 0):
         x, x_at = moments, f * size

@@ -110,27 +110,28 @@ def reach(sources, queries, A, b, v):
 
 
 @part
-def nodes_for(sources, queries, g, A, b, share, size):
+def nodes_for(sources, queries, g, A, b, share, size, widest):
     """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough; `size` that of the cloud."""
     d, z, h = len(sources.points), 0.0, 0.0
     for a in range(d):
         z = max(z, queries.cells[A, d + a] * sources.cells[b, d + a])
         h = max(h, sources.cells[b, d + a])
     z *= g / LOG2E
-    if z > WIDEST * (1 + 1e-9):
+    if z > widest * (1 + 1e-9):
         return 0
     share = POWERS[min(63, max(0, int(-share)))]
     return FEW if share * error(z, FEW, h / size) <= BUDGET else MANY if share * error(z, MANY, h / size) <= BUDGET else 0
 
 
 @part
-def visit(sources, queries, given, A, v, mass, aim, above, heard, orders, leaves, stack):
+def visit(sources, queries, given, A, v, mass, aim, above, room):
     """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
 
     The aim is to `HALVE` A, to `END_HERE`, or to list what it hears beside the expansions `KNOWN`, which are `above`.
     Return the number of expansions and of leaves, the sources in these, and the top exponent above W e^{g <q, v>}.
     """
-    g, slack, size, expands, cost = given
+    g, slack, size, widest, cost = given
+    stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
     nodes, boxes, d = sources.nodes, sources.boxes, len(sources.points)
     count, raw, tokens, top, waiting = 0, 0, 0, -np.inf, 1
     asking = float(queries.nodes[A, LAST] - queries.nodes[A, FIRST])
@@ -145,8 +146,8 @@ def visit(sources, queries, given, A, v, mass, aim, above, heard, orders, leaves
             continue
         held = nodes[b, LAST] - nodes[b, FIRST]
         share = r + boxes[b, 3 * d] - mass
-        if expands and held > LEAF and count < LONGEST:
-            p = nodes_for(sources, queries, g, A, b, share, size)
+        if widest > 0 and held > LEAF and count < LONGEST:
+            p = nodes_for(sources, queries, g, A, b, share, size, widest)
             if p:
                 many = p == MANY
                 k, made, fresh = np.searchsorted(above, b), 0, held
@@ -187,12 +188,12 @@ def halves(asking, orders, tokens, cost):
 
 
 @part
-def sift(sources, queries, given, A, v, mass, leaves, heard, room):
+def sift(sources, queries, given, A, v, leaves, heard, room):
     """List the sources in some leaves that a query in A can hear: each stays below its part of `FAINT` otherwise."""
     g, slack, nodes, points = given[0], given[1], sources.nodes, sources.points
     d, stride, count = len(points), points.shape[1], 0
     # A source of mass w is left out like a box: its share of Z is at most FAINT times w over the mass of all.
-    floor = FAINT - (sources.boxes[0, 3 * d] - mass)
+    floor = FAINT - (sources.boxes[0, 3 * d] - v[2 * d])
     for b in leaves:
         for j in range(nodes[b, FIRST], nodes[b, LAST], WIDTH):
             s = splat(0.0)

@@ -15,14 +15,14 @@ import numpy as np
 from attnflow.core.inputs import Array
 from attnflow.engines.kernels import compiled
 from attnflow.engines.simd import WIDTH
-from attnflow.engines.tree_evaluation import BLOCK, evaluate, evaluate_one
+from attnflow.engines.tree_evaluation import BLOCK, evaluate, evaluate_one, tail
 from attnflow.engines.tree_expansions import PARTS, TOGETHER, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
-from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, part
+from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
 
 # Binary exponents up to this size do not overflow.
 CALM = 900.0
-# A box whose bound of the error, of the size of the keys, is larger is summed directly.
+# A box whose bound of the error, of the size of the keys, is larger is done again.
 LIMIT = 8e-11
 
 
@@ -61,6 +61,7 @@ class Room(NamedTuple):
     sums: Array
     field: Array
     bound: Array
+    tails: Array
     heard: Array
     orders: Array
     leaves: Array
@@ -71,7 +72,7 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     """Return memory for these numbers of coordinates, columns of values and sources."""
     size, more = MANY**d if d <= 3 else 0, WIDTH * (4 + BLOCK)
     numbers = [(1 + columns) * size, size, size, max(TOGETHER * MANY, size), TOGETHER * MANY, TOGETHER, 3 * TOGETHER]
-    numbers += [12 * MANY * MANY, 6 * MANY * WIDTH, 6 * MANY * WIDTH, 2 * MANY * WIDTH, columns * WIDTH, 0, 0]
+    numbers += [12 * MANY * MANY, 6 * MANY * WIDTH, 6 * MANY * WIDTH, 2 * MANY * WIDTH, columns * WIDTH, 0, 0, LONGEST]
     counts = [LONGEST, LONGEST, sources, sources]
     return Room(
         exponentials,
@@ -83,12 +84,14 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     )
 
 
-@part
-def _step(sources, queries, values, itself, given, A, P, above, room):
-    """Return the expansions of the box A, whose parent P has those `above`, and whether it is to be halved."""
+@maker
+def _step(sources, queries, values, itself, given, A, P, above, ends, room):
+    """Return the expansions of the box A, whose parent P has those `above`, and whether it is to be halved.
+
+    Return also the number of leaves listed in the room, and the top exponent. A box that `ends` is never halved.
+    """
     d, g = len(sources.points), given[0]
-    own = np.empty(2 * d + 1)
-    own[: 2 * d], own[2 * d] = above.leader[: 2 * d], above.leader[2 * d]
+    own = above.leader.copy()
     best = own[2 * d]
     for a in range(d):
         best += 0.5 * g * (queries.boxes[A, a] + queries.boxes[A, d + a]) * own[a]
@@ -97,11 +100,8 @@ def _step(sources, queries, values, itself, given, A, P, above, room):
         own[2 * d] = mass
     aim, goes = END_HERE, False
     while True:
-        count, _, tokens, _ = visit(
-            sources, queries, given, A, own, own[2 * d], aim, above.nodes, room.heard, room.orders, room.leaves,
-            room.stack,
-        )  # fmt: skip
-        if aim == END_HERE and queries.nodes[A, RIGHT] >= 0:
+        count, raw, tokens, top = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
+        if aim == END_HERE and queries.nodes[A, RIGHT] >= 0 and not ends:
             goes = halves(queries.nodes[A, LAST] - queries.nodes[A, FIRST], room.orders[:count], tokens, given[4])
         if aim == HALVE or not goes:
             break
@@ -118,66 +118,79 @@ def _step(sources, queries, values, itself, given, A, P, above, room):
         bases(queries.cells, P, A, d, room)
     for e in range(count):
         mine.levels[e] = expand(sources, queries, fields, given, above, A, P, mine, e, room)
-    return mine, goes
+    return mine, goes, raw, top
 
 
 @part
-def _answer(sources, queries, values, itself, given, A, mine, first, last, room, mean, log_total):
-    """Evaluate the queries from first to last of the box A."""
-    g, slack, size, expands, cost = given
-    v, mass, worst = mine.leader, mine.leader[-1], 0.0
-    while True:
-        count = len(mine.nodes) if expands else 0
-        known = Expansions(
-            mine.nodes[:count], mine.orders[:count], mine.levels, mine.places, mine.data, mine.leader
-        )
-        now = g, slack, size, expands, cost
-        _, raw, _, top = visit(
-            sources, queries, now, A, v, mass, KNOWN, known.nodes, room.heard, room.orders, room.leaves, room.stack
-        )
-        heard = room.tokens[: sift(sources, queries, given, A, v, mass, room.leaves[:raw], room.tokens, room.field)]
-        if top < CALM:
-            bound = evaluate(
-                sources, queries, values, itself, given, A, first, last, v, mass, known, heard, room, mean, log_total
-            )
-            worst = max(worst, bound)
-            if bound <= LIMIT:
-                return worst
-        elif not expands:
-            for i in range(first, last):
-                evaluate_one(sources, queries, values, g, i, heard, mean, log_total)
-            return worst
-        expands = False
+def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
+    """Evaluate the queries from first to last of A, which hears its expansions and the `raw` leaves in the room.
+
+    Say whether no exponent overflowed and the bound of the errors is within the `LIMIT`.
+    """
+    v = mine.leader
+    heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens, room.field)]
+    if top < CALM:
+        for e in range(len(mine.nodes)):
+            room.tails[e] = tail(sources, queries, given, A, mine, e, room)
+        bound = evaluate(sources, queries, values, itself, given, A, first, last, mine, heard, room, mean, log_total)
+        return bound <= LIMIT
+    if len(mine.nodes):
+        return False
+    for i in range(first, last):
+        evaluate_one(sources, queries, values, given[0], i, heard, mean, log_total)
+    return True
+
+
+@maker
+def _settle(
+    sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, mean, log_total
+):
+    """Evaluate some queries of A with expansions on smaller cells, or with none, until the bound is kept.
+
+    Return how often it was not.
+    """
+    g, slack, size, widest, cost = given
+    for doubts in range(3):
+        if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
+            break
+        stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost
+        mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, True, room)
+    return doubts
 
 
 @compiled
 def step(sources, queries, values, itself, given, A, P, above, room):
     """Return the expansions of one box, and whether it is to be halved."""
-    return _step(sources, queries, values, itself, given, A, P, above, room)
+    mine, goes, _, _ = _step(sources, queries, values, itself, given, A, P, above, False, room)
+    return mine, goes
 
 
 @compiled
 def answer(sources, queries, values, itself, given, A, mine, first, last, room, mean, log_total):
-    """Evaluate some queries of one box."""
-    return _answer(sources, queries, values, itself, given, A, mine, first, last, room, mean, log_total)
+    """Evaluate some queries of one box; return how many boxes were done again."""
+    _, raw, _, top = visit(sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room)
+    return _settle(
+        sources, queries, values, itself, given, A, A, mine, mine, first, last, raw, top, room, mean, log_total
+    )
 
 
 @compiled
 def walk(sources, queries, values, itself, given, A, P, above, room, mean, log_total):
-    """Evaluate all queries of the box A: its halves are walked first, each with its lists at hand."""
-    worst = 0.0
+    """Evaluate all queries of the box A, its halves first; return how many boxes were done again."""
+    doubts = 0
     lists, waiting = [above], [(A, P, 0)]
     while len(waiting):
         A, P, depth = waiting.pop()
         while len(lists) > depth + 1:
             lists.pop()
-        mine, goes = _step(sources, queries, values, itself, given, A, P, lists[depth], room)
+        mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[depth], False, room)
         if goes:
             lists.append(mine)
             waiting.append((queries.nodes[A, RIGHT], A, depth + 1))
             waiting.append((A + 1, A, depth + 1))
         else:
-            first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
-            bound = _answer(sources, queries, values, itself, given, A, mine, first, last, room, mean, log_total)
-            worst = max(worst, bound)
-    return worst
+            first, last, known = queries.nodes[A, FIRST], queries.nodes[A, LAST], lists[depth]
+            doubts += _settle(
+                sources, queries, values, itself, given, A, P, known, mine, first, last, raw, top, room, mean, log_total
+            )
+    return doubts
