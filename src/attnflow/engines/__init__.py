@@ -23,9 +23,6 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnflow.core.inputs import InputError, one_of
 
 # With a gain above this only the top scores count; products with it do not overflow. The least gain is its inverse.
@@ -35,9 +32,10 @@ LARGEST_GAIN = 1e300
 # up to rounding, the others up to 1e-10 in a time proportional to n. The vertices engine computes averages over top
 # scores only. "precise" is the automatic choice among engines that are exact up to rounding.
 ENGINES = ("dense", "fused")
-SOFTMAX = ("blocked", "fast", "separable", "pruned")
-CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
-REMEMBERS = ("fast", "pruned")
+SOFTMAX = ("blocked", "fast", "separable", "tree")
+# "pruned" is an earlier name of "tree".
+CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "pruned", "vertices")
+REMEMBERS = ("fast",)
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
 # fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
@@ -49,18 +47,17 @@ FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 @dataclass
 class Memory:
-    """What engines keep from one sum to the next, over tokens that have hardly moved: in which order to take them.
+    """What engines keep from one sum to the next, over tokens that have hardly moved: which engine was chosen.
 
-    This order then need not be found again. Sums stay within the tolerance whatever the memory holds, but their last
-    digits depend on it. For results that depend on the tokens alone, forget it at moments that depend on them alone.
+    Sums stay within the tolerance whatever the memory holds, but their last digits depend on it. For results that
+    depend on the tokens alone, forget it at moments that depend on them alone.
     """
 
-    keys: NDArray[np.int64] | None = None
-    queries: NDArray[np.int64] | None = None
+    engine: str = ""
 
     def forget(self) -> None:
         """Start anew."""
-        self.keys = self.queries = None
+        self.engine = ""
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
@@ -75,6 +72,7 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
     ('vertices', 'fused')
     """
+    name = "tree" if name == "pruned" else name
     if one_of(name, CHOICES, "engine") not in ("auto", "precise"):
         if name in SOFTMAX and (kind != "softmax" or (name == "separable" and d > SEPARABLE_DIMENSION)):
             where = f" in up to {SEPARABLE_DIMENSION} dimensions" if name == "separable" else ""
@@ -102,4 +100,4 @@ def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleTy
 @cache
 def module(name: str) -> ModuleType:
     """Return the module of an engine by its name."""
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{'tree' if name == 'pruned' else name}")

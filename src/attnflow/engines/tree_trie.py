@@ -132,18 +132,15 @@ def _nodes(code):
 
 
 @in_parallel
-def _arrange(rows, given, low, unit, axis_bits, widest, bits, trie):
-    """Fill the cells, the points in their order, and the boxes of leaves; `widest` is the least half-width of cells."""
+def _arrange(rows, given, low, unit, axis_bits, bits, trie):
+    """Fill the cells, the points in their order, and the boxes of leaves."""
     nodes, boxes, cells, points, log2_masses, order = trie
     d, count = len(points), len(nodes)
-    fewest = 0
-    while 0.5 * unit * 2.0**fewest < widest and fewest < axis_bits:
-        fewest += 1
     for piece in numba.prange(PIECES):
         for v in range(piece * count // PIECES, (piece + 1) * count // PIECES):
             first, last = nodes[v, FIRST], nodes[v, LAST]
             for a in range(d):
-                free = max(fewest, (bits[v] - (d - 1 - a)) // d + 1)
+                free = (bits[v] - (d - 1 - a)) // d + 1
                 cells[v, d + a] = 0.5 * unit * 2.0**free
                 cells[v, a] = (
                     low[a] + unit * (_place(rows[order[first], a], low[a], unit, axis_bits) >> free << free)
@@ -185,17 +182,17 @@ def _join(nodes, boxes):
             boxes[v, 3 * d] = heavier + math.log2(one + other)
 
 
-def trie(rows: Array, log2_masses: Array, middle: Array, half: float, widest: float) -> Trie:
-    """Return the trie of points in the cube with this middle and half-width; an empty array stands for equal masses."""
+def trie(rows: Array, log2_masses: Array, low: Array, half: float) -> Trie:
+    """Return the trie of points in the cube with this corner and half-width; an empty array stands for equal masses."""
     n, d = rows.shape
     bits = min(AXIS_BITS, CODE_BITS // d)
-    low, unit = middle - half, 2 * half / 2**bits
+    unit = 2 * half / 2**bits
     digits = np.array([sum((v >> k & 1) << (k * d) for k in range(min(bits, SPREAD))) for v in range(1 << SPREAD)])
     code, order = _sorted(_codes(rows, low, unit, bits, digits.astype(np.uint64)), bits * d)
     nodes, node_bits = _nodes(code)
     boxes, cells = np.empty((len(nodes), 3 * d + 1)), np.empty((len(nodes), 2 * d))
     # Kernels read whole vectors, beyond the last point too.
     made = Trie(nodes, boxes, cells, np.zeros((d, n + 2 * WIDTH)), np.zeros(n + 2 * WIDTH), order)
-    _arrange(rows, log2_masses, low, unit, bits, widest, node_bits, made)
+    _arrange(rows, log2_masses, low, unit, bits, node_bits, made)
     _join(nodes, boxes)
     return made

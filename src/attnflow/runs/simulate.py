@@ -78,7 +78,7 @@ def simulate(
         all at once; if there is nothing left to do, it is read back. One run at a time writes to a store.
     engine
         "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds arrays (n, n), "fused";
-        for softmax "blocked", "fast", "separable", "pruned"; for hardmax in up to three dimensions "vertices".
+        for softmax "blocked", "fast", "separable", "tree"; for hardmax in up to three dimensions "vertices".
 
     Examples
     --------
