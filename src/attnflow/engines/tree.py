@@ -1,30 +1,31 @@
 """The tree engine: softmax sums in a few dimensions, for every beta, in a time of order n log n.
 
 Sources and queries are in tries of boxes (`tree_trie`). Each box A of queries has a list of the boxes B of sources that
-it hears (`tree_lists`); the others weigh at most 1e-11 of the total, by a bound that is proved there. With the centres a
-and b of their cells, q = a + t and s = b + u,
+it hears (`tree_lists`); the others weigh at most 1e-11 of the total, by a bound that is proved there. With the centres
+a and b of their cells, q = a + t and s = b + u,
 
     e^{g <q, s>} = e^{g <t, b>} e^{g <a, s>} e^{g <t, u>}:
 
 the first two factors are exact, and the last one is smooth if z = g h_A h_B is small on each axis, h the half-widths.
-No distance between the boxes is needed. So sum_B w e^{g <q, s>} = e^{g <t, b>} P(t), and P is interpolated at p = 8 or 16
-Chebyshev nodes on each axis (`tree_expansions`). On the halves of A wider boxes B are admitted, whose P are made from those
-on A: a butterfly (O'Neil, Woolfe and Rokhlin 2010) with lists in place of levels. In the end each query evaluates
-P and, if the values are the keys, its gradient, sum w s e^{g <q, s>} = e^{g <t, b>} (b P + grad P / g); sources in small boxes
-are summed directly (`tree_evaluation`, `tree_walk`).
+No distance between the boxes is needed. So sum_B w e^{g <q, s>} = e^{g <t, b>} P(t), with P interpolated at p = 8 or
+16 Chebyshev nodes on each axis (`tree_expansions`). On the halves of A wider boxes B are admitted, whose P are made
+from those on A: a butterfly (O'Neil, Woolfe and Rokhlin 2010) with lists in place of levels. In the end each query
+evaluates P and, if the values are the keys, its gradient: sum_B w s e^{g <q, s>} = e^{g <t, b>} (b P + grad P / g);
+sources in small boxes are summed directly (`tree_evaluation`, `tree_walk`).
 
 **Error.** A term of P is w' e^{z x y}, |x| <= 1 the place of t and |y| <= 1 that of u, on each axis. Its Chebyshev
 coefficients are 2 w' I_k(z y), and interpolation at p nodes errs by those with k >= p, each counted twice: by
-4 w' I_p(z y) up to a factor close to 1, and its derivative by 2 p^2 w' I_p(z y). Errors of the expansions from which P was
-made are polynomials on cells twice as wide, four times, and so on: their derivatives count 1/2, 1/4, ..., so that g^-1 times
-the gradient errs by at most 4 p^2 / z I_p h_B, and the values by 4 LEVELS I_p. As I_p(y) <= I_{p-2}(y) y^2 / (4 p (p - 1)), and
-I_{p-2} is even and nonnegative, sum w' I_p(z y) is at most z^2 / (8 p (p - 1)) times the coefficient of degree p - 2 of P
-itself: this is computed for each expansion of each box that is evaluated (`tree_evaluation.tail`). Times the weights of the
-expansions at each query, divided by its total, that bounds the error of its mean. Where it exceeds 8e-11 of the
-size of the keys, the box is done again with half the z (an error some 10^4 times smaller), then without expansions.
+4 w' I_p(z y) up to a factor close to 1, and its derivative by 2 p^2 w' I_p(z y). Errors of the expansions from which P
+was made are polynomials on cells twice as wide, four times, and so on: their derivatives count 1/2, 1/4, ..., so that
+the gradient divided by g errs by at most 4 p^2 / z h_B sum w' I_p, and the values by 4 LEVELS sum w' I_p. As
+I_p(y) <= I_{p-2}(y) y^2 / (4 p (p - 1)), and I_{p-2} is even and nonnegative, sum w' I_p(z y) is at most
+z^2 / (8 p (p - 1)) times the coefficient of degree p - 2 of P itself: this is computed for each expansion of each box
+that is evaluated (`tree_evaluation.tail`). Times the weights of the expansions at a query, divided by its total, it
+bounds the error of the mean. Where that exceeds 8e-11 of the size of the keys, the box is done again with half the z
+(an error some 10^4 times smaller), then without expansions.
 
-Exponents round by 2^-53 of their size: beyond `LARGEST_EXPONENT` all sources heard are summed directly, from scores whose
-difference is taken before the gain multiplies. A gradient loses digits where g h_A D is small, D the size of the
+Exponents round by 2^-53 of their size: beyond `LARGEST_EXPONENT` all sources heard are summed directly, from scores
+whose difference is taken before the gain multiplies. A gradient loses digits where g h_A D is small, D the size of the
 keys: cells of queries are at least so wide that it is not.
 """
 
@@ -34,6 +35,7 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -46,8 +48,8 @@ from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable import in_plane
 from attnflow.engines.tree_expansions import EXPONENTIALS
 from attnflow.engines.tree_lists import COSTS, WIDEST
-from attnflow.engines.tree_trie import LAST, Trie, trie
-from attnflow.engines.tree_walk import Expansions, answer, room, step, walk
+from attnflow.engines.tree_trie import FIRST, LAST, Trie, trie
+from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, Expansions, room, walk
 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
@@ -55,7 +57,7 @@ MOST_DIMENSIONS, EXPANDED = 16, 3
 # Binary exponents up to this size round by less than the tolerance; products |q| |k| up to this size do not overflow.
 LARGEST_EXPONENT, LARGEST_PRODUCT = 5e5, 1e300
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
-LEAST_SLOPE, LEAST_GAIN = 2e-3, 1e-200
+LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-200
 # Boxes of queries that are walked by one thread each, at least; queries evaluated in one go; queries worth a thread.
 TASKS, TOGETHER, PER_THREAD = 32, 1024, 2048
 
@@ -91,6 +93,7 @@ class Sources:
     trie: Trie
     values: Array
     centre: Array
+    ends: tuple[Array, Array]
     gain: float
     size: float
     low: Array
@@ -108,10 +111,12 @@ class Sources:
         itself = self.values is self.trie.points
         given = self.trie, asked, self.values, itself, (gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2])
         _Walk(given, mean, log_total).go()
-        return (mean[:, : queries.shape[1]] if itself else mean + self.centre), log_total
+        mean += self.centre
+        # Means are within the box of the values; those of equal values are equal to them.
+        return np.clip(mean, *self.ends, out=mean)[:, : queries.shape[1] if itself else None], log_total
 
     def _asked(self, queries: Array) -> Trie:
-        """Return the trie of the queries, whose cells fit those of the keys: g h_A h_B is WIDEST times a power of two."""
+        """Return the trie of the queries; their cells fit those of the keys: g h_A h_B is WIDEST times a power of 2."""
         least = LEAST_SLOPE / (self.gain * self.size)
         if queries is self.keys:
             return _widened(self.trie, self.low, least)
@@ -153,12 +158,12 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
     corner = low + (high - low) / 2 - half
     made = trie(rows, np.empty(0) if log_masses is None else log_masses * LOG2E, corner, half)
     if values is keys:
-        return Sources(keys, made, made.points, np.zeros(1), gain, size, corner, half)
+        return Sources(keys, made, made.points, np.zeros(1), (low, high), gain, size, corner, half)
     low, high = ends(values)
     centre = low + (high - low) / 2
     columns = np.zeros((values.shape[1], made.points.shape[1]))
     columns[:, : len(keys)] = (values - centre)[made.order].T
-    return Sources(keys, made, columns, centre, gain, size, corner, half)
+    return Sources(keys, made, columns, centre, (low, high), gain, size, corner, half)
 
 
 class _Walk:
@@ -180,31 +185,28 @@ class _Walk:
 
     def _levels(self, apply: Callable[..., Iterable[Any]]) -> int:
         sources, nodes = self.given[0], self.queries.nodes
-        d, none, most = len(sources.points), np.empty(0, np.int32), max(nodes[0, LAST] // TASKS, 256)
+        d, most = len(sources.points), max(nodes[0, LAST] // TASKS, 256)
         leader = np.concatenate([sources.boxes[0, 2 * d : 3 * d], np.zeros(d), sources.boxes[0, 3 * d :]])
-        boxes = [(0, 0, Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader))]
-        tasks: list[Any] = []
+        none: Any = np.empty(0, np.int32)
+        root = Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader)
+        boxes: list[tuple[Any, ...]] = [(STEP, 0, 0, root, 0, 0)]
+        tasks: list[tuple[Any, ...]] = []
         while boxes:
-            below = []
-            for (box, _, _), (mine, goes) in zip(boxes, apply(self._step, boxes), strict=True):
+            below: list[tuple[Any, ...]] = []
+            for (_, box, *_), (mine, goes, _) in zip(boxes, apply(self._walk, boxes), strict=True):
                 first, last, right, _ = nodes[box].tolist()
                 if not goes:
-                    tasks += [(box, mine, f, min(f + TOGETHER, last)) for f in range(first, last, TOGETHER)]
+                    ends = [*range(first, last, TOGETHER), last]
+                    tasks += [(ANSWER, box, box, mine, *piece) for piece in pairwise(ends)]
                     continue
                 for child in (box + 1, right):
-                    few = nodes[child, 1] - nodes[child, 0] <= most
-                    (tasks if few else below).append((child, box, mine))
+                    few = nodes[child, LAST] - nodes[child, FIRST] <= most
+                    (tasks if few else below).append((DESCEND if few else STEP, child, box, mine, 0, 0))
             boxes = below
-        return sum(apply(self._finish, tasks))
+        return sum(doubts for _, _, doubts in apply(self._walk, tasks))
 
-    def _step(self, box: tuple[Any, ...]) -> Any:
+    def _walk(self, task: tuple[Any, ...]) -> Any:
         memory = self.rooms.pop()
-        done = step(*self.given, *box, memory)
-        self.rooms.append(memory)
-        return done
-
-    def _finish(self, task: tuple[Any, ...]) -> int:
-        memory = self.rooms.pop()
-        done: int = (walk if len(task) == 3 else answer)(*self.given, *task, memory, *self.results)
+        done = walk(*self.given, *task, memory, *self.results)
         self.rooms.append(memory)
         return done

@@ -27,13 +27,13 @@ BLOCK = 16
 
 @part
 def _plane(data, o, p, values, slopes, first, second):
-    """Return f, df/du and df/dv of the polynomial with the values data[o + p k + l] at the nodes, at eight places."""
+    """Return f, df/du and df/dv of the polynomial with the values data[o + p k + r] at the nodes, at eight places."""
     zero = splat(0.0)
     f, along, across = zero, zero, zero
-    for l in range(0, p, 4):
+    for r in range(0, p, 4):
         a, b, c, d, a1, b1, c1, d1 = zero, zero, zero, zero, zero, zero, zero, zero
         for k in range(p):
-            u, u1, at = load(values, first + k * WIDTH), load(slopes, first + k * WIDTH), o + k * p + l
+            u, u1, at = load(values, first + k * WIDTH), load(slopes, first + k * WIDTH), o + k * p + r
             x = spread(data, at)
             a, a1 = muladd(x, u, a), muladd(x, u1, a1)
             x = spread(data, at + 1)
@@ -42,7 +42,7 @@ def _plane(data, o, p, values, slopes, first, second):
             c, c1 = muladd(x, u, c), muladd(x, u1, c1)
             x = spread(data, at + 3)
             d, d1 = muladd(x, u, d), muladd(x, u1, d1)
-        at = second + l * WIDTH
+        at = second + r * WIDTH
         v, v1 = load(values, at), load(slopes, at)
         f, along, across = muladd(a, v, f), muladd(a1, v, along), muladd(a, v1, across)
         v, v1 = load(values, at + WIDTH), load(slopes, at + WIDTH)
@@ -89,7 +89,9 @@ def tail(sources, queries, given, A, mine, e, room):
         coefficient = 0.0
         for lane in range(WIDTH):
             coefficient += 2 / size * room.field[lane]
-        bound += abs(coefficient) * z * z / (2 * p * (p - 1)) * (p * p / z * sources.cells[b, d + a] / given[2] + LEVELS)
+        bound += (
+            abs(coefficient) * z * z / (2 * p * (p - 1)) * (p * p / z * sources.cells[b, d + a] / given[2] + LEVELS)
+        )
     return bound
 
 

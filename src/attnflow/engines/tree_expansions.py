@@ -5,9 +5,9 @@ With the centres a and b of their cells, sum_{s in B} w e^{g <q, s - v>} = 2^L e
 
     P(q) = 2^-L sum_{s in B} w e^{g <a, s - v>} e^{g <q - a, s - b>}
 
-is smooth: on each axis g |q - a| |s - b| <= z. It is made from the sources, by their moments, or from the functions that
-the cell A' around A has for parts b' of B: interpolated at the nodes of A, and multiplied by e^{g <q - a, b' - b>}.
-The same holds for sums of w v e^{g <q, s>}, for each column v of values: a field of its own.
+is smooth: on each axis g |q - a| |s - b| <= z. It is made from the sources, by their moments, or from the functions
+that the cell A' around A has for parts b' of B: interpolated at the nodes of A, and multiplied by
+e^{g <q - a, b' - b>}. The same holds for sums of w v e^{g <q, s>}, for each column v of values: a field of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _exponentials(p: int, z: float) -> list[float]:
     return (to_powers @ np.linalg.inv(chebyshev.chebvander(x, p - 1)) @ np.exp(z * np.outer(x, x))).ravel().tolist()
 
 
-EXPONENTIALS = np.array(sum((_exponentials(p, z) for p in (FEW, MANY) for z in CLASSES), []))
+EXPONENTIALS = np.concatenate([_exponentials(p, z) for p in (FEW, MANY) for z in CLASSES])
 
 
 @part
@@ -72,20 +72,10 @@ def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, plac
                 c6, c7 = muladd(spread(a, o + 6 * row), x, c6), muladd(spread(a, o + 7 * row), x, c7)
             o = place + r * across + s
             if adds:
-                c0, c1, c2, c3 = (
-                    c0 + load(c, o),
-                    c1 + load(c, o + across),
-                    c2 + load(c, o + 2 * across),
-                    c3 + load(c, o + 3 * across),
-                )
-                o += 4 * across
-                c4, c5, c6, c7 = (
-                    c4 + load(c, o),
-                    c5 + load(c, o + across),
-                    c6 + load(c, o + 2 * across),
-                    c7 + load(c, o + 3 * across),
-                )
-                o -= 4 * across
+                c0, c1 = c0 + load(c, o), c1 + load(c, o + across)
+                c2, c3 = c2 + load(c, o + 2 * across), c3 + load(c, o + 3 * across)
+                c4, c5 = c4 + load(c, o + 4 * across), c5 + load(c, o + 5 * across)
+                c6, c7 = c6 + load(c, o + 6 * across), c7 + load(c, o + 7 * across)
             store(c, o, c0)
             store(c, o + across, c1)
             store(c, o + 2 * across, c2)
@@ -98,7 +88,7 @@ def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, plac
 
 @part
 def _along(axis, d, x, at, matrix, first, before, after, y):
-    """Multiply one axis of a cube by a matrix (before, after); earlier axes have `after` numbers, later ones `before`."""
+    """Multiply one axis of a cube by a matrix (before, after); earlier axes are `after` wide, later ones `before`."""
     outer, inner = after**axis, before ** (d - 1 - axis)
     if inner == 1:
         a, b, row, column, stride, rows, columns, blocks = x, matrix, before, 1, after, outer, after, 1
@@ -134,7 +124,7 @@ def lagrange(u, scale, p, values, slopes, at, room):
 
 @part
 def bases(cells, parent, child, d, room):
-    """Write the values of the basis on the cell of the parent at the nodes of the child: of 8 or 16 at 8 or 16 nodes."""
+    """Write the values of the basis on the cell of the parent at the nodes of the child, for 8 and 16 of either."""
     for a in range(d):
         scale = 1.0 / cells[parent, d + a]
         step, start = cells[child, d + a] * scale, (cells[child, a] - cells[parent, a]) * scale
@@ -243,12 +233,14 @@ def expand(sources, queries, values, given, above, A, P, mine, e, room):
     fresh = False
     for i in range(0, fields * size, WIDTH):
         store(out, at + i, splat(0.0))
-    for part in range(count):
-        if not room.parts[part, 0]:
+    for k in range(count):
+        if not room.parts[k, 0]:
             for i in range(0, 0 if fresh else fields * size, WIDTH):
                 store(moments, i, splat(0.0))
             fresh = True
-            _add_sources(sources, queries, values, g, level, A, B, room.parts[part, 1], p, CLASSES[kind], mine.leader, room)
+            _add_sources(
+                sources, queries, values, g, level, A, B, room.parts[k, 1], p, CLASSES[kind], mine.leader, room
+            )
     first = kind * FEW * FEW if p == FEW else len(CLASSES) * FEW * FEW + kind * MANY * MANY
     for f in range(fields if fresh else 0):
         x, x_at = moments, f * size
@@ -258,18 +250,18 @@ def expand(sources, queries, values, given, above, A, P, mine, e, room):
             x, x_at = y, 0
         for i in range(0, size, WIDTH):
             store(out, at + f * size + i, load(x, i))
-    for part in range(count):
-        if not room.parts[part, 0]:
+    for k in range(count):
+        if not room.parts[k, 0]:
             continue
-        k = room.parts[part, 1]
-        b, before = above.nodes[k], above.orders[k]
+        row = room.parts[k, 1]
+        b, before = above.nodes[row], above.orders[row]
         for a in range(d):
-            lift = max(-900.0, room.part_levels[part] - level) if a == 0 else 0.0
+            lift = max(-900.0, room.part_levels[k] - level) if a == 0 else 0.0
             step = splat(g * queries.cells[A, d + a] * (cells[b, a] - cells[B, a]))
             for i in range(0, p, WIDTH):
                 store(room.weights, a * MANY + i, exp2(muladd(step, load(NODES, p - FEW + i), splat(lift))))
         for f in range(fields):
-            x, x_at, y, spare = above.data, above.places[k] + f * before**d, one, other
+            x, x_at, y, spare = above.data, above.places[row] + f * before**d, one, other
             for a in range(d):
                 if p == before and queries.cells[A, d + a] == queries.cells[P, d + a]:
                     continue

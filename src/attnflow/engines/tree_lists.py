@@ -120,7 +120,9 @@ def nodes_for(sources, queries, g, A, b, share, size, widest):
     if z > widest * (1 + 1e-9):
         return 0
     share = POWERS[min(63, max(0, int(-share)))]
-    return FEW if share * error(z, FEW, h / size) <= BUDGET else MANY if share * error(z, MANY, h / size) <= BUDGET else 0
+    return (
+        FEW if share * error(z, FEW, h / size) <= BUDGET else MANY if share * error(z, MANY, h / size) <= BUDGET else 0
+    )
 
 
 @part

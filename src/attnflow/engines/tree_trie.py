@@ -92,19 +92,13 @@ def _sorted(code, bits):
 def _nodes(code):
     """Return the nodes, and of each the highest bit in which its codes differ, -1 if they are equal."""
     n = len(code)
-    size = 64 + n // 2
-    nodes, bits = np.empty((size, 4), np.int32), np.empty(size, np.int8)
+    nodes, bits = np.empty((2 * n, 4), np.int32), np.empty(2 * n, np.int8)
     waiting = np.empty((4096, 3), np.int64)
     waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, n, -1
     top, count = 1, 0
     while top:
         top -= 1
         first, last, parent = waiting[top, 0], waiting[top, 1], waiting[top, 2]
-        if count == size:
-            size *= 2
-            more, more_bits = np.empty((size, 4), np.int32), np.empty(size, np.int8)
-            more[:count], more_bits[:count] = nodes, bits
-            nodes, bits = more, more_bits
         if parent >= 0:
             nodes[parent, RIGHT] = count
         nodes[count, FIRST], nodes[count, LAST], nodes[count, RIGHT] = first, last, -1

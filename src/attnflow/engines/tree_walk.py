@@ -1,9 +1,8 @@
 # mypy: ignore-errors
 """From the box of all queries down to those that are evaluated: one box after the other, each from its parent's lists.
 
-Three entrances to compiled code: `step` does one box, `walk` all boxes below one, and `answer` evaluates some queries of
-a box. They hold no lock, so that threads may do different boxes at once. Each box is computed in the same way whichever
-thread does it, and whenever.
+The entrance to compiled code, `walk`, holds no lock: threads may do different boxes at once. Each box is computed in
+the same way whichever thread does it, and whenever.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from attnflow.engines.tree_expansions import PARTS, TOGETHER, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
 
+STEP, DESCEND, ANSWER = 0, 1, KNOWN
 # Binary exponents up to this size do not overflow.
 CALM = 900.0
 # A box whose bound of the error, of the size of the keys, is larger is done again.
@@ -142,9 +142,7 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
 
 
 @maker
-def _settle(
-    sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, mean, log_total
-):
+def _settle(sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, mean, log_total):
     """Evaluate some queries of A with expansions on smaller cells, or with none, until the bound is kept.
 
     Return how often it was not.
@@ -154,43 +152,39 @@ def _settle(
         if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
             break
         stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost
-        mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, True, room)
+        mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, doubts >= 0, room)
     return doubts
 
 
 @compiled
-def step(sources, queries, values, itself, given, A, P, above, room):
-    """Return the expansions of one box, and whether it is to be halved."""
-    mine, goes, _, _ = _step(sources, queries, values, itself, given, A, P, above, False, room)
-    return mine, goes
+def walk(sources, queries, values, itself, given, aim, A, P, above, first, last, room, mean, log_total):
+    """Do one `STEP`, to the box A whose parent P has the expansions `above`; or `DESCEND` to all boxes in A.
 
-
-@compiled
-def answer(sources, queries, values, itself, given, A, mine, first, last, room, mean, log_total):
-    """Evaluate some queries of one box; return how many boxes were done again."""
-    _, raw, _, top = visit(sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room)
-    return _settle(
-        sources, queries, values, itself, given, A, A, mine, mine, first, last, raw, top, room, mean, log_total
-    )
-
-
-@compiled
-def walk(sources, queries, values, itself, given, A, P, above, room, mean, log_total):
-    """Evaluate all queries of the box A, its halves first; return how many boxes were done again."""
+    Or `ANSWER` the queries from first to last of A, whose own expansions are `above`. Return the expansions of A and
+    whether it is to be halved, after a step, and how many boxes were done again.
+    """
     doubts = 0
-    lists, waiting = [above], [(A, P, 0)]
+    mine, goes, lists, waiting = above, False, [above], [(A, P, 0)]
     while len(waiting):
         A, P, depth = waiting.pop()
         while len(lists) > depth + 1:
             lists.pop()
-        mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[depth], False, room)
+        if aim == ANSWER:
+            _, raw, _, top = visit(sources, queries, given, A, mine.leader, mine.leader[-1], aim, mine.nodes, room)
+        else:
+            mine, goes, raw, top = _step(
+                sources, queries, values, itself, given, A, P, lists[depth], aim == ANSWER, room
+            )
+            first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
+        if aim == STEP:
+            break
         if goes:
             lists.append(mine)
             waiting.append((queries.nodes[A, RIGHT], A, depth + 1))
             waiting.append((A + 1, A, depth + 1))
-        else:
-            first, last, known = queries.nodes[A, FIRST], queries.nodes[A, LAST], lists[depth]
-            doubts += _settle(
-                sources, queries, values, itself, given, A, P, known, mine, first, last, raw, top, room, mean, log_total
-            )
-    return doubts
+            continue
+        known = lists[depth]
+        doubts += _settle(
+            sources, queries, values, itself, given, A, P, known, mine, first, last, raw, top, room, mean, log_total
+        )
+    return mine, goes, doubts

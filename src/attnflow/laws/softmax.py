@@ -192,7 +192,10 @@ class Softmax(Law):
         if name == "causal":
             from attnflow.engines import causal
 
-            gain, precise = abs(beta) * sources.gain, sources.engine not in ("auto", "fast", "separable", "tree", "pruned")
+            gain, precise = (
+                abs(beta) * sources.gain,
+                sources.engine not in ("auto", "fast", "separable", "tree", "pruned"),
+            )
             sums = causal.softmax(*turned, sources.values, _log(sources.masses), gain, order.window, precise)
             return Heard(*sums)
         return None if name == "dense" else _sums(turned, sources, abs(beta))
