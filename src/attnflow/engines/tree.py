@@ -151,7 +151,7 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
     rows = in_plane(keys)
     low, high = ends(rows)
     size = float((high - low).max()) or float(np.abs(high).max()) or 1.0
-    gain = max(gain, LEAST_GAIN / size / size)
+    gain = min(max(gain, LEAST_GAIN / size / size), LARGEST_GAIN)
     half = size / 2 * (1 + 1e-9)
     if (z := gain * half * half) > WIDEST:
         half *= math.sqrt(WIDEST / z * 2.0 ** math.ceil(math.log2(z / WIDEST))) * (1 + 1e-9)

@@ -48,7 +48,9 @@ def _exponentials(p: int, z: float) -> list[float]:
     if z**p / math.factorial(p) < (1e-12 if p == FEW else 3e-16):
         return [(z * t) ** k / math.factorial(k) for k in range(p) for t in x.tolist()]
     to_powers = np.array([np.pad(chebyshev.cheb2poly(row), (0, p))[:p] for row in np.eye(p)]).T
-    return (to_powers @ np.linalg.inv(chebyshev.chebvander(x, p - 1)) @ np.exp(z * np.outer(x, x))).ravel().tolist()
+    # Coefficients of Chebyshev polynomials first: those of high degree are small, and their rounding errors too.
+    coefficients = np.linalg.inv(chebyshev.chebvander(x, p - 1)) @ np.exp(z * np.outer(x, x))
+    return (to_powers @ coefficients).ravel().tolist()
 
 
 EXPONENTIALS = np.concatenate([_exponentials(p, z) for p in (FEW, MANY) for z in CLASSES])
