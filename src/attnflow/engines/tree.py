@@ -24,7 +24,7 @@ that is evaluated (`tree_evaluation.tail`). Times the weights of the expansions 
 bounds the error of the mean. Where that exceeds 8e-11 of the size of the keys, the box is done again with half the z
 (an error some 10^4 times smaller), then without expansions.
 
-Exponents round by 2^-53 of their size: beyond `LARGEST_EXPONENT` all sources heard are summed directly, from scores
+Exponents g <a, b - v> round by 2^-53 of their size: boxes beyond `LARGEST_EXPONENT` are summed directly, from scores
 whose difference is taken before the gain multiplies. A gradient loses digits where g h_A D is small, D the size of the
 keys: cells of queries are at least so wide that it is not.
 """
@@ -54,8 +54,8 @@ from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, Expansions, room, 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
 MOST_DIMENSIONS, EXPANDED = 16, 3
-# Binary exponents up to this size round by less than the tolerance; products |q| |k| up to this size do not overflow.
-LARGEST_EXPONENT, LARGEST_PRODUCT = 5e5, 1e300
+# Products |q| |k| up to this size do not overflow.
+LARGEST_PRODUCT = 1e300
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-200
 # Boxes of queries that are walked by one thread each, at least; queries evaluated in one go; queries worth a thread.
@@ -106,7 +106,7 @@ class Sources:
         longest, largest = (np.maximum(-t.boxes[0, :d], t.boxes[0, d : 2 * d]) for t in (asked, self.trie))
         reach = gain2 * float(longest @ largest)
         slack = (8 * d + 32) * 2.0**-53 * reach
-        widest = WIDEST if d <= EXPANDED and reach <= LARGEST_EXPONENT else 0.0
+        widest = WIDEST if d <= EXPANDED else 0.0
         mean, log_total = np.empty((len(queries), len(self.values))), np.empty(len(queries))
         itself = self.values is self.trie.points
         given = self.trie, asked, self.values, itself, (gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2])
@@ -145,7 +145,7 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
 
     >>> x = np.random.default_rng(0).standard_normal((3000, 2))
     >>> sources = prepare(x, x, None, 30.0)
-    >>> np.abs(sources.hear(x[:5])[0] - sources.hear(x)[0][:5]).max() < 1e-10
+    >>> bool(np.abs(sources.hear(x[:5])[0] - sources.hear(x)[0][:5]).max() < 1e-10)
     True
     """
     rows = in_plane(keys)

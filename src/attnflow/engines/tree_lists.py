@@ -22,10 +22,12 @@ from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
 
 FAINT = math.log2(1e-11)
 # Interpolation at 8 or 16 Chebyshev nodes on each axis; the largest z = g h_A h_B for which that may be enough.
-FEW, MANY, WIDEST = 8, 16, 2.1
+FEW, MANY, WIDEST = 8, 16, 1.9
 # What expansions with a share of 1 may err, of the size of the keys; how often a function is interpolated.
 BUDGET, LEVELS = 3e-11, 8.0
 POWERS = 2.0 ** -np.arange(64.0)
+# Binary exponents of pairs up to this size round by less than the tolerance; those of others are summed directly.
+LARGEST_EXPONENT = 2e5
 HALVE, END_HERE, KNOWN = 0, 1, 2
 # Lists hold at most this many expansions.
 LONGEST = 4096
@@ -34,7 +36,7 @@ LONGEST = 4096
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
-        [0.5, 6.5, 21.0, 160.0, 360.0, 9.0, 20.0, 4000.0, 40.0, 100.0, 4.0],
+        [0.5, 8.0, 24.0, 220.0, 450.0, 10.0, 22.0, 4000.0, 40.0, 100.0, 4.0],
         [0.6, 50.0, 330.0, 500.0, 5000.0, 30.0, 170.0, 6000.0, 100.0, 200.0, 12.0],
     ]
 )
@@ -110,19 +112,21 @@ def reach(sources, queries, A, b, v):
 
 
 @part
-def nodes_for(sources, queries, g, A, b, share, size, widest):
-    """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough; `size` that of the cloud."""
-    d, z, h = len(sources.points), 0.0, 0.0
+def nodes_for(sources, queries, given, A, b, share, v):
+    """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough or if exponents are large."""
+    g, _, size, widest, _ = given
+    d, z, h, exponent = len(sources.points), 0.0, 0.0, 0.0
     for a in range(d):
         z = max(z, queries.cells[A, d + a] * sources.cells[b, d + a])
         h = max(h, sources.cells[b, d + a])
+        exponent += abs(queries.cells[A, a]) * (abs(sources.cells[b, a] - v[a]) + sources.cells[b, d + a])
     z *= g / LOG2E
-    if z > widest * (1 + 1e-9):
+    if z > widest * (1 + 1e-9) or g * exponent > LARGEST_EXPONENT:
         return 0
     share = POWERS[min(63, max(0, int(-share)))]
-    return (
-        FEW if share * error(z, FEW, h / size) <= BUDGET else MANY if share * error(z, MANY, h / size) <= BUDGET else 0
-    )
+    if share * error(z, FEW, h / size) <= BUDGET:
+        return FEW
+    return MANY if share * error(z, MANY, h / size) <= BUDGET else 0
 
 
 @part
@@ -132,7 +136,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     The aim is to `HALVE` A, to `END_HERE`, or to list what it hears beside the expansions `KNOWN`, which are `above`.
     Return the number of expansions and of leaves, the sources in these, and the top exponent above W e^{g <q, v>}.
     """
-    g, slack, size, widest, cost = given
+    g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
     nodes, boxes, d = sources.nodes, sources.boxes, len(sources.points)
     count, raw, tokens, top, waiting = 0, 0, 0, -np.inf, 1
@@ -149,7 +153,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         held = nodes[b, LAST] - nodes[b, FIRST]
         share = r + boxes[b, 3 * d] - mass
         if widest > 0 and held > LEAF and count < LONGEST:
-            p = nodes_for(sources, queries, g, A, b, share, size, widest)
+            p = nodes_for(sources, queries, given, A, b, share, v)
             if p:
                 many = p == MANY
                 k, made, fresh = np.searchsorted(above, b), 0, held
