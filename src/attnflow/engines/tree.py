@@ -57,7 +57,7 @@ MOST_DIMENSIONS, EXPANDED = 16, 3
 # Products |q| |k| up to this size do not overflow.
 LARGEST_PRODUCT = 1e300
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
-LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-200
+LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Boxes of queries that are walked by one thread each, at least; queries evaluated in one go; queries worth a thread.
 TASKS, TOGETHER, PER_THREAD = 32, 1024, 2048
 
