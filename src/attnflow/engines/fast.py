@@ -13,7 +13,7 @@ from attnflow.engines.centring import about_centre
 
 # The work of the tree, in pairs of the fused engine: of a call, and of a token in the plane and in space. Separable
 # sums that cost more than that, as they do from beta R^2 = 90 on with 100,000 tokens, are left to the tree.
-TREE_CALL, TREE_TOKEN, TREE_TOKEN_IN_SPACE = 3e6, 400.0, 8000.0
+TREE_CALL, TREE_TOKEN, TREE_TOKEN_IN_SPACE = 3e6, 400.0, 20000.0
 
 
 class Choice(NamedTuple):

@@ -141,19 +141,22 @@ for _symbol, _instruction in (
 # 2^y = 2^k 2^f with k the nearest whole number. Adding 1.5 * 2^52 leaves k in the low bits of the sum, so these
 # additions must never be reassociated. The interpolant of 2^f at the Chebyshev nodes of [-1/2, 1/2] errs by 3e-16.
 _ROUND = 1.5 * 2.0**52
-_DEGREE = 10
-_POLYNOMIAL = (
-    chebyshev.cheb2poly(chebyshev.chebinterpolate(lambda u: 2.0 ** (u / 2), _DEGREE)) * 2.0 ** np.arange(_DEGREE + 1)
-).tolist()
-_POLYNOMIAL[0] = 1.0  # equal scores get exactly equal, whole weights
+# That of degree 8 errs by 1e-12.
+def _interpolant(degree):
+    coefficients = chebyshev.cheb2poly(chebyshev.chebinterpolate(lambda u: 2.0 ** (u / 2), degree))
+    # Equal scores get exactly equal, whole weights.
+    return [1.0, *(coefficients * 2.0 ** np.arange(degree + 1)).tolist()[1:]]
+
+
+_POLYNOMIAL, _SHORT = _interpolant(10), _interpolant(8)
 _SMALLEST = -1000.0
 
 
-def _exp2(builder, exponent):
+def _exp2(builder, exponent, polynomial=_POLYNOMIAL):
     shifted = builder.fadd(exponent, _constant(_ROUND))
     fraction = builder.fsub(exponent, builder.fsub(shifted, _constant(_ROUND)))
-    power = _constant(_POLYNOMIAL[-1])
-    for coefficient in reversed(_POLYNOMIAL[:-1]):
+    power = _constant(polynomial[-1])
+    for coefficient in reversed(polynomial[:-1]):
         power = _muladd(builder, power, fraction, _constant(coefficient))
     whole = builder.shl(builder.bitcast(shifted, _integers), _constant(52, _integers))
     return builder.bitcast(builder.add(builder.bitcast(power, _integers), whole), _vector)
@@ -174,3 +177,13 @@ def exp2(typing, y):
 def exp2_within(typing, y):
     """Return 2^y for |y| <= 1000."""
     return lanes(lanes), lambda context, builder, signature, args: _exp2(builder, args[0])
+
+
+@intrinsic
+def exp2_short(typing, y):
+    """Return 2^y for y <= 1000, up to 1e-12 of it; 2^-1000 for smaller ones."""
+
+    def generate(context, builder, signature, args):
+        return _exp2(builder, _maximum(builder, args[0], _constant(_SMALLEST)), _SHORT)
+
+    return lanes(lanes), generate

@@ -154,7 +154,7 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
     gain = min(max(gain, LEAST_GAIN / size / size), LARGEST_GAIN)
     half = size / 2 * (1 + 1e-9)
     if (z := gain * half * half) > WIDEST:
-        half *= math.sqrt(WIDEST / z * 2.0 ** math.ceil(math.log2(z / WIDEST))) * (1 + 1e-9)
+        half *= math.sqrt(WIDEST / z * 2.0 ** math.ceil(math.log2(z / WIDEST)))
     corner = low + (high - low) / 2 - half
     made = trie(rows, np.empty(0) if log_masses is None else log_masses * LOG2E, corner, half)
     if values is keys:

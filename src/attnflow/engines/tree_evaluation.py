@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, exp2, exp2_short, load, maximum, muladd, splat, spread, store
 from attnflow.engines.tree_expansions import NODES, lagrange
 from attnflow.engines.tree_lists import FEW, LEVELS, MANY
 from attnflow.engines.tree_trie import part
@@ -77,7 +77,7 @@ def tail(sources, queries, given, A, mine, e, room):
 
     See `tree.py`: on each axis from the Chebyshev coefficient of degree p - 2.
     """
-    d, b, p, o = len(sources.points), mine.nodes[e], mine.orders[e], mine.places[e]
+    d, b, p, o = len(sources.axes), mine.nodes[e], mine.orders[e], mine.places[e]
     bound, size = 0.0, p**d
     for a in range(d):
         z = given[0] / LOG2E * queries.cells[A, d + a] * sources.cells[b, d + a]
@@ -98,7 +98,7 @@ def tail(sources, queries, given, A, mine, e, room):
 @part
 def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
     """Add the expansions to the sums of the eight queries from i on; write the bound of their errors."""
-    g, d = given[0], len(sources.points)
+    g, d = given[0], len(sources.axes)
     stride, cells, centres = queries.points.shape[1], sources.cells, queries.cells
     bound = splat(0.0)
     for e in range(len(mine.nodes)):
@@ -122,31 +122,35 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
 
 
 @part
-def _add_pairs_in_plane(sources, g, heard, x, y, shift, mass, sums):
-    """Add the sources in the plane, whose values are the keys: all sums stay in registers."""
-    points, stride = sources.points, sources.points.shape[1]
-    total, one, other = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH)
+def _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
+    """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers."""
+    points, d, stride, wide = sources.points, len(sources.axes), sources.points.shape[1], queries.points.shape[1]
+    x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
+    total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
     g, mass = splat(g), splat(mass)
     for j in heard:
-        a, b = spread(points, j), spread(points, stride + j)
-        w = exp2(muladd(g, muladd(y, b, x * a) - shift, spread(sources.log2_masses, j) - mass))
-        total, one, other = total + w, muladd(w, a, one), muladd(w, b, other)
+        a, b, c = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
+        s = muladd(y, b, x * a) - shift if d == 2 else muladd(z, c, muladd(y, b, x * a)) - shift
+        w = exp2_short(muladd(g, s, spread(sources.log2_masses, j) - mass))
+        total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
     store(sums, 0, total)
     store(sums, WIDTH, one)
     store(sums, 2 * WIDTH, other)
+    store(sums, d * WIDTH, third)
 
 
 @part
 def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
     """Add the sources in any dimension, with any values."""
-    points, (d, stride), wide = sources.points, sources.points.shape, queries.points.shape[1]
+    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
+    stride = points.shape[1]
     for first in range(0, len(heard), BLOCK):
         some, total = heard[first : first + BLOCK], load(room.sums, 0)
         for r in range(len(some)):
             s = splat(0.0) - shift
             for a in range(d):
                 s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + some[r]), s)
-            w = exp2(muladd(splat(g), s, spread(sources.log2_masses, some[r]) - splat(mass)))
+            w = exp2_short(muladd(splat(g), s, spread(sources.log2_masses, some[r]) - splat(mass)))
             total = total + w
             store(room.field, r * WIDTH, w)
         store(room.sums, 0, total)
@@ -158,9 +162,26 @@ def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
 
 
 @part
-def evaluate(sources, queries, values, itself, given, A, first, last, mine, heard, room, mean, log_total):
-    """Fill the means and logarithms of some queries of A, whose exponents do not overflow; return the worst bound."""
-    g, d, stride, worst = given[0], len(sources.points), queries.points.shape[1], 0.0
+def _highest(sources, queries, heard, i):
+    """Return the largest scores of the eight queries from i on."""
+    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
+    stride = points.shape[1]
+    highest = splat(-np.inf)
+    for j in heard:
+        s = splat(0.0)
+        for a in range(d):
+            s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
+        highest = maximum(highest, s)
+    return highest
+
+
+@part
+def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total):
+    """Fill the means and logarithms of some queries of A; return the worst bound of their errors.
+
+    Exponents of sources are relative to the leader, if `calm`; else to the largest score of each query.
+    """
+    g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
     any_few, any_many = False, False
     for p in mine.orders:
@@ -176,11 +197,12 @@ def evaluate(sources, queries, values, itself, given, A, first, last, mine, hear
                 lagrange(u, inverse, MANY, room.values, room.slopes, a * MANY * WIDTH, room.products)
             if any_few:
                 lagrange(u, inverse, FEW, room.values, room.slopes, FEWER + a * FEW * WIDTH, room.products)
+        if not calm:
+            shift = _highest(sources, queries, heard, i)
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
-        if itself and d == 2:
-            x, y = load(queries.points, i), load(queries.points, stride + i)
-            _add_pairs_in_plane(sources, g, heard, x, y, shift, mass, room.sums)
+        if itself and d <= 3:
+            _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, room.sums)
         else:
             _add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
         if len(mine.nodes):
@@ -197,28 +219,3 @@ def evaluate(sources, queries, values, itself, given, A, first, last, mine, hear
             log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
             worst = max(worst, room.bound[k]) if len(mine.nodes) else 0.0
     return worst
-
-
-@part
-def evaluate_one(sources, queries, values, g, i, heard, mean, log_total):
-    """Fill the mean and the logarithm of one query, whatever the exponents: relative to the largest of them."""
-    points, log2_masses, d, row = sources.points, sources.log2_masses, len(sources.points), queries.order[i]
-    best, highest, total = -1, 0.0, 0.0
-    for f in range(len(values)):
-        mean[row, f] = 0.0
-    for turn in range(2):
-        for j in heard:
-            s = 0.0
-            for a in range(d):
-                s += queries.points[a, i] * points[a, j]
-            if turn == 0:
-                if best < 0 or g * (s - highest) + (log2_masses[j] - log2_masses[best]) > 0:
-                    best, highest = j, s
-            else:
-                w = 2.0 ** (g * (s - highest) + (log2_masses[j] - log2_masses[best]))
-                total += w
-                for f in range(len(values)):
-                    mean[row, f] += w * values[f, j]
-    for f in range(len(values)):
-        mean[row, f] /= total
-    log_total[row] = (g * highest + log2_masses[best] + math.log2(total)) / LOG2E

@@ -20,7 +20,7 @@ from numpy.polynomial import chebyshev
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable_blocks import powers
 from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, spread, store
-from attnflow.engines.tree_lists import FAINT, FEW, MANY, WIDEST, reach
+from attnflow.engines.tree_lists import FAINT, FEW, MANY, WIDEST, first_from, reach
 from attnflow.engines.tree_trie import END, FIRST, LAST, RIGHT, part
 
 # An expansion has at most this many parts; moments are taken of this many sources at once.
@@ -57,14 +57,40 @@ EXPONENTIALS = np.concatenate([_exponentials(p, z) for p in (FEW, MANY) for z in
 
 
 @part
+def _rows(c, o, across, adds, *rows):
+    """Write eight rows of eight numbers, or add them."""
+    for row in rows:
+        store(c, o, row + load(c, o) if adds else row)
+        o += across
+
+
+@part
 def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, place, across, adds):
-    """Write A B, or add it, to `rows` by `columns` numbers of c, whole blocks of 8 by 8, from `place` on.
+    """Write A B, or add it, to `rows` by `columns` numbers of c, blocks of 8 by 16 or 8 by 8, from `place` on.
 
     The rows of c are `across` apart. A starts at `at`, with these strides; B (count, columns) at `first`.
     """
     zero = splat(0.0)
     for r in range(0, rows, WIDTH):
-        for s in range(0, columns, WIDTH):
+        for s in range(0, columns - WIDTH, 2 * WIDTH):
+            c0, c1, c2, c3, c4, c5, c6, c7 = zero, zero, zero, zero, zero, zero, zero, zero
+            d0, d1, d2, d3, d4, d5, d6, d7 = zero, zero, zero, zero, zero, zero, zero, zero
+            for k in range(count):
+                o = first + k * stride + s
+                x, y, o = load(b, o), load(b, o + WIDTH), at + k * column + r * row
+                u = spread(a, o)
+                c0, d0, u = muladd(u, x, c0), muladd(u, y, d0), spread(a, o + row)
+                c1, d1, u = muladd(u, x, c1), muladd(u, y, d1), spread(a, o + 2 * row)
+                c2, d2, u = muladd(u, x, c2), muladd(u, y, d2), spread(a, o + 3 * row)
+                c3, d3, u = muladd(u, x, c3), muladd(u, y, d3), spread(a, o + 4 * row)
+                c4, d4, u = muladd(u, x, c4), muladd(u, y, d4), spread(a, o + 5 * row)
+                c5, d5, u = muladd(u, x, c5), muladd(u, y, d5), spread(a, o + 6 * row)
+                c6, d6, u = muladd(u, x, c6), muladd(u, y, d6), spread(a, o + 7 * row)
+                c7, d7 = muladd(u, x, c7), muladd(u, y, d7)
+            _rows(c, place + r * across + s, across, adds, c0, c1, c2, c3, c4, c5, c6, c7)
+            _rows(c, place + r * across + s + WIDTH, across, adds, d0, d1, d2, d3, d4, d5, d6, d7)
+        if columns % (2 * WIDTH):
+            s = columns - WIDTH
             c0, c1, c2, c3, c4, c5, c6, c7 = zero, zero, zero, zero, zero, zero, zero, zero
             for k in range(count):
                 x, o = load(b, first + k * stride + s), at + k * column + r * row
@@ -72,20 +98,7 @@ def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, plac
                 c2, c3 = muladd(spread(a, o + 2 * row), x, c2), muladd(spread(a, o + 3 * row), x, c3)
                 c4, c5 = muladd(spread(a, o + 4 * row), x, c4), muladd(spread(a, o + 5 * row), x, c5)
                 c6, c7 = muladd(spread(a, o + 6 * row), x, c6), muladd(spread(a, o + 7 * row), x, c7)
-            o = place + r * across + s
-            if adds:
-                c0, c1 = c0 + load(c, o), c1 + load(c, o + across)
-                c2, c3 = c2 + load(c, o + 2 * across), c3 + load(c, o + 3 * across)
-                c4, c5 = c4 + load(c, o + 4 * across), c5 + load(c, o + 5 * across)
-                c6, c7 = c6 + load(c, o + 6 * across), c7 + load(c, o + 7 * across)
-            store(c, o, c0)
-            store(c, o + across, c1)
-            store(c, o + 2 * across, c2)
-            store(c, o + 3 * across, c3)
-            store(c, o + 4 * across, c4)
-            store(c, o + 5 * across, c5)
-            store(c, o + 6 * across, c6)
-            store(c, o + 7 * across, c7)
+            _rows(c, place + r * across + s, across, adds, c0, c1, c2, c3, c4, c5, c6, c7)
 
 
 @part
@@ -147,14 +160,14 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
     Return the number of parts and the largest of their levels.
     """
     g, nodes, boxes, cells, points = given[0], sources.nodes, sources.boxes, sources.cells, sources.points
-    d, stride = points.shape
+    d, stride = len(sources.axes), points.shape[1]
     count, waiting, highest = 0, 1, -np.inf
     floor = FAINT - (boxes[0, 3 * d] - v[2 * d])
     room.stack[0] = B
     while waiting:
         waiting -= 1
         b = room.stack[waiting]
-        k = np.searchsorted(above.nodes, b)
+        k = first_from(above.nodes, b)
         inside = k < len(above.nodes) and above.nodes[k] < nodes[b, END]
         level, part = 0.0, b
         if inside and above.nodes[k] == b:
@@ -192,7 +205,7 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
 def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
     """Add the moments of the sources of b, on the cells of A and B, to those of all fields."""
     points, cells, nodes = sources.points, sources.cells, sources.nodes
-    d, stride = points.shape
+    d, stride = len(sources.axes), points.shape[1]
     rest, size, together = p ** (d - 1), p**d, TOGETHER if d == 2 else MANY
     for first in range(nodes[b, FIRST], nodes[b, LAST], together):
         count = min(together, nodes[b, LAST] - first)
@@ -223,7 +236,7 @@ def expand(sources, queries, values, given, above, A, P, mine, e, room):
 
     The parent P of A has the list `above`.
     """
-    g, d, B, p, out, at = given[0], len(sources.points), mine.nodes[e], mine.orders[e], mine.data, mine.places[e]
+    g, d, B, p, out, at = given[0], len(sources.axes), mine.nodes[e], mine.orders[e], mine.data, mine.places[e]
     fields, size, rest = 1 + len(values), p**d, p ** (d - 1)
     cells, moments, one, other = sources.cells, room.moments, room.one, room.other
     count, level = _parts(sources, queries, given, above, A, P, B, mine.leader, room)

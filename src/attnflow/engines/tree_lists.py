@@ -36,10 +36,13 @@ LONGEST = 4096
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
-        [0.5, 8.0, 24.0, 220.0, 450.0, 10.0, 22.0, 4000.0, 40.0, 100.0, 4.0],
-        [0.6, 50.0, 330.0, 500.0, 5000.0, 30.0, 170.0, 6000.0, 100.0, 200.0, 12.0],
+        [0.5, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 9000.0, 40.0, 100.0, 4.0],
+        [0.6, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 12000.0, 100.0, 200.0, 12.0],
     ]
 )
+# Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down. Of the
+# sources in a box, this part is heard per bit of what it weighs above the least that counts.
+ENDS, HANDED, HEARD = 1.3, 0.3, 0.03
 
 
 @part
@@ -61,7 +64,7 @@ def leader(sources, queries, g, A, v, best, stack):
     `v` holds a first guess, whose exponent is `best`. Return log2 W, or NaN if the guess stays.
     """
     nodes, boxes, points, log2_masses = sources.nodes, sources.boxes, sources.points, sources.log2_masses
-    d, top, mass = len(points), 1, np.nan
+    d, top, mass = len(sources.axes), 1, np.nan
     c, stack[0] = v[d:], 0
     for a in range(d):
         c[a] = 0.5 * g * (queries.boxes[A, a] + queries.boxes[A, d + a])
@@ -103,7 +106,7 @@ def leader(sources, queries, g, A, v, best, stack):
 @part
 def reach(sources, queries, A, b, v):
     """Return max <q, s - v> over the boxes of A and b."""
-    d, r = len(sources.points), 0.0
+    d, r = len(sources.axes), 0.0
     for a in range(d):
         low, high = queries.boxes[A, a], queries.boxes[A, d + a]
         least, most = sources.boxes[b, a] - v[a], sources.boxes[b, d + a] - v[a]
@@ -112,21 +115,41 @@ def reach(sources, queries, A, b, v):
 
 
 @part
-def nodes_for(sources, queries, given, A, b, share, v):
-    """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough or if exponents are large."""
-    g, _, size, widest, _ = given
-    d, z, h, exponent = len(sources.points), 0.0, 0.0, 0.0
+def width(sources, queries, A, b):
+    """Return the largest h_A h_B of an axis."""
+    d, z = len(sources.axes), 0.0
     for a in range(d):
         z = max(z, queries.cells[A, d + a] * sources.cells[b, d + a])
+    return z
+
+
+@part
+def nodes_for(sources, queries, given, A, b, z, share, v):
+    """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough or if exponents are large."""
+    g, size = given[0], given[2]
+    d, h, exponent = len(sources.axes), 0.0, 0.0
+    for a in range(d):
         h = max(h, sources.cells[b, d + a])
         exponent += abs(queries.cells[A, a]) * (abs(sources.cells[b, a] - v[a]) + sources.cells[b, d + a])
-    z *= g / LOG2E
-    if z > widest * (1 + 1e-9) or g * exponent > LARGEST_EXPONENT:
+    if g * exponent > LARGEST_EXPONENT:
         return 0
     share = POWERS[min(63, max(0, int(-share)))]
     if share * error(z, FEW, h / size) <= BUDGET:
         return FEW
     return MANY if share * error(z, MANY, h / size) <= BUDGET else 0
+
+
+@part
+def first_from(numbers, least):
+    """Return the first place in a sorted array whose number is at least this."""
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @part
@@ -138,11 +161,12 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     """
     g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
-    nodes, boxes, d = sources.nodes, sources.boxes, len(sources.points)
+    nodes, boxes, d = sources.nodes, sources.boxes, len(sources.axes)
     count, raw, tokens, top, waiting = 0, 0, 0, -np.inf, 1
     asking = float(queries.nodes[A, LAST] - queries.nodes[A, FIRST])
     levels = max(0.0, math.log2(asking / 64))
     floor = FAINT - (boxes[0, 3 * d] - mass)
+    narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
     stack[0] = 0
     while waiting:
         waiting -= 1
@@ -152,11 +176,14 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
             continue
         held = nodes[b, LAST] - nodes[b, FIRST]
         share = r + boxes[b, 3 * d] - mass
-        if widest > 0 and held > LEAF and count < LONGEST:
-            p = nodes_for(sources, queries, given, A, b, share, v)
+        z = width(sources, queries, A, b) if held > LEAF else np.inf
+        direct = asking * held * cost[PAIR] * min(1.0, HEARD * (r - floor))
+        least = held * cost[TOKEN] if len(above) == 0 else 0.0
+        if z <= narrow and count < LONGEST and least + asking * cost[VALUE] < ENDS * direct:
+            p = nodes_for(sources, queries, given, A, b, to_z * z, share, v)
             if p:
                 many = p == MANY
-                k, made, fresh = np.searchsorted(above, b), 0, held
+                k, made, fresh = first_from(above, b), 0, held
                 while k < len(above) and above[k] < nodes[b, END] and made < 64:
                     fresh -= nodes[above[k], LAST] - nodes[above[k], FIRST]
                     k, made = k + 1, made + 1
@@ -164,10 +191,10 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
                 if aim == KNOWN:
                     pays = made == 1 and above[k - 1] == b
                 elif aim == END_HERE:
-                    pays = work + asking * cost[VALUE + many] < 1.3 * asking * held * cost[PAIR]
+                    pays = work + asking * cost[VALUE + many] < ENDS * direct
                 else:
                     work += 2 * levels * cost[PART + many] + 64 * cost[VALUE + many]
-                    pays = held > cost[FEWEST + many] and work < 0.3 * asking * held * cost[PAIR]
+                    pays = held > cost[FEWEST + many] and work < HANDED * direct
                 if pays:
                     heard[count], orders[count] = b, p
                     count += 1
@@ -197,7 +224,7 @@ def halves(asking, orders, tokens, cost):
 def sift(sources, queries, given, A, v, leaves, heard, room):
     """List the sources in some leaves that a query in A can hear: each stays below its part of `FAINT` otherwise."""
     g, slack, nodes, points = given[0], given[1], sources.nodes, sources.points
-    d, stride, count = len(points), points.shape[1], 0
+    d, stride, count = len(sources.axes), points.shape[1], 0
     # A source of mass w is left out like a box: its share of Z is at most FAINT times w over the mass of all.
     floor = FAINT - (sources.boxes[0, 3 * d] - v[2 * d])
     for b in leaves:

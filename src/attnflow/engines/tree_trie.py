@@ -9,7 +9,7 @@ preorder: the left child of a node is the next one. Nodes that would have one ch
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -33,6 +33,7 @@ class Trie(NamedTuple):
     """Of each node: its points, its box (d least, d greatest coordinates, centroid, log2 of the mass), and its cell.
 
     Of a cell the centre and the half-widths are kept. `points` (d, n) and their masses are in the order of their codes.
+    `axes` is 0, ..., d - 1: a tuple in the plane and in space, so that kernels are compiled for that d.
     """
 
     nodes: Array
@@ -41,6 +42,7 @@ class Trie(NamedTuple):
     points: Array
     log2_masses: Array
     order: Array
+    axes: Any
 
 
 @part
@@ -128,7 +130,7 @@ def _nodes(code):
 @in_parallel
 def _arrange(rows, given, low, unit, axis_bits, bits, trie):
     """Fill the cells, the points in their order, and the boxes of leaves."""
-    nodes, boxes, cells, points, log2_masses, order = trie
+    nodes, boxes, cells, points, log2_masses, order, _ = trie
     d, count = len(points), len(nodes)
     for piece in numba.prange(PIECES):
         for v in range(piece * count // PIECES, (piece + 1) * count // PIECES):
@@ -185,8 +187,9 @@ def trie(rows: Array, log2_masses: Array, low: Array, half: float) -> Trie:
     code, order = _sorted(_codes(rows, low, unit, bits, digits.astype(np.uint64)), bits * d)
     nodes, node_bits = _nodes(code)
     boxes, cells = np.empty((len(nodes), 3 * d + 1)), np.empty((len(nodes), 2 * d))
+    axes = tuple(range(d)) if d <= 3 else np.arange(d)
     # Kernels read whole vectors, beyond the last point too.
-    made = Trie(nodes, boxes, cells, np.zeros((d, n + 2 * WIDTH)), np.zeros(n + 2 * WIDTH), order)
+    made = Trie(nodes, boxes, cells, np.zeros((d, n + 2 * WIDTH)), np.zeros(n + 2 * WIDTH), order, axes)
     _arrange(rows, log2_masses, low, unit, bits, node_bits, made)
     _join(nodes, boxes)
     return made

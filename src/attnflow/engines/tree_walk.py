@@ -14,7 +14,7 @@ import numpy as np
 from attnflow.core.inputs import Array
 from attnflow.engines.kernels import compiled
 from attnflow.engines.simd import WIDTH
-from attnflow.engines.tree_evaluation import BLOCK, evaluate, evaluate_one, tail
+from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
 from attnflow.engines.tree_expansions import PARTS, TOGETHER, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
@@ -90,7 +90,7 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
 
     Return also the number of leaves listed in the room, and the top exponent. A box that `ends` is never halved.
     """
-    d, g = len(sources.points), given[0]
+    d, g = len(sources.axes), given[0]
     own = above.leader.copy()
     best = own[2 * d]
     for a in range(d):
@@ -125,20 +125,17 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
 def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
     """Evaluate the queries from first to last of A, which hears its expansions and the `raw` leaves in the room.
 
-    Say whether no exponent overflowed and the bound of the errors is within the `LIMIT`.
+    Say whether no expansion overflowed and the bound of the errors is within the `LIMIT`.
     """
     v = mine.leader
     heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens, room.field)]
-    if top < CALM:
-        for e in range(len(mine.nodes)):
-            room.tails[e] = tail(sources, queries, given, A, mine, e, room)
-        bound = evaluate(sources, queries, values, itself, given, A, first, last, mine, heard, room, mean, log_total)
-        return bound <= LIMIT
-    if len(mine.nodes):
+    calm = top < CALM
+    if not calm and len(mine.nodes):
         return False
-    for i in range(first, last):
-        evaluate_one(sources, queries, values, given[0], i, heard, mean, log_total)
-    return True
+    for e in range(len(mine.nodes)):
+        room.tails[e] = tail(sources, queries, given, A, mine, e, room)
+    bound = evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total)
+    return bound <= LIMIT
 
 
 @maker
