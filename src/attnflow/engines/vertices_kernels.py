@@ -159,19 +159,23 @@ def _tilt(points, first, last, ends, frame):
 
 
 @in_parallel
-def grow(points, index, rows, boxes, frames):
-    """Order `points` and `index` into a tree; fill the rows of each node, its box and, if wanted, its frame."""
+def grow(points, index, unit, rows, boxes, frames):
+    """Order `points` and `index` into a tree; fill the rows of each node, its box and, if wanted, its frame.
+
+    A node holds a whole number of times `unit` rows, but for the last one.
+    """
     m = len(points)
+    units = (m + unit - 1) // unit
     level = 1
     while level < len(boxes):
         for i in numba.prange(level):
-            node, first, last = level + i, i * m // level, (i + 1) * m // level
+            node, first, last = level + i, i * units // level * unit, min(m, (i + 1) * units // level * unit)
             rows[node, 0], rows[node, 1] = first, last
             k, ends = _enclose(points, first, last, boxes[node])
             if len(frames):
                 _tilt(points, first, last, ends, frames[node])
             if 2 * level < len(boxes):
-                _part(points, index, first, last, (2 * i + 1) * m // (2 * level), k)
+                _part(points, index, first, last, (2 * i + 1) * units // (2 * level) * unit, k)
         level *= 2
 
 
