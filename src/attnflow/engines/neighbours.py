@@ -13,7 +13,6 @@ root of the number of neighbours.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +35,10 @@ def ball(queries: Array, keys: Array, values: Array, weights: Array, radius: flo
     """Return the weighted mean of the values of the sources within a distance of each query."""
     if keys.shape[1] > MOST_DIMENSIONS:
         return fused.ball(queries, keys, values, weights, radius)
-    alike = queries is keys
-    places = _plane(keys)
-    sources = _Tree(places)
-    asked = sources if alike else _Tree(queries := _plane(queries))
-    leader = np.arange(len(keys)) if alike else np.empty(0, dtype=np.int64)
-    bounds, facts = np.array([radius * radius], dtype=np.float64), np.empty((0, 0))
-    return _means(asked, places if alike else queries, bounds, facts, sources, values, weights, leader)
+    sources = _Tree(_plane(keys))
+    asked = sources if queries is keys else _Tree(_plane(queries))
+    leader = np.arange(len(keys)) if queries is keys else np.empty(0, dtype=np.int64)
+    return _means(asked, asked.points, float(radius * radius), sources, values, weights, leader)
 
 
 def top(
@@ -55,27 +51,26 @@ def top(
     if not (relative or slack.any()):
         return mean, best, leader
     present = np.flatnonzero(weights > 0) if (weights <= 0).any() else slice(None)
-    places, q = _plane(keys), _plane(queries)
-    size = vertices.size_of(keys)
-    doubt = (math.inf, 0.0)
+    places, normals = _plane(keys), np.empty((len(queries), max(2, keys.shape[1]) + 1))
+    size, doubt = vertices.size_of(keys), (math.inf, 0.0)
     if vertices.SIZES[0] < size < vertices.SIZES[1]:
         doubt = vertices.PRODUCTS[0] / size, vertices.PRODUCTS[1] / size
-    m, d = q.shape
-    normals, bounds, facts = np.empty((m, d + 1)), np.empty(m), np.empty((m, d + 2))
-    kernels.face(
-        q, places, slack, float(relative), best, leader, size, doubt, MARGIN * size, normals, bounds, facts
-    )
-    sources, asked = _Tree(places[present]), _Tree(normals)
-    first = leader if isinstance(present, slice) else np.searchsorted(present, leader)
-    mean = _means(asked, q, bounds, facts, sources, values[present], weights[present], first)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bounds = best - slack - relative * np.abs(best)
+    kernels.turn(q := _plane(queries), bounds, best, size, doubt, normals)
+    asked = _Tree(normals)
+    facts = np.empty((len(q), 2 * q.shape[1] + 3))
+    kernels.face(q, places, bounds, leader, size, doubt, MARGIN * size, asked.points, asked.index, facts)
+    near = leader if isinstance(present, slice) else np.searchsorted(present, leader)
+    mean = _means(asked, facts, -1.0, _Tree(places[present]), values[present], weights[present], near)
     return mean, best, leader
 
 
 def _plane(points: Array) -> Array:
-    """Return points with at least two coordinates: a line lies in the plane."""
-    if points.shape[1] > 1:
-        return np.ascontiguousarray(points)
-    return np.column_stack([points, np.zeros(len(points))])
+    """Return points with at least two coordinates, as a line lies in the plane, in the layout of compiled code."""
+    if points.shape[1] == 1:
+        return np.column_stack([points, np.zeros(len(points))])
+    return np.require(points, requirements=["C", "W"])
 
 
 class _Tree:
@@ -90,35 +85,21 @@ class _Tree:
 
 
 def _means(
-    asked: _Tree,
-    queries: Array,
-    bounds: Array,
-    facts: Array,
-    sources: _Tree,
-    values: Array,
-    weights: Array,
-    leader: Indices,
+    asked: _Tree, queries: Array, radius2: float, sources: _Tree, values: Array, weights: Array, leader: Indices
 ) -> Array:
     """Return the means of the values, two columns at a time."""
-    m, k = len(queries), values.shape[1]
+    m, k, n = len(queries), values.shape[1], len(weights)
     tasks = min(len(asked.rows) // 2, 1 << (m // kernels.QUERIES_PER_TASK).bit_length())
-    columns = sources.points.shape[1] + 3
-    packed = np.zeros((-(-len(weights) // WIDTH), columns, WIDTH))
-    sums = np.empty((len(sources.rows), 3))
-    scale = 2.0 ** -math.frexp(float(weights.max()))[1]
-    means = []
+    packed, sums = np.zeros((-(-n // WIDTH), sources.points.shape[1] + 3, WIDTH)), np.empty((len(sources.rows), 3))
+    scale = math.ldexp(1.0, min(1000, -math.frexp(float(weights.max()))[1]))
+    means, heard = [], np.empty((m, 3))
     for first in range(0, k, 2):
-        pair = np.ascontiguousarray(values[:, first : first + 2]) if k > 2 else _plane(values)
-        pair = _plane(pair)
+        pair = _plane(values[:, first : first + 2])
         low, high = ends(pair)
         centre = low + (high - low) / 2
-        kernels.pack(
-            sources.points, sources.index, weights, pair, centre, scale, sources.rows, packed, sums
-        )
-        mean = np.empty((m, 2))
-        kernels.answer(
-            tasks, (asked.rows, asked.boxes, asked.points, asked.index), queries, bounds, facts,
-            (sources.rows, sources.boxes, sums), packed, leader, pair, centre, mean,
-        )
-        means.append(mean)
+        kernels.pack(sources.points, sources.index, weights, pair, centre, scale, sources.rows, packed, sums)
+        tree = sources.rows, sources.boxes, sums
+        kernels.hear(tasks, (asked.rows, asked.boxes, asked.points), queries, radius2, tree, packed, heard)
+        means.append(np.empty((m, 2)))
+        kernels.average(heard, asked.index, leader, pair, centre, means[-1])
     return means[0] if k == 2 else np.concatenate(means, axis=1)[:, :k]

@@ -25,8 +25,9 @@ from attnflow.engines.simd import WIDTH, add_where, load, rounded_sum, splat, sp
 # At most this many groups, or nodes, wait to be visited: each level of a tree of less than 2^60 leaves leaves one.
 DEEPEST = 64
 QUERIES_PER_TASK = 1 << 11
-# With at most this many undecided sources it is faster to look at them than to divide the group.
-FEW = 96
+# With at most FEW undecided sources it is faster to look at them than to divide the group. In the smallest groups, with
+# more than MANY of them in each undecided node, each query better decides these nodes for itself, down to FINE sources.
+FEW, MANY, FINE = 96, 64, 64
 SOME, ALL, NONE, COARSE = 0, 1, 2, 3
 # A mean this close to the value of a source that is heard, relative to its distance from the centre, is that value:
 # sums over many copies of a point differ from it by rounding, and tokens that have met stay together.
@@ -104,60 +105,76 @@ def _within(packed, block, q0, q1, q2, radius2, total, sum0, sum1):
 # Half-spaces
 
 
-@in_parallel
-def face(queries, keys, slack, relative, best, leader, size, doubt, margin, points, bounds, facts):
-    """Fill what half-spaces <q, y> >= T look like, T the threshold of each query.
+@inlined
+def _length(queries, i):
+    """Return the largest absolute coordinate of a query, and its length divided by that."""
+    largest, square = 0.0, 0.0
+    for k in range(queries.shape[1]):
+        largest = max(largest, abs(queries[i, k]))
+    for k in range(queries.shape[1]):
+        square += (queries[i, k] / largest) * (queries[i, k] / largest)
+    return largest, math.sqrt(square)
 
-    `points` holds the unit vector u = q / |q| and the depth of the half-space below the leader, in units of `size`;
-    `bounds` holds T; `facts` holds the foot of the leader on the boundary, T / |q|, and how much room rounding needs.
-    That is the margin, or infinite for a query whose largest coordinate is not between both numbers of `doubt`.
+
+@in_parallel
+def turn(queries, bounds, best, size, doubt, normals):
+    """Fill the unit vectors u = q / |q|, and the depths of the half-spaces <q, y> >= T below their top scores.
+
+    Depths are in units of `size`, and at most 4. Doubtful queries, whose largest coordinate is not between both numbers
+    of `doubt`, come together: no place is better than another.
     """
     m, d = queries.shape
     for task in numba.prange((m + QUERIES_PER_TASK - 1) // QUERIES_PER_TASK):
         for i in range(task * QUERIES_PER_TASK, min(m, (task + 1) * QUERIES_PER_TASK)):
-            bounds[i] = best[i] - slack[i] - relative * abs(best[i])
-            largest, square = 0.0, 0.0
+            largest, length = _length(queries, i)
+            certain = doubt[0] < largest < doubt[1]
             for k in range(d):
-                largest = max(largest, abs(queries[i, k]))
-                points[i, k], facts[i, k] = 0.0, 0.0
-            # A query at 0 hears all sources: for it, the boundary is beyond them.
-            points[i, d], facts[i, d], facts[i, d + 1] = 4.0, -4.0 * size, margin
-            if largest == 0.0:
-                continue
-            if not doubt[0] < largest < doubt[1]:
-                facts[i, d + 1] = np.inf
-                continue
+                normals[i, k] = queries[i, k] / largest / length if certain else 0.0
+            depth = (best[i] - bounds[i]) / largest / length / size
+            normals[i, d] = min(4.0, depth) if certain else 4.0
+
+
+@in_parallel
+def face(queries, keys, bounds, leader, size, doubt, margin, normals, index, facts):
+    """Fill for queries in the order `index` what is known of their half-spaces <q, y> >= T.
+
+    That is q, T, the foot of the leader on the boundary, T / |q|, and the room that rounding needs: the margin, or
+    infinite room for a doubtful query. But one at 0 hears all sources: for it, the boundary is far beyond them.
+    """
+    m, d = queries.shape
+    for task in numba.prange((m + QUERIES_PER_TASK - 1) // QUERIES_PER_TASK):
+        for i in range(task * QUERIES_PER_TASK, min(m, (task + 1) * QUERIES_PER_TASK)):
+            at = index[i]
+            largest, length = _length(queries, at)
+            offset, room = -4.0 * size, margin
+            if largest > 0.0:
+                certain = doubt[0] < largest < doubt[1]
+                offset = max(-4.0 * size, min(4.0 * size, bounds[at] / largest / length)) if certain else 0.0
+                room = margin if certain else np.inf
             for k in range(d):
-                points[i, k] = queries[i, k] / largest
-                square += points[i, k] * points[i, k]
-            length = math.sqrt(square)
-            offset = max(-4.0 * size, min(4.0 * size, bounds[i] / largest / length))
-            depth = min(4.0 * size, best[i] / largest / length - offset)
-            for k in range(d):
-                points[i, k] /= length
-                facts[i, k] = keys[leader[i], k] - min(depth, 2.0 * size) * points[i, k]
-            points[i, d], facts[i, d] = depth / size, offset
+                facts[i, k] = queries[at, k]
+                facts[i, d + 1 + k] = keys[leader[at], k] - min(normals[i, d], 2.0) * size * normals[i, k]
+            facts[i, d], facts[i, 2 * d + 1], facts[i, 2 * d + 2] = bounds[at], offset, room
 
 
 @compiled
-def _aim(groups, group, first, last, points, index, facts, aim):
+def _aim(groups, group, first, last, normals, facts, aim):
     """Fill the middle and half the sides of the box of unit vectors of a group, a pivot p, and what decides.
 
     For all its queries <u, y - p> >= -s, s = <u, p> - T / |q|. The last numbers of `aim` are the range of -s, widened
     by the room for rounding. The pivot is the foot of one query: near it, the boundaries of all of them are close.
     """
-    d, middle = points.shape[1] - 1, index[(first + last) // 2]
+    d = normals.shape[1] - 1
     for k in range(d):
         aim[k, 0] = 0.5 * (groups[group, 2 * k] + groups[group, 2 * k + 1])
         aim[k, 1] = 0.5 * (groups[group, 2 * k + 1] - groups[group, 2 * k])
-        aim[k, 2] = facts[middle, k]
+        aim[k, 2] = facts[(first + last) // 2, d + 1 + k]
     least, most, room = np.inf, -np.inf, 0.0
     for i in range(first, last):
-        at = index[i]
-        s = -facts[at, d]
+        s = -facts[i, 2 * d + 1]
         for k in range(d):
-            s += points[i, k] * aim[k, 2]
-        least, most, room = min(least, s), max(most, s), max(room, facts[at, d + 1])
+            s += normals[i, k] * aim[k, 2]
+        least, most, room = min(least, s), max(most, s), max(room, facts[i, 2 * d + 2])
     aim[d, 0], aim[d, 1], aim[d, 2] = room - least, -room - most, most - least
 
 
@@ -207,49 +224,55 @@ def _added(lanes, scratch):
 
 
 @compiled
-def _look(queries, i, bound, ball, nodes, begin, end, rows, packed, scratch):
-    """Return the sums over those sources of some nodes that a query hears, found one by one."""
-    q0, q1, limit = spread(queries, i * queries.shape[1]), spread(queries, i * queries.shape[1] + 1), splat(bound)
-    q2 = spread(queries, i * queries.shape[1] + 2) if queries.shape[1] > 2 else q1
-    total = splat(0.0)
-    sum0, sum1 = total, total
-    for a in range(begin, end):
-        first, last = rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH
-        for block in range(first, last):
-            if ball:
-                total, sum0, sum1 = _within(packed, block, q0, q1, q2, limit, total, sum0, sum1)
-            else:
-                total, sum0, sum1 = _beyond(packed, block, q0, q1, q2, limit, total, sum0, sum1)
-    return _added(total, scratch), _added(sum0, scratch), _added(sum1, scratch)
+def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, scratch):
+    """Fill the sums of some queries: `base`, and those over the sources of some nodes that they hear, one by one."""
+    columns, d = queries.shape[1], packed.shape[1] - 3
+    for i in range(first, last):
+        q0, q1 = spread(queries, i * columns), spread(queries, i * columns + 1)
+        q2 = spread(queries, i * columns + 2) if d > 2 else q1
+        total = splat(0.0)
+        sum0, sum1 = total, total
+        if radius2 >= 0:
+            bound = splat(radius2)
+            for a in range(begin, end):
+                for block in range(rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH):
+                    total, sum0, sum1 = _within(packed, block, q0, q1, q2, bound, total, sum0, sum1)
+        else:
+            bound = spread(queries, i * columns + d)
+            for a in range(begin, end):
+                for block in range(rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH):
+                    total, sum0, sum1 = _beyond(packed, block, q0, q1, q2, bound, total, sum0, sum1)
+        heard[i, 0] = base[0] + _added(total, scratch)
+        heard[i, 1] = base[1] + _added(sum0, scratch)
+        heard[i, 2] = base[2] + _added(sum1, scratch)
 
 
 @compiled
-def _decide(group, last_group, ball, radius2, groups, aim, tree, nodes, begin, end, base):
+def _decide(group, fine, radius2, groups, aim, rows, boxes, sums, nodes, begin, end, waiting, base):
     """Decide the nodes from `begin` to `end` for a group; put undecided ones behind, and add those heard to `base`.
 
-    Return the list of nodes, its new end, and how many sources are undecided.
+    Nodes of up to `fine` sources are not split. Return the list, its new end, and how many sources are undecided.
     """
-    rows, boxes, sums = tree
-    waiting = np.empty(DEEPEST, dtype=np.int64)
     filled, undecided = end, 0
     for a in range(begin, end):
         waiting[0], height = nodes[a], 1
         while height > 0:
             height -= 1
             node = waiting[height]
-            verdict = (
-                _ball_verdict(groups, group, boxes, node, radius2) if ball else _half_space_verdict(aim, boxes, node)
-            )
+            if radius2 >= 0:
+                verdict = _ball_verdict(groups, group, boxes, node, radius2)
+            else:
+                verdict = _half_space_verdict(aim, boxes, node)
             if verdict == ALL:
                 for k in range(3):
                     base[k] += sums[node, k]
             elif verdict != NONE:
-                if 2 * node < len(rows) and (last_group or verdict == COARSE):
+                if verdict == COARSE and 2 * node < len(rows) and rows[node, 1] - rows[node, 0] > fine:
                     waiting[height], waiting[height + 1] = 2 * node + 1, 2 * node
                     height += 2
                     continue
                 if filled == len(nodes):
-                    longer = np.empty(2 * filled, dtype=np.int32)
+                    longer = np.empty(2 * filled, dtype=np.int64)
                     for b in range(filled):
                         longer[b] = nodes[b]
                     nodes = longer
@@ -260,61 +283,69 @@ def _decide(group, last_group, ball, radius2, groups, aim, tree, nodes, begin, e
 
 
 @compiled
-def _answer(start, asked, queries, bounds, facts, tree, packed, leader, values, centre, mean):
-    """Fill the means of the queries of a group, and return nothing."""
-    query_rows, groups, points, index = asked
-    ball, radius2 = len(facts) == 0, bounds[0]
-    waiting, ends, bases = np.empty(DEEPEST, np.int64), np.empty((DEEPEST, 2), np.int64), np.empty((DEEPEST, 3))
-    nodes, scratch, base = np.ones(1024, dtype=np.int32), np.empty(WIDTH), np.zeros(3)
-    aim = np.empty((points.shape[1], 3))
-    waiting[0], ends[0, 0], ends[0, 1], height = start, 0, 1, 1
-    for k in range(3):
-        bases[0, k] = 0.0
+def _hear(start, asked, queries, radius2, tree, packed, heard):
+    """Fill the sums that the queries of a group hear; without a radius, these have half-spaces."""
+    query_rows, groups, normals = asked
+    rows, boxes, sums = tree
+    waiting, later = np.empty(DEEPEST, dtype=np.int64), np.empty(DEEPEST, dtype=np.int64)
+    ends, bases = np.empty((DEEPEST, 2), dtype=np.int64), np.zeros((DEEPEST, 3))
+    nodes, base, own, scratch = np.ones(1024, dtype=np.int64), np.empty(3), np.empty(3), np.empty(WIDTH)
+    d = normals.shape[1]
+    aim, point = np.empty((d, 3)), np.empty((1, 2 * d))
+    later[0], ends[0, 0], ends[0, 1], height = start, 0, 1, 1
     while height > 0:
         height -= 1
-        group, begin, end = waiting[height], ends[height, 0], ends[height, 1]
+        group, end = later[height], ends[height, 1]
         for k in range(3):
             base[k] = bases[height, k]
         first, last = query_rows[group, 0], query_rows[group, 1]
-        last_group = 2 * group >= len(query_rows)
-        if not ball:
-            _aim(groups, group, first, last, points, index, facts, aim)
+        if radius2 < 0:
+            _aim(groups, group, first, last, normals, queries, aim)
         nodes, filled, undecided = _decide(
-            group, last_group, ball, radius2, groups, aim, tree, nodes, begin, end, base
+            group, 0, radius2, groups, aim, rows, boxes, sums, nodes, ends[height, 0], end, waiting, base
         )
-        if not last_group and undecided > FEW:
-            for half in range(2):
-                waiting[height], ends[height, 0], ends[height, 1] = 2 * group + 1 - half, end, filled
-                for k in range(3):
-                    bases[height, k] = base[k]
-                height += 1
+        if undecided <= FEW or (2 * group >= len(query_rows) and undecided <= MANY * (filled - end)):
+            _look(queries, first, last, radius2, nodes, end, filled, rows, packed, base, heard, scratch)
             continue
-        for i in range(first, last):
-            at = index[i]
-            total, sum0, sum1 = _look(
-                queries, at, bounds[at if len(bounds) > 1 else 0], ball, nodes, end, filled, tree[0], packed, scratch
-            )
-            total, sum0, sum1 = total + base[0], sum0 + base[1], sum1 + base[2]
-            near = leader[at] if len(leader) else -1
-            mean[at, 0] = _mean(total, sum0, near, values, 0, centre)
-            mean[at, 1] = _mean(total, sum1, near, values, 1, centre)
-
-
-@inlined
-def _mean(total, moment, near, values, k, centre):
-    """Return the mean of a column; that of a source if both are the same but for rounding."""
-    result = centre[k] + moment / total
-    if near >= 0:
-        expected = total * (values[near, k] - centre[k])
-        if abs(moment - expected) <= SAME * abs(expected):
-            result = values[near, k]
-    return result
+        if 2 * group >= len(query_rows):
+            for i in range(first, last):
+                for k in range(d):
+                    point[0, 2 * k], point[0, 2 * k + 1] = normals[i, k], normals[i, k]
+                for k in range(3):
+                    own[k] = base[k]
+                if radius2 < 0:
+                    _aim(point, 0, i, i + 1, normals, queries, aim)
+                nodes, last_one, _ = _decide(
+                    0, FINE, radius2, point, aim, rows, boxes, sums, nodes, end, filled, waiting, own
+                )
+                _look(queries, i, i + 1, radius2, nodes, filled, last_one, rows, packed, own, heard, scratch)
+            continue
+        for half in range(2):
+            later[height], ends[height, 0], ends[height, 1] = 2 * group + 1 - half, end, filled
+            for k in range(3):
+                bases[height, k] = base[k]
+            height += 1
 
 
 @in_parallel
-def answer(tasks, asked, queries, bounds, facts, tree, packed, leader, values, centre, mean):
-    """Fill the means of all queries: those of `tasks` groups, a power of two, one after the other."""
+def hear(tasks, asked, queries, radius2, tree, packed, heard):
+    """Fill the sums of all queries: those of `tasks` groups, a power of two, one after the other."""
     for task in numba.prange(tasks):
         # Neighbours cost about the same: threads get groups from everywhere.
-        group = tasks + (task * 40503) % tasks
-        _answer(group, asked, queries, bounds, facts, tree, packed, leader, values, centre, mean)
+        _hear(tasks + (np.int64(task) * 40503) % tasks, asked, queries, radius2, tree, packed, heard)
+
+
+@in_parallel
+def average(heard, index, leader, values, centre, mean):
+    """Fill the means: of a source that is heard itself, its value, if both are the same but for rounding."""
+    m = len(heard)
+    for task in numba.prange((m + QUERIES_PER_TASK - 1) // QUERIES_PER_TASK):
+        for i in range(task * QUERIES_PER_TASK, min(m, (task + 1) * QUERIES_PER_TASK)):
+            at = index[i]
+            for k in range(2):
+                mean[at, k] = centre[k] + heard[i, k + 1] / heard[i, 0]
+                if len(leader) and heard[i, 0] > 0:
+                    value = values[leader[at], k]
+                    expected = heard[i, 0] * (value - centre[k])
+                    if abs(heard[i, k + 1] - expected) <= SAME * abs(expected):
+                        mean[at, k] = value
