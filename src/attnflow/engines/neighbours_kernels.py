@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel, inlined
-from attnflow.engines.simd import WIDTH, add_where, load, rounded_sum, splat, spread, store
+from attnflow.engines.simd import WIDTH, add_where, load, muladd_where, rounded_sum, splat, spread, store
 
 # At most this many groups, or nodes, wait to be visited: each level of a tree of less than 2^60 leaves leaves one.
 DEEPEST = 64
@@ -28,6 +28,8 @@ QUERIES_PER_TASK = 1 << 11
 # With at most FEW undecided sources it is faster to look at them than to divide the group. In the smallest groups, with
 # more than MANY of them in each undecided node, each query better decides these nodes for itself, down to FINE sources.
 FEW, MANY, FINE = 96, 64, 64
+# A query looks at up to this many blocks before the next one does: they stay in the fastest cache but one.
+PLACES = 512
 SOME, ALL, NONE, COARSE = 0, 1, 2, 3
 # A mean this close to the value of a source that is heard, relative to its distance from the centre, is that value:
 # sums over many copies of a point differ from it by rounding, and tokens that have met stay together.
@@ -41,8 +43,8 @@ SAME = 32 * 2.0**-53
 def pack(points, index, weights, values, centre, scale, rows, packed, sums):
     """Fill blocks of eight sources, and the sums of all nodes.
 
-    A block holds the coordinates, the weights w and the two columns of w (v - c), eight numbers each. Sums are of w and
-    of these columns. All weights are multiplied by `scale`.
+    A block holds the coordinates, the weights w and the two columns of v - c, eight numbers each. Sums are of w and of
+    w (v - c). All weights are multiplied by `scale`.
     """
     d, leaves = points.shape[1], len(rows) // 2
     for leaf in numba.prange(leaves):
@@ -53,9 +55,9 @@ def pack(points, index, weights, values, centre, scale, rows, packed, sums):
             for k in range(d):
                 packed[block, k, lane] = points[j, k]
             w = weights[at] * scale
-            a, b = w * (values[at, 0] - centre[0]), w * (values[at, 1] - centre[1])
+            a, b = values[at, 0] - centre[0], values[at, 1] - centre[1]
             packed[block, d, lane], packed[block, d + 1, lane], packed[block, d + 2, lane] = w, a, b
-            total, sum0, sum1 = total + w, sum0 + a, sum1 + b
+            total, sum0, sum1 = total + w, sum0 + w * a, sum1 + w * b
         sums[node, 0], sums[node, 1], sums[node, 2] = total, sum0, sum1
     for node in range(leaves - 1, 0, -1):
         for k in range(3):
@@ -86,19 +88,17 @@ def _ball_verdict(groups, group, boxes, node, radius2):
 
 
 @inlined
-def _within(packed, block, q0, q1, q2, radius2, total, sum0, sum1):
-    """Add what a query hears of a block of sources within a distance."""
-    columns = packed.shape[1]
-    at = block * columns * WIDTH
+def _within(packed, at, d, q0, q1, q2, radius2, total, sum0, sum1):
+    """Add what a query hears of the block at a place: the sources within a distance."""
     x, y = q0 - load(packed, at), q1 - load(packed, at + WIDTH)
     distance = rounded_sum(x * x, y * y)
-    if columns > 5:
+    if d > 2:
         z = q2 - load(packed, at + 2 * WIDTH)
         distance = rounded_sum(distance, z * z)
-    at += (columns - 3) * WIDTH
-    total = add_where(total, load(packed, at), distance, radius2)
-    sum0 = add_where(sum0, load(packed, at + WIDTH), distance, radius2)
-    sum1 = add_where(sum1, load(packed, at + 2 * WIDTH), distance, radius2)
+    w = load(packed, at + d * WIDTH)
+    total = add_where(total, w, distance, radius2)
+    sum0 = muladd_where(w, load(packed, at + (d + 1) * WIDTH), sum0, distance, radius2)
+    sum1 = muladd_where(w, load(packed, at + (d + 2) * WIDTH), sum1, distance, radius2)
     return total, sum0, sum1
 
 
@@ -197,17 +197,15 @@ def _half_space_verdict(aim, boxes, node):
 
 
 @inlined
-def _beyond(packed, block, q0, q1, q2, bound, total, sum0, sum1):
-    """Add what a query hears of a block of sources beyond the boundary of its half-space."""
-    columns = packed.shape[1]
-    at = block * columns * WIDTH
+def _beyond(packed, at, d, q0, q1, q2, bound, total, sum0, sum1):
+    """Add what a query hears of the block at a place: the sources beyond the boundary of its half-space."""
     score = rounded_sum(q0 * load(packed, at), q1 * load(packed, at + WIDTH))
-    if columns > 5:
+    if d > 2:
         score = rounded_sum(score, q2 * load(packed, at + 2 * WIDTH))
-    at += (columns - 3) * WIDTH
-    total = add_where(total, load(packed, at), bound, score)
-    sum0 = add_where(sum0, load(packed, at + WIDTH), bound, score)
-    sum1 = add_where(sum1, load(packed, at + 2 * WIDTH), bound, score)
+    w = load(packed, at + d * WIDTH)
+    total = add_where(total, w, bound, score)
+    sum0 = muladd_where(w, load(packed, at + (d + 1) * WIDTH), sum0, bound, score)
+    sum1 = muladd_where(w, load(packed, at + (d + 2) * WIDTH), sum1, bound, score)
     return total, sum0, sum1
 
 
@@ -224,27 +222,43 @@ def _added(lanes, scratch):
 
 
 @compiled
-def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, scratch):
-    """Fill the sums of some queries: `base`, and those over the sources of some nodes that they hear, one by one."""
+def _look_at(queries, i, radius2, packed, places, count, heard, scratch):
+    """Add to the sums of a query what it hears of some blocks, source by source."""
     columns, d = queries.shape[1], packed.shape[1] - 3
+    q0, q1 = spread(queries, i * columns), spread(queries, i * columns + 1)
+    q2 = spread(queries, i * columns + 2) if d > 2 else q1
+    total = splat(0.0)
+    sum0, sum1 = total, total
+    if radius2 >= 0:
+        bound = splat(radius2)
+        for a in range(count):
+            total, sum0, sum1 = _within(packed, places[a], d, q0, q1, q2, bound, total, sum0, sum1)
+    else:
+        bound = spread(queries, i * columns + d)
+        for a in range(count):
+            total, sum0, sum1 = _beyond(packed, places[a], d, q0, q1, q2, bound, total, sum0, sum1)
+    heard[i, 0] += _added(total, scratch)
+    heard[i, 1] += _added(sum0, scratch)
+    heard[i, 2] += _added(sum1, scratch)
+
+
+@compiled
+def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, places, scratch):
+    """Fill the sums of some queries: `base`, and what they hear of some nodes, a list of blocks at a time."""
     for i in range(first, last):
-        q0, q1 = spread(queries, i * columns), spread(queries, i * columns + 1)
-        q2 = spread(queries, i * columns + 2) if d > 2 else q1
-        total = splat(0.0)
-        sum0, sum1 = total, total
-        if radius2 >= 0:
-            bound = splat(radius2)
-            for a in range(begin, end):
-                for block in range(rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH):
-                    total, sum0, sum1 = _within(packed, block, q0, q1, q2, bound, total, sum0, sum1)
-        else:
-            bound = spread(queries, i * columns + d)
-            for a in range(begin, end):
-                for block in range(rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH):
-                    total, sum0, sum1 = _beyond(packed, block, q0, q1, q2, bound, total, sum0, sum1)
-        heard[i, 0] = base[0] + _added(total, scratch)
-        heard[i, 1] = base[1] + _added(sum0, scratch)
-        heard[i, 2] = base[2] + _added(sum1, scratch)
+        for k in range(3):
+            heard[i, k] = base[k]
+    count, length = 0, packed.shape[1] * WIDTH
+    for a in range(begin, end):
+        for block in range(rows[nodes[a], 0] // WIDTH, (rows[nodes[a], 1] + WIDTH - 1) // WIDTH):
+            places[count] = block * length
+            count += 1
+            if count == len(places):
+                for i in range(first, last):
+                    _look_at(queries, i, radius2, packed, places, count, heard, scratch)
+                count = 0
+    for i in range(first, last):
+        _look_at(queries, i, radius2, packed, places, count, heard, scratch)
 
 
 @compiled
@@ -291,7 +305,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
     ends, bases = np.empty((DEEPEST, 2), dtype=np.int64), np.zeros((DEEPEST, 3))
     nodes, base, own, scratch = np.ones(1024, dtype=np.int64), np.empty(3), np.empty(3), np.empty(WIDTH)
     d = normals.shape[1]
-    aim, point = np.empty((d, 3)), np.empty((1, 2 * d))
+    aim, point, places = np.empty((d, 3)), np.empty((1, 2 * d)), np.empty(PLACES, dtype=np.int64)
     later[0], ends[0, 0], ends[0, 1], height = start, 0, 1, 1
     while height > 0:
         height -= 1
@@ -305,7 +319,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
             group, 0, radius2, groups, aim, rows, boxes, sums, nodes, ends[height, 0], end, waiting, base
         )
         if undecided <= FEW or (2 * group >= len(query_rows) and undecided <= MANY * (filled - end)):
-            _look(queries, first, last, radius2, nodes, end, filled, rows, packed, base, heard, scratch)
+            _look(queries, first, last, radius2, nodes, end, filled, rows, packed, base, heard, places, scratch)
             continue
         if 2 * group >= len(query_rows):
             for i in range(first, last):
@@ -318,7 +332,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
                 nodes, last_one, _ = _decide(
                     0, FINE, radius2, point, aim, rows, boxes, sums, nodes, end, filled, waiting, own
                 )
-                _look(queries, i, i + 1, radius2, nodes, filled, last_one, rows, packed, own, heard, scratch)
+                _look(queries, i, i + 1, radius2, nodes, filled, last_one, rows, packed, own, heard, places, scratch)
             continue
         for half in range(2):
             later[height], ends[height, 0], ends[height, 1] = 2 * group + 1 - half, end, filled

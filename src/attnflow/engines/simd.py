@@ -131,6 +131,17 @@ def add_where(typing, total, term, low, high):
     return lanes(lanes, lanes, lanes, lanes), generate
 
 
+@intrinsic
+def muladd_where(typing, x, y, total, low, high):
+    """Return x y + total where low <= high, and the total elsewhere."""
+
+    def generate(context, builder, signature, args):
+        x, y, total, low, high = args
+        return builder.select(builder.fcmp_ordered("<=", low, high), _muladd(builder, x, y, total), total)
+
+    return lanes(lanes, lanes, lanes, lanes, lanes), generate
+
+
 def _arithmetic(symbol, instruction):
     @intrinsic
     def operation(typing, x, y):
