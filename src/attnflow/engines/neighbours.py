@@ -7,7 +7,7 @@ root of the number of neighbours.
 
 - A ball is decided by the boxes of queries and sources.
 - A score within some room of the top score, <q, y> >= T, is a half-space with the unit normal q / |q|. The top scores
-  are those of the vertices engine; the boxes of queries are boxes of normals and depths below the top score.
+  are those of the vertices engine; the boxes of queries are boxes of normals and of depths below the top score.
 """
 
 from __future__ import annotations

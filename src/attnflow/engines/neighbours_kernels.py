@@ -118,10 +118,11 @@ def _length(queries, i):
 
 @in_parallel
 def turn(queries, bounds, best, size, doubt, normals):
-    """Fill the unit vectors u = q / |q|, and the depths of the half-spaces <q, y> >= T below their top scores.
+    """Fill the unit vectors u = q / |q|, and sqrt(2 h) for depths h of half-spaces <q, y> >= T below the top scores.
 
-    Depths are in units of `size`, and at most 4. Doubtful queries, whose largest coordinate is not between both numbers
-    of `doubt`, come together: no place is better than another.
+    Depths are in units of `size`, and at most 4. In a round cloud, sqrt(2 h) is half the length of the boundary: a step
+    of it moves the boundary as much as a step of u moves its ends. Doubtful queries, whose largest coordinate is not
+    between both numbers of `doubt`, come together: no place is better than another.
     """
     m, d = queries.shape
     for task in numba.prange((m + QUERIES_PER_TASK - 1) // QUERIES_PER_TASK):
@@ -131,7 +132,7 @@ def turn(queries, bounds, best, size, doubt, normals):
             for k in range(d):
                 normals[i, k] = queries[i, k] / largest / length if certain else 0.0
             depth = (best[i] - bounds[i]) / largest / length / size
-            normals[i, d] = min(4.0, depth) if certain else 4.0
+            normals[i, d] = math.sqrt(2.0 * max(0.0, min(4.0, depth) if certain else 4.0))
 
 
 @in_parallel
@@ -151,9 +152,10 @@ def face(queries, keys, bounds, leader, size, doubt, margin, normals, index, fac
                 certain = doubt[0] < largest < doubt[1]
                 offset = max(-4.0 * size, min(4.0 * size, bounds[at] / largest / length)) if certain else 0.0
                 room = margin if certain else np.inf
+            depth = min(2.0, 0.5 * normals[i, d] * normals[i, d]) * size
             for k in range(d):
                 facts[i, k] = queries[at, k]
-                facts[i, d + 1 + k] = keys[leader[at], k] - min(normals[i, d], 2.0) * size * normals[i, k]
+                facts[i, d + 1 + k] = keys[leader[at], k] - depth * normals[i, k]
             facts[i, d], facts[i, 2 * d + 1], facts[i, 2 * d + 2] = bounds[at], offset, room
 
 
