@@ -114,6 +114,34 @@ def maximum(typing, x, y):
     return lanes(lanes, lanes), lambda context, builder, signature, args: _maximum(builder, *args)
 
 
+@intrinsic
+def rounded_sum(typing, x, y):
+    """Return x + y, where x and y may be products: these are rounded first, as in a loop without vectors."""
+    return lanes(lanes, lanes), lambda context, builder, signature, args: builder.fadd(*args)
+
+
+@intrinsic
+def add_where(typing, total, term, low, high):
+    """Return total + term where low <= high, and the total elsewhere."""
+
+    def generate(context, builder, signature, args):
+        total, term, low, high = args
+        return builder.select(builder.fcmp_ordered("<=", low, high), builder.fadd(total, term), total)
+
+    return lanes(lanes, lanes, lanes, lanes), generate
+
+
+@intrinsic
+def muladd_where(typing, x, y, total, low, high):
+    """Return x y + total where low <= high, and the total elsewhere."""
+
+    def generate(context, builder, signature, args):
+        x, y, total, low, high = args
+        return builder.select(builder.fcmp_ordered("<=", low, high), _muladd(builder, x, y, total), total)
+
+    return lanes(lanes, lanes, lanes, lanes, lanes), generate
+
+
 def _arithmetic(symbol, instruction):
     @intrinsic
     def operation(typing, x, y):
