@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 """Compiled loops of the blocked engine: tiles of scores, their exponentials, and tiles applied to values.
 
-They are compiled for doubles, and for floats where those are asked for. Keys and values come packed, so that what a
-product of small matrices reads is one stream: a block of as many keys as two vectors have lanes as (d, lanes), and a
-block of as many columns of the values as (n, lanes). Every sum has one fixed order whatever the number of threads, and
-no BLAS threads compete with these.
+They are compiled for doubles, and for floats where those are asked for. A block holds as many numbers as two vectors.
+Queries and keys come as (blocks of tokens, d, block), values and their sums as (blocks of columns, tokens, block), so
+that every product of small matrices reads from one stream. Every sum has one fixed order whatever the number of
+threads, and no BLAS threads compete with these.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.simd import exp2, exp2_within, filled, load, maximum, muladd, spread, store, width
 
-# A tile of TILE_ROWS rows and TILE_COLUMNS columns, whole numbers of ROWS and of blocks, stays in the second-level cache.
-TILE_ROWS, TILE_COLUMNS = 192, 192
+# A tile of EDGE rows and columns, whole numbers of blocks, stays in the second-level cache.
+EDGE = 192
 # Scores are added up in parts of DEPTH coordinates: fewer roundings follow each other, and keys stay in the cache.
 DEPTH = 64
 
 
 @compiled
-def _score(queries, i, rows, packed, j, columns, tile):
+def _score(queries, i, rows, keys, j, columns, tile):
     """Fill the tile (rows, columns) with <q_i, k_j>, from query i and key j on."""
-    d, block = queries.shape[1], 2 * width(tile)
+    d, block = keys.shape[1:]
     for k in range(0, d, DEPTH):
         count = min(DEPTH, d - k)
         for c in range(0, columns, block):
             first = (j + c) * d + k * block
             for r in range(0, rows, ROWS):
-                at, place = (i + r) * d + k, r * TILE_COLUMNS + c
-                product(queries, at, d, 1, packed, first, block, count, tile, place, TILE_COLUMNS, k > 0)
+                at = (i + r - r % block) * d + k * block + r % block
+                product(queries, at, 1, block, keys, first, block, count, tile, r * EDGE + c, EDGE, k > 0)
 
 
 @compiled
-def _apply(tile, strides, rows, columns, values, j, factor, part, sums):
-    """Multiply the sums by the factors of their rows and add A @ values[j:], a block of columns at a time.
+def _apply(tile, strides, rows, columns, values, j, factor, part, sums, i):
+    """Multiply the sums of rows from i on by their factors, and add A @ values[j:]; A is the tile with these strides.
 
-    A (rows, columns) is the tile with these strides.
+    A tile's part of a sum has the precision of the values; sums are doubles.
     """
     blocks, n, block = values.shape
     for b in range(blocks):
@@ -51,7 +51,7 @@ def _apply(tile, strides, rows, columns, values, j, factor, part, sums):
             product(tile, at, strides[0], strides[1], values, first, block, columns, part, r * block, block, False)
         for r in range(rows):
             for k in range(block):
-                sums[r, b * block + k] = factor[r] * sums[r, b * block + k] + part[r * block + k]
+                sums[b, i + r, k] = factor[r] * sums[b, i + r, k] + part[r * block + k]
 
 
 @compiled
@@ -63,7 +63,7 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
     w = width(tile)
     slope, zero = filled(tile, gain), filled(tile, 0.0)
     for r in range(rows):
-        start = r * TILE_COLUMNS
+        start = r * EDGE
         for c in range(last, columns):
             tile[start + c] = -np.inf
         highest = load(tile, start)
@@ -84,40 +84,39 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
 
 
 @in_parallel
-def softmax_parallel(queries, packed, n, logs, values, gain, sums, total, top):
+def softmax_parallel(queries, keys, n, logs, values, gain, sums, total, top):
     """Fill sums and total with sum_j 2^{g (s_ij - M_i)} w_j (v_j, 1), and top with M_i = max_j s_ij, for n sources.
 
-    Sums of a tile have the precision of the queries, keys and values; those of all tiles are doubles.
+    At the start sums and totals are 0, and tops -inf.
     """
-    m, padded, kind = len(queries), len(logs), queries.dtype
-    for task in numba.prange(-(-m // TILE_ROWS)):
-        i, j = task * TILE_ROWS, min(m, (task + 1) * TILE_ROWS)
-        tile, part = np.empty(TILE_ROWS * TILE_COLUMNS, kind), np.empty(TILE_ROWS * values.shape[2], kind)
-        factor, room = np.empty(TILE_ROWS), np.empty(width(tile), kind)
-        sums[i:j], total[i:j], top[i:j] = 0.0, 0.0, -np.inf
-        for first in range(0, padded, TILE_COLUMNS):
-            columns = min(TILE_COLUMNS, padded - first)
-            _score(queries, i, j - i, packed, first, columns, tile)
+    m, padded, block, kind = len(total), len(logs), keys.shape[2], keys.dtype
+    for task in numba.prange(-(-m // EDGE)):
+        i, j = task * EDGE, min(m, (task + 1) * EDGE)
+        tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
+        factor, room = np.empty(EDGE), np.empty(block // 2, kind)
+        for first in range(0, padded, EDGE):
+            columns = min(EDGE, padded - first)
+            _score(queries, i, j - i, keys, first, columns, tile)
             last = min(columns, n - first)
             _weigh(tile, j - i, columns, last, logs, first, gain, top[i:j], factor, total[i:j], room)
-            _apply(tile, (TILE_COLUMNS, 1), j - i, columns, values, first, factor, part, sums[i:j])
+            _apply(tile, (EDGE, 1), j - i, columns, values, first, factor, part, sums, i)
 
 
-# Where queries are keys, s_ij = s_ji: a tile of the tokens i and j serves both, and its transpose the tokens j.
+# Where queries are keys, s_ij = s_ji: a tile of the tokens i and j serves the first, and its transpose the others.
 
 
 @compiled
 def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
     """Turn scores into e = 2^{g s}, and add e_ij w_j to the totals of rows and w_i e_ij to those of columns, if others.
 
-    Exponents are moderate. `across` is room for the totals of columns, and of one vector more.
+    Exponents are moderate. `across` is room for the totals of columns, and for one vector more.
     """
     w, end = width(tile), columns
     slope, zero = filled(tile, gain), filled(tile, 0.0)
     for c in range(0, columns, w):
         store(across, c, zero)
     for r in range(rows):
-        start, own, whole = r * TILE_COLUMNS, spread(masses, i + r), zero
+        start, own, whole = r * EDGE, spread(masses, i + r), zero
         for c in range(0, columns, w):
             x = exp2_within(slope * load(tile, start + c))
             store(tile, start + c, x)
@@ -131,23 +130,23 @@ def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
 
 
 @in_parallel
-def symmetric_parallel(queries, packed, masses, values, gain, edge, sums, total):
-    """Add sum_j 2^{g s_ij} w_j (v_j, 1) to sums and total; the values come multiplied by w, queries are keys.
+def symmetric_parallel(keys, masses, values, gain, edge, sums, total):
+    """Add sum_j 2^{g s_ij} w_j (v_j, 1) to sums and total, s_ij = <k_i, k_j>; the values come multiplied by w.
 
     Tokens are cut into N parts, N odd, of at most `edge` tokens. In turn h, the parts h + p and h - p (mod N) meet for
     each p from 0 to (N - 1) / 2: all different, so that tasks never share a sum, and in N turns every two meet once.
     """
-    n, kind = len(masses), queries.dtype
+    n, block, kind = len(masses), keys.shape[2], keys.dtype
     parts = -(-n // edge) // 2 * 2 + 1
     for turn in range(parts):
         for p in numba.prange(parts // 2 + 1):
             i, j = (turn + p) % parts * edge, (turn - p) % parts * edge
             rows, columns = min(edge, n - i), min(edge, n - j)
             if rows > 0 and columns > 0:
-                tile, part = np.empty(edge * TILE_COLUMNS, kind), np.empty(edge * values.shape[2], kind)
-                across, ones = np.empty(edge + width(tile), kind), np.ones(edge)
-                _score(queries, i, rows, packed, j, columns, tile)
+                tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
+                across, ones = np.empty(EDGE + block, kind), np.ones(EDGE)
+                _score(keys, i, rows, keys, j, columns, tile)
                 _weigh_both(tile, rows, columns, masses, i, j, gain, across, total)
-                _apply(tile, (TILE_COLUMNS, 1), rows, columns, values, j, ones, part, sums[i:])
+                _apply(tile, (EDGE, 1), rows, columns, values, j, ones, part, sums, i)
                 if i != j:
-                    _apply(tile, (1, TILE_COLUMNS), columns, rows, values, i, ones, part, sums[j:])
+                    _apply(tile, (1, EDGE), columns, rows, values, i, ones, part, sums, j)

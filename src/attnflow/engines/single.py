@@ -1,23 +1,22 @@
 """The blocked engine in single precision: twice as many numbers in a vector, about seven digits of each.
 
-Keys and values are seen from their means, and so are queries that are keys; exponents are formed in float64 as far as
-that is cheap, rounded to float32, and shifted by the largest of their row; sums over tiles are added up in float64.
+Keys and values are seen from their means, and so are queries that are keys. Inner products and exponentials are
+float32, and sums of tiles are added up in float64.
 
-The error. Let u = 2^-24, Q and K the largest norms of queries and keys so seen, and let logarithms of masses (with the
-factors e^{g <c, y_j>} of `centring`) differ by at most L. A score is a sum of at most DEPTH products, and of d / DEPTH
-such sums, of numbers that are rounded to float32: with the roundings of the shift and of the masses, an exponent errs
-by at most
+The error. Let u = 2^-24, let Q and K be the largest norms of queries and keys so seen, and L the largest difference of
+logarithms of masses (with the factors e^{g <c, y_j>} of `centring`). A score is a sum of parts of up to DEPTH products
+of numbers that are rounded to float32. With the roundings of differences, gain and masses, an exponent errs by at most
 
-    delta = u ((min(d, DEPTH) + ceil(d / DEPTH) + 6) g Q K + 2 L)
+    delta = u ((min(d, DEPTH) + ceil(d / DEPTH) + 8) g Q K + 2 L)
 
-to first order. Weights err by as much, relative to themselves, and by 4 u for the exponential. They sum to one, so means
-err by 2 delta + 8 u times the largest distance R of a value to the mean of all, which is at most the diameter D of the
-values, and by 2 TILE_COLUMNS u R for the roundings of the sums in a tile:
+to first order. Weights err by this part of themselves, and by 4 u for the exponential. If P_ij becomes P_ij (1 + e_j),
+the mean m moves by sum_j P_ij e_j (v_j - m): by at most delta + 4 u times the diameter D of the values. Rounded values
+and sums of EDGE numbers in a tile add less than (EDGE + 44) u D:
 
-    |mean - exact| <= R (2 delta + 400 u) <= D (2 delta + 2.4e-5).
+    |mean - exact| <= D (delta + (EDGE + 48) u) = D (delta + 1.5e-5),    |log total - exact| <= delta + (EDGE + 48) u.
 
-In practice roundings cancel, and errors are a hundredth of this. Where the bound exceeds `LARGEST_ERROR`, sums are taken
-in double precision.
+Roundings cancel, and measured errors are a tenth of this to a thousandth. Where the bound exceeds `LARGEST_ERROR`, sums
+are taken in double precision.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.engines import blocked
-from attnflow.engines.blocked_kernels import DEPTH, TILE_COLUMNS
+from attnflow.engines.blocked_kernels import DEPTH, EDGE
 from attnflow.engines.centring import TILT, tilt
-from attnflow.engines.kernels import LOG2E
 
 U = 2.0**-24
 # Of the diameter of the values.
-LARGEST_ERROR = 1e-3
+LARGEST_ERROR = 3e-3
 # Masses this far apart, in natural logarithms, could underflow in float32 and yet decide a row.
 LIGHTEST = 64.0
+# The squares of shorter vectors could underflow in float64.
+TINY = 1e-140
 
 
 def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float) -> tuple[Array, Array]:
@@ -53,9 +53,9 @@ def softmax(queries: Array, keys: Array, values: Array, log_masses: Array | None
 
 
 def error_bound(d: int, size: float, apart: float) -> float:
-    """Return the bound on the error over R, for g Q K and for the largest difference of logarithms of masses."""
-    delta = U * ((min(d, DEPTH) + math.ceil(d / DEPTH) + 6) * size + 2 * apart)
-    return 2 * delta + (2 * TILE_COLUMNS + 16) * U
+    """Return the bound on the error of means over D, for g Q K and the largest difference of logarithms of masses."""
+    delta = U * ((min(d, DEPTH) + math.ceil(d / DEPTH) + 8) * size + 2 * apart)
+    return delta + (EDGE + 48) * U
 
 
 def _in_floats(
@@ -68,15 +68,17 @@ def _in_floats(
     if queries is keys and np.ptp(slope := tilt(y, c, gain)) <= TILT:
         x, logs = y, slope if logs is None else logs + slope
     apart = 0.0 if logs is None else float(np.ptp(logs))
-    size = float(gain * _longest(x) * _longest(y))
-    if not (apart <= LIGHTEST and error_bound(keys.shape[1], size, apart) <= LARGEST_ERROR):
+    Q, K, R = _longest(x), _longest(y), _longest(v)
+    if not (min(Q, K, R) > TINY and apart <= LIGHTEST and error_bound(len(c), gain * Q * K, apart) <= LARGEST_ERROR):
         return None
-    # Powers of two bring keys and values to the size of one, without rounding.
-    keys_power, values_power = (math.frexp(float(np.abs(each).max()))[1] for each in (y, v))
-    small, v = np.ldexp(y, -keys_power), np.ldexp(v, -values_power)
-    asked = small if x is y else np.ldexp(x, -keys_power)
-    mean, log_total = blocked.sums(asked, small, v, logs, np.ldexp(gain, 2 * keys_power), np.float32)
-    return np.ldexp(mean, values_power) + e, log_total + tilt(queries, c, gain)
+    # Powers of two bring all numbers below one, without rounding.
+    q, k, r = (2.0 ** -math.frexp(size)[1] for size in (Q, K, R))
+    small = y * k
+    asked, heard = small if x is y else x * q, small if v is y else v * r
+    mean, log_total = blocked.sums(asked, small, heard, logs, gain / q / k, np.float32)
+    mean /= r
+    mean += e
+    return mean, log_total + tilt(queries, c, gain)
 
 
 def _longest(points: Array) -> float:
