@@ -38,7 +38,7 @@ def _score(queries, i, rows, keys, j, columns, tile):
 
 
 @compiled
-def _apply(tile, strides, rows, columns, values, j, factor, part, sums, i):
+def _apply(tile, row, column, rows, columns, values, j, factor, part, sums, i):
     """Multiply the sums of rows from i on by their factors, and add A @ values[j:]; A is the tile with these strides.
 
     A tile's part of a sum has the precision of the values; sums are doubles.
@@ -47,8 +47,7 @@ def _apply(tile, strides, rows, columns, values, j, factor, part, sums, i):
     for b in range(blocks):
         first = (b * n + j) * block
         for r in range(0, rows, ROWS):
-            at = r * strides[0]
-            product(tile, at, strides[0], strides[1], values, first, block, columns, part, r * block, block, False)
+            product(tile, r * row, row, column, values, first, block, columns, part, r * block, block, False)
         for r in range(rows):
             for k in range(block):
                 sums[b, i + r, k] = factor[r] * sums[b, i + r, k] + part[r * block + k]
@@ -83,23 +82,29 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
         total[r] = factor[r] * total[r] + room.sum()
 
 
+@compiled
+def _rows(queries, i, rows, keys, n, logs, values, gain, sums, total, top):
+    """Do the work of `softmax_parallel` for some rows from i on; of totals and tops only these are given."""
+    padded, block, kind = len(logs), keys.shape[2], keys.dtype
+    tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
+    factor, room = np.empty(EDGE), np.empty(block // 2, kind)
+    for first in range(0, padded, EDGE):
+        columns = min(EDGE, padded - first)
+        _score(queries, i, rows, keys, first, columns, tile)
+        _weigh(tile, rows, columns, min(columns, n - first), logs, first, gain, top, factor, total, room)
+        _apply(tile, EDGE, 1, rows, columns, values, first, factor, part, sums, i)
+
+
 @in_parallel
 def softmax_parallel(queries, keys, n, logs, values, gain, sums, total, top):
     """Fill sums and total with sum_j 2^{g (s_ij - M_i)} w_j (v_j, 1), and top with M_i = max_j s_ij, for n sources.
 
     At the start sums and totals are 0, and tops -inf.
     """
-    m, padded, block, kind = len(total), len(logs), keys.shape[2], keys.dtype
+    m = len(total)
     for task in numba.prange(-(-m // EDGE)):
         i, j = task * EDGE, min(m, (task + 1) * EDGE)
-        tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
-        factor, room = np.empty(EDGE), np.empty(block // 2, kind)
-        for first in range(0, padded, EDGE):
-            columns = min(EDGE, padded - first)
-            _score(queries, i, j - i, keys, first, columns, tile)
-            last = min(columns, n - first)
-            _weigh(tile, j - i, columns, last, logs, first, gain, top[i:j], factor, total[i:j], room)
-            _apply(tile, (EDGE, 1), j - i, columns, values, first, factor, part, sums, i)
+        _rows(queries, i, j - i, keys, n, logs, values, gain, sums, total[i:j], top[i:j])
 
 
 # Where queries are keys, s_ij = s_ji: a tile of the tokens i and j serves the first, and its transpose the others.
@@ -129,6 +134,19 @@ def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
             total[j + c] += across[c]
 
 
+@compiled
+def _pair(keys, i, rows, j, columns, masses, values, gain, sums, total):
+    """Do the work of `symmetric_parallel` for the tokens from i on and those from j on."""
+    block, kind = keys.shape[2], keys.dtype
+    tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
+    across, ones = np.empty(EDGE + block, kind), np.ones(EDGE)
+    _score(keys, i, rows, keys, j, columns, tile)
+    _weigh_both(tile, rows, columns, masses, i, j, gain, across, total)
+    _apply(tile, EDGE, 1, rows, columns, values, j, ones, part, sums, i)
+    if i != j:
+        _apply(tile, 1, EDGE, columns, rows, values, i, ones, part, sums, j)
+
+
 @in_parallel
 def symmetric_parallel(keys, masses, values, gain, edge, sums, total):
     """Add sum_j 2^{g s_ij} w_j (v_j, 1) to sums and total, s_ij = <k_i, k_j>; the values come multiplied by w.
@@ -136,17 +154,10 @@ def symmetric_parallel(keys, masses, values, gain, edge, sums, total):
     Tokens are cut into N parts, N odd, of at most `edge` tokens. In turn h, the parts h + p and h - p (mod N) meet for
     each p from 0 to (N - 1) / 2: all different, so that tasks never share a sum, and in N turns every two meet once.
     """
-    n, block, kind = len(masses), keys.shape[2], keys.dtype
+    n = len(masses)
     parts = -(-n // edge) // 2 * 2 + 1
     for turn in range(parts):
         for p in numba.prange(parts // 2 + 1):
             i, j = (turn + p) % parts * edge, (turn - p) % parts * edge
-            rows, columns = min(edge, n - i), min(edge, n - j)
-            if rows > 0 and columns > 0:
-                tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
-                across, ones = np.empty(EDGE + block, kind), np.ones(EDGE)
-                _score(keys, i, rows, keys, j, columns, tile)
-                _weigh_both(tile, rows, columns, masses, i, j, gain, across, total)
-                _apply(tile, (EDGE, 1), rows, columns, values, j, ones, part, sums, i)
-                if i != j:
-                    _apply(tile, (1, EDGE), columns, rows, values, i, ones, part, sums, j)
+            if max(i, j) < n:
+                _pair(keys, i, min(edge, n - i), j, min(edge, n - j), masses, values, gain, sums, total)
