@@ -16,7 +16,7 @@ import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.products import ROWS, product
-from attnflow.engines.simd import exp2, exp2_within, filled, load, maximum, muladd, spread, store, width
+from attnflow.engines.simd import added, exp2, exp2_within, filled, largest, load, maximum, muladd, spread, store, width
 
 # A tile of EDGE rows and columns, whole numbers of blocks, stays in the second-level cache.
 EDGE = 192
@@ -54,7 +54,7 @@ def _apply(tile, row, column, rows, columns, values, j, factor, part, sums, i):
 
 
 @compiled
-def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
+def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total):
     """Turn scores into 2^{g (s - M) + log2 w}, M the largest so far, and add them to the totals.
 
     The factor is what earlier sums are multiplied by. Columns from `last` on are padding.
@@ -68,8 +68,7 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
         highest = load(tile, start)
         for c in range(w, columns, w):
             highest = maximum(highest, load(tile, start + c))
-        store(room, 0, highest)
-        factor[r], new = 1.0, room.max()
+        factor[r], new = 1.0, largest(highest)
         if not new <= top[r]:
             factor[r] = 0.0 if top[r] == -np.inf else math.exp2(gain * (top[r] - new))
             top[r] = new
@@ -78,8 +77,7 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total, room):
             x = exp2(muladd(slope, load(tile, start + c) - highest, load(logs, j + c)))
             store(tile, start + c, x)
             whole = whole + x
-        store(room, 0, whole)
-        total[r] = factor[r] * total[r] + room.sum()
+        total[r] = factor[r] * total[r] + added(whole)
 
 
 @compiled
@@ -87,11 +85,11 @@ def _rows(queries, i, rows, keys, n, logs, values, gain, sums, total, top):
     """Do the work of `softmax_parallel` for some rows from i on; of totals and tops only these are given."""
     padded, block, kind = len(logs), keys.shape[2], keys.dtype
     tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
-    factor, room = np.empty(EDGE), np.empty(block // 2, kind)
+    factor = np.empty(EDGE)
     for first in range(0, padded, EDGE):
         columns = min(EDGE, padded - first)
         _score(queries, i, rows, keys, first, columns, tile)
-        _weigh(tile, rows, columns, min(columns, n - first), logs, first, gain, top, factor, total, room)
+        _weigh(tile, rows, columns, min(columns, n - first), logs, first, gain, top, factor, total)
         _apply(tile, EDGE, 1, rows, columns, values, first, factor, part, sums, i)
 
 
@@ -114,9 +112,9 @@ def softmax_parallel(queries, keys, n, logs, values, gain, sums, total, top):
 def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
     """Turn scores into e = 2^{g s}, and add e_ij w_j to the totals of rows and w_i e_ij to those of columns, if others.
 
-    Exponents are moderate. `across` is room for the totals of columns, and for one vector more.
+    Exponents are moderate. `across` is room for the totals of columns.
     """
-    w, end = width(tile), columns
+    w = width(tile)
     slope, zero = filled(tile, gain), filled(tile, 0.0)
     for c in range(0, columns, w):
         store(across, c, zero)
@@ -127,8 +125,7 @@ def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
             store(tile, start + c, x)
             whole = muladd(x, load(masses, j + c), whole)
             store(across, c, muladd(own, x, load(across, c)))
-        store(across, end, whole)
-        total[i + r] += across[end : end + w].sum()
+        total[i + r] += added(whole)
     if i != j:
         for c in range(columns):
             total[j + c] += across[c]
@@ -139,7 +136,7 @@ def _pair(keys, i, rows, j, columns, masses, values, gain, sums, total):
     """Do the work of `symmetric_parallel` for the tokens from i on and those from j on."""
     block, kind = keys.shape[2], keys.dtype
     tile, part = np.empty(EDGE * EDGE, kind), np.empty(EDGE * block, kind)
-    across, ones = np.empty(EDGE + block, kind), np.ones(EDGE)
+    across, ones = np.empty(EDGE, kind), np.ones(EDGE)
     _score(keys, i, rows, keys, j, columns, tile)
     _weigh_both(tile, rows, columns, masses, i, j, gain, across, total)
     _apply(tile, EDGE, 1, rows, columns, values, j, ones, part, sums, i)

@@ -25,7 +25,7 @@ class Lanes(types.Type):
     """Numba's name for `<8 x double>` and `<16 x float>`."""
 
     def __init__(self, number) -> None:
-        self.width = BITS // number.bitwidth
+        self.number, self.width = number, BITS // number.bitwidth
         self.vector = ir.VectorType(ir.DoubleType() if number == types.float64 else ir.FloatType(), self.width)
         super().__init__(name=f"Lanes{self.width}")
 
@@ -74,6 +74,17 @@ def _muladd(builder, x, y, z):
 
 def _maximum(builder, x, y):
     return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+
+
+def _folded(builder, x, combine):
+    """Combine the halves of a vector, the halves of the result, and so on to one number."""
+    count = x.type.count
+    while count > 1:
+        count //= 2
+        places = ir.VectorType(ir.IntType(32), count)
+        low, high = (ir.Constant(places, list(range(first, first + count))) for first in (0, count))
+        x = combine(builder, builder.shuffle_vector(x, x, low), builder.shuffle_vector(x, x, high))
+    return builder.extract_element(x, ir.Constant(ir.IntType(32), 0))
 
 
 @intrinsic
@@ -136,6 +147,22 @@ def muladd(typing, x, y, z):
 def maximum(typing, x, y):
     """Return the larger of x and y, lane by lane."""
     return x(x, x), lambda context, builder, signature, args: _maximum(builder, *args)
+
+
+@intrinsic
+def largest(typing, x):
+    """Return the largest number of a vector."""
+    return x.number(x), lambda context, builder, signature, args: _folded(builder, args[0], _maximum)
+
+
+@intrinsic
+def added(typing, x):
+    """Return the sum of the numbers of a vector."""
+
+    def generate(context, builder, signature, args):
+        return _folded(builder, args[0], lambda builder, y, z: builder.fadd(y, z))
+
+    return x.number(x), generate
 
 
 def _arithmetic(symbol, instruction):
