@@ -205,6 +205,7 @@ def fitting(function: Any, draw: Draw) -> dict[str, Any]:
         )
         if draw.random() < 0.8:
             given.pop("engine", None)
+            given.pop("precision", None)
     return given
 
 

@@ -53,10 +53,11 @@ def sums(
     if queries is keys and slope * np.einsum("ik,ik->i", keys, keys).max() <= MODERATE[bytes_each]:
         masses = np.exp2(logs)
         masses[n:] = 0.0
-        heavy = values if log_masses is None else values * masses[:n, None]
         found, total, top = _empty(len(logs), columns, block), np.zeros(len(logs)), np.zeros(len(logs))
         edge = blocked_kernels.EDGE if n >= MANY else blocked_kernels.EDGE // 2
-        packed = _columns_in_blocks(heavy, block, kind)
+        packed = _columns_in_blocks(values, block, kind)
+        if log_masses is not None:
+            packed *= masses[:, None]
         blocked_kernels.symmetric_parallel(packed_keys, masses, packed, slope, edge, found, total)
     else:
         asked = _tokens_in_blocks(queries, block, kind)

@@ -73,9 +73,11 @@ def _in_floats(
         return None
     # Powers of two bring all numbers below one, without rounding.
     q, k, r = (2.0 ** -math.frexp(size)[1] for size in (Q, K, R))
-    small = y * k
-    asked, heard = small if x is y else x * q, small if v is y else v * r
-    mean, log_total = blocked.sums(asked, small, heard, logs, gain / q / k, np.float32)
+    if v is not y:
+        v *= r
+    asked = y if x is y else x * q
+    y *= k
+    mean, log_total = blocked.sums(asked, y, v, logs, gain / q / k, np.float32)
     mean /= r
     mean += e
     return mean, log_total + tilt(queries, c, gain)
