@@ -154,7 +154,7 @@ def arguments(function: Any, draw: Draw, wrong: float) -> dict[str, Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         optional = parameter.default is not parameter.empty
         needed = function is af.Layers and name == "gamma"
-        if optional and not needed and draw.random() < (0.9 if name in ("store", "alpha", "V") else 0.5):
+        if optional and not needed and draw.random() < (0.9 if name in ("store", "alpha", "V", "precision") else 0.5):
             continue
         if name in ("store", "Q", "K"):
             continue
