@@ -93,8 +93,9 @@ def few(sizes: list[int]) -> Iterator[list[str]]:
                 x = draw(n, d)
                 m = min(n, PAIRS // n)
                 some = x if m == n else x[:m]
-                runs = [partial(module(name).softmax, some, x, x, None, beta) for name in engines if name != "pruned"]
-                runs.insert(2, partial(module("pruned").softmax, x, x, x, None, beta, None))
+                runs: list[Callable[[], Any]] = [
+                    partial(module(name).softmax, x if name == "pruned" else some, x, x, None, beta) for name in engines
+                ]
                 runs += [torch_fused(some, x, beta, kind) for kind in ("float64", "float32")]
                 parts = [1.0 if k == 2 else n / m for k in range(len(runs))]
                 found = [seconds * part for seconds, part in zip(least(*runs), parts, strict=True)]
