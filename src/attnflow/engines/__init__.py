@@ -38,10 +38,14 @@ LARGEST_GAIN = 1e300
 ENGINES = ("dense", "fused")
 SOFTMAX = ("blocked", "fast", "separable", "pruned")
 CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices", "neighbours")
+# Precision "single" is asked for as the engine "single": that of `single.py` where it is faster, else as "auto".
+PRECISIONS, AUTOMATIC = ("double", "single"), ("auto", "single")
 REMEMBERS = ("fast", "pruned")
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
 # fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
+# From dimension SINGLE_DIMENSION on single precision is faster, with as many pairs.
+SINGLE_DIMENSION = 4
 # From TREE_PAIRS pairs on, in at most TREE_DIMENSION dimensions, it is faster to look for the vertices first, or to put
 # tokens into trees that find all neighbours.
 TREE_PAIRS, TREE_DIMENSION = 1 << 22, 3
@@ -78,7 +82,12 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     'fused'
     >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
     ('vertices', 'neighbours')
+    >>> choose("single", "softmax", 500, 500, 64), choose("single", "softmax", 500, 500, 2)
+    ('single', 'fused')
     """
+    if name == "single":
+        wide = kind == "softmax" and d >= SINGLE_DIMENSION and queries * sources > BLOCKED_PAIRS
+        return "single" if wide else choose("auto", kind, queries, sources, d)
     if one_of(name, CHOICES, "engine") not in ("auto", "precise"):
         if name in SOFTMAX and (kind != "softmax" or (name == "separable" and d > SEPARABLE_DIMENSION)):
             where = f" in up to {SEPARABLE_DIMENSION} dimensions" if name == "separable" else ""
@@ -96,6 +105,24 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     if kind == "softmax" and d >= BLOCKED_DIMENSION and queries * sources > BLOCKED_PAIRS:
         return "blocked"
     return "dense" if kind == "softmax" and d > WIDE else "fused"
+
+
+def said(name: str) -> str:
+    """Return how a user asked for an engine."""
+    return "precision 'single'" if name == "single" else f"engine {name!r}"
+
+
+def in_precision(name: str, precision: str) -> str:
+    """Return the engine to ask for when the user asks for an engine and a precision.
+
+    >>> in_precision("auto", "single"), in_precision("fused", "double")
+    ('single', 'fused')
+    """
+    if one_of(precision, PRECISIONS, "precision") == "double":
+        return one_of(name, CHOICES, "engine")
+    if name != "auto":
+        raise InputError(f"engine is {name!r}, which computes in double precision: leave engine or precision out")
+    return "single"
 
 
 def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:

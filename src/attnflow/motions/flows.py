@@ -22,6 +22,8 @@ from attnflow.motions.stepper import Stepper
 WELL_CONDITIONED = 1e3
 # The relative tolerances that a motion may have.
 TIGHTEST, LOOSEST = 1e-13, 1e-2
+# Sums in single precision would be noise to a tighter tolerance.
+TIGHTEST_IN_SINGLE = 1e-4
 TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False, of_model=False)
 
 
@@ -55,12 +57,17 @@ class ContinuousMotion(Motion):
         return Integration(self, hearing, x, t, state)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
-        """Refuse laws that jump: an adaptive integrator would invent an answer."""
+        """Refuse laws that jump, for which an integrator would invent an answer, and sums too coarse for rtol."""
         if not hearing.law.continuous:
             instead = "HardmaxFlow, " if isinstance(hearing.law, Hardmax) else ""
             raise InputError(
                 f"{type(self).__name__} integrates continuous laws, but {type(core_of(hearing.law)).__name__} jumps as "
                 f"tokens move: use {instead}Layers with a small gamma, or Softmax with a large beta"
+            )
+        if self.rtol < TIGHTEST_IN_SINGLE and "single" in hearing.law.uses(hearing.engine, *x.shape):
+            raise InputError(
+                f"rtol is {self.rtol:g}, but sums of precision 'single' err by about 1e-6: give "
+                f"{type(self).__name__} an rtol of at least {TIGHTEST_IN_SINGLE:g}, or leave precision out"
             )
         return x
 
