@@ -16,7 +16,8 @@ from attnflow.laws import Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, moved
 from attnflow.motions.normalisation import no_direction, token_through_zero
 from attnflow.motions.solvers.clumps import MEETING, Clumps
-from attnflow.motions.solvers.order_switch import OrderSwitch
+from attnflow.motions.solvers.local_steps import Flowing, LocalSteps
+from attnflow.motions.solvers.order_switch import CROWD, OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
 from attnflow.motions.stepper import NoDirection, Stepper, Stretch
 
@@ -80,6 +81,9 @@ class Integration(Stepper):
         labels = self.known.get("labels")
         known = None if labels is None else Clumps(labels, self.known.get("masses"))
         self._embody(known or Clumps.at_the_start(x, hearing))
+        # With fewer tokens all take the same steps, as none of them limits those of many others.
+        many = self.clumps.count * x.shape[1] >= CROWD
+        self.some_alone = many and motion.moves_some and hearing.law.exponents is not None and not self.unites
         self.solver: Any = None
         self.pace = OrderSwitch(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
@@ -116,15 +120,14 @@ class Integration(Stepper):
         self.memory.forget()
         self.latest = math.nextafter(self.change, -math.inf) if self.t < self.change else math.inf
         self.origin, self.unit = self.t if self.unites else 0.0, 1.0
-        self.solver = self.pace.start(
-            self._velocity,
-            self.t - self.origin,
-            y.ravel(),
-            until - self.origin,
-            rtol=self.motion.rtol,
-            atol=self.atol,
-            first_step=None if first is None else min(first, until - self.t),
-        )
+        problem = self._velocity, self.t - self.origin, y.ravel(), until - self.origin
+        first_step = None if first is None else min(first, until - self.t)
+        options: dict[str, Any] = {"rtol": self.motion.rtol, "atol": self.atol, "first_step": first_step}
+        if self.some_alone:
+            flow = Flowing(self.motion, self.hearing, self.motion.rtol, self.atol)
+            self.solver = LocalSteps(flow, y.shape, *problem, **options)
+        else:
+            self.solver = self.pace.start(*problem, **options)
         self.shortened = self.shortened or self._limited(first, until)
 
     def _limited(self, first: float | None, until: float) -> bool:
@@ -200,7 +203,7 @@ class Integration(Stepper):
             self._warn_if_endless(float(until))
         if self.t == self.change and self.t < until:
             self._start(bodies, None, float(until))
-        elif not self.unites:
+        elif not (self.unites or self.some_alone):
             self.solver = self.pace.turn(solver)
         return stretch
 
