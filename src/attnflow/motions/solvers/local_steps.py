@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FEW, FEW_OF_PART = 0.01, 0.25
 # A step of all is accepted as SciPy does, by the mean square of the errors, while no error is above LARGEST times what
 # is allowed. If tokens repeat it, those with errors above OWN do, until theirs are at most 1.
-LARGEST, OWN = 100.0, 10.0
+LARGEST, OWN = 10.0, 1.0
 # Tokens are left to themselves if the others can then take steps this many times longer: it costs four more sums.
 WORTH = 1.5
 # Parts of fewer pairs of tokens and sources take steps together: a sum takes hardly longer than its call.
