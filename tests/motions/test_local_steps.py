@@ -16,7 +16,7 @@ from attnflow.laws import Hearing
 from attnflow.motions.solvers import integrate, local_steps
 from attnflow.motions.solvers.heard_sources import LEFT_OUT, Around, covectors, groups, heard
 from attnflow.motions.solvers.local_steps import Company, Part
-from attnflow.motions.solvers.order8_step import STAGES, Step
+from attnflow.motions.solvers.order8_step import E3, E5, STAGES, Step
 
 Array = NDArray[np.float64]
 
@@ -61,6 +61,23 @@ def test_a_step_is_that_of_scipy() -> None:
     alone_ = DOP853(lambda t, y: swing(t, y.reshape(1, 2)).ravel(), 0.0, x[0], 9.0, rtol=1, first_step=h)
     alone_.step()
     assert one.errors(0.0, 1e-9)[0] == pytest.approx(alone_._estimate_error_norm(alone_.K, h, np.full(2, 1e-9)))
+
+
+@pytest.mark.parametrize("sharpness", [10, 30])
+def test_a_token_that_turns_within_a_step_is_noticed(sharpness: float) -> None:
+    """The error of x' = tanh(k (t - tau)) is known; one estimate alone overlooks it for some tau."""
+    h, tau = 0.1, np.linspace(0.01, 0.99, 981)
+
+    def turning(t: float, x: Array) -> Array:
+        return np.tanh(sharpness * (t / h - tau))[:, None]
+
+    step = Step(turning, 0.0, np.zeros((len(tau), 1)), turning(0.0, np.zeros(0)), h)
+    ends = np.log(np.cosh(sharpness * (1 - tau))) - np.log(np.cosh(sharpness * tau))
+    error = np.abs(step.y[:, 0] - h / sharpness * ends)
+    large = error > 1e-9
+    assert (step.errors(0.0, 1.0) >= 0.02 * error)[large].all()
+    fifth, third = (h * np.abs(np.tensordot(E[:STAGES], step.K[:STAGES], 1)[:, 0]) for E in (E5, E3))
+    assert (fifth**2 / np.hypot(fifth, 0.1 * third) < 1e-3 * error)[large].any()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +140,7 @@ CASES: dict[str, tuple[Array, af.Softmax, Any, float]] = {
     "separatrices": (around(SQUARE, 100, 0), af.Softmax(beta=2.0), af.RescaledFlow(), 3.0),
     "merging": (around(np.repeat(SQUARE, 4, 0) + np.linspace(0, 0.3, 32).reshape(16, 2), 60, 1), af.Softmax(),
                 af.RescaledFlow(), 3.0),
-    "symmetric": (np.concatenate([SQUARE, SQUARE / 4, SQUARE[:2] @ [[0.1, 0], [0, 0]]]), af.Softmax(beta=3.0),
+    "symmetric": (np.concatenate([SQUARE, SQUARE / 4, SQUARE / 9, [[0.2, 0.0], [0.0, 0.1]]]), af.Softmax(beta=3.0),
                   af.RescaledFlow(), 3.0),
     "V and B": (around(SQUARE, 60, 2), af.Softmax(beta=3.0, B=[[1.0, 0.3], [0.1, 0.8]]),
                 af.RescaledFlow(V=[[1.0, 0.2], [0.0, 0.9]]), 2.5),
@@ -140,6 +157,8 @@ def test_local_steps_follow_the_flow_at_a_tight_tolerance(alone: list[int], name
     times = np.linspace(0, until, 12)
     run = af.simulate(x, law, motion, until, masses=masses, record=times)
     assert alone or name == "symmetric"
+    # The last two tokens of the symmetric cloud stay between two leaders until rounding decides.
+    compared = slice(-2) if name == "symmetric" else slice(None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(integrate, "CROWD", 1 << 30)
         exact = af.simulate(x, law, motion.with_rtol(1e-12), until, masses=masses, record=times)
@@ -147,10 +166,10 @@ def test_local_steps_follow_the_flow_at_a_tight_tolerance(alone: list[int], name
     size = np.abs(exact.tokens).max(axis=(1, 2))
 
     def error(other: Any) -> float:
-        return float((np.abs(other.tokens - exact.tokens).max(axis=(1, 2)) / size).max())
+        return float((np.abs(other.tokens - exact.tokens)[:, compared].max(axis=(1, 2)) / size).max())
 
-    # Tokens that start near a tie multiply errors: those of the flow with common steps are no smaller.
-    assert error(run) <= max(2e-8, 4 * error(usual))
+    # Tokens that start near a tie multiply errors, whichever steps they take.
+    assert error(run) <= max(1e-8, 2 * error(usual))
 
 
 def test_a_run_taken_up_again_ends_bit_for_bit(alone: list[int], tmp_path: Any) -> None:
