@@ -29,6 +29,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(integrate, "CROWD", 0)
     monkeypatch.setattr(local_steps, "FEW", 0.2)
     monkeypatch.setattr(local_steps, "PAIRS", 64)
+    monkeypatch.setattr(local_steps, "NARROW", 64)
     sizes: list[int] = []
     through = Part.through
 
@@ -121,8 +122,8 @@ def on_circle(rng: np.random.Generator, n: int) -> Array:
 
 def test_groups_hold_every_point_once() -> None:
     a = np.random.default_rng(0).standard_normal((300, 3))
-    assert sorted(np.concatenate(groups(a)).tolist()) == list(range(300))
-    assert len(groups(np.ones((4, 2)))) == 1
+    assert sorted(np.concatenate(groups(a, 16)).tolist()) == list(range(300))
+    assert len(groups(np.ones((4, 2)), 16)) == 1
 
 
 SQUARE = np.array([[2.0, 2.0], [2.0, -2.0], [-2.0, 2.0], [-2.0, -2.0]])
@@ -188,9 +189,13 @@ def test_tokens_that_heard_others_in_the_wrong_place_are_taken_along(
     """One token is repeated, far from where the step took it; those that follow it must be repeated too."""
     n = 40
     x = np.zeros((n, 1))
-    flow = local_steps.Flowing(af.RescaledFlow(), Hearing(af.Softmax()), 1e-9, 1e-12)
+    flow = local_steps.Flowing(af.RescaledFlow(), Hearing(af.Softmax()), 1e-9, 1e-12, n)
     company = local_steps._All(flow, (n, 1), None)
-    company.velocity = lambda t, y: np.where(np.arange(n)[:, None] < 4, y[:1], 0.0) - y  # type: ignore[method-assign]
+
+    def velocity(t: float, x: Array) -> Array:
+        return np.where(np.arange(n)[:, None] < 4, x[:1], 0.0) - x
+
+    monkeypatch.setattr(company, "velocity", velocity)
     asked = []
 
     class Moved:
@@ -213,7 +218,7 @@ def test_tokens_that_heard_others_in_the_wrong_place_are_taken_along(
 def test_other_laws_and_motions_take_common_steps(alone: list[int]) -> None:
     @dataclass(frozen=True, eq=False)
     class Slower(af.RescaledFlow):
-        def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:  # type: ignore[override]
+        def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
             return 0.5 * super().velocity(hearing, x, t)
 
     assert af.RescaledFlow.moves_some

@@ -28,9 +28,9 @@ TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, 
 class ContinuousMotion(Motion):
     """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so.
 
-    One whose `velocity` also takes `sources`, whom the tokens x hear in place of each other, says ``moves_some = True``
-    (a class with a `velocity` of its own says it anew). Then tokens that need shorter steps than most take them alone.
-    In a moving frame it writes `frame`.
+    One that also writes ``velocity_among(hearing, x, t, sources)``, for tokens x that hear the sources in place of each
+    other, says ``moves_some = True`` (a class with a `velocity` of its own says it anew). Then tokens that need shorter
+    steps than most take them alone. In a moving frame it writes `frame` too.
     `rtol` is the relative tolerance of the integrator, 1e-9 unless a motion says another.
     Where a motion `unites`, tokens that have met, to ten relative tolerances, go on as one mass. `helps` says what
     to do where the integrator can only take very many short steps.
@@ -52,6 +52,10 @@ class ContinuousMotion(Motion):
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return x'."""
         raise InputError(f"{type(self).__name__} does not say its velocity: a flow must write velocity")
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return x' of tokens x that hear the sources."""
+        raise InputError(f"{type(self).__name__} does not say how some of its tokens move: let moves_some be False")
 
     def frame(self, x: Array, t: float) -> tuple[Array, float]:
         """Return (y, g) if the law sees tokens at sqrt(g) y, linear in x: here x itself."""
@@ -118,8 +122,12 @@ class Flow(ContinuousMotion):
         V = matrix_at(self.V, 0, d, "V")
         return None if self.feed_forward is not None else MatrixForm(np.eye(d) if V is None else V)
 
-    def velocity(self, hearing: Hearing, x: Array, t: float, sources: Array | None = None) -> Array:
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
+        return self.velocity_among(hearing, x, t, x)
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return V m, where m is the mean of the sources."""
         v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t, sources=sources).mean)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 
@@ -176,11 +184,15 @@ class RescaledFlow(ContinuousMotion):
         one_value_matrix(hearing, "RescaledFlow moves")
         return super().prepare(x, hearing)
 
-    def velocity(self, hearing: Hearing, x: Array, t: float, sources: Array | None = None) -> Array:
+    def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V (m - z)."""
+        return self.velocity_among(hearing, x, t, x)
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return V (m - z), where m is the mean of the sources."""
         y, gain = self.frame(x, t)
-        values, places = (x, y) if sources is None else (sources, self.frame(sources, t)[0])
-        m = hearing(y, t, sources=places, values=values, gain=gain).mean
+        places = y if sources is x else self.frame(sources, t)[0]
+        m = hearing(y, t, sources=places, values=sources, gain=gain).mean
         v = apply(matrix_at(self.V, t, x.shape[-1], "V"), m - x)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 

@@ -27,8 +27,8 @@ Rows = NDArray[np.int64]
 
 # Sources that are left out weigh at most this part of the total: no more than a rounding error.
 LEFT_OUT = 1e-16
-# Tokens are taken in at most this many groups, each of which is compared with all sources.
-GROUPS = 16
+# Tokens are taken in at most GROUPS groups, each of which is compared with all sources.
+GROUPS, FEW_SOURCES = 16, 4096
 
 
 class Around(NamedTuple):
@@ -72,13 +72,16 @@ def heard(
         return np.arange(len(sources.places))
     # How far each a_i goes: with the token, as a linear map takes it along, and with the time.
     ends = np.concatenate([np.eye(d), np.zeros((1, d))])
-    stretch = max(float(np.linalg.norm(m[:d] - m[d], 2)) for m, _ in (covectors(motion, hearing, ends, t) for t in times))
+    stretch = max(
+        float(np.linalg.norm(m[:d] - m[d], 2)) for m, _ in (covectors(motion, hearing, ends, t) for t in times)
+    )
     a = forms[0][0]
     turn = stretch * reach + np.max([np.linalg.norm(one - a, axis=1) for one, _ in forms], axis=0)
     weights = np.zeros(len(sources.places)) if log_masses is None else log_masses
     depth = math.log(total / LEFT_OUT)
     near = np.zeros(len(sources.places), dtype=bool)
-    for group in groups(a):
+    # Few sources are compared with fewer and larger groups: there a group costs more than it saves.
+    for group in groups(a, GROUPS if len(sources.places) > FEW_SOURCES else GROUPS // 4):
         c = (a[group].min(axis=0) + a[group].max(axis=0)) / 2
         R = float((np.linalg.norm(a[group] - c, axis=1) + turn[group]).max())
         scores = sources.places @ c
@@ -91,14 +94,14 @@ def heard(
     return np.flatnonzero(near)
 
 
-def groups(a: Array) -> list[Rows]:
-    """Cut points into at most `GROUPS` boxes, each time the widest one into halves.
+def groups(a: Array, most: int) -> list[Rows]:
+    """Cut points into at most so many boxes, each time the widest one into halves.
 
-    >>> groups(np.array([[0.0], [0.0], [1.0]]))
+    >>> groups(np.array([[0.0], [0.0], [1.0]]), 16)
     [array([0, 1]), array([2])]
     """
     parts, widths = [np.arange(len(a))], [np.ptp(a, axis=0)]
-    while len(parts) < GROUPS:
+    while len(parts) < most:
         k = max(range(len(parts)), key=lambda i: float(widths[i].max()))
         part, axis = parts[k], int(widths[k].argmax())
         if not widths[k][axis] > 0:

@@ -124,7 +124,7 @@ class Integration(Stepper):
         first_step = None if first is None else min(first, until - self.t)
         options: dict[str, Any] = {"rtol": self.motion.rtol, "atol": self.atol, "first_step": first_step}
         if self.some_alone:
-            flow = Flowing(self.motion, self.hearing, self.motion.rtol, self.atol)
+            flow = Flowing(self.motion, self.hearing, self.motion.rtol, self.atol, len(y))
             self.solver = LocalSteps(flow, y.shape, *problem, **options)
         else:
             self.solver = self.pace.start(*problem, **options)

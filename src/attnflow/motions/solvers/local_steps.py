@@ -36,6 +36,8 @@ LARGEST, OWN = 10.0, 1.0
 WORTH = 1.5
 # Parts of fewer pairs of tokens and sources take steps together: a sum takes hardly longer than its call.
 PAIRS = 1 << 18
+# Parts of NARROW pairs or more look in each of their steps for the sources that can be heard in that step.
+NARROW = 1 << 16
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
 # this proves wrong it is doubled, at most DOUBLINGS times.
 SPARE, DOUBLINGS = 1.5, 6
@@ -54,11 +56,19 @@ class Flowing(NamedTuple):
     hearing: Hearing
     rtol: float
     atol: float
+    tokens: int
 
     def heard_from(self, rows: Rows) -> Hearing:
         """Return the law, heard from these tokens alone."""
         masses = self.hearing.masses
         return replace(self.hearing, masses=None if masses is None else masses[rows], memory=None)
+
+    def near(self, t: float, h: float, tokens: Around, sources: Around, rows: Rows) -> Rows:
+        """Return which of the sources, in these rows of all, the tokens can hear between t and t + h."""
+        masses, times = self.hearing.masses, (t, t + h / 2, t + h)
+        logs = None if masses is None else np.log(masses[rows])
+        total = float(self.tokens if masses is None else masses.sum())
+        return heard(self.motion, self.hearing, times, tokens, sources, logs, total)
 
 
 class Given(NamedTuple):
@@ -70,7 +80,7 @@ class Given(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Whether a step is accepted, if `size` is below 1, which tokens repeat it, and what the next step should aim at."""
+    """A step is accepted if its `size` is below 1. The `bad` tokens repeat it, and the next one follows from `aim`."""
 
     size: float
     bad: Rows
@@ -122,7 +132,7 @@ class Company:
             end = min(t + h, bound)
             h = end - t
             step = Step(self.velocity, t, x, velocity, h, stages)
-            errors = step.errors(*self.flow[2:])
+            errors = step.errors(*self.flow[2:4])
             size, bad, aim = self._judge(errors)
             if size < 1:
                 found = self._ended(step, bad, errors)
@@ -159,7 +169,7 @@ class Company:
             velocity = self.velocity(end, step.y)
             step.K[STAGES] = velocity
             return step.y, velocity, bad, None
-        allowed = step.allowed(*self.flow[2:])
+        allowed = step.allowed(*self.flow[2:4])
         step.interpolate()
         first = step.h * min(LONG, max(SHORT, SAFETY * float(errors[bad].max()) ** (-1 / 8)))
         for _ in range(1 + ENLARGED):
@@ -180,38 +190,34 @@ class Company:
 
     def _repeated(self, step: Step, bad: Rows, first: float) -> Part | None:
         """Take these tokens through the step alone."""
-        t, h, (motion, hearing, _, _) = step.t, step.h, self.flow
+        t, h = step.t, step.h
         rest = np.setdiff1d(np.arange(len(step.x)), bad)
         speeds = SPARE * step.speeds()
-        everybody = np.concatenate([*(one.rows for one in self.given), self.rows[rest], self.rows[bad]])
+        rows = np.concatenate([*(one.rows for one in self.given), self.rows[rest], self.rows[bad]])
         places = np.concatenate([*(one.path.at(t) for one in self.given), step.x[rest], step.x[bad]])
         known = np.concatenate([*(one.speeds for one in self.given), speeds[rest]])
         own = speeds[bad]
-        masses = hearing.masses
-        logs = None if masses is None else np.log(masses[everybody])
-        total = float(len(self.rows) + sum(len(one.rows) for one in self.given) if masses is None else masses.sum())
         for _ in range(1 + DOUBLINGS):
-            reach = np.concatenate([known, own]) * h
-            times, tokens = (t, t + h / 2, t + h), Around(step.x[bad], own * h)
-            near = heard(motion, hearing, times, tokens, Around(places, reach), logs, total)
-            part = Part(self.flow, self.rows[bad], own, self._given(step, rest, speeds, near), _from(near, len(known)))
+            sources = Around(places, np.concatenate([known, own]) * h)
+            near = self.flow.near(t, h, Around(step.x[bad], own * h), sources, rows)
+            heard_too, first_own = self._given(near), len(known) - len(rest)
+            if len(some := rest[near[(near >= first_own) & (near < len(known))] - first_own]):
+                heard_too.append(Given(self.rows[some], step.path(some), speeds[some]))
+            part = Part(self.flow, self.rows[bad], own, heard_too, near[near >= len(known)] - len(known))
             try:
                 return part if part.through(t, step.x[bad], t + h, first) else None
             except _Strayed:
                 own = 2 * own
         return None
 
-    def _given(self, step: Step, rest: Rows, speeds: Array, near: Rows) -> list[Given]:
-        """Return those of the others that are heard, with their paths."""
+    def _given(self, near: Rows) -> list[Given]:
+        """Return those of the given tokens that are heard, as counted by `near` from the first of them on."""
         found, begin = [], 0
         for one in self.given:
             some = near[(near >= begin) & (near < begin + len(one.rows))] - begin
             begin += len(one.rows)
             if len(some):
                 found.append(Given(one.rows[some], one.path.of(some), one.speeds[some]))
-        some = rest[near[(near >= begin) & (near < begin + len(rest))] - begin]
-        if len(some):
-            found.append(Given(self.rows[some], step.path(some), speeds[some]))
         return found
 
 
@@ -223,23 +229,23 @@ class Part(Company):
     def __init__(self, flow: Flowing, rows: Rows, speeds: Array, given: list[Given], inner: Rows) -> None:
         super().__init__(flow)
         self.rows, self.speeds, self.given, self.inner = rows, speeds, given, inner
-        sources = np.concatenate([*(one.rows for one in given), rows[inner]])
-        self.hearing = flow.heard_from(sources)
-        self.few = int(FEW_OF_PART * len(rows)) if len(rows) * len(sources) >= PAIRS else 0
+        self.sources = np.concatenate([*(one.rows for one in given), rows[inner]])
+        self.hearing, self.pairs = flow.heard_from(self.sources), len(rows) * len(self.sources)
+        self.few = int(FEW_OF_PART * len(rows)) if self.pairs >= PAIRS else 0
         self.legs: list[Leg] = []
 
     def velocity(self, t: float, x: Array) -> Array:
         if not (np.linalg.norm(x - self.start, axis=1) <= self.reach).all():
             raise _Strayed
         sources = np.concatenate([*(one.path.at(t) for one in self.given), x[self.inner]])
-        return self.flow.motion.velocity(self.hearing, x, t, sources)
+        return self.flow.motion.velocity_among(self.hearing, x, t, sources)
 
     def through(self, t: float, x: Array, until: float, first: float) -> bool:
         """Go on from x at t to x at the end of the step of all, and say whether that was possible."""
         self.start, self.reach = x, self.speeds * (until - t)
         velocity, h = self.velocity(t, x), first
         while t < until:
-            leg = self.leg(t, x, velocity, h, until, None)
+            leg = self._for(t, x, min(h, until - t)).leg(t, x, velocity, h, until, None)
             if leg is None:
                 return False
             self.legs.append(leg)
@@ -247,6 +253,18 @@ class Part(Company):
             t = until if t + leg.step.h >= until else t + leg.step.h
         self.x = x
         return True
+
+    def _for(self, t: float, x: Array, h: float) -> Part:
+        """Return the same tokens with the fewer sources that they can hear in a step of the length h."""
+        if self.pairs < NARROW:
+            return self
+        places = np.concatenate([*(one.path.at(t) for one in self.given), x[self.inner]])
+        speeds = np.concatenate([*(one.speeds for one in self.given), self.speeds[self.inner]])
+        near = self.flow.near(t, h, Around(x, self.speeds * h), Around(places, speeds * h), self.sources)
+        begin = len(places) - len(self.inner)
+        part = Part(self.flow, self.rows, self.speeds, self._given(near), self.inner[near[near >= begin] - begin])
+        part.start, part.reach = x, self.speeds * h
+        return part
 
     def at(self, t: float) -> Array:
         """Return where the tokens are at a time of the step of all."""
@@ -296,8 +314,3 @@ class LocalSteps(ByTokens):
 def _mean_square(errors: Array) -> float:
     """Return the root of the mean square."""
     return math.sqrt(float(np.mean(errors * errors))) if len(errors) else 0.0
-
-
-def _from(rows: Rows, begin: int) -> Rows:
-    """Return the rows from the given one on, counted from there."""
-    return rows[rows >= begin] - begin
