@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnflow.motions.flows import ContinuousMotion
 
 # At most this part of all tokens may repeat a step; of the tokens of a part, this part of them.
-FEW, FEW_OF_PART = 0.01, 0.25
+FEW, FEW_OF_PART = 0.03, 0.25
 # A step of all is accepted as SciPy does, by the mean square of the errors, while no error is above LARGEST times what
 # is allowed. If tokens repeat it, those with errors above OWN do, until theirs are at most 1.
 LARGEST, OWN = 10.0, 1.0
@@ -38,6 +38,9 @@ WORTH = 1.5
 PAIRS = 1 << 18
 # Parts of NARROW pairs or more look in each of their steps for the sources that can be heard in that step.
 NARROW = 1 << 16
+# If a sum of a part has more than COSTLY pairs for each token of all, which is a tenth of what a sum of all costs, the
+# next step is shorter, so that fewer tokens repeat it and hear fewer sources.
+COSTLY, SHORTER = 64, 0.8
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
 # this proves wrong it is doubled, at most DOUBLINGS times.
 SPARE, DOUBLINGS = 1.5, 6
@@ -138,6 +141,9 @@ class Company:
                 found = self._ended(step, bad, errors)
                 if found is not None:
                     longer = min(GROWTH, SAFETY * max(aim, 1e-300) ** (-1 / 8))
+                    part = found[3]
+                    if part is not None and part.pairs > COSTLY * len(x):
+                        longer = min(longer, SHORTER)
                     return Leg(step, *found[:2], h * (min(1.0, longer) if refused else longer), *found[2:])
                 size = 2.0**8
             h *= max(SHRINK, SAFETY * size ** (-1 / 8))
