@@ -89,28 +89,34 @@ def test_a_token_that_turns_within_a_step_is_noticed(sharpness: float) -> None:
         (af.Softmax(beta=lambda t: 300 + 200 * t, B=TURNED), af.RescaledFlow(V=TURNED)),
     ],
 )
-@pytest.mark.parametrize("weighed", [False, True])
-def test_what_is_left_out_weighs_nothing_wherever_tokens_go(law: af.Softmax, motion: Any, weighed: bool) -> None:
+@pytest.mark.parametrize(("weighed", "spread"), [(False, 0.3), (True, 0.3), (False, 0.01)])
+def test_what_is_left_out_weighs_nothing_wherever_tokens_go(
+    law: af.Softmax, motion: Any, weighed: bool, spread: float
+) -> None:
     rng, t, h = np.random.default_rng(1), 0.3, 0.2
     # Tokens near the origin would hear everybody.
-    tokens = Around([2.0, 1.0] + 0.3 * rng.standard_normal((40, 2)), rng.uniform(0, 0.1, 40))
-    sources = Around(rng.standard_normal((500, 2)), rng.uniform(0, 0.1, 500))
+    tokens = Around([2.0, 1.0] + spread * rng.standard_normal((40, 2)), spread * rng.uniform(0, 0.3, 40))
+    disc = 2 * on_circle(rng, 500) * np.sqrt(rng.random((500, 1)))
+    sources = Around(disc, rng.uniform(0, 0.1, 500))
     masses = np.exp(rng.uniform(-9, 9, 500)) if weighed else np.ones(500)
     hearing = Hearing(law, masses)
     near = heard(motion, hearing, (t, t + h / 2, t + h), tokens, sources, np.log(masses), float(masses.sum()))
     assert 0 < len(near) < 400
     for s in (t, t + h / 2, t + h):
-        for _ in range(20):
+        for worst in [False] * 9 + [True]:
             x, y = (one.places + one.reach[:, None] * on_circle(rng, len(one.reach)) for one in (tokens, sources))
             a, gain = covectors(motion, hearing, x, s)
-            seen, keys = (motion.seen(one, s) for one in (x, y))
+            if worst:
+                # Those that are left out go where tokens hear them most, the others where they hear them least.
+                ahead = sources.reach[:, None] * a.mean(axis=0) / np.linalg.norm(a.mean(axis=0))
+                ahead[near] *= -1
+                y = sources.places + ahead
             scores = gain * a @ y.T
             # The covectors are those of the law: its weights differ by a factor for each row.
-            given = law.log_weights(seen, s, sources=keys)
+            given = law.log_weights(motion.seen(x, s), s, sources=motion.seen(y, s))
             np.testing.assert_allclose(np.ptp(given - scores, axis=1), 0, atol=1e-9 * np.abs(scores).max())
             logs = scores + np.log(masses)
-            logs -= logs.max(axis=1, keepdims=True)
-            weights = np.exp(logs)
+            weights = np.exp(logs - logs.max(axis=1, keepdims=True))
             left_out = np.delete(weights, near, axis=1).sum(axis=1)
             assert (left_out <= LEFT_OUT * weights.sum(axis=1)).all()
 
@@ -150,8 +156,7 @@ CASES: dict[str, tuple[Array, af.Softmax, Any, float]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize(("name", "weighed"), [*((name, False) for name in CASES), ("merging", True)])
 def test_local_steps_follow_the_flow_at_a_tight_tolerance(alone: list[int], name: str, weighed: bool) -> None:
     x, law, motion, until = CASES[name]
     masses = np.random.default_rng(5).uniform(0.5, 2.0, len(x)) if weighed else None
@@ -169,8 +174,8 @@ def test_local_steps_follow_the_flow_at_a_tight_tolerance(alone: list[int], name
     def error(other: Any) -> float:
         return float((np.abs(other.tokens - exact.tokens)[:, compared].max(axis=(1, 2)) / size).max())
 
-    # Tokens that start near a tie multiply errors, whichever steps they take.
-    assert error(run) <= max(1e-8, 2 * error(usual))
+    # A token may err by ten times the tolerance in a step, and those that start near a tie multiply errors.
+    assert error(run) <= max(3e-8, 2 * error(usual))
 
 
 def test_a_run_taken_up_again_ends_bit_for_bit(alone: list[int], tmp_path: Any) -> None:
@@ -199,6 +204,8 @@ def test_tokens_that_heard_others_in_the_wrong_place_are_taken_along(
     asked = []
 
     class Moved:
+        pairs = 1
+
         def __init__(self, rows: Any) -> None:
             self.x = np.where(rows[:, None] == 0, 1.0, 0.0)
 

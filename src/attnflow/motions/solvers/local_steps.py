@@ -38,9 +38,8 @@ WORTH = 1.5
 PAIRS = 1 << 18
 # Parts of NARROW pairs or more look in each of their steps for the sources that can be heard in that step.
 NARROW = 1 << 16
-# If a sum of a part has more than COSTLY pairs for each token of all, which is a tenth of what a sum of all costs, the
-# next step is shorter, so that fewer tokens repeat it and hear fewer sources.
-COSTLY, SHORTER = 64, 0.8
+# A sum of a part should not have more than COSTLY pairs for each token of all: a sum of all costs about 20 times that.
+COSTLY = 32
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
 # this proves wrong it is doubled, at most DOUBLINGS times.
 SPARE, DOUBLINGS = 1.5, 6
@@ -118,6 +117,7 @@ class Company:
     few: int
     most: float
     own: float
+    costly: float = math.inf
     rows: Rows
     given: list[Given]
 
@@ -142,8 +142,8 @@ class Company:
                 if found is not None:
                     longer = min(GROWTH, SAFETY * max(aim, 1e-300) ** (-1 / 8))
                     part = found[3]
-                    if part is not None and part.pairs > COSTLY * len(x):
-                        longer = min(longer, SHORTER)
+                    if part is not None:
+                        longer = min(longer, SAFETY * (self.costly / part.pairs) ** (1 / 8))
                     return Leg(step, *found[:2], h * (min(1.0, longer) if refused else longer), *found[2:])
                 size = 2.0**8
             h *= max(SHRINK, SAFETY * size ** (-1 / 8))
@@ -236,7 +236,7 @@ class Part(Company):
         super().__init__(flow)
         self.rows, self.speeds, self.given, self.inner = rows, speeds, given, inner
         self.sources = np.concatenate([*(one.rows for one in given), rows[inner]])
-        self.hearing, self.pairs = flow.heard_from(self.sources), len(rows) * len(self.sources)
+        self.hearing, self.pairs = flow.heard_from(self.sources), max(1, len(rows) * len(self.sources))
         self.few = int(FEW_OF_PART * len(rows)) if self.pairs >= PAIRS else 0
         self.legs: list[Leg] = []
 
@@ -287,6 +287,7 @@ class _All(Company):
         super().__init__(flow)
         self.shape, self.flat = shape, velocity
         self.few, self.rows, self.given = int(FEW * shape[0]), np.arange(shape[0]), []
+        self.costly = COSTLY * float(shape[0])
 
     def velocity(self, t: float, x: Array) -> Array:
         found: Array = self.flat(t, x.ravel()).reshape(self.shape)
