@@ -20,22 +20,22 @@ NEVER = 1 << 60
 DIFFERENT = 1e-6
 
 
-def timed(tokens: np.ndarray, until: float, crowd: int) -> tuple[float, af.Trajectory]:
+def timed(tokens: np.ndarray, until: float, many: int) -> tuple[float, af.Trajectory]:
     """Return the CPU time of a run, and the run."""
-    usual, integrate.CROWD = integrate.CROWD, crowd
+    usual, integrate.MANY = integrate.MANY, many
     try:
         begin = time.process_time()
         run = af.simulate(tokens, af.Softmax(), af.RescaledFlow(), until, record=[until / 2])
         return time.process_time() - begin, run
     finally:
-        integrate.CROWD = usual
+        integrate.MANY = usual
 
 
 def main(n: int, until: float) -> None:
     """Print what both ways cost, and how many tokens end in different places."""
     x = clipped_normal(n, 2)
-    timed(x, 0.1, integrate.CROWD)
-    local, ours = timed(x, until, integrate.CROWD)
+    timed(x, 0.1, integrate.MANY)
+    local, ours = timed(x, until, integrate.MANY)
     common, theirs = timed(x, until, NEVER)
     apart = np.abs(ours.final - theirs.final).max(axis=1) / (2 * RADIUS)
     print(

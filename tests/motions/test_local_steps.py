@@ -26,7 +26,7 @@ TURNED = np.array([[1.0, 0.4], [-0.3, 0.7]])
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let small clouds take local steps, and count the tokens of each part."""
-    monkeypatch.setattr(integrate, "CROWD", 0)
+    monkeypatch.setattr(integrate, "MANY", 0)
     monkeypatch.setattr(local_steps, "FEW", 0.2)
     monkeypatch.setattr(local_steps, "PAIRS", 64)
     monkeypatch.setattr(local_steps, "NARROW", 64)
@@ -166,7 +166,7 @@ def test_local_steps_follow_the_flow_at_a_tight_tolerance(alone: list[int], name
     # The last two tokens of the symmetric cloud stay between two leaders until rounding decides.
     compared = slice(-2) if name == "symmetric" else slice(None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(integrate, "CROWD", 1 << 30)
+        patch.setattr(integrate, "MANY", 1 << 30)
         exact = af.simulate(x, law, motion.with_rtol(1e-12), until, masses=masses, record=times)
         usual = af.simulate(x, law, motion, until, masses=masses, record=times)
     size = np.abs(exact.tokens).max(axis=(1, 2))
@@ -241,7 +241,7 @@ def test_many_tokens_need_fewer_sums() -> None:
     x = af.tokens.gaussian(n=8000, d=2, seed=0)
     run = af.simulate(x, af.Softmax(), af.RescaledFlow(), 5.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(integrate, "CROWD", 1 << 30)
+        patch.setattr(integrate, "MANY", 1 << 30)
         usual = af.simulate(x, af.Softmax(), af.RescaledFlow(), 5.0)
     assert run.report["evaluations"] < 0.9 * usual.report["evaluations"]
     apart = np.abs(run.final - usual.final).max(axis=1)

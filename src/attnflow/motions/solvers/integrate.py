@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Flows with a tolerance below this need sums that are exact to rounding.
 NOISY = 1e-9
+# From this many coordinates on, tokens that need shorter steps than most take them alone.
+MANY = CROWD
 # From BLAS_THREADS_FROM coordinates on BLAS would use threads.
 BLAS_THREADS_FROM = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
@@ -81,8 +83,7 @@ class Integration(Stepper):
         labels = self.known.get("labels")
         known = None if labels is None else Clumps(labels, self.known.get("masses"))
         self._embody(known or Clumps.at_the_start(x, hearing))
-        # With fewer tokens all take the same steps, as none of them limits those of many others.
-        many = self.clumps.count * x.shape[1] >= CROWD
+        many = self.clumps.count * x.shape[1] >= MANY
         self.some_alone = many and motion.moves_some and hearing.law.exponents is not None and not self.unites
         self.solver: Any = None
         self.pace = OrderSwitch(self.known.get("pace"))

@@ -38,8 +38,8 @@ WORTH = 1.5
 PAIRS = 1 << 18
 # Parts of NARROW pairs or more look in each of their steps for the sources that can be heard in that step.
 NARROW = 1 << 16
-# A sum of a part should not have more than COSTLY pairs for each token of all: a sum of all costs about 20 times that.
-COSTLY = 32
+# A sum of a part should not have more than COSTLY pairs for each token of all: a sum of all costs about 5 times that.
+COSTLY = 128
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
 # this proves wrong it is doubled, at most DOUBLINGS times.
 SPARE, DOUBLINGS = 1.5, 6
