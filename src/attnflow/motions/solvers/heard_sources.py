@@ -95,7 +95,7 @@ def heard(
 
 
 def groups(a: Array, most: int) -> list[Rows]:
-    """Cut points into at most so many boxes, each time the widest one into halves.
+    """Cut points into at most `most` boxes, each time the widest one into halves.
 
     >>> groups(np.array([[0.0], [0.0], [1.0]]), 16)
     [array([0, 1]), array([2])]
