@@ -168,7 +168,7 @@ def added(typing, x):
 @intrinsic
 def rounded_sum(typing, x, y):
     """Return x + y, where x and y may be products: these are rounded first, as in a loop without vectors."""
-    return lanes(lanes, lanes), lambda context, builder, signature, args: builder.fadd(*args)
+    return x(x, x), lambda context, builder, signature, args: builder.fadd(*args)
 
 
 @intrinsic
@@ -179,7 +179,7 @@ def add_where(typing, total, term, low, high):
         total, term, low, high = args
         return builder.select(builder.fcmp_ordered("<=", low, high), builder.fadd(total, term), total)
 
-    return lanes(lanes, lanes, lanes, lanes), generate
+    return total(total, term, low, high), generate
 
 
 @intrinsic
@@ -190,7 +190,7 @@ def muladd_where(typing, x, y, total, low, high):
         x, y, total, low, high = args
         return builder.select(builder.fcmp_ordered("<=", low, high), _muladd(builder, x, y, total), total)
 
-    return lanes(lanes, lanes, lanes, lanes, lanes), generate
+    return total(x, y, total, low, high), generate
 
 
 def _arithmetic(symbol, instruction):
