@@ -52,10 +52,11 @@ def simulate(
     tokens : (n, d)
         Where the tokens start. Arrays of torch, JAX or CuPy move in `Layers`, `Residual` and `SphereLayers` as such: on
         their device, in their precision, open to derivatives; such runs take no watchers, store, engine or precision. A
-        Dask array (see ``chunks`` of `tokens.gaussian`) moves in these motions too, in chunks of rows, under `Softmax` and
-        `Hardmax` in up to 3 dimensions: on the scheduler that Dask has, in this process or on a cluster. A worker holds
-        a few chunks for each of its threads. With `store` each step is on disk, and nothing else is in memory; without,
-        all recorded states stay in the memory of the workers. Such runs take no masses, watchers, seed or engine.
+        Dask array (see ``chunks`` of `tokens.gaussian`) moves in these motions too, in chunks of rows, under `Softmax`
+        and `Hardmax` in up to 3 dimensions: on the scheduler that Dask has, in this process or on a cluster. A worker
+        holds a few chunks for each of its threads. With `store` each step is on disk, and nothing else is in memory;
+        without, all recorded states stay in the memory of the workers. Such runs take no masses, watchers, seed or
+        engine.
     law
         Who listens to whom, such as `Softmax`: ``attnflow.catalogue.entries("law")`` and the page of models have all.
     motion
