@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from browser import launch, shared_address
 from larger import larger
-from test_page import drag, settled
+from test_page import drag
+from visits import settled
 
 from attnflow.explorer import stories
 from attnflow.explorer.stories import Step

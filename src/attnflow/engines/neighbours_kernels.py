@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from attnflow.engines.kernels import compiled, in_parallel, inlined
-from attnflow.engines.simd import WIDTH, add_where, load, muladd_where, rounded_sum, splat, spread, store
+from attnflow.engines.simd import WIDTH, add_where, added, load, muladd_where, rounded_sum, splat, spread
 
 # At most this many groups, or nodes, wait to be visited: each level of a tree of less than 2^60 leaves leaves one.
 DEEPEST = 64
@@ -68,6 +68,16 @@ def pack(points, index, weights, values, centre, scale, rows, packed, sums):
 
 
 @inlined
+def _added_where(packed, at, low, high, total, sum0, sum1):
+    """Add the masses at a place, and the two columns of values after them, of the sources with low <= high."""
+    w = load(packed, at)
+    total = add_where(total, w, low, high)
+    sum0 = muladd_where(w, load(packed, at + WIDTH), sum0, low, high)
+    sum1 = muladd_where(w, load(packed, at + 2 * WIDTH), sum1, low, high)
+    return total, sum0, sum1
+
+
+@inlined
 def _ball_verdict(groups, group, boxes, node, radius2):
     """Say whether the queries in the box of a group hear the sources in the box of a node, within a distance.
 
@@ -95,11 +105,7 @@ def _within(packed, at, d, q0, q1, q2, radius2, total, sum0, sum1):
     if d > 2:
         z = q2 - load(packed, at + 2 * WIDTH)
         distance = rounded_sum(distance, z * z)
-    w = load(packed, at + d * WIDTH)
-    total = add_where(total, w, distance, radius2)
-    sum0 = muladd_where(w, load(packed, at + (d + 1) * WIDTH), sum0, distance, radius2)
-    sum1 = muladd_where(w, load(packed, at + (d + 2) * WIDTH), sum1, distance, radius2)
-    return total, sum0, sum1
+    return _added_where(packed, at + d * WIDTH, distance, radius2, total, sum0, sum1)
 
 
 # Half-spaces
@@ -204,27 +210,14 @@ def _beyond(packed, at, d, q0, q1, q2, bound, total, sum0, sum1):
     score = rounded_sum(q0 * load(packed, at), q1 * load(packed, at + WIDTH))
     if d > 2:
         score = rounded_sum(score, q2 * load(packed, at + 2 * WIDTH))
-    w = load(packed, at + d * WIDTH)
-    total = add_where(total, w, bound, score)
-    sum0 = muladd_where(w, load(packed, at + (d + 1) * WIDTH), sum0, bound, score)
-    sum1 = muladd_where(w, load(packed, at + (d + 2) * WIDTH), sum1, bound, score)
-    return total, sum0, sum1
+    return _added_where(packed, at + d * WIDTH, bound, score, total, sum0, sum1)
 
 
 # Groups of queries
 
 
-@inlined
-def _added(lanes, scratch):
-    """Return the sum of eight lanes."""
-    store(scratch, 0, lanes)
-    return ((scratch[0] + scratch[1]) + (scratch[2] + scratch[3])) + (
-        (scratch[4] + scratch[5]) + (scratch[6] + scratch[7])
-    )
-
-
 @compiled
-def _look_at(queries, i, radius2, packed, places, count, heard, scratch):
+def _look_at(queries, i, radius2, packed, places, count, heard):
     """Add to the sums of a query what it hears of some blocks, source by source."""
     columns, d = queries.shape[1], packed.shape[1] - 3
     q0, q1 = spread(queries, i * columns), spread(queries, i * columns + 1)
@@ -239,13 +232,13 @@ def _look_at(queries, i, radius2, packed, places, count, heard, scratch):
         bound = spread(queries, i * columns + d)
         for a in range(count):
             total, sum0, sum1 = _beyond(packed, places[a], d, q0, q1, q2, bound, total, sum0, sum1)
-    heard[i, 0] += _added(total, scratch)
-    heard[i, 1] += _added(sum0, scratch)
-    heard[i, 2] += _added(sum1, scratch)
+    heard[i, 0] += added(total)
+    heard[i, 1] += added(sum0)
+    heard[i, 2] += added(sum1)
 
 
 @compiled
-def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, places, scratch):
+def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, places):
     """Fill the sums of some queries: `base`, and what they hear of some nodes, a list of blocks at a time."""
     for i in range(first, last):
         for k in range(3):
@@ -257,10 +250,10 @@ def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, 
             count += 1
             if count == len(places):
                 for i in range(first, last):
-                    _look_at(queries, i, radius2, packed, places, count, heard, scratch)
+                    _look_at(queries, i, radius2, packed, places, count, heard)
                 count = 0
     for i in range(first, last):
-        _look_at(queries, i, radius2, packed, places, count, heard, scratch)
+        _look_at(queries, i, radius2, packed, places, count, heard)
 
 
 @compiled
@@ -305,7 +298,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
     rows, boxes, sums = tree
     waiting, later = np.empty(DEEPEST, dtype=np.int64), np.empty(DEEPEST, dtype=np.int64)
     ends, bases = np.empty((DEEPEST, 2), dtype=np.int64), np.zeros((DEEPEST, 3))
-    nodes, base, own, scratch = np.ones(1024, dtype=np.int64), np.empty(3), np.empty(3), np.empty(WIDTH)
+    nodes, base, own = np.ones(1024, dtype=np.int64), np.empty(3), np.empty(3)
     d = normals.shape[1]
     aim, point, places = np.empty((d, 3)), np.empty((1, 2 * d)), np.empty(PLACES, dtype=np.int64)
     later[0], ends[0, 0], ends[0, 1], height = start, 0, 1, 1
@@ -321,7 +314,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
             group, 0, radius2, groups, aim, rows, boxes, sums, nodes, ends[height, 0], end, waiting, base
         )
         if undecided <= FEW or (2 * group >= len(query_rows) and undecided <= MANY * (filled - end)):
-            _look(queries, first, last, radius2, nodes, end, filled, rows, packed, base, heard, places, scratch)
+            _look(queries, first, last, radius2, nodes, end, filled, rows, packed, base, heard, places)
             continue
         if 2 * group >= len(query_rows):
             for i in range(first, last):
@@ -334,7 +327,7 @@ def _hear(start, asked, queries, radius2, tree, packed, heard):
                 nodes, last_one, _ = _decide(
                     0, FINE, radius2, point, aim, rows, boxes, sums, nodes, end, filled, waiting, own
                 )
-                _look(queries, i, i + 1, radius2, nodes, filled, last_one, rows, packed, own, heard, places, scratch)
+                _look(queries, i, i + 1, radius2, nodes, filled, last_one, rows, packed, own, heard, places)
             continue
         for half in range(2):
             later[height], ends[height, 0], ends[height, 1] = 2 * group + 1 - half, end, filled

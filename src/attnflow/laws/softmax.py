@@ -192,10 +192,8 @@ class Softmax(Law):
         if name == "causal":
             from attnflow.engines import causal
 
-            gain, precise = (
-                abs(beta) * sources.gain,
-                sources.engine not in (*engines.AUTOMATIC, "fast", "separable", "pruned"),
-            )
+            gain = abs(beta) * sources.gain
+            precise = sources.engine not in (*engines.AUTOMATIC, "fast", "separable", "pruned")
             sums = causal.softmax(*turned, sources.values, _log(sources.masses), gain, order.window, precise)
             return Heard(*sums)
         return None if name == "dense" else _sums(turned, sources, abs(beta))
