@@ -72,7 +72,8 @@ def softmax(
     queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, memory: Any = None
 ) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, up to `TOLERANCE`."""
-    if not _applies(queries, keys, gain):
+    light = log_masses is not None and np.ptp(log_masses) > fused.LIGHTEST
+    if light or not _applies(queries, keys, gain):
         return fused.softmax(queries, keys, values, log_masses, gain)
     return prepare(keys, values, log_masses, gain).hear(queries)
 
