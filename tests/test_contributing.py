@@ -83,8 +83,8 @@ def test_the_law_and_the_claim_are_as_short_as_the_page_says() -> None:
     assert lines(blocks(section("A claim in 30 lines"), "python")[0]) <= 30
 
 
-def test_the_law_of_the_page_works_as_a_file_of_the_library(tmp_path: Path) -> None:
-    """Its test passes, its style is right, the command line knows it, and its row of the models is written."""
+def test_the_law_and_the_claim_of_the_page_work_as_files_of_the_library(tmp_path: Path) -> None:
+    """The test of the law passes, style is right, the command line knows both, and the row of the models is written."""
     copied = shutil.ignore_patterns("__pycache__", "*.so", "page")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=copied)
     shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=copied)
@@ -92,7 +92,11 @@ def test_the_law_of_the_page_works_as_a_file_of_the_library(tmp_path: Path) -> N
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     law, test = blocks(section("A law in 20 lines"), "python")
+    claim = blocks(section("A claim in 30 lines"), "python")[0]
+    claims = tmp_path / "src" / "attnflow" / "claims" / "__init__.py"
+    claims.write_text(claims.read_text(encoding="utf-8").replace("    causal,\n", "    causal,\n    diameters,\n", 1))
     files = {"src/attnflow/laws/laplace.py": law, "tests/laws/test_laplace.py": test}
+    files |= {"src/attnflow/claims/diameters.py": claim}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -111,6 +115,7 @@ def test_the_law_of_the_page_works_as_a_file_of_the_library(tmp_path: Path) -> N
     (asked,) = [line for line in CONTRIBUTING.splitlines() if line.startswith("attnflow simulate")]
     said = run("attnflow", *asked.split()[1:-2])
     assert "laplace" in said.lower()
+    assert "holds" in run("attnflow", "check", "diameters/shrink")
     run("tools.models_page", "docs/models.md", "docs/reference/laws.rst", "docs/reference/motions.rst")
     assert "| `Laplace(h)` | `laplace` |" in (tmp_path / "docs/models.md").read_text(encoding="utf-8")
     assert "attnflow.Laplace" in (tmp_path / "docs/reference/laws.rst").read_text(encoding="utf-8")
