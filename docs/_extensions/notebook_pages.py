@@ -30,7 +30,9 @@ def markdown(notebook: dict[str, Any], file: str) -> str:
     print(2)
     ```
     <BLANKLINE>
-    ```text
+    ```{code-block} text
+    :class: output
+    <BLANKLINE>
     2
     ```
     """
@@ -53,7 +55,7 @@ def _shown(output: dict[str, Any]) -> str:
     if "image/png" in data:
         return f"![What this cell draws](data:image/png;base64,{''.join(data['image/png']).replace(chr(10), '')})"
     text = "".join(data["text/plain"] if data else output["text"]).rstrip("\n")
-    return f"```text\n{text}\n```"
+    return f"```{{code-block}} text\n:class: output\n\n{text}\n```"
 
 
 class NotebookParser(MystParser):
