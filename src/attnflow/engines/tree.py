@@ -54,8 +54,8 @@ from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, Expansions, room, 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
 MOST_DIMENSIONS, EXPANDED = 16, 3
-# Products |q| |k| up to this size do not overflow.
-LARGEST_PRODUCT = 1e300
+# Products |q| |k| up to this size do not overflow; nor do sums of values of this binary exponent, weights included.
+LARGEST_PRODUCT, CALM = 1e300, 900.0
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Boxes of queries that are walked by one thread each, at least; queries evaluated in one go; queries worth a thread.
@@ -110,8 +110,10 @@ class Sources:
         widest = WIDEST if d <= EXPANDED else 0.0
         mean, log_total = np.empty((len(queries), len(self.values))), np.empty(len(queries))
         itself = self.values is self.trie.points
-        given = self.trie, asked, self.values, itself, (gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2])
-        _Walk(given, mean, log_total).go()
+        heaviest = max(float(np.abs(self.values).max(initial=0.0)), float(largest.max()), 1.0)
+        calm = CALM - math.log2(heaviest)
+        rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2], calm
+        _Walk((self.trie, asked, self.values, itself, rules), mean, log_total).go()
         mean += self.centre
         # Means are within the box of the values; those of equal values are equal to them.
         return np.clip(mean, *self.ends, out=mean)[:, : queries.shape[1] if itself else None], log_total

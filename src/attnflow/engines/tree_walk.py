@@ -20,8 +20,6 @@ from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, h
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
 
 STEP, DESCEND, ANSWER = 0, 1, KNOWN
-# Binary exponents up to this size do not overflow.
-CALM = 900.0
 # A box whose bound of the error, of the size of the keys, is larger is done again.
 LIMIT = 8e-11
 
@@ -129,7 +127,7 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
     """
     v = mine.leader
     heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens, room.field)]
-    calm = top < CALM
+    calm = top < given[5]
     if not calm and len(mine.nodes):
         return False
     for e in range(len(mine.nodes)):
@@ -144,11 +142,11 @@ def _settle(sources, queries, values, itself, given, A, P, above, mine, first, l
 
     Return how often it was not.
     """
-    g, slack, size, widest, cost = given
+    g, slack, size, widest, cost, calm = given
     for doubts in range(3):
         if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
             break
-        stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost
+        stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost, calm
         mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, doubts >= 0, room)
     return doubts
 
