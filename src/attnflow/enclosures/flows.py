@@ -1,0 +1,175 @@
+"""Flows of few tokens with rigorous error bounds: balls that hold the tokens, at every step and in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnflow.core import progress
+from attnflow.core.inputs import Array, InputError, cloud, number, varies_in_time, whole
+from attnflow.enclosures.fields import RESCALED, SPACE, SPHERE, Field
+from attnflow.enclosures.lohner import Framed, NoStep, step
+from attnflow.enclosures.numbers import Numbers, arithmetic, ball, balls, floats, largest_radius
+from attnflow.enclosures.taylor import coefficients
+from attnflow.laws import Law
+from attnflow.motions import Motion
+
+# Taylor polynomials of this order; more bits than the tolerance asks for by SPARE; steps of at most LONGEST.
+ORDER, SPARE, LONGEST = 24, 64, 0.5
+# At most this many coordinates: the work of a step grows like their cube.
+MOST = 36
+# Steps are multiples of SHORTEST.
+SHORTEST = Fraction(1, 2**20)
+# The remainder of a step, bounded over all that is between, may be this many times the tolerance.
+ROOM = 100
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Balls around the tokens of a flow: proved, for every start in the balls of the first.
+
+    `times` are those of the steps, exact fractions; `states[k]` holds the tokens (n, d) at times[k], and `between[k]`
+    all the time from times[k] to times[k + 1]. `stopped` says in one sentence why it ended.
+    """
+
+    times: Sequence[Fraction]
+    states: Sequence[Numbers]
+    between: Sequence[Numbers]
+    stopped: str
+
+    @property
+    def final(self) -> Numbers:
+        """The balls of the tokens at the end."""
+        return self.states[-1]
+
+    @property
+    def radius(self) -> float:
+        """The largest radius of a ball at the end."""
+        return largest_radius(self.final)
+
+    @property
+    def middle(self) -> Array:
+        """The middles of the balls at the end, as floats."""
+        return floats(self.final)
+
+
+def field_of(law: Law, motion: Motion, d: int) -> Field:
+    """Return the vector field of a law and a motion in dimension d; refuse what has no enclosure."""
+    found, form = law.exponents, motion.matrix_form(d)
+    if law.replays != "balls" or found is None or found.b is not None or varies_in_time(found.beta):
+        raise InputError(f"{law.short_name} has no enclosure of its flows: use Softmax with a constant beta, without b")
+    if varies_in_time(found.B) or motion.discrete or (form is None and not motion.moving_frame):
+        raise InputError(
+            f"{type(motion).__name__} has no enclosure: use Flow, RescaledFlow or SphereFlow with constant matrices, "
+            "the norm 'post' and no feed-forward layer"
+        )
+    if form is None:
+        if getattr(motion, "feed_forward", None) is not None:
+            raise InputError("a feed-forward layer has no enclosure: leave it out")
+        kind, V, sums = RESCALED, motion.V, False
+    else:
+        # Differences M (m - x) and M m have the same tangent part on the sphere where M is a multiple of I.
+        kind, V, sums = SPHERE if form.sphere else SPACE, form.matrix, form.unnormalized
+    return Field(kind, ball(found.beta), _matrix(found.B, d), _matrix(V, d), sums)
+
+
+def _matrix(given: Any, d: int) -> Numbers | None:
+    return None if given is None or np.array_equal(given, np.eye(d)) else balls(np.asarray(given))
+
+
+def enclose(
+    tokens: ArrayLike, law: Law, motion: Motion, until: float, *, tolerance: float = 1e-20, order: int = ORDER
+) -> Enclosure:
+    """Return balls that provably hold the tokens of a flow at its steps, at time `until`, and in between.
+
+    Each step is a Taylor polynomial with a remainder that is bounded over balls that hold the solution, carried in
+    a frame that turns with the flow: `attnflow.enclosures.lohner.step` has the theorem. The tokens are taken exactly as
+    the floats that are given; on the sphere they are divided by their lengths first.
+
+    Parameters
+    ----------
+    tokens, law, motion, until
+        As in `simulate`, for `Softmax` under `Flow`, `RescaledFlow` or `SphereFlow`, and few tokens.
+    tolerance
+        The remainder of each step has at most about this radius.
+    order
+        The order of the Taylor polynomials.
+
+    Examples
+    --------
+    >>> import attnflow as af
+    >>> found = enclose([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=0.5)
+    >>> found.radius < 1e-17, found.middle.round(6).ravel().tolist()
+    (True, [1.56551, -1.56551])
+
+    References
+    ----------
+    R. Lohner, *Enclosing the solutions of ordinary initial and boundary value problems* (1987).
+    """
+    start = cloud(tokens, "tokens")
+    if start.size > MOST:
+        raise InputError(f"there are {start.size} coordinates, expected at most {MOST}: take fewer tokens or dimensions")
+    number(tolerance, "tolerance", above=0.0)
+    whole(order, "order", least=2)
+    field = field_of(law, motion, start.shape[1])
+    end = Fraction(number(until, "until", least=0.0))
+    with arithmetic(max(64, round(-np.log2(tolerance))) + SPARE):
+        x = balls(start)
+        if field.kind == SPHERE:
+            lengths = [sum((one * one for one in row), ball(0)).sqrt() for row in x]
+            x = np.array([row / length for row, length in zip(x, lengths, strict=True)], dtype=object)
+        return _walk(field, x, end, tolerance, order)
+
+
+def _walk(field: Field, x: Numbers, end: Fraction, tolerance: float, order: int) -> Enclosure:
+    states, t = Framed.around(x), Fraction(0)
+    times, held, between = [t], [x], []
+    stopped = f"time {float(end):g} was reached"
+    with progress.task("enclosure", float(end) or 1.0) as work:
+        while t < end:
+            taken = _one_step(field, states, t, end, tolerance, order)
+            if taken is None:
+                stopped = f"no step from time {float(t):g} on can be enclosed: {_why(states)}"
+                break
+            t, states, during = taken
+            times.append(t)
+            held.append(states.hull)
+            between.append(during)
+            work.reach(float(t), f"t = {float(t):g} of {float(end):g}")
+    return Enclosure(times, held, between, stopped)
+
+
+def _one_step(
+    field: Field, states: Framed, t: Fraction, end: Fraction, tolerance: float, order: int
+) -> tuple[Fraction, Framed, Numbers] | None:
+    """Take the longest step that meets the tolerance, halving it; None if there is none."""
+    now = ball(t)
+    known = coefficients(field, states.centre.reshape(states.shape), now, order)
+    size = max(float(abs(one).upper()) for one in known[-1].ravel())
+    wanted = (tolerance / size) ** (1 / order) if size > 0 else LONGEST
+    # Times are short binary fractions.
+    h = Fraction(max(1, int(min(wanted, LONGEST) / SHORTEST))) * SHORTEST
+    while h >= SHORTEST:
+        h = min(h, end - t)
+        try:
+            after, during, remainder = step(field, states, now, ball(h), known)
+        except NoStep:
+            h = _shorter(h, 0.5)
+            continue
+        if largest_radius(remainder) <= ROOM * tolerance:
+            return t + h, after, during
+        h = _shorter(h, 0.75)
+    return None
+
+
+def _shorter(h: Fraction, part: float) -> Fraction:
+    return Fraction(int(part * float(h) / float(SHORTEST))) * SHORTEST
+
+
+def _why(states: Framed) -> str:
+    return f"balls have radii up to {largest_radius(states.hull):.1e}; start nearer to the end, or take a smaller tolerance"
