@@ -36,7 +36,7 @@ def ball(value: Any) -> Any:
     from flint import arb
 
     if isinstance(value, Fraction):
-        return arb(value.numerator) / arb(value.denominator)
+        return arb(int(value.numerator)) / arb(int(value.denominator))
     if isinstance(value, arb):
         return value
     return arb(int(value)) if isinstance(value, int | np.integer) else arb(float(value))
