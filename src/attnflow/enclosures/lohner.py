@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from attnflow.enclosures.fields import Field
-from attnflow.enclosures.numbers import Numbers, largest_radius, middles
+from attnflow.enclosures.numbers import Numbers, array, largest_radius, middles
 from attnflow.enclosures.taylor import coefficients, derivative
 
 # How often an enclosure of a whole step is made larger before the step is made shorter.
-TRIALS = 12
+TRIALS = 3
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,24 @@ def step(field: Field, states: Framed, t: Any, h: Any, known: Numbers) -> tuple[
     T the Taylor polynomial of order N, s some start between c and c + A r (one for each coordinate), x_{N+1}(tau) a
     coefficient at some time tau of the step (one for each coordinate): by the mean value theorem and Taylor's theorem. DT
     is enclosed over the hull of the states, and x_{N+1} over balls Y that hold all tokens for all the time of the step.
-    Y is found by Picard's operator: if x + [0, h] f(Y, [t, t + h]) is in Y for all starts x, no solution leaves Y.
+
+    Y is right if P + x_{N+1}(Y) [0, h]^{N+1} is inside Y, P the values that Taylor polynomials of all states take for
+    times in [0, h]. For a solution that leaves Y would be on its boundary a first time s; until then it was in Y, so by
+    Taylor's theorem it is at P + x_{N+1}(Y) s^{N+1} then, which is inside. (N. Nedialkov, K. Jackson, J. Pryce, *An
+    effective high-order interval method for validating existence and uniqueness of the solution of an IVP for an ODE*, 2001.)
     """
     from flint import arb, arb_mat
 
     order = len(known) - 1
     hull = states.hull
-    between = _enclosed(field, hull, t, h)
-    whole = coefficients(field, between, t + _from_zero_to(h), order + 1)
-    remainder = (whole[order + 1] * h ** (order + 1)).ravel()
+    ahead = coefficients(field, hull, t, order)
+    between, last = _enclosed(field, ahead, t, h)
+    remainder = (last * h ** (order + 1)).ravel()
     middle, power = known[0].ravel(), arb(1)
     for each in known[1:]:
         power = power * h
         middle = middle + each.ravel() * power
-    turned = derivative(field, coefficients(field, hull, t, order), t, h) * states.frame
+    turned = derivative(field, ahead, t, h) * states.frame
     moved = middle + remainder
     if not all(one.is_finite() for one in moved) or not all(one.is_finite() for one in _entries(turned)):
         raise NoStep
@@ -83,24 +87,30 @@ def step(field: Field, states: Framed, t: Any, h: Any, known: Numbers) -> tuple[
     return Framed(centre, frame, box, states.shape), between, remainder
 
 
-def _enclosed(field: Field, x: Numbers, t: Any, h: Any) -> Numbers:
-    """Return balls that hold all solutions through points of x for the time h."""
+def _enclosed(field: Field, ahead: Numbers, t: Any, h: Any) -> tuple[Numbers, Numbers]:
+    """Return balls Y that hold all solutions for the time h, given their coefficients now, and x_{N+1} over Y."""
     from flint import arb
 
-    leaders = field.leaders(x, t)
-    time, times = _from_zero_to(h), t + _from_zero_to(h)
-    y = x + field(x, times, leaders) * time
+    order, time = len(ahead) - 1, _from_zero_to(h)
+    whole = ahead[order]
+    for each in ahead[order - 1 :: -1]:
+        whole = each + whole * time
+    # Radii have few digits: what is added to them must be seen.
+    least = 1e-6 * largest_radius(whole)
+    room = least
     for _ in range(TRIALS):
-        # A little more room, so that the next picture may lie inside.
-        room = [one + arb(0, 0.1 * float(one.rad()) + 1e-30) for one in y.ravel()]
-        wider = np.array(room, dtype=object).reshape(x.shape)
-        image = x + field(wider, times, leaders) * time
+        wider = array((one + arb(0, room) for one in whole.ravel()), whole.shape)
+        try:
+            last = coefficients(field, wider, t + time, order + 1)[order + 1]
+        except ValueError:  # a sum of weights that may be 0, in balls as wide as these
+            break
+        beyond = last * time ** (order + 1)
+        image = whole + beyond
         if not all(one.is_finite() for one in image.ravel()):
             break
-        if all(outer.contains(inner) for outer, inner in zip(wider.ravel(), image.ravel(), strict=True)):
-            return image
-        y = np.array([a.union(b) for a, b in zip(wider.ravel(), image.ravel(), strict=True)], dtype=object)
-        y = y.reshape(x.shape)
+        if all(outer.contains_interior(inner) for outer, inner in zip(wider.ravel(), image.ravel(), strict=True)):
+            return image, last
+        room = least + 2 * max(float(one.abs_upper()) for one in beyond.ravel())
     raise NoStep
 
 
