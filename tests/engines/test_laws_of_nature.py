@@ -76,6 +76,10 @@ CASES = [
     Case("vertices", "top", 1000, 3, 0.0),
     Case("dense", "ball", 90, 2, 0.7),
     Case("fused", "ball", 300, 2, 0.7),
+    Case("neighbours", "top", 300, 1, 0.5),
+    Case("neighbours", "top", 3000, 2, 0.5),
+    Case("neighbours", "ball", 3000, 2, 0.2),
+    Case("neighbours", "ball", 500, 3, 0.7),
 ]
 
 
@@ -121,7 +125,7 @@ def agree(case: Case, given: Tokens, found: Sums, expected: Sums) -> None:
 
 
 def test_every_engine_is_here_and_does_the_work_itself() -> None:
-    assert {case.engine for case in CASES} == {*ENGINES, *SOFTMAX, "vertices"}
+    assert {case.engine for case in CASES} == {*ENGINES, *SOFTMAX, "vertices", "neighbours"}
     for case in CASES:
         given, _ = tokens(case, False)
         if case.served_by:

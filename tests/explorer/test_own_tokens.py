@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import visits
 from visits import SOFT, settled, show
 
 Page = Any
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Page]:
-    with visits.visited() as page:
-        yield page
-
-
-@pytest.fixture
-def page(opened: Page) -> Iterator[Page]:
-    with visits.used(opened) as page:
-        yield page
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from browser import launch, shared_address
 from numpy.typing import NDArray
-from visits import copied
+from visits import copied, settled
 
 import attnflow as af
 from attnflow.explorer import presets
@@ -53,16 +53,6 @@ def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
     settled(page)
     yield page
     assert not wrong
-
-
-def settled(page: Page) -> None:
-    """Wait until the run of the present state is on the screen, whole, and has been looked at."""
-    page.wait_for_function(
-        """() => {
-            const {store, player, requests} = window.attnflow ?? {};
-            return store?.run && player.count > 1 && requests.idle();
-        }"""
-    )
 
 
 def show(page: Page, state: dict[str, Any]) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import visits
 from browser import SEEN, shared_address
 from visits import settled, state
 
@@ -17,18 +15,6 @@ Page = Any
 @pytest.fixture(scope="module")
 def address() -> str:
     return shared_address()
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Page]:
-    with visits.visited() as page:
-        yield page
-
-
-@pytest.fixture
-def page(opened: Page) -> Iterator[Page]:
-    with visits.used(opened) as page:
-        yield page
 
 
 def test_the_hint_is_gone_while_the_run_plays(page: Page) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import visits
 from larger import larger
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import distance_matrix
@@ -24,18 +22,6 @@ from attnflow.explorer.verdict_words import in_short
 from attnflow.figures.style import DARK, LIGHT
 
 Page = Any
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Page]:
-    with visits.visited() as page:
-        yield page
-
-
-@pytest.fixture
-def page(opened: Page) -> Iterator[Page]:
-    with visits.used(opened) as page:
-        yield page
 
 
 @pytest.fixture

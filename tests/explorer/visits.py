@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from browser import PATIENCE, launch, shared_address
 
 Page = Any
@@ -30,8 +30,8 @@ KEEP = """{
 }"""
 
 
-@contextmanager
-def visited() -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Page]:
     """Open the page of the shared explorer, in a window that a laptop has."""
     with launch(viewport={"width": 1280, "height": 860}) as page:
         page.add_init_script(KEEP)
@@ -39,8 +39,8 @@ def visited() -> Iterator[Page]:
         yield page
 
 
-@contextmanager
-def used(opened: Page) -> Iterator[Page]:
+@pytest.fixture
+def page(opened: Page) -> Iterator[Page]:
     """Give the page to one test as it was opened; what fails in it fails the test."""
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))

@@ -42,7 +42,8 @@ class Explorer:
     Attributes
     ----------
     address : str
-        The address of the page, on this machine alone. A person who has the address can change `tokens`.
+        The address of the page, which this machine alone can open. Another person on it who knows the address can
+        change `tokens`.
     state : dict
         What is on the page now, as plain data: tokens, law, motion and until.
     tokens : (n, d)
