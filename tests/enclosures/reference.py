@@ -20,7 +20,9 @@ def decimals(values: NDArray[np.float64]) -> Decimals:
     return np.vectorize(lambda v: Decimal(float(v)), otypes=[object])(values)
 
 
-def velocity(kind: str, beta: float, B: NDArray[np.float64], V: NDArray[np.float64], sums: bool) -> Callable[..., Decimals]:
+def velocity(
+    kind: str, beta: float, B: NDArray[np.float64], V: NDArray[np.float64], sums: bool
+) -> Callable[..., Decimals]:
     """Return the field of tokens as the papers write it, without any care for large scores."""
     form, values, factor = decimals(B), decimals(V), Decimal(beta)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import localcontext
 from fractions import Fraction
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from larger import larger
-from refusals import refused
 from reference import DIGITS, decimals, solved, velocity
+from refusals import refused
 
 import attnflow as af
-from attnflow.enclosures import Enclosure, enclose, lohner
-from attnflow.enclosures.numbers import arithmetic, ball
+from attnflow.enclosures import Enclosure, enclose, steps
+from attnflow.enclosures.fields import exponential
+from attnflow.enclosures.numbers import arithmetic, ball, balls
 
 MOTIONS: dict[str, Any] = {"space": af.Flow, "rescaled": af.RescaledFlow, "sphere": af.SphereFlow}
 
@@ -22,8 +24,9 @@ MOTIONS: dict[str, Any] = {"space": af.Flow, "rescaled": af.RescaledFlow, "spher
 def holds(enclosure: Enclosure, tokens: Any) -> bool:
     """Say whether the balls at the end hold these tokens, given as exact numbers."""
     with arithmetic(400):
-        return all(
-            one.contains(ball(Fraction(value))) for one, value in zip(enclosure.final.ravel(), np.ravel(tokens), strict=True)
+        return enclosure.reached and all(
+            one.contains(ball(Fraction(value)))
+            for one, value in zip(enclosure.final.ravel(), np.ravel(tokens), strict=True)
         )
 
 
@@ -50,14 +53,16 @@ def test_balls_hold_a_reference_of_fifty_digits(seed: int) -> None:
         context.prec = DIGITS
         start = decimals(x)
         if kind == "sphere":
-            start = start / np.vectorize(lambda v: v.sqrt(), otypes=[object])((start * start).sum(axis=1, keepdims=True))
+            start = start / np.vectorize(lambda v: v.sqrt(), otypes=[object])(
+                (start * start).sum(axis=1, keepdims=True)
+            )
         end = solved(field, start, until)
     assert found.radius < 1e-15
     assert holds(found, end)
 
 
 def test_two_tokens_on_the_line() -> None:
-    """x and -x grow by x' = x tanh(beta x^2): with u = x^2, u' = 2 u tanh(beta u), which a quadrature solves."""
+    """Tokens x and -x grow by x' = x tanh(beta x^2): with u = x^2, u' = 2 u tanh(beta u), which a quadrature solves."""
     found = enclose([[1.0], [-1.0]], af.Softmax(beta=0.5), af.Flow(), until=1.5)
     # At beta = 0 all tokens are at their mean 0 and velocities vanish: nothing moves.
     rest = enclose([[1.0], [-1.0]], af.Softmax(beta=0.0), af.Flow(), until=1.5)
@@ -71,11 +76,15 @@ def test_two_tokens_on_the_line() -> None:
 
 
 def test_orthogonal_tokens_on_the_sphere() -> None:
-    """Orthogonal tokens keep one cosine c, with c' = 2 e^{beta c} (1 - c) ((n - 1) c + 1) / (e^beta + (n - 1) e^{beta c})."""
+    """Orthogonal tokens have one cosine c: c' = 2 e^{beta c} (1 - c) ((n - 1) c + 1) / (e^beta + (n - 1) e^{beta c})."""
     n, beta, until = 3, 1.0, 1.0
     found = enclose(np.eye(n), af.Softmax(beta=beta), af.SphereFlow(), until=until)
     with arithmetic(200):
-        products = [sum((a * b for a, b in zip(found.final[i], found.final[j], strict=True)), ball(0)) for i in range(n) for j in range(i)]
+        products = [
+            sum((a * b for a, b in zip(found.final[i], found.final[j], strict=True)), ball(0))
+            for i in range(n)
+            for j in range(i)
+        ]
     cosine = float(products[0].mid())
     from scipy.integrate import quad
 
@@ -104,23 +113,60 @@ def test_a_frame_does_not_wrap() -> None:
     assert found.radius < 1e-13
 
 
-def test_a_wrong_remainder_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its remainder a short Taylor polynomial misses the reference, and the test above would say so."""
-    kind, x, (law, motion), field, until = instance(0)
-    assert kind == "space"
+@pytest.mark.parametrize("wrong", ["no defect", "a defect a million times too small"])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_wrong_remainder_is_caught(seed: int, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a wrong bound of the defect the balls of low orders miss the reference, and the test above would say so."""
+    _, x, (law, motion), field, until = instance(seed)
     end = solved(field, decimals(x), until)
-    with_remainder = enclose(x, law, motion, until, order=6, tolerance=1e-8)
-    assert holds(with_remainder, end)
-    true = lohner.coefficients
+    assert holds(enclose(x, law, motion, until, order=6, tolerance=1e-8), end)
+    right = steps.__dict__["circle"]
+    if wrong == "no defect":
+        monkeypatch.setattr(steps, "_defect", lambda *given: ball(0))
+    else:
+        monkeypatch.setattr(steps, "circle", lambda *given: smaller(right(*given)))
+    found = enclose(x, law, motion, until, order=6, tolerance=1e-8)
+    assert found.reached
+    assert not holds(found, end)
 
-    def without_last(field: Any, x: Any, t: Any, order: int) -> Any:
-        known = true(field, x, t, order)
-        if order == 7:
-            known[-1] = known[-1] * 0
-        return known
 
-    monkeypatch.setattr(lohner, "coefficients", without_last)
-    assert not holds(enclose(x, law, motion, until, order=6, tolerance=1e-8), end)
+def smaller(circle: Any) -> Any:
+    return replace(circle, defect=circle.defect / 10**6)
+
+
+def test_the_rescaled_flow_is_the_flow_in_another_frame() -> None:
+    """x(t) = e^{tV} z(t), also for a matrix that is not a multiple of the identity, not normal and not symmetric."""
+    rng = np.random.default_rng(5)
+    x, B, V = (
+        rng.standard_normal((3, 2)),
+        np.eye(2) + 0.3 * rng.standard_normal((2, 2)),
+        np.array([[1.0, 0.7], [-0.2, 0.4]]),
+    )
+    law = af.Softmax(beta=1.5, B=B)
+    here, there = enclose(x, law, af.Flow(V=V), 1.0), enclose(x, law, af.RescaledFlow(V=V), 1.0)
+    with arithmetic(200):
+        growth = exponential(balls(V), ball(1))
+        for token, frame in zip(here.final, there.final, strict=True):
+            for one, row in zip(token, growth, strict=True):
+                assert one.overlaps(sum((g * z for g, z in zip(row, frame, strict=True)), ball(0)))
+    assert max(here.radius, there.radius) < 1e-16
+
+
+def test_starts_that_are_balls() -> None:
+    """A start known up to a radius: balls hold the runs from its corners, and are not much wider."""
+    from flint import arb
+
+    x, radius = af.tokens.gaussian(n=3, d=2, seed=1), 1e-4
+    wide = np.array([[arb(float(v), radius) for v in row] for row in x], dtype=object)
+    found = enclose(wide, af.Softmax(), af.Flow(), until=1.0)
+    assert found.reached
+    apart = 0.0
+    for signs in (np.ones((3, 2)), -np.ones((3, 2)), np.array([[1, -1], [-1, 1], [1, 1]])):
+        end = af.simulate(x + radius * signs, af.Softmax(), af.Flow(rtol=1e-12), until=1.0).final
+        apart = max(apart, float(abs(end - found.middle).max()))
+        for value, one in zip(end.ravel(), found.final.ravel(), strict=True):
+            assert abs(value - float(one.mid())) <= float(one.rad()) + 1e-10
+    assert found.radius < 5 * apart
 
 
 @pytest.mark.parametrize(

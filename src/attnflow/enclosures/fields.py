@@ -1,32 +1,34 @@
-"""The vector field of a flow of few tokens, for any kind of number: balls, power series, and such with derivatives."""
+"""The velocity of few tokens and its derivative, for any kind of number: balls, complex balls, power series."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from attnflow.enclosures.numbers import Numbers, array, floats
+from attnflow.enclosures.numbers import Numbers, array
 
 # How tokens move: as they are, in the frame e^{-tV} x, or on the unit sphere.
 SPACE, RESCALED, SPHERE = "space", "rescaled", "sphere"
+# Rows of numbers. Lists, because NumPy takes a power series for a row of its coefficients.
+Rows = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Field:
-    """The velocity of tokens under softmax weights P_ij ~ e^{beta <B y_i, y_j>}, where y are the tokens as they are heard.
+    """The velocity of tokens under softmax weights P_ij ~ e^{<G x_i, x_j>}.
 
-    - kind "space": x_i' = V sum_j P_ij x_j, and y = x;
-    - kind "rescaled": z_i' = V sum_j P_ij (z_j - z_i), and y = e^{tV} z;
-    - kind "sphere": x_i' = Proj_{x_i} V sum_j P_ij x_j, and y = x; with `sums`, P_ij is e^{beta <B x_i, x_j>} / n.
+    - kind "space": x_i' = V sum_j P_ij x_j, and G = beta B;
+    - kind "rescaled": z_i' = V sum_j P_ij (z_j - z_i), and G = beta e^{tV}^T B e^{tV};
+    - kind "sphere": x_i' = Proj_{x_i} V sum_j P_ij x_j, and G = beta B; with `sums`, P_ij is e^{<G x_i, x_j>} / n.
 
-    Only differences <B y_i, y_j - y_l> of scores are used, l the leader of token i: so weights near 0 and 1 stay narrow
+    Only differences <G x_i, x_j - x_l> of scores are used, l the leader of token i: so weights near 0 and 1 stay narrow
     although scores are large.
 
+    >>> import numpy as np
     >>> from attnflow.enclosures.numbers import balls
     >>> field, x = Field("space", beta=1.0), balls([[1.0], [-1.0]])
-    >>> float(field(x, 0.0, field.leaders(x, 0.0))[0, 0]), np.tanh(1.0)
+    >>> float(field.velocity(Heard.of(field, x, field.form(0.0, 1)))[0][0]), np.tanh(1.0)
     (0.7615941559557649, np.float64(0.7615941559557649))
     """
 
@@ -36,75 +38,172 @@ class Field:
     V: Numbers | None = None
     sums: bool = False
 
-    def leaders(self, x: Numbers, t: Any) -> list[int]:
-        """Return for each token one with a large score: the largest as far as floats can tell. Any choice is valid."""
-        y = self._heard(x, t)
-        scores = [[_dot(query, key) for key in y] for query in self._queries(y)]
-        return [int(row.argmax()) for row in floats(np.array(scores, dtype=object))]
-
-    def __call__(self, x: Numbers, t: Any, leaders: list[int]) -> Numbers:
-        """Return the velocities of the tokens x (n, d) at time t."""
-        y = self._heard(x, t)
-        velocities: list[Any] = []
-        for i, (query, l) in enumerate(zip(self._queries(y), leaders, strict=True)):
-            others = [j for j in range(len(x)) if j != l]
-            weights = [_dot(query, y[j] - y[l]).exp() for j in others]
-            total = sum(weights, 1)
-            ways = [x[j] - x[l] for j in others]
-            mean = [
-                place + sum(weight * way[c] for weight, way in zip(weights, ways, strict=True)) / total
-                for c, place in enumerate(x[l])
-            ]
-            if self.sums:
-                mass = total * _dot(query, y[l]).exp() / len(x)
-                mean = [one * mass for one in mean]
-            velocities += self._moved(x[i], mean)
-        return array(velocities, x.shape)
-
-    def _heard(self, x: Numbers, t: Any) -> Numbers:
+    def form(self, t: Any, d: int) -> Rows:
+        """Return G at time t, which is a ball, a complex ball, or a power series t_0 + s."""
+        form = [[self.beta * one for one in row] for row in (_identity(d) if self.B is None else self.B)]
         if self.kind != RESCALED:
-            return x
-        if self.V is not None:
-            return _times(exponential(self.V, t), x)
-        growth = t.exp()
-        return array((one * growth for one in x.ravel()), x.shape)
+            return form
+        if self.V is None:
+            growth = (t + t).exp()
+            return [[one * growth for one in row] for row in form]
+        growth = exponential(self.V, t)
+        turned = [list(column) for column in zip(*growth, strict=True)]
+        return _product(_product(turned, form), growth)
 
-    def _queries(self, y: Numbers) -> Numbers:
-        """Return beta B y_i."""
-        return (y if self.B is None else _times(self.B, y)) * self.beta
+    def velocity(self, heard: Heard) -> list[list[Any]]:
+        """Return the velocities of the tokens."""
+        found: list[list[Any]] = []
+        for own, mean in zip(heard.tokens, heard.means, strict=True):
+            pull = [m - x for m, x in zip(mean, own, strict=True)] if self.kind == RESCALED else mean
+            pull = list(pull) if self.V is None else [dot(row, pull) for row in self.V]
+            along = dot(pull, own) if self.kind == SPHERE else None
+            found.append(pull if along is None else [p - along * x for p, x in zip(pull, own, strict=True)])
+        return found
 
-    def _moved(self, x: Numbers, mean: list[Any]) -> list[Any]:
-        """Return the velocity of a token at x that hears this mean."""
-        pull = [m - own for m, own in zip(mean, x, strict=True)] if self.kind == RESCALED else mean
-        if self.V is not None:
-            pull = [_dot(row, pull) for row in self.V]
-        if self.kind != SPHERE:
-            return pull
-        along = _dot(pull, x)
-        return [p - along * own for p, own in zip(pull, x, strict=True)]
+    def derivative(self, heard: Heard) -> list[list[Any]]:
+        """Return the matrix of the derivative of all velocities by all coordinates, token after token.
+
+        The mean m_i of token i has, W_ij the weights and a_i = m_i (with `sums`: a_i = 0), the derivative
+
+            dm_i = sum_j W_ij (dx_j + (x_j - a_i) (<G dx_i, x_j - a_i> + <G x_i, dx_j>)).
+        """
+        n, d = len(heard.tokens), len(heard.tokens[0])
+        rows: list[list[Any]] = []
+        for i, own in enumerate(heard.tokens):
+            query, weights, spread = heard.queries[i], heard.weights[i], heard.spread(i)
+            weighted = [[weight * one for one in way] for weight, way in zip(weights, spread, strict=True)]
+            blocks = [
+                [[far * q + weight if a == c else far * q for c, q in enumerate(query)] for a, far in enumerate(fars)]
+                for weight, fars in zip(weights, weighted, strict=True)
+            ]
+            around = [
+                [dot(column, other) for other in zip(*spread, strict=True)] for column in zip(*weighted, strict=True)
+            ]
+            own_block = _product(around, heard.form)
+            blocks[i] = [[a + b for a, b in zip(*two, strict=True)] for two in zip(blocks[i], own_block, strict=True)]
+            if self.kind == RESCALED:
+                blocks[i] = [
+                    [one - 1 if a == c else one for c, one in enumerate(row)] for a, row in enumerate(blocks[i])
+                ]
+            if self.V is not None:
+                blocks = [_product(self.V, block) for block in blocks]
+            if self.kind == SPHERE:
+                blocks = self._tangent(heard, i, own, blocks)
+            rows += [[blocks[j][a][c] for j in range(n) for c in range(d)] for a in range(d)]
+        return rows
+
+    def _tangent(self, heard: Heard, i: int, own: Sequence[Any], blocks: list[Any]) -> list[Any]:
+        """Return the derivative of u - <u, x_i> x_i from that of u, the pull on token i."""
+        pull = heard.means[i] if self.V is None else [dot(row, heard.means[i]) for row in self.V]
+        along, found = dot(pull, own), []
+        for j, block in enumerate(blocks):
+            slope = [dot(own, column) for column in zip(*block, strict=True)]
+            if j == i:
+                slope = [s + u for s, u in zip(slope, pull, strict=True)]
+            rows = [[one - s * x for one, s in zip(row, slope, strict=True)] for row, x in zip(block, own, strict=True)]
+            if j == i:
+                rows = [[one - along if a == c else one for c, one in enumerate(row)] for a, row in enumerate(rows)]
+            found.append(rows)
+        return found
 
 
-def exponential(V: Numbers, t: Any) -> Numbers:
-    """Return e^{tV} for a time that is a ball, or a power series t_0 + s; of that the terms that series have now."""
-    from flint import arb, arb_mat, arb_series, ctx
+@dataclass(frozen=True)
+class Heard:
+    """What tokens hear: weights W_ij, means sum_j W_ij x_j, queries G x_i, and what they were computed from.
 
-    begin = t if isinstance(t, arb) else t[0]
-    d, matrix = len(V), arb_mat(V.tolist())
-    term = (matrix * begin).exp()
+    `apart[l][j]` is x_j - x_l for each leader l. With l the leader of token i, `totals[i]` is the sum of
+    e^{<G x_i, x_j - x_l>} over j, and `away[i]` is its mean minus x_l.
+    """
+
+    tokens: Rows
+    form: Rows
+    leaders: Sequence[int]
+    apart: Mapping[int, Rows]
+    queries: Rows
+    totals: Sequence[Any]
+    weights: Rows
+    means: Rows
+    away: Rows
+    sums: bool
+
+    @classmethod
+    def of(
+        cls, field: Field, x: Any, form: Rows, leaders: Sequence[int] = (), apart: Mapping[int, Rows] | None = None
+    ) -> Heard:
+        """Return what the tokens x (n, d) hear; differences of tokens are computed unless they are given."""
+        tokens = [list(row) for row in x]
+        n = len(tokens)
+        queries = [[dot(row, one) for row in form] for one in tokens]
+        leaders = leaders or leaders_of(queries, tokens)
+        apart = apart or differences(tokens, leaders)
+        totals, weights, means, away = [], [], [], []
+        for query, leader in zip(queries, leaders, strict=True):
+            ways, place = apart[leader], tokens[leader]
+            row = [dot(query, one).exp() if j != leader else 1 for j, one in enumerate(ways)]
+            total = sum((one for j, one in enumerate(row) if j != leader), place[0] * 0 + 1)
+            if field.sums:
+                share = dot(query, place).exp() * (place[0] * 0 + 1) / n
+                weight = [one * share for one in row]
+                mean, way = [dot(weight, column) for column in zip(*tokens, strict=True)], []
+            else:
+                inverse = 1 / total
+                weight = [one * inverse if j != leader else inverse for j, one in enumerate(row)]
+                others = [j for j in range(n) if j != leader]
+                way = [sum((weight[j] * ways[j][c] for j in others), own * 0) for c, own in enumerate(place)]
+                mean = [a + b for a, b in zip(place, way, strict=True)]
+            totals.append(total)
+            weights.append(weight)
+            means.append(mean)
+            away.append(way)
+        return cls(tokens, form, leaders, apart, queries, totals, weights, means, away, field.sums)
+
+    def spread(self, i: int) -> Rows:
+        """Return x_j - a_i for all j: differences from the mean of token i, or with `sums` the tokens."""
+        if self.sums:
+            return self.tokens
+        return [[way - a for way, a in zip(ways, self.away[i], strict=True)] for ways in self.apart[self.leaders[i]]]
+
+
+def leaders_of(queries: Rows, tokens: Rows) -> list[int]:
+    """Return for each query the token with the largest score, by the middles of balls. Any choice is valid."""
+    found = []
+    for query in queries:
+        scores = [dot(query, one).mid() for one in tokens]
+        found.append(max(range(len(scores)), key=scores.__getitem__))
+    return found
+
+
+def differences(tokens: Rows, leaders: Sequence[int]) -> Mapping[int, Rows]:
+    """Return x_j - x_l for each leader l."""
+    return {k: [[a - b for a, b in zip(one, tokens[k], strict=True)] for one in tokens] for k in set(leaders)}
+
+
+def exponential(V: Numbers, t: Any) -> Rows:
+    """Return e^{tV} for a time that is a ball, a complex ball, or a power series t_0 + s cut like all now."""
+    from flint import acb, acb_mat, arb, arb_mat, arb_series, ctx
+
+    if isinstance(t, acb):
+        return (acb_mat(arb_mat(V.tolist())) * t).exp().tolist()
+    matrix = arb_mat(V.tolist())
     if isinstance(t, arb):
-        return array(term.entries(), (d, d))
-    terms = [term]
+        return (matrix * t).exp().tolist()
+    terms = [(matrix * t[0]).exp()]
     for k in range(1, ctx.cap):
-        term = term * matrix * (arb(1) / k)
-        terms.append(term)
-    return array((arb_series([term[i, j] for term in terms]) for i, j in np.ndindex(d, d)), (d, d))
+        terms.append(terms[-1] * matrix * (arb(1) / k))
+    d = len(V)
+    return [[arb_series([term[i, j] for term in terms]) for j in range(d)] for i in range(d)]
 
 
-def _dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Any:
+    """Return the sum of products of two rows."""
     products = [p * q for p, q in zip(a, b, strict=True)]
     return sum(products[1:], products[0])
 
 
-def _times(matrix: Numbers, x: Numbers) -> Numbers:
-    """Return the matrix applied to each row."""
-    return array((_dot(row, token) for token in x for row in matrix), x.shape)
+def _product(a: Any, b: Any) -> list[list[Any]]:
+    columns = list(zip(*b, strict=True))
+    return [[dot(row, column) for column in columns] for row in a]
+
+
+def _identity(d: int) -> Numbers:
+    return array((int(i == j) for i in range(d) for j in range(d)), (d, d))

@@ -13,20 +13,15 @@ from numpy.typing import ArrayLike
 from attnflow.core import progress
 from attnflow.core.inputs import Array, InputError, cloud, number, varies_in_time, whole
 from attnflow.enclosures.fields import RESCALED, SPACE, SPHERE, Field
-from attnflow.enclosures.lohner import Framed, NoStep, step
 from attnflow.enclosures.numbers import Numbers, arithmetic, ball, balls, floats, largest_radius
-from attnflow.enclosures.taylor import coefficients
+from attnflow.enclosures.steps import Framed, NoStep, Step, step
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
-# Taylor polynomials of this order; more bits than the tolerance asks for by SPARE; steps of at most LONGEST.
-ORDER, SPARE, LONGEST = 24, 64, 0.5
+# Taylor polynomials of this order; more bits than the tolerance asks for by SPARE.
+ORDER, SPARE = 38, 64
 # At most this many coordinates: the work of a step grows like their cube.
 MOST = 36
-# Steps are multiples of SHORTEST.
-SHORTEST = Fraction(1, 2**20)
-# The remainder of a step, bounded over all that is between, may be this many times the tolerance.
-ROOM = 100
 
 
 @dataclass(frozen=True)
@@ -34,13 +29,16 @@ class Enclosure:
     """Balls around the tokens of a flow: proved, for every start in the balls of the first.
 
     `times` are those of the steps, exact fractions; `states[k]` holds the tokens (n, d) at times[k], and `between[k]`
-    all the time from times[k] to times[k + 1]. `stopped` says in one sentence why it ended.
+    all the time from times[k] to times[k + 1]. `steps[k]` has what proves that step. `stopped` says in one sentence why
+    it ended; `reached` is false if that was before the time that was asked for.
     """
 
     times: Sequence[Fraction]
     states: Sequence[Numbers]
     between: Sequence[Numbers]
+    steps: Sequence[Step]
     stopped: str
+    reached: bool
 
     @property
     def final(self) -> Numbers:
@@ -71,7 +69,7 @@ def field_of(law: Law, motion: Motion, d: int) -> Field:
     if form is None:
         if getattr(motion, "feed_forward", None) is not None:
             raise InputError("a feed-forward layer has no enclosure: leave it out")
-        kind, V, sums = RESCALED, motion.V, False
+        kind, V, sums = RESCALED, getattr(motion, "V", None), False
     else:
         # Differences M (m - x) and M m have the same tangent part on the sphere where M is a multiple of I.
         kind, V, sums = SPHERE if form.sphere else SPACE, form.matrix, form.unnormalized
@@ -87,9 +85,10 @@ def enclose(
 ) -> Enclosure:
     """Return balls that provably hold the tokens of a flow at its steps, at time `until`, and in between.
 
-    Each step is a Taylor polynomial with a remainder that is bounded over balls that hold the solution, carried in
-    a frame that turns with the flow: `attnflow.enclosures.lohner.step` has the theorem. The tokens are taken exactly as
-    the floats that are given; on the sphere they are divided by their lengths first.
+    Each step is a Taylor polynomial whose defect is bounded on a circle of complex times, carried in a frame that turns
+    with the flow: `attnflow.enclosures.steps` has the theorem. The tokens are taken exactly as the numbers that are
+    given: floats, or fractions and balls in an array of objects. On the sphere they are divided by their lengths
+    first.
 
     Parameters
     ----------
@@ -111,9 +110,12 @@ def enclose(
     ----------
     R. Lohner, *Enclosing the solutions of ordinary initial and boundary value problems* (1987).
     """
-    start = cloud(tokens, "tokens")
+    exact = isinstance(tokens, np.ndarray) and tokens.dtype == object and tokens.ndim == 2
+    start = np.asarray(tokens) if exact else cloud(tokens, "tokens")
     if start.size > MOST:
-        raise InputError(f"there are {start.size} coordinates, expected at most {MOST}: take fewer tokens or dimensions")
+        raise InputError(
+            f"there are {start.size} coordinates, expected at most {MOST}: take fewer tokens or dimensions"
+        )
     number(tolerance, "tolerance", above=0.0)
     whole(order, "order", least=2)
     field = field_of(law, motion, start.shape[1])
@@ -128,48 +130,20 @@ def enclose(
 
 def _walk(field: Field, x: Numbers, end: Fraction, tolerance: float, order: int) -> Enclosure:
     states, t = Framed.around(x), Fraction(0)
-    times, held, between = [t], [x], []
+    times, held, between, steps = [t], [x], [], []
     stopped = f"time {float(end):g} was reached"
     with progress.task("enclosure", float(end) or 1.0) as work:
         while t < end:
-            taken = _one_step(field, states, t, end, tolerance, order)
-            if taken is None:
-                stopped = f"no step from time {float(t):g} on can be enclosed: {_why(states)}"
+            try:
+                taken, states, during = step(field, states, t, end - t, tolerance, order)
+            except NoStep:
+                wide = largest_radius(states.hull)
+                stopped = f"no step from time {float(t):g} on can be enclosed: balls have radii up to {wide:.1e}"
                 break
-            t, states, during = taken
+            t += taken.h
             times.append(t)
             held.append(states.hull)
             between.append(during)
+            steps.append(taken)
             work.reach(float(t), f"t = {float(t):g} of {float(end):g}")
-    return Enclosure(times, held, between, stopped)
-
-
-def _one_step(
-    field: Field, states: Framed, t: Fraction, end: Fraction, tolerance: float, order: int
-) -> tuple[Fraction, Framed, Numbers] | None:
-    """Take the longest step that meets the tolerance, halving it; None if there is none."""
-    now = ball(t)
-    known = coefficients(field, states.centre.reshape(states.shape), now, order)
-    size = max(float(abs(one).upper()) for one in known[-1].ravel())
-    wanted = (tolerance / size) ** (1 / order) if size > 0 else LONGEST
-    # Times are short binary fractions.
-    h = Fraction(max(1, int(min(wanted, LONGEST) / SHORTEST))) * SHORTEST
-    while h >= SHORTEST:
-        h = min(h, end - t)
-        try:
-            after, during, remainder = step(field, states, now, ball(h), known)
-        except NoStep:
-            h = _shorter(h, 0.5)
-            continue
-        if largest_radius(remainder) <= ROOM * tolerance:
-            return t + h, after, during
-        h = _shorter(h, 0.75)
-    return None
-
-
-def _shorter(h: Fraction, part: float) -> Fraction:
-    return Fraction(int(part * float(h) / float(SHORTEST))) * SHORTEST
-
-
-def _why(states: Framed) -> str:
-    return f"balls have radii up to {largest_radius(states.hull):.1e}; start nearer to the end, or take a smaller tolerance"
+    return Enclosure(times, held, between, steps, stopped, t == end)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# An array of Python numbers: balls, power series of balls, or such with derivatives.
+# An array of Python numbers: balls, or power series of balls.
 Numbers: TypeAlias = NDArray[np.object_]
 
 
@@ -59,6 +59,16 @@ def balls(values: Any) -> Numbers:
 def middles(values: Numbers) -> Numbers:
     """Return the middles of balls, as balls without a radius."""
     return array((one.mid() for one in values.ravel()), values.shape)
+
+
+def largest(bounds: Iterable[Any]) -> Any:
+    """Return the largest of some exact numbers that are at least 0, or 0."""
+    from flint import arb
+
+    most = arb(0)
+    for one in bounds:
+        most = most.max(one)
+    return most
 
 
 def largest_radius(values: Numbers) -> float:
