@@ -76,7 +76,7 @@ def test_two_tokens_on_the_line() -> None:
 
 
 def test_orthogonal_tokens_on_the_sphere() -> None:
-    """Orthogonal tokens have one cosine c: c' = 2 e^{beta c} (1 - c) ((n - 1) c + 1) / (e^beta + (n - 1) e^{beta c})."""
+    """Orthogonal tokens have one cosine, c' = 2 e^{beta c} (1 - c) ((n - 1) c + 1) / (e^beta + (n - 1) e^{beta c})."""
     n, beta, until = 3, 1.0, 1.0
     found = enclose(np.eye(n), af.Softmax(beta=beta), af.SphereFlow(), until=until)
     with arithmetic(200):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -81,7 +81,14 @@ def _matrix(given: Any, d: int) -> Numbers | None:
 
 
 def enclose(
-    tokens: ArrayLike, law: Law, motion: Motion, until: float, *, tolerance: float = 1e-20, order: int = ORDER
+    tokens: ArrayLike,
+    law: Law,
+    motion: Motion,
+    until: float,
+    *,
+    tolerance: float = 1e-20,
+    order: int = ORDER,
+    enough: Callable[[Numbers], bool] = lambda balls: False,
 ) -> Enclosure:
     """Return balls that provably hold the tokens of a flow at its steps, at time `until`, and in between.
 
@@ -98,6 +105,8 @@ def enclose(
         The remainder of each step has at most about this radius.
     order
         The order of the Taylor polynomials.
+    enough
+        A function of the balls at a step: it ends the enclosure where it returns true.
 
     Examples
     --------
@@ -125,17 +134,22 @@ def enclose(
         if field.kind == SPHERE:
             lengths = [sum((one * one for one in row), ball(0)).sqrt() for row in x]
             x = np.array([row / length for row, length in zip(x, lengths, strict=True)], dtype=object)
-        return _walk(field, x, end, tolerance, order)
+        return _walk(field, x, end, (tolerance, order), enough)
 
 
-def _walk(field: Field, x: Numbers, end: Fraction, tolerance: float, order: int) -> Enclosure:
+def _walk(
+    field: Field, x: Numbers, end: Fraction, method: tuple[float, int], enough: Callable[[Numbers], bool]
+) -> Enclosure:
     states, t = Framed.around(x), Fraction(0)
     times, held, between, steps = [t], [x], [], []
     stopped = f"time {float(end):g} was reached"
     with progress.task("enclosure", float(end) or 1.0) as work:
         while t < end:
+            if enough(held[-1]):
+                stopped = f"what was asked for was found at time {float(t):g}"
+                break
             try:
-                taken, states, during = step(field, states, t, end - t, tolerance, order)
+                taken, states, during = step(field, states, t, end - t, *method)
             except NoStep:
                 wide = largest_radius(states.hull)
                 stopped = f"no step from time {float(t):g} on can be enclosed: balls have radii up to {wide:.1e}"
