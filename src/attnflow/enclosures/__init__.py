@@ -2,5 +2,6 @@
 
 from attnflow.enclosures.flows import Enclosure, enclose
 from attnflow.enclosures.limits import Locked, locked
+from attnflow.enclosures.mirrors import Mirrors
 
-__all__ = ["Enclosure", "Locked", "enclose", "locked"]
+__all__ = ["Enclosure", "Locked", "Mirrors", "enclose", "locked"]

@@ -1,8 +1,9 @@
 r"""Limits of flows that are proved: tokens that are locked to their leaders for ever.
 
-Let x_i' = V sum_j P_ij x_j, V diagonal with rates r_k >= 0, and scores <G x_i, x_j>. At a time T each token i has a
-leader l(i), and a leader leads itself. If all weights were on leaders, x_i(T + s) would be e^{sV} a_i + c_i, a_i the
-leader's place at T and c_i = x_i(T) - a_i. The score of the leader of token i would be ahead of that of token j by
+Let x_i' = V sum_j P_ij x_j, V diagonal with rates r_k >= 0, and scores <G x_i, x_j>. At a time T each token i has a set
+of leaders L(i), whose scores are the same for ever by a symmetry: mostly a single one. A leader leads itself alone. If
+all weights were on leaders, x_i(T + s) would be e^{sV} a_i + c_i, a_i the mean of the leaders' places at T and
+c_i = x_i(T) - a_i. The leaders of token i would be ahead of token j, in its scores, by
 
     E_ij(s) = <G (e^{sV} a_i + c_i), e^{sV} (a_i - a_j) - c_j>,
 
@@ -12,16 +13,17 @@ a sum of exponentials. Some tokens may be at 0 for ever by a symmetry: these hav
 
     I = (n - 1) e^{-g} / (g m - r),    slack_k = 2 r_k D_k I.
 
-Let E_ij(s) > g e^{ms} for all s >= 0, all i not at 0 and all j other than l(i), and for all a and c whose coordinates k
+Let E_ij(s) > g e^{ms} for all s >= 0, all i not at 0 and all j not in L(i), and for all a and c whose coordinates k
 are at most slack_k away from those at T. Then for all s >= 0:
 
-1. in each row, that of a token at 0 apart, the weights not on the leader sum to at most (n - 1) exp(-g e^{ms});
+1. in each row, that of a token at 0 apart, the weights not on leaders sum to at most (n - 1) exp(-g e^{ms});
 2. for each leader l, e^{-sV} x_l(T + s) is within slack of x_l(T);
-3. for each token i with the leader l, x_i - x_l is within slack of what it is at T.
+3. for each token i, x_i minus the mean y_i of its leaders is within slack of what it is at T.
 
 **Proof.** As long as 1 holds, 2 and 3 do. For r_k >= 0 the spread of the coordinate k of e^{-sV} x never grows, so that
 of x is at most e^{r_k s} D_k. A leader has (e^{-sV} x_l)' = V sum_j P_lj e^{-sV} (x_j - x_l), and other tokens have
-(x_i - x_l)' = V sum_j (P_ij - P_lj) (x_j - x_l). The coordinate k of both is at most
+(x_i - y_i)' = V sum_j P_ij (x_j - y_i) minus the mean of V sum_j P_lj (x_j - x_l) over the leaders l, where the weights
+of token i on its leaders, which are equal, add nothing to the first sum. The coordinate k of both is at most
 2 r_k D_k e^{rs} (n - 1) exp(-g e^{ms}), whose integral is at most slack_k, as e^{ms} >= 1 + ms. As long as 2 and 3
 hold, E_ij > g e^{ms} and P_ij <= exp(-E_ij): so 1 holds with room to spare, and all three hold for ever.
 
@@ -40,64 +42,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.enclosures.fields import dot
+from attnflow.enclosures.mirrors import Mirrors
 from attnflow.enclosures.numbers import Numbers, array, ball, largest
 
 # The gap must be at least this before a proof is tried: I is then small.
-LEAST = 6.0
+LEAST = 16.0
 # The theorem is tried with this part of the gap that there is without slack.
 PART = 0.5
+
+
+Leaders = tuple[frozenset[int] | None, ...]
 
 
 @dataclass(frozen=True)
 class Locked:
     """Tokens that keep their leaders for ever, proved.
 
-    `leaders[i]` is that of token i, None for a token at 0; `limits` (n, d) are balls of lim e^{-sV} x(T + s); `gap` is
-    the g of the theorem.
+    `leaders[i]` are those of token i, None for a token at 0; `limits` (n, d) are balls of lim e^{-sV} x(T + s); `gap`
+    is the g of the theorem.
     """
 
-    leaders: Sequence[int | None]
+    leaders: Leaders
     limits: Numbers
     gap: Any
 
 
-def locked(x: Numbers, form: Numbers, rates: Sequence[Fraction], at_zero: NDArray[np.bool_]) -> Locked | None:
+def locked(x: Numbers, form: Numbers, rates: Sequence[Fraction], mirrors: Mirrors | None = None) -> Locked | None:
     """Return what the theorem proves of tokens in the balls x (n, d) with scores <form x_i, x_j>, or None.
 
-    `at_zero` (n, d) says which coordinates are exactly 0 for ever, by a symmetry.
-
     >>> from attnflow.enclosures.numbers import balls, floats
-    >>> x = balls([[4.0], [-4.0], [0.0]])
-    >>> found = locked(x, balls([[1.0]]), [Fraction(1)], np.array([[False], [False], [True]]))
-    >>> found.leaders, floats(found.limits).ravel().round(2).tolist()
-    ((0, 1, None), [4.0, -4.0, 0.0])
+    >>> flip = Mirrors(np.array([[1.0], [-1.0]]), np.array([[0, 1, 2], [1, 0, 2]]))
+    >>> found = locked(balls([[6.0], [-6.0], [0.0]]), balls([[1.0]]), [Fraction(1)], flip)
+    >>> [one and set(one) for one in found.leaders], floats(found.limits).ravel().round(2).tolist()
+    ([{0}, {1}, None], [6.0, -6.0, 0.0])
     """
-    leaders = _leaders(x, form, at_zero)
+    mirrors = mirrors or Mirrors.none(*x.shape)
+    leaders = _leaders(x, form, mirrors)
     if leaders is None:
         return None
-    d = x.shape[1]
-    first = _least(x, form, rates, at_zero, leaders, [ball(0)] * d)
+    system = _System(x, form, rates, mirrors.at_zero, leaders)
+    first = system.least([ball(0)] * x.shape[1])
     if first is None or not first[0] * PART > LEAST:
         return None
-    gap, growth = ball(first[0] * PART), first[1]
-    fastest = max(rates)
-    if not gap * ball(growth) > 2 * ball(fastest):
+    gap, growth, fastest = first[0] * PART, first[1], ball(max(rates))
+    if not gap * ball(growth) > 2 * fastest:
         return None
-    integral = (len(x) - 1) * (-gap).exp() / (gap * ball(growth) - ball(fastest))
+    integral = (len(x) - 1) * (-gap).exp() / (gap * ball(growth) - fastest)
     slack = [(2 * ball(rate) * _spread(x[:, k]) * integral).upper() for k, rate in enumerate(rates)]
-    again = _least(x, form, rates, at_zero, leaders, slack)
+    again = system.least(slack)
     if again is None or not (again[0] > gap and again[1] >= growth):
         return None
-    return Locked(leaders, _limits(x, rates, at_zero, leaders, slack), gap)
+    return Locked(leaders, system.limits(slack), gap)
 
 
-def _leaders(x: Numbers, form: Numbers, at_zero: NDArray[np.bool_]) -> tuple[int | None, ...] | None:
-    found: list[int | None] = []
-    for own, zero in zip(x, at_zero, strict=True):
+def _leaders(x: Numbers, form: Numbers, mirrors: Mirrors) -> Leaders | None:
+    """Return the tokens with the largest score for each token; None if a leader does not lead itself alone."""
+    found: list[frozenset[int] | None] = []
+    for i, (own, zero) in enumerate(zip(x, mirrors.at_zero, strict=True)):
         query = [dot(row, own) for row in form]
         scores = [dot(query, one).mid() for one in x]
-        found.append(None if zero.all() else max(range(len(x)), key=scores.__getitem__))
-    return tuple(found) if all(one is None or found[one] == one for one in found) else None
+        found.append(None if zero.all() else mirrors.tied(i, max(range(len(x)), key=scores.__getitem__)))
+    lead = all(found[j] == frozenset({j}) for one in found if one is not None for j in one)
+    return tuple(found) if lead else None
 
 
 def _spread(column: Numbers) -> Any:
@@ -105,62 +111,70 @@ def _spread(column: Numbers) -> Any:
     return largest((a - b).abs_upper() for a in column for b in column)
 
 
-def _places(
-    x: Numbers, at_zero: NDArray[np.bool_], leaders: Sequence[int | None], slack: Sequence[Any]
-) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return balls of a_i and c_i, with the slack."""
-    from flint import arb
+@dataclass(frozen=True)
+class _System:
+    """Tokens at the time T, with what is known of them for ever."""
 
-    starts, aside = [], []
-    for i, leader in enumerate(leaders):
-        a, c = [ball(0)] * len(slack), [ball(0)] * len(slack)
-        for k, more in enumerate(slack):
-            if leader is not None:
-                a[k] = ball(0) if at_zero[leader, k] else x[leader, k] + arb(0, more)
-            if leader is not None and leader != i and not (at_zero[i, k] and at_zero[leader, k]):
-                c[k] = x[i, k] - x[leader, k] + arb(0, more)
-        starts.append(a)
-        aside.append(c)
-    return starts, aside
+    x: Numbers
+    form: Numbers
+    rates: Sequence[Fraction]
+    at_zero: NDArray[np.bool_]
+    leaders: Leaders
 
+    def places(self, slack: Sequence[Any]) -> tuple[list[list[Any]], list[list[Any]]]:
+        """Return balls of a_i and c_i, with the slack."""
+        from flint import arb
 
-def _least(
-    x: Numbers,
-    form: Numbers,
-    rates: Sequence[Fraction],
-    at_zero: NDArray[np.bool_],
-    leaders: Sequence[int | None],
-    slack: Sequence[Any],
-) -> tuple[Any, Fraction] | None:
-    """Return (g, m) with E_im(s) >= g e^{ms} for all i, m and s, or None."""
-    starts, aside = _places(x, at_zero, leaders, slack)
-    gap, growth = None, None
-    for i, leader in enumerate(leaders):
-        for m in range(len(x)):
-            if leader is None or m == leader:
-                continue
-            same = leaders[m] == leader
-            ahead = [ball(0) if same else p - q for p, q in zip(starts[i], starts[m], strict=True)]
-            behind = [-one for one in aside[m]]
-            found = _from_below(_terms(form, rates, (starts[i], aside[i]), (ahead, behind)))
-            if found is None:
-                return None
-            gap = found[0] if gap is None else gap.min(found[0])
-            growth = found[1] if growth is None else min(growth, found[1])
-    return None if gap is None or growth is None else (gap, growth)
+        starts, aside = [], []
+        for i, led in enumerate(self.leaders):
+            a, c = [ball(0)] * len(slack), [ball(0)] * len(slack)
+            for k, more in enumerate(slack):
+                if led is None or self.at_zero[i, k]:
+                    continue
+                mean = sum((self.x[j, k] for j in led if not self.at_zero[j, k]), ball(0)) / len(led)
+                if not all(self.at_zero[j, k] for j in led):
+                    a[k] = mean + arb(0, more)
+                if led != frozenset({i}):
+                    c[k] = self.x[i, k] - mean + arb(0, more)
+            starts.append(a)
+            aside.append(c)
+        return starts, aside
 
+    def least(self, slack: Sequence[Any]) -> tuple[Any, Fraction] | None:
+        """Return (g, m) with E_ij(s) >= g e^{ms} for all i, j and s, or None."""
+        starts, aside = self.places(slack)
+        gap, growth = None, None
+        for i, led in enumerate(self.leaders):
+            for j in range(len(self.x)):
+                if led is None or j in led:
+                    continue
+                same = self.leaders[j] == led
+                ahead = [ball(0) if same else p - q for p, q in zip(starts[i], starts[j], strict=True)]
+                behind = [-one for one in aside[j]]
+                found = _from_below(self.terms((starts[i], aside[i]), (ahead, behind)))
+                if found is None:
+                    return None
+                gap = found[0] if gap is None else gap.min(found[0])
+                growth = found[1] if growth is None else min(growth, found[1])
+        return None if gap is None or growth is None else (gap, growth)
 
-def _terms(form: Numbers, rates: Sequence[Fraction], left: Any, right: Any) -> dict[Fraction, Any]:
-    """Return the coefficients, by exponent, of <G (e^{sV} a + c), e^{sV} b + d> for (a, c) and (b, d)."""
-    found: dict[Fraction, Any] = {}
-    for k, rate in enumerate(rates):  # the coordinate of the right
-        for j, other in enumerate(rates):  # that of the left
-            for p, up in ((left[0][j], other), (left[1][j], Fraction(0))):
-                for q, more in ((right[0][k], rate), (right[1][k], Fraction(0))):
-                    product = form[k, j] * p * q
-                    if not product.is_zero():
-                        found[up + more] = found.get(up + more, 0) + product
-    return found
+    def terms(self, left: Any, right: Any) -> dict[Fraction, Any]:
+        """Return the coefficients, by exponent, of <G (e^{sV} a + c), e^{sV} b + d> for (a, c) and (b, d)."""
+        found: dict[Fraction, Any] = {}
+        for k, rate in enumerate(self.rates):
+            for j, other in enumerate(self.rates):
+                for p, up in ((left[0][j], other), (left[1][j], Fraction(0))):
+                    for q, more in ((right[0][k], rate), (right[1][k], Fraction(0))):
+                        product = self.form[k, j] * p * q
+                        if not product.is_zero():
+                            found[up + more] = found.get(up + more, 0) + product
+        return found
+
+    def limits(self, slack: Sequence[Any]) -> Numbers:
+        """Return balls of lim e^{-sV} x(T + s): a_i where the rate is positive, a_i + c_i where it is 0."""
+        places = zip(*self.places(slack), strict=True)
+        rows = [[a if rate > 0 else a + c for rate, a, c in zip(self.rates, *two, strict=True)] for two in places]
+        return array((one for row in rows for one in row), self.x.shape)
 
 
 def _from_below(terms: dict[Fraction, Any]) -> tuple[Any, Fraction] | None:
@@ -172,22 +186,3 @@ def _from_below(terms: dict[Fraction, Any]) -> tuple[Any, Fraction] | None:
         total = total + terms[exponent]
         least = total.lower() if least is None else least.min(total.lower())
     return (least, max(terms)) if least is not None and least > 0 else None
-
-
-def _limits(
-    x: Numbers,
-    rates: Sequence[Fraction],
-    at_zero: NDArray[np.bool_],
-    leaders: Sequence[int | None],
-    slack: Sequence[Any],
-) -> Numbers:
-    """Return balls of lim e^{-sV} x(T + s): a_i where the rate is positive, a_i + c_i where it is 0."""
-    starts, aside = _places(x, at_zero, leaders, slack)
-    return array(
-        (
-            a if rate > 0 else a + c
-            for row, others in zip(starts, aside, strict=True)
-            for rate, a, c in zip(rates, row, others, strict=True)
-        ),
-        x.shape,
-    )

@@ -24,6 +24,9 @@ The difference w = e - W e(0) has w' = J w + g + D and w(0) = 0, which has the s
 defect J T - T' without powers below K, and its norm on the circle is at most the last sum. So Cauchy bounds it on
 [0, h], and (W - T)' = J (W - T) + J T - T' bounds W - T.
 
+If solutions have a symmetry, f commutes with the projection P on what is symmetric. Then p is chosen symmetric, so that
+e = P e, and J may be replaced by P J P, whose norm is no larger: instabilities that break the symmetry do no harm.
+
 Sets of states are c + A q, q in a box. The frame A turns with the flow, so that the box has to hold only what the flow
 stretches. The defect is bounded on a circle, where p is known, and not over balls that hold all solutions of a step: so
 the width of a step does no harm.
@@ -46,6 +49,7 @@ import numpy as np
 
 from attnflow.enclosures.circles import Circle, NotAnalytic, Polynomials, circle
 from attnflow.enclosures.fields import Field
+from attnflow.enclosures.mirrors import Mirrors
 from attnflow.enclosures.numbers import Numbers, arithmetic, array, ball, largest, middles
 from attnflow.enclosures.series import coefficient, derivative_along, fundamental, heard_along, taylor
 from attnflow.enclosures.tubes import steepness, tube
@@ -73,25 +77,34 @@ class NoStep(ArithmeticError):
 
 @dataclass(frozen=True)
 class Framed:
-    """The states {c + A q : q in a box}, for tokens (n, d) written as one vector of n d numbers; c and A are exact."""
+    """The states {c + A q : q in a box}, for tokens (n, d) written as one vector of n d numbers; c and A are exact.
+
+    Only those are meant that are symmetric, if `mirrors` are given; c is so itself.
+    """
 
     centre: Numbers
     frame: Any
     box: Any
+    mirrors: Mirrors | None = None
 
     @classmethod
-    def around(cls, x: Numbers) -> Framed:
+    def around(cls, x: Numbers, mirrors: Mirrors | None = None) -> Framed:
         """Return the set of the tokens that are in balls."""
         from flint import arb_mat
 
         m, centre = x.size, middles(x)
         frame = arb_mat(m, m, [int(i == j) for i in range(m) for j in range(m)])
-        return cls(centre, frame, arb_mat(m, 1, list((x - centre).ravel())))
+        return cls(centre, frame, arb_mat(m, 1, list((x - centre).ravel())), mirrors)
+
+    @property
+    def directions(self) -> Any:
+        """The frame A; if states are symmetric, its projection, as x - c = P (x - c)."""
+        return self.frame if self.mirrors is None else self.mirrors.projection * self.frame
 
     @property
     def aside(self) -> Numbers:
         """Balls (n, d) of A q."""
-        return array((self.frame * self.box).entries(), self.centre.shape)
+        return array((self.directions * self.box).entries(), self.centre.shape)
 
     @property
     def hull(self) -> Numbers:
@@ -129,6 +142,11 @@ def step(
     coefficients, jacobians = taylor(field, states.centre, now, order)
     if len(jacobians) < DEGREE:
         jacobians = derivative_along(field, coefficients, shape, now, DEGREE)
+    if states.mirrors is not None:
+        powers = [states.mirrors.symmetric(power) for power in zip(*coefficients, strict=True)]
+        coefficients = [list(row) for row in zip(*powers, strict=True)]
+        P = states.mirrors.projection
+        jacobians = [P * one * P for one in jacobians]
     heard = heard_along(field, coefficients, shape, now, order)
     velocities = [one for row in field.velocity(heard) for one in row]
     low = _low_defects(coefficients, velocities, order)
@@ -138,7 +156,7 @@ def step(
     start = largest(one.abs_upper() for one in states.aside.ravel())
     while h >= SHORTEST:
         taken = ball(h)
-        slope = steepness(field, polynomials, now, taken)
+        slope = steepness(field, polynomials, now, taken, states.mirrors)
         growth = (slope * taken).exp()
         delta = _defect(found, low, taken, order)
         proved = slope * taken < STEEPEST and _tube(field, polynomials, now, taken, (growth, delta, start))
@@ -233,13 +251,15 @@ def _moved(states: Framed, ends: list[Any], derivative: Any, beside: Any) -> Fra
 
     shape, m = states.centre.shape, states.centre.size
     centre = [one.mid() for one in ends]
-    rest = [one - middle + arb(0, beside) for one, middle in zip(ends, centre, strict=True)]
+    if states.mirrors is not None:
+        centre = states.mirrors.symmetric(centre)
+    rest = [one - c + arb(0, beside) for one, c in zip(ends, centre, strict=True)]
     with arithmetic(BITS):
-        turned = derivative * states.frame
+        turned = derivative * states.directions
         frame = _frame(turned, states.box)
         inverse = frame.inv()
         box = (inverse * turned) * states.box + inverse * arb_mat(m, 1, rest)
-    return Framed(array(centre, shape), frame, box)
+    return Framed(array(centre, shape), frame, box, states.mirrors)
 
 
 def _derivative(jacobians: list[Any], h: Any, found: Circle, growth: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attnflow.enclosures.circles import Polynomials
 from attnflow.enclosures.fields import SPHERE, Field, Heard
+from attnflow.enclosures.mirrors import Mirrors
 from attnflow.enclosures.numbers import largest
 
 # The time of a step is covered by this many balls.
@@ -29,13 +30,16 @@ def tube(field: Field, polynomials: Polynomials, t: Any, h: Any, around: Any) ->
     return tokens, most
 
 
-def steepness(field: Field, polynomials: Polynomials, t: Any, h: Any) -> Any:
+def steepness(field: Field, polynomials: Polynomials, t: Any, h: Any, mirrors: Mirrors | None = None) -> Any:
     """Return a bound S >= 0 of the logarithmic norm max_i (Df_ii + sum_{j != i} |Df_ij|) along the polynomials."""
-    from flint import arb
+    from flint import arb, arb_mat
 
     most = arb(0)
     for s in _pieces(h):
-        for i, row in enumerate(field.derivative(polynomials.heard(field, s, t))):
+        rows = field.derivative(polynomials.heard(field, s, t))
+        if mirrors is not None:
+            rows = (mirrors.projection * arb_mat(rows) * mirrors.projection).tolist()
+        for i, row in enumerate(rows):
             most = most.max(sum((one.abs_upper() for j, one in enumerate(row) if j != i), row[i]).upper())
     return most
 
