@@ -78,14 +78,17 @@ def circle(field: Field, polynomials: Polynomials, t: Any, radius: float) -> Cir
 
     with arithmetic(BITS):
         defect = slope = arb(0)
+        arcs = []
         for point in _arcs():
             s = point * radius
             heard = polynomials.heard(field, s, t)
             if not field.sums and not all(one.real > 0 for one in heard.totals):
                 raise NotAnalytic
+            arcs.append(heard)
             for row, velocity in zip(polynomials.slopes, field.velocity(heard), strict=True):
                 for one, speed in zip(row, velocity, strict=True):
                     defect = defect.max((speed - one(s)).abs_upper())
+        for heard in arcs:
             for row in field.derivative(heard):
                 slope = slope.max(sum((one.abs_upper() for one in row), arb(0)).upper())
         if not (defect.is_finite() and slope.is_finite()):

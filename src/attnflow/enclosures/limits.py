@@ -38,17 +38,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnflow.enclosures.fields import dot
 from attnflow.enclosures.mirrors import Mirrors
 from attnflow.enclosures.numbers import Numbers, array, ball, largest
 
 # The gap must be at least this before a proof is tried: I is then small.
-LEAST = 16.0
+LEAST = 10.0
 # The theorem is tried with this part of the gap that there is without slack.
-PART = 0.5
+PART = 0.8
 
 
 Leaders = tuple[frozenset[int] | None, ...]
@@ -70,6 +67,7 @@ class Locked:
 def locked(x: Numbers, form: Numbers, rates: Sequence[Fraction], mirrors: Mirrors | None = None) -> Locked | None:
     """Return what the theorem proves of tokens in the balls x (n, d) with scores <form x_i, x_j>, or None.
 
+    >>> import numpy as np
     >>> from attnflow.enclosures.numbers import balls, floats
     >>> flip = Mirrors(np.array([[1.0], [-1.0]]), np.array([[0, 1, 2], [1, 0, 2]]))
     >>> found = locked(balls([[6.0], [-6.0], [0.0]]), balls([[1.0]]), [Fraction(1)], flip)
@@ -80,7 +78,7 @@ def locked(x: Numbers, form: Numbers, rates: Sequence[Fraction], mirrors: Mirror
     leaders = _leaders(x, form, mirrors)
     if leaders is None:
         return None
-    system = _System(x, form, rates, mirrors.at_zero, leaders)
+    system = _System(x, form, rates, mirrors, leaders)
     first = system.least([ball(0)] * x.shape[1])
     if first is None or not first[0] * PART > LEAST:
         return None
@@ -118,45 +116,58 @@ class _System:
     x: Numbers
     form: Numbers
     rates: Sequence[Fraction]
-    at_zero: NDArray[np.bool_]
+    mirrors: Mirrors
     leaders: Leaders
 
-    def places(self, slack: Sequence[Any]) -> tuple[list[list[Any]], list[list[Any]]]:
-        """Return balls of a_i and c_i, with the slack."""
+    def start(self, i: int, k: int) -> dict[int, Fraction]:
+        """Return the coordinate k of a_i, as multiples of those of some tokens: equal ones cancel in differences."""
+        found: dict[int, Fraction] = {}
+        led = self.leaders[i] or ()
+        for j in led:
+            image, sign = self.mirrors.image(j, k)
+            found[image] = found.get(image, Fraction(0)) + Fraction(sign, len(led))
+        return {j: part for j, part in found.items() if part}
+
+    def value(self, multiples: dict[int, Fraction], k: int, slack: Any) -> Any:
+        """Return the ball of a sum of multiples of the coordinate k of leaders, with the slack; 0 if it is empty."""
         from flint import arb
 
-        starts, aside = [], []
-        for i, led in enumerate(self.leaders):
-            a, c = [ball(0)] * len(slack), [ball(0)] * len(slack)
-            for k, more in enumerate(slack):
-                if led is None or self.at_zero[i, k]:
-                    continue
-                mean = sum((self.x[j, k] for j in led if not self.at_zero[j, k]), ball(0)) / len(led)
-                if not all(self.at_zero[j, k] for j in led):
-                    a[k] = mean + arb(0, more)
-                if led != frozenset({i}):
-                    c[k] = self.x[i, k] - mean + arb(0, more)
-            starts.append(a)
-            aside.append(c)
-        return starts, aside
+        return sum((ball(part) * (self.x[j, k] + arb(0, slack)) for j, part in multiples.items()), ball(0))
+
+    def aside(self, i: int, slack: Sequence[Any]) -> list[Any]:
+        """Return balls of c_i, with the slack."""
+        from flint import arb
+
+        found = []
+        for k, more in enumerate(slack):
+            rests = self.leaders[i] in (None, frozenset({i})) or (self.mirrors.at_zero[i, k] and not self.start(i, k))
+            away = ball(0) if rests else self.x[i, k] - self.value(self.start(i, k), k, 0) + arb(0, more)
+            found.append(away)
+        return found
 
     def least(self, slack: Sequence[Any]) -> tuple[Any, Fraction] | None:
         """Return (g, m) with E_ij(s) >= g e^{ms} for all i, j and s, or None."""
-        starts, aside = self.places(slack)
+        aside = [self.aside(i, slack) for i in range(len(self.x))]
         gap, growth = None, None
         for i, led in enumerate(self.leaders):
             for j in range(len(self.x)):
                 if led is None or j in led:
                     continue
-                same = self.leaders[j] == led
-                ahead = [ball(0) if same else p - q for p, q in zip(starts[i], starts[j], strict=True)]
-                behind = [-one for one in aside[j]]
-                found = _from_below(self.terms((starts[i], aside[i]), (ahead, behind)))
+                place = [self.value(self.start(i, k), k, more) for k, more in enumerate(slack)]
+                ahead = [self.value(self.between(i, j, k), k, more) for k, more in enumerate(slack)]
+                found = _from_below(self.terms((place, aside[i]), (ahead, [-one for one in aside[j]])))
                 if found is None:
                     return None
                 gap = found[0] if gap is None else gap.min(found[0])
                 growth = found[1] if growth is None else min(growth, found[1])
         return None if gap is None or growth is None else (gap, growth)
+
+    def between(self, i: int, j: int, k: int) -> dict[int, Fraction]:
+        """Return the coordinate k of a_i - a_j, as multiples of those of some tokens."""
+        found = dict(self.start(i, k))
+        for image, part in self.start(j, k).items():
+            found[image] = found.get(image, Fraction(0)) - part
+        return {image: part for image, part in found.items() if part}
 
     def terms(self, left: Any, right: Any) -> dict[Fraction, Any]:
         """Return the coefficients, by exponent, of <G (e^{sV} a + c), e^{sV} b + d> for (a, c) and (b, d)."""
@@ -172,9 +183,13 @@ class _System:
 
     def limits(self, slack: Sequence[Any]) -> Numbers:
         """Return balls of lim e^{-sV} x(T + s): a_i where the rate is positive, a_i + c_i where it is 0."""
-        places = zip(*self.places(slack), strict=True)
-        rows = [[a if rate > 0 else a + c for rate, a, c in zip(self.rates, *two, strict=True)] for two in places]
-        return array((one for row in rows for one in row), self.x.shape)
+        found = []
+        for i in range(len(self.x)):
+            aside = self.aside(i, slack)
+            for k, (rate, more) in enumerate(zip(self.rates, slack, strict=True)):
+                start = self.value(self.start(i, k), k, more)
+                found.append(start if rate > 0 else start + aside[k])
+        return array(found, self.x.shape)
 
 
 def _from_below(terms: dict[Fraction, Any]) -> tuple[Any, Fraction] | None:

@@ -33,7 +33,7 @@ class Mirrors:
         """Return the group without mirrors."""
         return cls(np.ones((1, d)), np.arange(n)[None])
 
-    @property
+    @cached_property
     def at_zero(self) -> NDArray[np.bool_]:
         """Which coordinates (n, d) are 0 for ever: an element that keeps the token changes their sign."""
         keeps = self.places == np.arange(self.places.shape[1])
@@ -70,9 +70,11 @@ class Mirrors:
 
     def symmetric(self, values: Sequence[Any]) -> list[Any]:
         """Return what is exactly symmetric, from one number for each coordinate: images are copied, with signs."""
-        found, zero = [], self.at_zero
-        for i, k in np.ndindex(zero.shape):
-            g = int(self.places[:, i].argmin())
-            one = values[int(self.places[g, i]) * zero.shape[1] + k]
-            found.append(one * 0 if zero[i, k] else one * int(self.signs[g, k]))
-        return found
+        d = self.signs.shape[1]
+        images = [(*self.image(i, k), k) for i, k in np.ndindex(self.places.shape[1], d)]
+        return [values[j * d + k] * sign for j, sign, k in images]
+
+    def image(self, i: int, k: int) -> tuple[int, int]:
+        """Return (j, sign): the coordinate k of token i is always sign times that of token j, its first image."""
+        g = int(self.places[:, i].argmin())
+        return int(self.places[g, i]), 0 if self.at_zero[i, k] else int(self.signs[g, k])

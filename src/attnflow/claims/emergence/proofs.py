@@ -20,8 +20,8 @@ from attnflow.laws import Softmax
 from attnflow.motions import Flow
 
 # Flows of at most this many coordinates are enclosed, for at most this time in units of the fastest rate.
-MOST, LONGEST = 30, 6.0
-TOLERANCE, ORDER, BITS = 1e-20, 30, 160
+MOST, LONGEST = 20, 5.0
+TOLERANCE, ORDER, BITS = 1e-15, 24, 128
 
 
 @dataclass(frozen=True)
