@@ -88,7 +88,10 @@ def test_orthogonal_tokens_on_the_sphere() -> None:
     cosine = float(products[0].mid())
     from scipy.integrate import quad
 
-    slope = lambda c: 2 * np.exp(beta * c) * (1 - c) * ((n - 1) * c + 1) / (np.exp(beta) + (n - 1) * np.exp(beta * c))  # noqa: E731
+    def slope(c: float) -> float:
+        pull = np.exp(beta * c)
+        return float(2 * pull * (1 - c) * ((n - 1) * c + 1) / (np.exp(beta) + (n - 1) * pull))
+
     time, _ = quad(lambda c: 1 / slope(c), 0.0, cosine, epsabs=1e-12, epsrel=1e-12)
     assert abs(time - until) < 1e-11
     assert all(one.overlaps(products[0]) for one in products)

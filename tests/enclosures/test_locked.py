@@ -29,10 +29,14 @@ def proved(x: Any, rates: Any, mirrors: Mirrors | None = None, until: float = 4.
     return float(found.times[-1]), limit
 
 
+def sets(found: Locked) -> list[set[int] | None]:
+    return [None if one is None else set(one) for one in found.leaders]
+
+
 def test_the_pair_tends_to_its_constant() -> None:
     """From (1, 1) and (1, -1) the second coordinates of e^{-t} x tend to +-c(1) = .9483, the first ones rest at 1."""
     T, found = proved([[1.0, 1.0], [1.0, -1.0]], [1.0, 1.0])
-    assert found.leaders == ({0}, {1})
+    assert sets(found) == [{0}, {1}]
     limit = np.exp(-T) * floats(found.limits)
     radius = np.exp(-T) * max(float(one.rad()) for one in found.limits.ravel())
     assert radius < 1e-6
@@ -61,7 +65,7 @@ def test_a_token_between_two_leaders_tends_to_their_mean() -> None:
     """The third token is on the mirror of the other two, and nearer to 0 than these."""
     mirror = Mirrors(np.array([[1.0, 1.0], [-1.0, 1.0]]), np.array([[0, 1, 2], [1, 0, 2]]))
     T, found = proved([[2.0, 2.0], [-2.0, 2.0], [0.0, 1.0]], [1.0, 1.0], mirror)
-    assert found.leaders == ({0}, {1}, {0, 1})
+    assert sets(found) == [{0}, {1}, {0, 1}]
     limit = np.exp(-T) * floats(found.limits)
     assert limit[2] == pytest.approx(limit[:2].mean(axis=0), abs=1e-6)
     assert found.limits[2, 0].is_zero()
@@ -75,7 +79,7 @@ def test_mirrors_that_do_not_fit_are_refused() -> None:
 
 def test_a_token_at_the_centre_hears_all() -> None:
     _, found = proved([[-1.0], [0.0], [1.0]], [1.0], FLIP, until=2.0)
-    assert found.leaders == ({0}, None, {2})
+    assert sets(found) == [{0}, None, {2}]
     assert found.limits[1, 0].is_zero()
 
 
