@@ -24,8 +24,9 @@ from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, distinct, log_uniform, pick
 from attnflow.core.indices import log_weights
-from attnflow.core.inputs import Array
-from attnflow.enclosures import enclose
+from attnflow.core.inputs import Array, InputError
+from attnflow.enclosures import enclose, field_of
+from attnflow.enclosures.fields import RESCALED
 from attnflow.enclosures.numbers import array, balls
 from attnflow.geometry.forms import EPS
 from attnflow.laws import Softmax
@@ -335,7 +336,12 @@ def _bounded_in_balls(e: Experiment, token: int) -> bool:
     all tokens go to -infinity. Its row tends to Boolean: with 1 - P_leader >= eps for large X it would be drawn below 0
     within a time like 1 / (eps X), in which 1 - P_leader only grows.
     """
-    if type(e.law) is not Softmax or type(e.motion) is not RescaledFlow or e.shape[0] > MOST_IN_BALLS:
+    try:
+        field = field_of(e.law, e.motion, 1)
+    except InputError:
+        return False
+    rate = 1.0 if field.V is None else float(field.V[0, 0])
+    if field.kind != RESCALED or rate != float(value_matrix(e)[0, 0]) or e.shape[0] > MOST_IN_BALLS:
         return False
     flow, root = Flow(V=value_matrix(e)), math.sqrt(float(e.form()[0, 0]))
     bar, end = 1.001 * threshold(e.shape[0]) / root, LAST / float(value_matrix(e)[0, 0])

@@ -102,15 +102,17 @@ def proved_limits(e: Experiment) -> Proved | None:
     """Return the limits of the tokens of an experiment, proved in balls; None where that fails."""
     motion = e.motion.motion if isinstance(e.motion, Symmetric) else e.motion
     n, d = e.shape
-    if not isinstance(e.law, Softmax) or not isinstance(motion, Rescaled | Discounted) or e.arithmetic != "float":
+    found = e.law.exponents
+    if e.law.replays != "balls" or found is None or not isinstance(motion, Rescaled | Discounted):
         return None
-    beta: Any = e.law.beta
     V = np.eye(d) if motion.V is None else np.asarray(motion.V, dtype=np.float64)
     rates = np.diag(V)
     diagonal = (np.diag(rates) == V).all() and rates.min() >= 0 and rates.max() > 0
-    if n * d > MOST or not diagonal or varies_in_time(beta) or varies_in_time(e.law.B) or e.law.b is not None:
+    beta: Any = found.beta
+    constant = not (varies_in_time(beta) or varies_in_time(found.B)) and found.b is None and e.arithmetic == "float"
+    if n * d > MOST or not diagonal or not constant:
         return None
-    form = np.eye(d) if e.law.B is None else np.asarray(e.law.B, dtype=np.float64)
+    form = np.eye(d) if found.B is None else np.asarray(found.B, dtype=np.float64)
     mirrors = _mirrors(e, form)
     given = [one.tobytes() for one in (e.tokens, form, rates, mirrors.signs, mirrors.places)]
     return _proof((n, d), float(beta), min(float(e.horizon), LONGEST / float(rates.max())), *given)

@@ -16,12 +16,13 @@ from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import SPHERE
 from attnflow.claims.sphere.runs import acute_contracts, flows_until, normalised, on_sphere, pair_gaps
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError
+from attnflow.enclosures import field_of
+from attnflow.enclosures.fields import SPHERE as ON_SPHERE
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
-from attnflow.laws import Hearing, Softmax
+from attnflow.laws import Hearing
 from attnflow.measure.phase_diagram import equiangular
-from attnflow.motions import SphereFlow
 
 
 def _velocity(e: Experiment, x: Array) -> Array | None:
@@ -244,9 +245,17 @@ def every_start(e: Experiment) -> list[Margins]:
     other starts as for almost every start."""
     start = moving(e)
     if start.failed.any():
-        plain = type(e.law) is Softmax and type(e.motion) is SphereFlow and e.motion.V is None and e.law.B is None
-        return [replace(start, certified="exact") if plain and _rests_exactly(e.tokens) else start]
+        return [replace(start, certified="exact") if _plain(e) and _rests_exactly(e.tokens) else start]
     return [start, _ends_in_hemisphere(e), acute_contracts(e)]
+
+
+def _plain(e: Experiment) -> bool:
+    """Say whether the model is softmax with V = B = I on the sphere."""
+    try:
+        field = field_of(e.law, e.motion, e.shape[1])
+    except InputError:
+        return False
+    return field.kind == ON_SPHERE and field.V is None and field.B is None
 
 
 def _rests_exactly(x: Array) -> bool:
