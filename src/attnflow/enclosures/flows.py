@@ -59,7 +59,12 @@ class Enclosure:
 
 
 def field_of(law: Law, motion: Motion, d: int) -> Field:
-    """Return the vector field of a law and a motion in dimension d; refuse what has no enclosure."""
+    """Return the vector field of a law and a motion in dimension d; refuse what has no enclosure.
+
+    >>> import attnflow as af
+    >>> field_of(af.Softmax(), af.SphereFlow(), 2).kind
+    'sphere'
+    """
     found, form = law.exponents, motion.matrix_form(d)
     if law.replays != "balls" or found is None or found.b is not None or varies_in_time(found.beta):
         raise InputError(f"{law.short_name} has no enclosure of its flows: use Softmax with a constant beta, without b")
