@@ -82,7 +82,7 @@ def sheet(n: int, d: int) -> Array:
 
 def few(sizes: list[int]) -> Iterator[list[str]]:
     """Yield rows: CPU milliseconds of the engines and of torch, who is chosen, and the ratio of torch to that one."""
-    engines = ("fused", "blocked", "pruned", "single")
+    engines = ("fused", "blocked", "tree", "single")
     shapes = {
         "normal": lambda n, d: np.random.default_rng(d).standard_normal((n, d)), "clusters": clusters, "sheet": sheet
     }  # fmt: skip
@@ -94,7 +94,7 @@ def few(sizes: list[int]) -> Iterator[list[str]]:
                 m = min(n, PAIRS // n)
                 some = x if m == n else x[:m]
                 runs: list[Callable[[], Any]] = [
-                    partial(module(name).softmax, x if name == "pruned" else some, x, x, None, beta) for name in engines
+                    partial(module(name).softmax, x if name == "tree" else some, x, x, None, beta) for name in engines
                 ]
                 runs += [torch_fused(some, x, beta, kind) for kind in ("float64", "float32")]
                 parts = [1.0 if k == 2 else n / m for k in range(len(runs))]

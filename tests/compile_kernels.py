@@ -58,7 +58,7 @@ def many(_: str) -> None:
 
 if __name__ == "__main__":
     # The fused kernels serve the others too; then those that take longest.
-    kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "pruned")]
+    kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "tree")]
     kinds += [(softmax, "blocked"), (softmax, "single"), (near, ""), (top, "fused"), (softmax, "fast"), (causal, "")]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(kind, name) for kind, name in kinds]:

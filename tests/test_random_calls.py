@@ -121,7 +121,7 @@ GOOD: dict[str, Callable[[Draw], Any]] = {
     "seed": whole(0, 99), "record": one_of(None, 2, [0, 1], af.watch.Geometric(), [0.5]),
     "watch": lambda draw: [call(WATCHERS[draw.integers(len(WATCHERS))], draw, 0.02)],
     "precision": one_of("double", "single"),
-    "engine": one_of("auto", "precise", "dense", "fused", "blocked", "fast", "separable", "pruned", "vertices"),
+    "engine": one_of("auto", "precise", "dense", "fused", "blocked", "fast", "separable", "tree", "vertices"),
     "beta": lambda draw: [10 ** draw.uniform(-2, 2), 0.0, -1.0, lambda t: 1 + t][draw.integers(4)],
     "delta": number(-3, 1), "eps": number(-2, 1), "threshold": one_of("additive", "relative", "normalized"),
     "ties": one_of("tokens", "points", "first", "error"), "dt": number(-2, 0), "rtol": number(-9, -3),

@@ -13,7 +13,7 @@ from attnflow.core.inputs import Array
 from attnflow.engines import centring
 from attnflow.laws import Sources
 
-SOFTMAX = ("dense", "fused", "blocked", "pruned", "separable", "fast")
+SOFTMAX = ("dense", "fused", "blocked", "tree", "separable", "fast")
 OFFSETS = (1e2, 1e4, 1e6, 1e8)
 RNG = np.random.default_rng(3)
 X = {d: RNG.standard_normal((90, d)) for d in (1, 2, 3, 12)}

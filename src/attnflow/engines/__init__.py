@@ -23,9 +23,6 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnflow.core.inputs import InputError, one_of
 
 # With a gain above this only the top scores count; products with it do not overflow. The least gain is its inverse.
@@ -36,11 +33,12 @@ LARGEST_GAIN = 1e300
 # scores only, the neighbours engine those over nearly top scores and over balls. "precise" is the automatic choice
 # among engines that are exact up to rounding.
 ENGINES = ("dense", "fused")
-SOFTMAX = ("blocked", "fast", "separable", "pruned")
-CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices", "neighbours")
+SOFTMAX = ("blocked", "fast", "separable", "tree")
+# "pruned" is an earlier name of "tree".
+CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "pruned", "vertices", "neighbours")
 # Precision "single" is asked for as the engine "single": that of `single.py` where it is faster, else as "auto".
 PRECISIONS, AUTOMATIC = ("double", "single"), ("auto", "single")
-REMEMBERS = ("fast", "pruned")
+REMEMBERS = ("fast",)
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
 # fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
@@ -57,18 +55,17 @@ FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 @dataclass
 class Memory:
-    """What engines keep from one sum to the next, over tokens that have hardly moved: in which order to take them.
+    """What engines keep from one sum to the next, over tokens that have hardly moved: which engine was chosen.
 
-    This order then need not be found again. Sums stay within the tolerance whatever the memory holds, but their last
-    digits depend on it. For results that depend on the tokens alone, forget it at moments that depend on them alone.
+    Sums stay within the tolerance whatever the memory holds, but their last digits depend on it. For results that
+    depend on the tokens alone, forget it at moments that depend on them alone.
     """
 
-    keys: NDArray[np.int64] | None = None
-    queries: NDArray[np.int64] | None = None
+    engine: str = ""
 
     def forget(self) -> None:
         """Start anew."""
-        self.keys = self.queries = None
+        self.engine = ""
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
@@ -85,6 +82,7 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     >>> choose("single", "softmax", 500, 500, 64), choose("single", "softmax", 500, 500, 2)
     ('single', 'fused')
     """
+    name = "tree" if name == "pruned" else name
     if name == "single":
         wide = kind == "softmax" and d >= SINGLE_DIMENSION and queries * sources > BLOCKED_PAIRS
         return "single" if wide else choose("auto", kind, queries, sources, d)
@@ -133,4 +131,4 @@ def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleTy
 @cache
 def module(name: str) -> ModuleType:
     """Return the module of an engine by its name."""
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{'tree' if name == 'pruned' else name}")

@@ -233,18 +233,19 @@ class Power(NamedTuple):
 
 
 # 2^y = 2^k 2^f with k the nearest whole number. Adding 1.5 * 2^52 (1.5 * 2^23) leaves k in the low bits of the sum, so
-# these additions must never be reassociated. The polynomials err by 3e-16 and 2e-9.
+# these additions must never be reassociated. The polynomials err by 3e-16 and 2e-9; that of degree 8 by 1e-12.
 _POWERS = {8: Power(52, 10, -1000.0), 16: Power(23, 6, -126.0)}
 _POLYNOMIALS = {width: power.polynomial for width, power in _POWERS.items()}
+_SHORT = Power(52, 8, -1000.0)
 
 
-def _exp2(builder, exponent):
+def _exp2(builder, exponent, polynomial=None):
     kind = exponent.type
     bits, integers = _POWERS[kind.count].bits, ir.VectorType(ir.IntType(BITS // kind.count), kind.count)
     large = _constant(kind, 1.5 * 2.0**bits)
     shifted = builder.fadd(exponent, large)
     fraction = builder.fsub(exponent, builder.fsub(shifted, large))
-    *others, last = _POLYNOMIALS[kind.count]
+    *others, last = polynomial or _POLYNOMIALS[kind.count]
     power = _constant(kind, last)
     for coefficient in reversed(others):
         power = _muladd(builder, power, fraction, _constant(kind, coefficient))
@@ -268,3 +269,14 @@ def exp2(typing, y):
 def exp2_within(typing, y):
     """Return 2^y for |y| <= 1000."""
     return y(y), lambda context, builder, signature, args: _exp2(builder, args[0])
+
+
+@intrinsic
+def exp2_short(typing, y):
+    """Return 2^y for eight doubles y <= 1000, up to 1e-12 of it; 2^-1000 for smaller ones."""
+
+    def generate(context, builder, signature, args):
+        least = _constant(args[0].type, _SHORT.least)
+        return _exp2(builder, _maximum(builder, args[0], least), _SHORT.polynomial)
+
+    return y(y), generate

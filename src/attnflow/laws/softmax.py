@@ -135,7 +135,7 @@ class Softmax(Law):
         bodies = _bodies(x, len(x), engine)
         places = x if bodies is None else x[bodies.first]
         name = self.uses(engine, *places.shape)
-        if name not in ("fast", "separable", "pruned"):
+        if name not in ("fast", "separable", "tree"):
             return name
         queries, gain = self.queries(places, t)
         chosen: Any = engines.engine(name, "softmax", len(places), len(places), x.shape[1])
@@ -193,7 +193,7 @@ class Softmax(Law):
             from attnflow.engines import causal
 
             gain = abs(beta) * sources.gain
-            precise = sources.engine not in (*engines.AUTOMATIC, "fast", "separable", "pruned")
+            precise = sources.engine not in (*engines.AUTOMATIC, "fast", "separable", "tree", "pruned")
             sums = causal.softmax(*turned, sources.values, _log(sources.masses), gain, order.window, precise)
             return Heard(*sums)
         return None if name == "dense" else _sums(turned, sources, abs(beta))

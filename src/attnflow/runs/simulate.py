@@ -80,7 +80,7 @@ def simulate(
         all at once; if there is nothing left to do, it is read back. One run at a time writes to a store.
     engine
         "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds arrays (n, n), "fused";
-        for softmax "blocked", "fast", "separable", "pruned"; in up to three dimensions "vertices" for hardmax and
+        for softmax "blocked", "fast", "separable", "tree"; in up to three dimensions "vertices" for hardmax and
         "neighbours" for localmax and Hegselmann-Krause.
     precision
         "double", or "single" for softmax sums from 4 dimensions on that are computed in float32, about twice as fast,
