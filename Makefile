@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 # thread of BLAS beside these two processes would take a sixth of their time, most of it waiting for work.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all test-reference lint kernels browser typescript bench claims models docs clean
+.PHONY: help demo test test-all test-reference lint kernels browser typescript bench claims models notebooks docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
 	@echo "make models    write docs/models.md and the lists of docs/reference anew, from the catalogue"
+	@echo "make notebooks  run the notebooks of docs/notebooks, and store their outputs"
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
 	@echo "make clean     remove .venv, out/ and caches"
 
@@ -95,6 +96,9 @@ claims: .venv/ready
 
 models: .venv/ready
 	$(BIN)/python -m tools.models_page docs/models.md docs/reference/laws.rst docs/reference/motions.rst
+
+notebooks: .venv/ready
+	$(BIN)/python -m tools.notebooks docs/notebooks/*.ipynb
 
 out/gallery/drawn: .venv/ready $(SOURCES)
 	$(BIN)/attnflow figure all -o out/gallery --only svg,png,mp4
