@@ -54,7 +54,9 @@ def build_twice(folder: Path) -> dict[str, str]:
         size = (folder / name).stat().st_size
         print(f"{one[name]}  {name}  {size:,} bytes")
         if name.endswith(".whl") and size > MOST_BYTES:
-            raise SystemExit(f"{name} has {size:,} bytes, expected at most {MOST_BYTES:,}: leave out what is not needed")
+            raise SystemExit(
+                f"{name} has {size:,} bytes, expected at most {MOST_BYTES:,}: leave out what is not needed"
+            )
     (folder / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in one.items()))
     return one
 

@@ -21,7 +21,7 @@ def minimum_versions(project: Path) -> list[str]:
     """Return a line ``name==version`` for each library that attnflow may need.
 
     >>> minimum_versions(ROOT / "pyproject.toml")[0]
-    'POT==0.9.5'
+    'dask==2025.1'
     """
     table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     extras = table["optional-dependencies"]

@@ -19,7 +19,7 @@ EXTRAS = "plot,store,progress,web,transport"
 LIBRARY = """
 import attnflow as af
 x0 = af.tokens.gaussian(n=50, d=2, seed=0)
-run = af.simulate(x0, af.Softmax(beta=4.0), af.SphereFlow(), until=3.0, store="run.zarr")
+run = af.simulate(af.tokens.sphere(n=50, d=3, seed=0), af.Softmax(), af.SphereFlow(), until=3.0, store="run.zarr")
 assert (af.load("run.zarr").final == run.final).all()
 assert af.simulate(x0, af.Hardmax(), af.Layers(alpha=0.5), until=50).stopped == "reached step 50, as asked"
 assert af.check("fw/cluster-rate", tokens=[[3.0], [-1.0]], steps=700).outcome == "violated"
@@ -27,9 +27,12 @@ assert af.measure.wasserstein(x0, x0 + 1.0) > 1.0
 print(af.__version__, af.__file__)
 """
 COMMANDS = (
-    ("simulate", "--cloud", "gaussian", "--n", "40", "--law", "softmax", "--motion", "layers", "--until", "20"),
+    (
+        "simulate",
+        *"--cloud gaussian --n 40 --d 2 --seed 0 --law softmax --motion layers --gamma 0.1 --until 20".split(),
+    ),
     ("figure", "fw/cells", "-o", "figures", "--only", "png"),
-    ("check", "fw/cluster-rate", "--budget", "1"),
+    ("check", "fw/cluster-rate", "--tokens", "[[3], [-1]]", "--steps", "700"),
 )
 
 
