@@ -8,6 +8,7 @@ A run, a figure, a claim, a stored run and the explorer's page, each as a user w
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,12 +28,9 @@ assert af.measure.wasserstein(x0, x0 + 1.0) > 1.0
 print(af.__version__, af.__file__)
 """
 COMMANDS = (
-    (
-        "simulate",
-        *"--cloud gaussian --n 40 --d 2 --seed 0 --law softmax --motion layers --gamma 0.1 --until 20".split(),
-    ),
-    ("figure", "fw/cells", "-o", "figures", "--only", "png"),
-    ("check", "fw/cluster-rate", "--tokens", "[[3], [-1]]", "--steps", "700"),
+    "simulate --cloud gaussian --n 40 --d 2 --seed 0 --law softmax --motion layers --gamma 0.1 --until 20",
+    "figure fw/cells -o figures --only png",
+    "check fw/cluster-rate --tokens '[[3], [-1]]' --steps 700",
 )
 
 
@@ -53,8 +51,8 @@ def tried(wheel: Path, constraints: Path | None, folder: Path) -> None:
     print(f"Python {sys.version.split()[0]}", flush=True)
     subprocess.run((python, "-W", "error::DeprecationWarning:attnflow", "-c", LIBRARY), check=True, cwd=here, env=clean)
     for command in COMMANDS:
-        print("attnflow", *command, flush=True)
-        subprocess.run((str(programs / "attnflow"), *command), check=True, cwd=here, env=clean)
+        print("attnflow", command, flush=True)
+        subprocess.run((str(programs / "attnflow"), *shlex.split(command)), check=True, cwd=here, env=clean)
     assert list(here.glob("figures/*.png"))
     words = (python, "-m", "attnflow", "explore", "--port", "0", "--no-browser")
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=here, env=clean) as server:
