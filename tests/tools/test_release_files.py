@@ -75,6 +75,13 @@ def test_no_package_server_is_named() -> None:
     assert not [file for file in files if re.search(r"https?://", file.read_text(encoding="utf-8"))]
 
 
+def test_nothing_of_others_is_bundled() -> None:
+    """A font or a script of others would need its licence beside it."""
+    files = [file for file in (ROOT / "src").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert {file.suffix for file in files} <= {".py", ".js", ".css", ".html", ".toml", ".json", ".typed"}
+    assert not [file for file in files if ".min." in file.name]
+
+
 @larger
 def test_the_wheel_has_the_same_bytes_twice(tmp_path: Path) -> None:
     digests = build_twice(tmp_path)
