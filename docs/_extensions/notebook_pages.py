@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes  # type: ignore[import-untyped]
-from myst_parser.parsers.sphinx_ import MystParser  # type: ignore[import-untyped]
+from myst_parser.parsers.sphinx_ import MystParser
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -56,7 +56,7 @@ def _shown(output: dict[str, Any]) -> str:
     return f"```text\n{text}\n```"
 
 
-class NotebookParser(MystParser):  # type: ignore[misc]
+class NotebookParser(MystParser):
     """Reads a notebook as the page that it makes."""
 
     supported = ("notebook",)
