@@ -32,7 +32,6 @@ keys: cells of queries are at least so wide that it is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,17 +48,17 @@ from attnflow.engines.separable import in_plane
 from attnflow.engines.tree_expansions import EXPONENTIALS
 from attnflow.engines.tree_lists import COSTS, WIDEST
 from attnflow.engines.tree_trie import FIRST, LAST, Trie, trie
-from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, Expansions, room, walk
+from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, TOGETHER, Expansions, room, walk
 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
 MOST_DIMENSIONS, EXPANDED = 16, 3
-# Products |q| |k| up to this size do not overflow.
-LARGEST_PRODUCT = 1e300
+# Products |q| |k| up to this size do not overflow; nor do sums of values of this binary exponent, weights included.
+LARGEST_PRODUCT, CALM = 1e300, 900.0
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
-# Boxes of queries that are walked by one thread each, at least; queries evaluated in one go; queries worth a thread.
-TASKS, TOGETHER, PER_THREAD = 32, 1024, 2048
+# Boxes of queries that are walked by each thread, at least; queries worth a thread.
+TASKS, PER_THREAD = 8, 2048
 
 
 def name(queries: Array, keys: Array, gain: float) -> str:
@@ -110,8 +109,10 @@ class Sources:
         widest = WIDEST if d <= EXPANDED else 0.0
         mean, log_total = np.empty((len(queries), len(self.values))), np.empty(len(queries))
         itself = self.values is self.trie.points
-        given = self.trie, asked, self.values, itself, (gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2])
-        _Walk(given, mean, log_total).go()
+        heaviest = max(float(np.abs(self.values).max(initial=0.0)), float(largest.max()), 1.0)
+        calm = CALM - math.log2(heaviest)
+        rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2], calm
+        _Walk((self.trie, asked, self.values, itself, rules), mean, log_total).go()
         mean += self.centre
         # Means are within the box of the values; those of equal values are equal to them.
         return np.clip(mean, *self.ends, out=mean)[:, : queries.shape[1] if itself else None], log_total
@@ -179,32 +180,34 @@ class _Walk:
 
     def go(self) -> int:
         """Return how many boxes were done again."""
-        if self.threads == 1:
-            return self._levels(map)
-        with ThreadPoolExecutor(self.threads) as pool:
-            return self._levels(pool.map)
-
-    def _levels(self, apply: Callable[..., Iterable[Any]]) -> int:
-        sources, nodes = self.given[0], self.queries.nodes
-        d, most = len(sources.points), max(nodes[0, LAST] // TASKS, 256)
+        sources, d = self.given[0], len(self.given[0].points)
         leader = np.concatenate([sources.boxes[0, 2 * d : 3 * d], np.zeros(d), sources.boxes[0, 3 * d :]])
         none: Any = np.empty(0, np.int32)
         root = Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader)
+        if self.threads == 1:
+            return self._walk((DESCEND, 0, 0, root, 0, 0))[2]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return sum(doubts for _, _, doubts in pool.map(self._walk, self._tasks(root, pool)))
+
+    def _tasks(self, root: Expansions, pool: ThreadPoolExecutor) -> list[tuple[Any, ...]]:
+        """Return the boxes that are left to walk, each small; calls of `walk` take long enough to be counted."""
+        nodes = self.queries.nodes
+        most = max(nodes[0, LAST] // (TASKS * self.threads), TOGETHER)
         boxes: list[tuple[Any, ...]] = [(STEP, 0, 0, root, 0, 0)]
         tasks: list[tuple[Any, ...]] = []
         while boxes:
             below: list[tuple[Any, ...]] = []
-            for (_, box, *_), (mine, goes, _) in zip(boxes, apply(self._walk, boxes), strict=True):
+            for (_, box, *_), (mine, goes, _) in zip(boxes, pool.map(self._walk, boxes), strict=True):
                 first, last, right, _ = nodes[box].tolist()
                 if not goes:
-                    ends = [*range(first, last, TOGETHER), last]
-                    tasks += [(ANSWER, box, box, mine, *piece) for piece in pairwise(ends)]
+                    pieces = [*range(first, last, most // TOGETHER * TOGETHER), last]
+                    tasks += [(ANSWER, box, box, mine, *piece) for piece in pairwise(pieces)]
                     continue
                 for child in (box + 1, right):
                     few = nodes[child, LAST] - nodes[child, FIRST] <= most
                     (tasks if few else below).append((DESCEND if few else STEP, child, box, mine, 0, 0))
             boxes = below
-        return sum(doubts for _, _, doubts in apply(self._walk, tasks))
+        return tasks
 
     def _walk(self, task: tuple[Any, ...]) -> Any:
         memory = self.rooms.pop()

@@ -24,7 +24,7 @@ from attnflow.engines.tree_lists import FAINT, FEW, MANY, WIDEST, first_from, re
 from attnflow.engines.tree_trie import END, FIRST, LAST, RIGHT, part
 
 # An expansion has at most this many parts; moments are taken of this many sources at once.
-PARTS, TOGETHER = 1024, 64
+PARTS, AT_ONCE = 1024, 64
 
 
 def _nodes(p: int) -> list[float]:
@@ -206,7 +206,7 @@ def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
     """Add the moments of the sources of b, on the cells of A and B, to those of all fields."""
     points, cells, nodes = sources.points, sources.cells, sources.nodes
     d, stride = len(sources.axes), points.shape[1]
-    rest, size, together = p ** (d - 1), p**d, TOGETHER if d == 2 else MANY
+    rest, size, together = p ** (d - 1), p**d, AT_ONCE if d == 2 else MANY
     for first in range(nodes[b, FIRST], nodes[b, LAST], together):
         count = min(together, nodes[b, LAST] - first)
         for j in range(0, count, WIDTH):
@@ -215,14 +215,14 @@ def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
                 x = load(points, a * stride + first + j)
                 y = x - splat(cells[B, a])
                 s = muladd(splat(g * queries.cells[A, a]), x - splat(v[a]), s)
-                store(room.places, a * TOGETHER + j, splat(g / LOG2E * queries.cells[A, d + a] / z) * y)
+                store(room.places, a * AT_ONCE + j, splat(g / LOG2E * queries.cells[A, d + a] / z) * y)
             store(room.weights, j, exp2(s))
         for j in range(count):
-            powers(room.places, (d - 1) * TOGETHER + j, 1.0, room.right, j * p)
+            powers(room.places, (d - 1) * AT_ONCE + j, 1.0, room.right, j * p)
         for f in range(1 + len(values)):
             for j in range(count):
                 weight = room.weights[j] * values[f - 1, first + j] if f else room.weights[j]
-                powers(room.places, (d - 2) * TOGETHER + j, weight, room.left, j * rest)
+                powers(room.places, (d - 2) * AT_ONCE + j, weight, room.left, j * rest)
                 if d == 3:
                     u = splat(room.places[j])
                     for k in range(p, p * p, WIDTH):

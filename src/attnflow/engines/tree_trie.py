@@ -9,6 +9,7 @@ preorder: the left child of a node is the next one. Nodes that would have one ch
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -178,13 +179,19 @@ def _join(nodes, boxes):
             boxes[v, 3 * d] = heavier + math.log2(one + other)
 
 
+@cache
+def _spread(d: int) -> Array:
+    """Return numbers of SPREAD bits with d - 1 zeros between each two of them."""
+    bits = range(min(SPREAD, CODE_BITS // d))
+    return np.array([sum((v >> k & 1) << (k * d) for k in bits) for v in range(1 << SPREAD)], dtype=np.uint64)
+
+
 def trie(rows: Array, log2_masses: Array, low: Array, half: float) -> Trie:
     """Return the trie of points in the cube with this corner and half-width; an empty array stands for equal masses."""
     n, d = rows.shape
     bits = min(AXIS_BITS, CODE_BITS // d)
     unit = 2 * half / 2**bits
-    digits = np.array([sum((v >> k & 1) << (k * d) for k in range(min(bits, SPREAD))) for v in range(1 << SPREAD)])
-    code, order = _sorted(_codes(rows, low, unit, bits, digits.astype(np.uint64)), bits * d)
+    code, order = _sorted(_codes(rows, low, unit, bits, _spread(d)), bits * d)
     nodes, node_bits = _nodes(code)
     boxes, cells = np.empty((len(nodes), 3 * d + 1)), np.empty((len(nodes), 2 * d))
     axes = tuple(range(d)) if d <= 3 else np.arange(d)

@@ -15,13 +15,13 @@ from attnflow.core.inputs import Array
 from attnflow.engines.kernels import compiled
 from attnflow.engines.simd import WIDTH
 from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
-from attnflow.engines.tree_expansions import PARTS, TOGETHER, bases, expand
+from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
 
 STEP, DESCEND, ANSWER = 0, 1, KNOWN
-# Binary exponents up to this size do not overflow.
-CALM = 900.0
+# Queries evaluated in one go.
+TOGETHER = 1024
 # A box whose bound of the error, of the size of the keys, is larger is done again.
 LIMIT = 8e-11
 
@@ -71,7 +71,7 @@ class Room(NamedTuple):
 def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     """Return memory for these numbers of coordinates, columns of values and sources."""
     size, more = MANY**d if d <= 3 else 0, WIDTH * (4 + BLOCK)
-    numbers = [(1 + columns) * size, size, size, max(TOGETHER * MANY, size), TOGETHER * MANY, TOGETHER, 3 * TOGETHER]
+    numbers = [(1 + columns) * size, size, size, max(AT_ONCE * MANY, size), AT_ONCE * MANY, AT_ONCE, 3 * AT_ONCE]
     numbers += [12 * MANY * MANY, 6 * MANY * WIDTH, 6 * MANY * WIDTH, 2 * MANY * WIDTH, columns * WIDTH, 0, 0, LONGEST]
     counts = [LONGEST, LONGEST, sources, sources]
     return Room(
@@ -129,7 +129,7 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
     """
     v = mine.leader
     heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens, room.field)]
-    calm = top < CALM
+    calm = top < given[5]
     if not calm and len(mine.nodes):
         return False
     for e in range(len(mine.nodes)):
@@ -144,11 +144,11 @@ def _settle(sources, queries, values, itself, given, A, P, above, mine, first, l
 
     Return how often it was not.
     """
-    g, slack, size, widest, cost = given
+    g, slack, size, widest, cost, calm = given
     for doubts in range(3):
         if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
             break
-        stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost
+        stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost, calm
         mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, doubts >= 0, room)
     return doubts
 
@@ -166,12 +166,9 @@ def walk(sources, queries, values, itself, given, aim, A, P, above, first, last,
         A, P, depth = waiting.pop()
         while len(lists) > depth + 1:
             lists.pop()
-        if aim == ANSWER:
-            _, raw, _, top = visit(sources, queries, given, A, mine.leader, mine.leader[-1], aim, mine.nodes, room)
-        else:
-            mine, goes, raw, top = _step(
-                sources, queries, values, itself, given, A, P, lists[depth], aim == ANSWER, room
-            )
+        if aim != ANSWER:
+            ends = aim == ANSWER
+            mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[depth], ends, room)
             first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
         if aim == STEP:
             break
@@ -181,7 +178,13 @@ def walk(sources, queries, values, itself, given, aim, A, P, above, first, last,
             waiting.append((A + 1, A, depth + 1))
             continue
         known = lists[depth]
-        doubts += _settle(
-            sources, queries, values, itself, given, A, P, known, mine, first, last, raw, top, room, mean, log_total
-        )
+        for begin in range(first, last, TOGETHER):
+            if aim == ANSWER or last - first > TOGETHER:
+                _, raw, _, top = visit(
+                    sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
+                )
+            end = min(begin + TOGETHER, last)
+            doubts += _settle(
+                sources, queries, values, itself, given, A, P, known, mine, begin, end, raw, top, room, mean, log_total
+            )
     return mine, goes, doubts

@@ -61,6 +61,8 @@ class Explorer:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,
+            # The same on Windows, which knows no sessions.
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self._turn, self._closed = threading.Lock(), False
         self._state = state

@@ -12,6 +12,7 @@ from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
 from attnflow.claims.emergence import limits
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.proofs import proved_limits
 from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
 from attnflow.claims.emergence.symmetry import (
     Group,
@@ -119,6 +120,8 @@ def _product_start(rng: Rng, k: int) -> dict[str, Any]:
 
 def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
     """Return oblique spaces F + G, dim F = 2, and a form that mixes them; tokens of one height along F, or any."""
+    if k % 4 == 1:
+        return _along_axes(rng)
     d, rho = pick(rng, (3, 3, 4)), float(rng.uniform(0.0, 0.4))
     frame = rotation(rng, d)
     frame[:, 2:] += rng.uniform(0.5, 3.0) * rng.standard_normal((d, d - 2))
@@ -132,6 +135,15 @@ def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
     else:
         w = 2 * (w - rng.dirichlet(np.ones(len(w))) @ w)
     return {"tokens": w @ frame.T, "B": symmetric_part(B), **_timed(rng, V, rho)}
+
+
+def _along_axes(rng: Rng) -> dict[str, Any]:
+    """Return F and G along axes, a form that mixes them, and two tokens in F on one level of it."""
+    a, rho = float(rng.uniform(1.0, 3.0)), float(rng.uniform(0.0, 0.4))
+    A = np.array([[1.0, 0.0, a], [0.0, 1.0, 0.0], [a, 0.0, a * a + 1]])
+    angles = np.pi / 2 * rng.uniform([0.1, 0.6], [0.4, 0.9])
+    x = np.column_stack([np.cos(angles) / np.sqrt(1 + a * a), np.sin(angles), np.zeros(2)])
+    return {"tokens": log_uniform(rng, 2.0, 8.0) * x, "B": A @ A, **_timed(rng, np.diag([1.0, 1.0, rho]), rho)}
 
 
 HYPERPLANES = Setting(
@@ -383,4 +395,10 @@ def projected(e: Experiment) -> Margins:
     rise = (w @ form @ v.T).max(axis=1) - quadratic(form, w)
     # Near a point w the difference changes by at most this per unit of length.
     slope = 3 * float(np.linalg.norm(form, 2)) * max(float(np.linalg.norm(w, axis=1).max()), unit)
-    return per_token(what, limits.ON - rise / size, slope * (left + limits.ON * unit) / size, time=float(e.times[-1]))
+    room, T = slope * (left + limits.ON * unit) / size, float(e.times[-1])
+    found_so = per_token(what, limits.ON - rise / size, room, time=T)
+    proof = proved_limits(e) if found_so.failed.any() else None
+    rises = np.zeros(len(w)) if proof is None else proof.rises(e.form())
+    if proof is None or rises.max() <= limits.ON:
+        return found_so
+    return replace(per_token(f"{what} ({proof.how})", limits.ON - rises, time=T), certified="ball")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from math import exp
 from typing import Any
 
 import numpy as np
 
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Statement
+from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import SPHERE
 from attnflow.claims.sphere.runs import acute_contracts, flows_until, normalised, on_sphere, pair_gaps
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError
+from attnflow.enclosures import field_of
+from attnflow.enclosures.fields import SPHERE as ON_SPHERE
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
 from attnflow.laws import Hearing
@@ -236,9 +241,46 @@ EVERY_START = flows_until(100.0, _symmetric, samples=8)
     repair="collapse",
 )  # fmt: skip
 def every_start(e: Experiment) -> list[Margins]:
-    """A start at rest that is not consensus refutes it, at every horizon; other starts as for almost every start."""
+    """A start at rest that is not consensus refutes it, at every horizon, and exactly where fractions show the rest;
+    other starts as for almost every start."""
     start = moving(e)
-    return [start] if start.failed.any() else [start, _ends_in_hemisphere(e), acute_contracts(e)]
+    if start.failed.any():
+        return [replace(start, certified="exact") if _plain(e) and _rests_exactly(e.tokens) else start]
+    return [start, _ends_in_hemisphere(e), acute_contracts(e)]
+
+
+def _plain(e: Experiment) -> bool:
+    """Say whether the model is softmax with V = B = I on the sphere."""
+    try:
+        field = field_of(e.law, e.motion, e.shape[1])
+    except InputError:
+        return False
+    return field.kind == ON_SPHERE and field.V is None and field.B is None
+
+
+def _rests_exactly(x: Array) -> bool:
+    """Say whether no token moves for any beta, in fractions: all tokens are equally long, and not all at one point.
+
+    Tokens with one inner product with token i get one weight from it. If the parts of each such set across x_i add up
+    to 0, so does the velocity of token i.
+
+    >>> _rests_exactly(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    True
+    >>> _rests_exactly(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    False
+    """
+    tokens = rational(x)
+    square = tokens[0] @ tokens[0]
+    if any(one @ one != square for one in tokens) or all((one == tokens[0]).all() for one in tokens):
+        return False
+    for own in tokens:
+        across: dict[Fraction, Any] = {}
+        for one in tokens:
+            product = own @ one
+            across[product] = across.get(product, 0) + square * one - product * own
+        if any((total != 0).any() for total in across.values()):
+            return False
+    return True
 
 
 def _orthogonal(e: Experiment) -> list[Margins]:
