@@ -229,7 +229,7 @@ def index(site: Path) -> dict[str, Any]:
 
 def ranked(index: dict[str, Any], word: str) -> list[str]:
     """Return the pages that a word leads to, those with it in a heading first, then those with it in the text."""
-    from snowballstemmer import stemmer  # type: ignore[import-untyped]  # it comes with Sphinx
+    from snowballstemmer import stemmer  # it comes with Sphinx
 
     stem = stemmer("english").stemWord(word.lower())
     named = [index["docnames"][k] for key in (word.lower(), stem) for k in _list(index["titleterms"].get(key, []))]
