@@ -1,0 +1,5 @@
+"""Refutations as small files that a checker of its own verifies: `tools/check_certificate.py`."""
+
+from attnflow.claims.certificates.certificate import Certificate, stored
+
+__all__ = ["Certificate", "stored"]
