@@ -98,6 +98,8 @@ def hull_shrinks(g, p):
     need(all(V[i][j] == 0 for i in range(len(V)) for j in range(len(V)) if i != j), "V is not diagonal")
     for _ in range(p["step"] + 1):
         before, x = x, layer(x, leaders(x, g["B"]), [V[k][k] / (1 + V[k][k]) for k in range(len(V))], distinct=True)
+    for i, scores in enumerate([dot(times(g["B"], own), one) for one in before] for own in before):
+        yield from ((f"score of {i} with {j}", one, "<=", max(scores)) for j, one in enumerate(scores))
     yield from ((f"beyond token {j}", dot(c, x[p["token"]]), ">", dot(c, one)) for j, one in enumerate(before))
 
 

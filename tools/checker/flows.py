@@ -63,7 +63,7 @@ class Tokens:
         return [[sum((p[a] * int(s) for a, s in one.items()), p[0] * 0) for one in row] for row in self.forms]
 
     def heard(self, p, s, value):
-        """Return x_i, its leader x_l, x_j - x_l and <G x_i, x_j - x_l> for tokens i, as `value` has polynomials at s."""
+        """Return x_i, its leader x_l, x_j - x_l and <G x_i, x_j - x_l> for tokens i, as `value` has polynomials."""
         x, found = self.spread(p), {}
         for i in {i for i, _ in self.of}:
             query = [sum((q * g for q, g in zip(x[i], row, strict=True)), p[0] * 0) for row in self.B]

@@ -86,7 +86,7 @@ def locked(g, p):
     holds(positive(g["B"], "B"))
     need(all(V[i][j] == 0 for i in range(len(V)) for j in range(len(V)) if i != j), "V is not diagonal")
     rates = [V[k][k] for k in range(len(V))]
-    tokens = Tokens(g["tokens"], g["B"], g.get("mirrors", []))
+    tokens = Tokens(g["tokens"], g["B"], p["mirrors"])
     return rates, Lock(tokens, rates, flow(tokens, rates, p), ball(p["gap"]))
 
 
@@ -139,24 +139,24 @@ def projected(g, p):
 
 
 def doubly_exponential(g, p):
-    x, B, v, i = g["tokens"], g["B"][0][0], g["V"][0][0], g["token"]
-    need(len(x[0]) == 1 and B > 0 and v > 0 and len({one[0] for one in x}) == len(x), "tokens are not as in the claim")
-    others = [one[0] for j, one in enumerate(x) if j != i]
-    (low, high), n = g["starts"], len(x)
-    need(low < high and (high < min(others) or low > max(others)), "the token is not extreme")
-    ctx.prec, bar = 128, ball(Q(n - 1)) / arb(1).exp()
+    others, B, v, (low, high) = [one for (one,) in g["others"]], g["B"][0][0], g["V"][0][0], g["starts"]
+    need(B > 0 and v > 0 and len({*others}) == len(others), "tokens are not as in the claim")
+    side = 1 if low > max(others) else -1
+    need(low < high and (side > 0 or high < min(others)), "the token is not extreme")
+    need(all(side * one < 0 for one in others), "another token is on the wrong side")
+    ctx.prec = 128
+    bar = ball(len(others)) / arb(1).exp()
 
-    def beyond(y):  # |y| is above sqrt(W((n-1)/e)) in the units sqrt(B) x
-        return ball(B) * y * y * (ball(B) * y * y).exp() > bar
+    def beyond(x):  # |sqrt(B) x| is above sqrt(W((n-1)/e)), from where tokens move away from 0 for ever
+        return ball(B) * x * x * (ball(B) * x * x).exp() > bar
 
     need(all(beyond(ball(one)) for one in others), "another token is not far out")
-    need(max(others) < 0 if low > max(others) else min(others) > 0, "another token is on the wrong side")
     ends = []
     for start, run in zip((low, high), p["runs"], strict=True):
-        tokens = Tokens([[start] if j == i else one for j, one in enumerate(x)], g["B"], [])
-        ends.append(flow(tokens, [v], run)[i])
-    need(ends[0] < 0 < ends[1] and all(beyond(one) for one in ends), "the token does not escape to both sides")
-    return f"from some start between {low} and {high} the extreme token {i} stays bounded, and its row is slow"
+        tokens = Tokens([[start], *g["others"]], g["B"], [])
+        ends.append(flow(tokens, [v], run)[0])
+    need(ends[0] < 0 and ends[1] > 0 and all(beyond(one) for one in ends), "the token does not escape to both sides")
+    return f"from some start between {low} and {high} the extreme token stays bounded, and its row is slow"
 
 
 FLOWS = {

@@ -136,7 +136,12 @@ def hull_shrinks(instance: dict[str, Any]) -> Parts:
                 if (direction := exact.separated(before, one)) is None:
                     continue
                 shown: list[Comparison] = [(f"V_{k}", V[k, k], ">", ZERO) for k in range(len(V))]
-                c = -direction
+                c, scores = -direction, before @ B.T @ before.T
+                shown += [
+                    (f"score of {k} with {j}", scores[k, j], "<=", max(scores[k]))
+                    for k in range(len(x))
+                    for j in range(len(x))
+                ]
                 shown += [(f"beyond token {j}", c @ one, ">", c @ other) for j, other in enumerate(before)]
                 yield {"tokens": x, "B": B, "V": V}, {"direction": c, "step": t, "token": i}, shown
 
@@ -177,7 +182,7 @@ def exponential_rate(instance: dict[str, Any]) -> Parts:
 
 
 def _harmonic(gamma: Any) -> tuple[Fraction, Fraction]:
-    """Return (a, b) of a schedule a / (t + b): quotients of polynomials of low degree that agree at 12 times are one."""
+    """Return (a, b) of a schedule a / (t + b), as its values at twelve times show."""
     if isinstance(gamma, Schedule) and gamma.rational:
         inverse = [1 / gamma.exactly(Fraction(t)) for t in range(12)]
         slope = inverse[1] - inverse[0]

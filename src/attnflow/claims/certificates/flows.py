@@ -20,7 +20,6 @@ from attnflow.claims.emergence.line import SHOT
 from attnflow.claims.emergence.proofs import exact_mirrors
 from attnflow.claims.exact import Rationals, rational
 from attnflow.claims.experiment import Experiment
-from attnflow.core.inputs import Array
 from attnflow.enclosures import Enclosure, Locked, Mirrors, enclose, locked
 from attnflow.enclosures.numbers import Numbers, arithmetic, array, balls
 from attnflow.geometry.forms import form
@@ -33,15 +32,16 @@ Builder = Callable[[dict[str, Any]], Parts]
 # The order of Taylor polynomials, the tolerance by which steps are chosen, and the bits of the checker.
 ORDER, TOLERANCE, BITS = 16, 1e-11, 96
 # Tokens stay this close to the polynomials of a step; the balls at the end have the second radius.
-TUBE, RADIUS = Fraction(1, 2**30), Fraction(1, 2**26)
-# Middles of balls and gaps are rounded to multiples of these.
-GRID, EIGHTH = 2**40, 8
+TUBE, RADIUS = Fraction(1, 2**30), Fraction(17, 2**30)
+# Middles of balls, other numbers, and gaps are rounded to multiples of one over these: a ball moved by one multiple
+# does not hold the tokens any more.
+COARSE, GRID, EIGHTH = 2**25, 2**40, 8
 # Flows are enclosed for at most this time, in units of the fastest rate, and in at most this many steps.
 LONGEST, STEPS = 5.0, 80
 
 
 def _middles(x: Numbers) -> Rationals:
-    return array((Fraction(round(float(one.mid()) * GRID), GRID) for one in x.ravel()), x.shape)
+    return array((Fraction(round(float(one.mid()) * COARSE), COARSE) for one in x.ravel()), x.shape)
 
 
 def _stated(middles: Rationals, radius: Fraction = RADIUS) -> list[Any]:
@@ -89,8 +89,8 @@ def _locked(claim: str, instance: dict[str, Any]) -> tuple[dict[str, Any], dict[
     if proved is None:
         raise NoProof(f"no certificate is made of this instance: {found.stopped}, and tokens are not locked to leaders")
     gap = Fraction(math.floor(float(proved.gap.mid()) * EIGHTH), EIGHTH)
-    given = {"tokens": x, "B": B, "V": V, "mirrors": _listed(mirrors)}
-    return given, {**_run(found, ORDER, BITS), "gap": gap}, proved
+    run = _run(found, ORDER, BITS)
+    return {"tokens": x, "B": B, "V": V}, {**run, "gap": gap, "mirrors": _listed(mirrors)}, proved
 
 
 def _listed(mirrors: Mirrors) -> list[Any]:
@@ -153,22 +153,22 @@ def doubly_exponential(instance: dict[str, Any]) -> Parts:
     starts = [x[token, 0] - step, x[token, 0] + step]
     law, motion, runs = Softmax(B=B.astype(float)), Flow(V=V.astype(float)), []
     order, bits = 20, 128
+    others = np.delete(x, token, axis=0)
     for start, side in zip(starts, (-1, 1), strict=True):
-        moved = x.copy()
-        moved[token, 0] = start
 
         def enough(balls: Numbers, side: int = side) -> bool:
-            return bool(side * balls[token, 0] > bar)
+            return bool(side * balls[0, 0] > bar)
 
+        moved = np.vstack([rational([[start]]), others])
         found = enclose(moved, law, motion, 28 / float(V[0, 0]), tolerance=1e-19, order=order, enough=enough)
         if not enough(found.final):
             raise NoProof("no certificate is made of this instance: the extreme token does not escape to both sides")
         runs.append(_run(found, order, bits))
-    if not all(abs(one) > bar for j, one in enumerate(x.astype(float)[:, 0]) if j != token):
+    if not (np.abs(others.astype(float)) > bar).all():
         raise NoProof("no certificate is made of this instance: another token is not far out at the start")
     ends = f"between {starts[0]} and {starts[1]}"
-    words = f"from some start {ends} the extreme token {token} stays bounded, and its row is slow"
-    return {"tokens": x, "B": B, "V": V, "token": token, "starts": starts}, {"runs": runs}, words
+    words = f"from some start {ends} the extreme token stays bounded, and its row is slow"
+    return {"others": others, "B": B, "V": V, "starts": starts}, {"runs": runs}, words
 
 
 def collapse(instance: dict[str, Any]) -> Parts:
@@ -189,7 +189,9 @@ def collapse(instance: dict[str, Any]) -> Parts:
             heights = [sum((one * by for one, by in zip(row, balls(direction), strict=True)), 0) for row in state]
             least = min(Fraction(float(one.lower())) for one in heights)
             if least > 0:
-                shown = [[Fraction(round(float(one.mid()) * GRID), GRID), min(least / 2, RADIUS)] for one in heights]
+                shown = [
+                    [Fraction(round(float(one.mid()) * COARSE), COARSE), min(least / 2, RADIUS)] for one in heights
+                ]
                 proof = {"direction": direction, "weights": _inside(x), "steps": t, "heights": shown}
                 words = f"0 is outside the hull after {t} layers, and hulls shrink"
                 return {"tokens": x, "beta": beta, "gamma": gamma}, proof, words
@@ -213,13 +215,9 @@ def two_points(instance: dict[str, Any]) -> Parts:
     found = attractor(e.states[-1], V, B)
     if found is None or not found.turning.max() > 0:
         raise NoProof("no certificate is made of this instance: it does not end at another attracting state")
-    box = _stated(rational(_rounded(found.x)), Fraction(1, 2**36))
+    box = _stated(rational(np.round(found.x * COARSE) / COARSE))
     words = "an open set of starts tends to a state at which some token is at no eigenvector of V"
     return {"V": rational(V), "B": rational(B)}, {"box": box}, words
-
-
-def _rounded(x: Array) -> Array:
-    return np.round(x * GRID) / GRID
 
 
 FLOWS: dict[str, Builder] = {
