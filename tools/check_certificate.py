@@ -55,7 +55,8 @@ def numbers(data):
         return {name: numbers(one) for name, one in data.items()}
     if isinstance(data, list):
         return [numbers(one) for one in data]
-    need(isinstance(data, str | int) and not isinstance(data, bool), "a number is neither a fraction nor whole")
+    whole = isinstance(data, int) and not isinstance(data, bool) and data >= 0
+    need(isinstance(data, str) or whole, "a number is neither a fraction nor a whole number that counts")
     return Fraction(data) if isinstance(data, str) else data
 
 

@@ -61,6 +61,12 @@ def layer(x, rows, gammas, distinct):
     return moved
 
 
+def scores(x, B):
+    """Yield the scores of all tokens, each against the largest one."""
+    for i, row in enumerate([dot(times(B, own), one) for one in x] for own in x):
+        yield from ((f"score of {i} with {j}", one, "<=", max(row)) for j, one in enumerate(row))
+
+
 # Exact certificates: each function yields comparisons of rational numbers, which together refute the claim.
 
 
@@ -98,8 +104,7 @@ def hull_shrinks(g, p):
     need(all(V[i][j] == 0 for i in range(len(V)) for j in range(len(V)) if i != j), "V is not diagonal")
     for _ in range(p["step"] + 1):
         before, x = x, layer(x, leaders(x, g["B"]), [V[k][k] / (1 + V[k][k]) for k in range(len(V))], distinct=True)
-    for i, scores in enumerate([dot(times(g["B"], own), one) for one in before] for own in before):
-        yield from ((f"score of {i} with {j}", one, "<=", max(scores)) for j, one in enumerate(scores))
+    yield from scores(before, g["B"])
     yield from ((f"beyond token {j}", dot(c, x[p["token"]]), ">", dot(c, one)) for j, one in enumerate(before))
 
 
@@ -132,8 +137,11 @@ def lyapunov(g, p):
 
     x = g["tokens"]
     yield from positive(g["B"], "A")
+    yield "gamma is positive", g["gamma"], ">", Q(0)
+    yield "gamma is at most 1", g["gamma"], "<=", Q(1)
     for _ in range(p["step"] + 1):
         before, x = x, layer(x, leaders(x, g["B"], g["delta"]), [g["gamma"]] * len(x[0]), distinct=False)
+    yield from scores(before, g["B"])
     yield "the energy rises", energy(x), ">", energy(before)
 
 

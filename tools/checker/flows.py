@@ -17,6 +17,7 @@ def ball(one):
 
 
 def stated(pair):
+    need(len(pair) == 2 and pair[1] >= 0, "a ball has no radius")
     return ball(pair[0]) + arb(0, ball(pair[1]).upper())
 
 

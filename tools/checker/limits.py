@@ -135,7 +135,7 @@ def projected(g, p):
     places = [[total((ball(S[a][b]) + error) * row[b] for b in F) for a in F] for row in lock.limits]
     rises = [dot(u, v) - dot(u, u) for u in places for v in places]
     need(any(one > 0 for one in rises), "no limit is proved to be outside the set")
-    return "a limit w has |pi A w|^2 < max_j <pi A w, pi A v_j>"
+    return f"for rates {', '.join(map(str, rates))} a limit w has |pi A w|^2 < max_j <pi A w, pi A v_j>"
 
 
 def doubly_exponential(g, p):

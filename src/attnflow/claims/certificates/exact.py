@@ -74,6 +74,12 @@ def weights(points: Rationals, p: Rationals) -> list[Fraction] | None:
     return None
 
 
+def _scores(x: Rationals, B: Rationals) -> list[Comparison]:
+    """Return the scores <B x_i, x_j> of all tokens, each against the largest one."""
+    rows = x @ B.T @ x.T
+    return [(f"score of {i} with {j}", one, "<=", max(row)) for i, row in enumerate(rows) for j, one in enumerate(row)]
+
+
 def own_cell(instance: dict[str, Any]) -> Parts:
     """A vertex lies in its own cell although another point scores as high."""
     x = rational(instance["tokens"])
@@ -136,12 +142,8 @@ def hull_shrinks(instance: dict[str, Any]) -> Parts:
                 if (direction := exact.separated(before, one)) is None:
                     continue
                 shown: list[Comparison] = [(f"V_{k}", V[k, k], ">", ZERO) for k in range(len(V))]
-                c, scores = -direction, before @ B.T @ before.T
-                shown += [
-                    (f"score of {k} with {j}", scores[k, j], "<=", max(scores[k]))
-                    for k in range(len(x))
-                    for j in range(len(x))
-                ]
+                c = -direction
+                shown += _scores(before, B)
                 shown += [(f"beyond token {j}", c @ one, ">", c @ other) for j, other in enumerate(before)]
                 yield {"tokens": x, "B": B, "V": V}, {"direction": c, "step": t, "token": i}, shown
 
@@ -204,7 +206,9 @@ def lyapunov(instance: dict[str, Any]) -> Parts:
     def found() -> Iterator[Parts]:
         for t, (before, after) in enumerate(pairwise(states)):
             if energy(after) > energy(before):
-                shown = [*_positive(A, "A"), ("the energy rises", energy(after), ">", energy(before))]
+                steps = [("gamma is positive", gamma, ">", ZERO), ("gamma is at most 1", gamma, "<=", ONE)]
+                shown = [*_positive(A, "A"), *steps, *_scores(before, A)]
+                shown.append(("the energy rises", energy(after), ">", energy(before)))
                 yield {"tokens": x, "B": A, "delta": delta, "gamma": gamma}, {"step": t}, shown
 
     return _first(found(), "the energy never rises")

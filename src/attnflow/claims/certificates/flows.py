@@ -95,7 +95,7 @@ def _locked(claim: str, instance: dict[str, Any]) -> tuple[dict[str, Any], dict[
 
 def _listed(mirrors: Mirrors) -> list[Any]:
     return [
-        [[int(sign) for sign in signs], places.tolist()]
+        [[Fraction(int(sign)) for sign in signs], places.tolist()]
         for signs, places in zip(mirrors.signs, mirrors.places, strict=True)
         if (signs < 0).any() or (places != np.arange(len(places))).any()
     ]
@@ -139,7 +139,9 @@ def projected(instance: dict[str, Any]) -> Parts:
     root = (vectors * np.sqrt(values)) @ vectors.T
     S = array((Fraction(round(float(one) * GRID), GRID) for one in ((root + root.T) / 2).ravel()), root.shape)
     least = Fraction(round(float(np.sqrt(values.min())) / 2 * GRID), GRID)
-    return given, {**proof, "root": S, "least": least}, "a limit w has |pi A w|^2 < max_j <pi A w, pi A v_j>"
+    rates = ", ".join(str(given["V"][k, k]) for k in range(len(S)))
+    words = f"for rates {rates} a limit w has |pi A w|^2 < max_j <pi A w, pi A v_j>"
+    return given, {**proof, "root": S, "least": least}, words
 
 
 def doubly_exponential(instance: dict[str, Any]) -> Parts:
