@@ -16,7 +16,7 @@ VERSION = 1
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
 
 
-def check(certificate):
+def check(certificate: dict) -> str:
     """Return in one sentence what is proved; raise Refused if nothing is."""
     try:
         return _checked(certificate)

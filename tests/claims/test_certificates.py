@@ -21,7 +21,8 @@ from attnflow.claims.certificates.certificate import FOLDER, names
 from attnflow.claims.certificates.make import make
 from attnflow.claims.witness import Witness
 from tools.certificates import INSTANCES
-from tools.check_certificate import Refused, check
+from tools.check_certificate import check
+from tools.checker.exact import Refused
 
 ROOT = Path(__file__).parents[2]
 CHECKER = [ROOT / "tools/check_certificate.py", *sorted((ROOT / "tools/checker").glob("*.py"))]

@@ -62,7 +62,7 @@ def weights(points: Rationals, p: Rationals) -> list[Fraction] | None:
     rows = np.hstack([points, rational(np.ones((n, 1)))])
     for size in range(1, d + 2):
         for chosen in map(list, combinations(range(n), size)):
-            A, b = rows[chosen], np.append(p, ONE)
+            A, b = rows[chosen], np.array([*p, ONE], dtype=object)
             if not exact.invertible(A @ A.T):
                 continue
             w = exact.solve(A @ A.T, (A @ b)[:, None])[:, 0]
