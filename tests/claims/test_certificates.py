@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from larger import larger
 from refusals import refused
@@ -203,9 +204,7 @@ def test_certificates_are_made_from_witnesses(claim: str, tmp_path: Path) -> Non
     assert af.claims.Certificate.load(tmp_path / "one.json") == made
 
 
-@pytest.mark.parametrize(
-    "claim", ["fw/own-cell", "fw/hull-shrinks", "localmax/lyapunov/directed", "fw/collapse-to-origin"]
-)
+@pytest.mark.parametrize("claim", ["fw/own-cell", "fw/hull-shrinks", "localmax/lyapunov/directed"])
 def test_what_search_finds_is_certified(claim: str) -> None:
     witness = af.search(claim, evaluations=200)
     assert witness is not None
@@ -239,3 +238,24 @@ def test_bad_certificates_are_refused_in_a_sentence(tmp_path: Path) -> None:
         make("fw/cells", {"tokens": [[1.0], [-1.0]]})
     with refused("keep the order"):
         make("neuralode/controllability", {"tokens": [[-1.0], [1.0]], "targets": [[2.0], [3.0]]})
+
+
+def test_a_violation_in_floats_is_proved_or_the_reason_is_told() -> None:
+    angles = 2 * np.pi * np.arange(11) / 11
+    x = 10 * np.column_stack([np.cos(angles), np.sin(angles)])
+    claim = "emergence/codimension-k/b"
+    verdict = af.check(claim, tokens=x, V=np.eye(2), until=13.0)
+    assert (verdict.outcome, verdict.certified) == ("violated", "float")
+    proved = af.claims.certify(verdict)
+    assert proved.certified == "ball"
+    assert proved.because.endswith("proved: rescaled tokens tend to 11 different points")
+    assert check(json.loads(json.dumps(make(claim, verdict.instance).data))).endswith("11 different points.")
+    turned = np.array([[1.0, 0.1], [0.0, 0.9]])
+    oblique = af.check(claim, tokens=x @ turned.T, V=np.eye(2) + 1e-9 * turned, until=13.0, certify=True)
+    if oblique.outcome == "violated":
+        assert "it is not proved: certificates of" in oblique.because
+    assert af.claims.certify(proved) == proved
+    with refused("expected what check returns"):
+        af.claims.certify(3)  # type: ignore[arg-type]
+    with refused("certificates are about the model of the claim"):
+        af.check(claim, tokens=x, V=np.eye(2), law=af.Hardmax(), certify=True)

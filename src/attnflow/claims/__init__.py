@@ -25,7 +25,7 @@ from attnflow.claims import (
     sinkformers,
     sphere,
 )
-from attnflow.claims.certificates import Certificate, stored
+from attnflow.claims.certificates import Certificate, certify, stored
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -46,6 +46,7 @@ __all__ = [
     "Witness",
     "all",
     "causal",
+    "certify",
     "check",
     "emergence",
     "frank_wolfe",
