@@ -13,7 +13,7 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-all test-reference tests tests-of-minimum lint kernels browser typescript page-types workflows
-.PHONY: coverage mutants dist try-wheel bench claims models notebooks docs clean
+.PHONY: coverage mutants dist try-wheel bench claims certificates proved models notebooks docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-reference  trained models against torch and transformers, which it installs in .venv/reference"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
+	@echo "make proved    make the certificates of refutations anew, and docs/proved.md from them"
 	@echo "make models    write docs/models.md and the lists of docs/reference anew, from the catalogue"
 	@echo "make notebooks  run the notebooks of docs/notebooks, and store their outputs"
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
@@ -136,6 +137,12 @@ bench: .venv/ready
 
 claims: .venv/ready
 	$(BIN)/python -m tools.claims_pages docs/claims src/attnflow/figures/gallery/verdicts.json
+
+certificates: .venv/ready
+	$(BIN)/python -m tools.certificates src/attnflow/claims/certificates/stored
+
+proved: certificates
+	$(BIN)/python -m tools.proved_page docs/proved.md
 
 models: .venv/ready
 	$(BIN)/python -m tools.models_page docs/models.md docs/reference/laws.rst docs/reference/motions.rst

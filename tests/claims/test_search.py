@@ -36,10 +36,7 @@ RATIONAL = [
     "neuralode/controllability", "sphere/collapse/every-start",
 ]  # fmt: skip
 # Refuted by limits that are proved in balls.
-IN_BALLS = {
-    "causal/two-points", "emergence/polytope/rank", "emergence/polytope/pair",
-    "emergence/polytope-times-subspace/projected",
-}  # fmt: skip
+IN_BALLS = {"causal/two-points", "emergence/polytope/rank", "emergence/polytope/pair"}
 # These take longer: chains of several tokens per vertex, long runs in fractions, many draws.
 SLOW = {
     "fw/metastable/repaired": 4, "fw/metastable/staged": 4, "fw/first-phase/repaired": 10, "fw/cells": 24,

@@ -120,8 +120,6 @@ def _product_start(rng: Rng, k: int) -> dict[str, Any]:
 
 def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
     """Return oblique spaces F + G, dim F = 2, and a form that mixes them; tokens of one height along F, or any."""
-    if k % 4 == 1:
-        return _along_axes(rng)
     d, rho = pick(rng, (3, 3, 4)), float(rng.uniform(0.0, 0.4))
     frame = rotation(rng, d)
     frame[:, 2:] += rng.uniform(0.5, 3.0) * rng.standard_normal((d, d - 2))
@@ -135,15 +133,6 @@ def _oblique_start(rng: Rng, k: int) -> dict[str, Any]:
     else:
         w = 2 * (w - rng.dirichlet(np.ones(len(w))) @ w)
     return {"tokens": w @ frame.T, "B": symmetric_part(B), **_timed(rng, V, rho)}
-
-
-def _along_axes(rng: Rng) -> dict[str, Any]:
-    """Return F and G along axes, a form that mixes them, and two tokens in F on one level of it."""
-    a, rho = float(rng.uniform(1.0, 3.0)), float(rng.uniform(0.0, 0.4))
-    A = np.array([[1.0, 0.0, a], [0.0, 1.0, 0.0], [a, 0.0, a * a + 1]])
-    angles = np.pi / 2 * rng.uniform([0.1, 0.6], [0.4, 0.9])
-    x = np.column_stack([np.cos(angles) / np.sqrt(1 + a * a), np.sin(angles), np.zeros(2)])
-    return {"tokens": log_uniform(rng, 2.0, 8.0) * x, "B": A @ A, **_timed(rng, np.diag([1.0, 1.0, rho]), rho)}
 
 
 HYPERPLANES = Setting(

@@ -113,7 +113,7 @@ def proved_limits(e: Experiment) -> Proved | None:
     if n * d > MOST or not diagonal or not constant:
         return None
     form = np.eye(d) if found.B is None else np.asarray(found.B, dtype=np.float64)
-    mirrors = _mirrors(e, form)
+    mirrors = exact_mirrors(e, form)
     given = [one.tobytes() for one in (e.tokens, form, rates, mirrors.signs, mirrors.places)]
     return _proof((n, d), float(beta), min(float(e.horizon), LONGEST / float(rates.max())), *given)
 
@@ -140,7 +140,7 @@ def _proof(shape: tuple[int, int], beta: float, end: float, *given: bytes) -> Pr
         return Proved(z, limit.leaders, exact, float(found.times[-1]))
 
 
-def _mirrors(e: Experiment, form: Array) -> Mirrors:
+def exact_mirrors(e: Experiment, form: Array) -> Mirrors:
     """Return those symmetries of an experiment that hold without any rounding error: mirrors in coordinate planes."""
     exact = []
     for given in e.instance.get("symmetry") or ():
