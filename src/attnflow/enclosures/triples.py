@@ -9,8 +9,9 @@ of the energy in a direction v is -(1/2) sum_ij h(t_i - t_j) (v_i - v_j)^2, with
 **Theorem.** Let -2/3 < beta < 0. At every stationary state that is not consensus the energy has a positive second
 derivative in some direction. So tokens come together at one point from almost every start, for every n.
 
-**Proof.** Take, for each token k, the directions v_i = cos(t_i - t_k) and v_i = sin(t_i - t_k), with weights w = 1/6 and
-1, and add -c p(t_i - t_k), p(x) = sin x + sin 2x and c = 5/4, times the equation of token i. At a stationary state
+**Proof.** Take, for each token k, the directions v_i = cos(t_i - t_k) and v_i = sin(t_i - t_k), with weights w = 1/6
+and 1, and add -2 c p(t_i - t_k), p(x) = sin x + sin 2x and c = 5/4, times the equation of token i. At a stationary
+state
 
     sum_ijk h(t_i - t_j) (w (cos(t_i - t_k) - cos(t_j - t_k))^2 + (sin(t_i - t_k) - sin(t_j - t_k))^2)
       = sum_ijk [the same] - c g(t_i - t_j) (p(t_i - t_k) - p(t_j - t_k)),
@@ -89,17 +90,15 @@ class Triples:
 
     def prove(self, low: Fraction, high: Fraction) -> int:
         """Prove S < 0 for low <= b <= high < 2/3, or low <= b < 2/3 if high is 2/3; return the number of boxes."""
-        boxes = self.negative(low, high)
-        if high > self.near_from:
-            for arcs in TIGHT_ARCS:
-                if not self.vanishes(*arcs):
-                    raise Unproved(f"S or its gradient is not 0 at the arcs {arcs} for b = 2/3")
-                boxes += self.bends_down(*arcs) + self.rises(*arcs)
-        return boxes
+        boxes = 0
+        for arcs in TIGHT_ARCS if high > self.near_from else ():
+            if not self.vanishes(*arcs):
+                raise Unproved(f"S or its gradient is not 0 at the arcs {arcs} for b = 2/3")
+            boxes += self.bends_down(*arcs) + self.rises(*arcs)
+        return boxes + self.negative(low, high)
 
     def negative(self, low: Fraction, high: Fraction) -> int:
         """Prove part 1 for b from low to high; return the number of boxes."""
-        # The pairs r are affine in b, and S is smooth: sides are compared in units in which S changes alike.
         start = ((Fraction(0), Fraction(1, 3)), (Fraction(0), Fraction(1, 2)), (low, high))
         return _cover(start, self._settled, (6, 6, 2))
 
