@@ -12,6 +12,7 @@ from argparse import ArgumentParser
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
 
@@ -39,14 +40,14 @@ def drawn(seed: int, orbits: int = ORBITS) -> tuple[Array, Array, Array]:
     return x, size * np.exp(rng.uniform(-5, 0.7, orbits)), rng.choice(GAMMAS, orbits)
 
 
-def moving(seed: int, orbits: int = ORBITS) -> Array:
+def moving(seed: int, orbits: int = ORBITS) -> NDArray[np.int64]:
     """Return the numbers of those orbits of a seed that do not come to rest.
 
     >>> moving(0, orbits=20).tolist()
     []
     """
     x, delta, gamma = drawn(seed, orbits)
-    left = np.arange(orbits)
+    left = np.arange(orbits, dtype=np.int64)
     for t in range(3 * LAYERS):
         after = layer(x, delta, gamma)
         keep = np.abs(after - x).max(axis=(1, 2)) >= REST
