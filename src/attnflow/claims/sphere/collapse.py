@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, OPEN, PROVED, Statement
+from attnflow.claims.claim import DERIVED, FALSE, OPEN, PROVED, Statement
 from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
@@ -163,7 +163,8 @@ WIDER = flows_until(200.0, _on_circle, samples=6, beta=2.0)
     plain="Also for larger beta, and slightly negative beta, tokens on the circle come together at one point.",
     given={"d = 2, and -.16 <= beta < 0 or beta > 1": _announced, "a start not at rest": moving},
     note="""It is announced, with 0 <= beta <= 1, as every beta >= -0.16. We know no more than the announcement, so that
-    it is open here; for beta large it is proved in arXiv 2312.10794, beyond a bound that is not given as a number.""",
+    it is open here for beta > 1; for beta large it is proved in arXiv 2312.10794, beyond a bound that is not given as a
+    number. For -0.16 <= beta < 0 the proof of sphere/collapse/gap shows it.""",
 )  # fmt: skip
 def announced(e: Experiment) -> list[Margins]:
     """As for sphere/collapse: a state that attracts an open set, other than consensus, would refute it."""
@@ -192,14 +193,15 @@ GAP = flows_until(200.0, _near_polygons, samples=6, beta=-0.5)
 
 
 @SPHERE.claim(
-    "collapse/gap", "the circle between the two ranges of arXiv 2507.22857", OPEN, GAP,
+    "collapse/gap", "the circle between the two ranges of arXiv 2507.22857", DERIVED, GAP,
     """On the circle, for -2/3 < beta < -0.16, all tokens converge to one point from almost every start, under SA and
     USA with V = B = I.""",
     plain="Tokens on the circle come together at one point even where weights mildly prefer what is far away.",
     given={"d = 2 and -2/3 < beta < -.16": _between, "a start not at rest": moving},
-    note="""The stationary states are those of an energy, the same for SA and USA, and so are those that attract. Near
-    -2/3 the candidates are triangles of clusters. Of those that we computed, triangles with unequal masses attract only
-    for beta farther below -2/3 than the equilateral one with equal masses.""",
+    note="""It was open here until it was proved by computation: attnflow.enclosures.triples has the proof, which holds
+    for -2/3 < beta < 0 and every number of tokens. A sum over all triples of tokens shows that at each stationary state
+    but consensus the energy grows in some direction; its sign is proved in balls. At -2/3 the sum vanishes at triangles
+    of clusters, of which the equilateral one with equal masses attracts below.""",
 )  # fmt: skip
 def gap(e: Experiment) -> list[Margins]:
     """As for sphere/collapse: another state that attracts an open set would refute it."""
