@@ -259,3 +259,14 @@ def test_a_violation_in_floats_is_proved_or_the_reason_is_told() -> None:
         af.claims.certify(3)  # type: ignore[arg-type]
     with refused("certificates are about the model of the claim"):
         af.check(claim, tokens=x, V=np.eye(2), law=af.Hardmax(), certify=True)
+
+
+@larger
+@pytest.mark.parametrize("claim", [name for name in names() if name not in SMALL])
+def test_some_numbers_of_long_flows(claim: str) -> None:
+    """Some numbers of the instance and some lengths of steps, changed, are refused."""
+    data = data_of(claim)
+    chosen = [at for at in places(data) if at[0] == "given" or ("steps" in at and at[-1] == 0)]
+    for at in chosen[:: len(chosen) // 4]:
+        with pytest.raises(Refused):
+            check(replaced(data, at, mutations(value(data, at))[0]))
