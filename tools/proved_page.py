@@ -36,7 +36,8 @@ python tools/check_certificate.py src/attnflow/claims/certificates/stored/*.json
 # A claim that is true has no witness; its certificate is the inequality that `attnflow.enclosures.triples` proves.
 SETTLED = "sphere/collapse/gap"
 SHOWN = """for $-2/3 < \\beta < 0$ and every number of tokens the energy grows in some direction at each stationary
-state but consensus, because a sum over triples of tokens is negative; [Attacks on open claims](attacks.md) has the idea"""
+state but consensus, because a sum over triples of tokens is negative. The idea is on the page
+[Attacks on open claims](attacks.md)"""
 
 
 def page() -> str:
