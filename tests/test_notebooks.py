@@ -12,6 +12,7 @@ pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
 
 from larger import larger
+
 from tools import notebooks
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
