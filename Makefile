@@ -18,7 +18,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
 	@echo "make test      style, types and the tests"
-	@echo "make test-all  the same with larger instances, and sixty times as many examples of each property"
+	@echo "make test-all  the same with larger instances, and thirty times as many examples of each property"
 	@echo "make test-reference  trained models against torch and transformers, which it installs in .venv/reference"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"

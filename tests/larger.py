@@ -7,4 +7,4 @@ from hypothesis import settings
 
 larger = pytest.mark.skipif("ATTNFLOW_EXAMPLES" not in os.environ, reason="a larger instance: make test-all")
 # For properties whose single example takes long.
-few = settings(max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "5")))
+few = settings(max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "8")))

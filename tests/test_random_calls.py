@@ -16,7 +16,7 @@ import attnflow as af
 from attnflow.core.parameters import parameters_of
 
 # 100 calls in `make test`, 2,000 in `make test-all`.
-CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "12"))
+CALLS = 5 * int(os.environ.get("ATTNFLOW_EXAMPLES", "20"))
 TOGETHER = 50
 
 

@@ -39,12 +39,18 @@ def _checked(certificate):
         need(found == certificate["shown"], "what it shows is not what is found")
         return f"{claim} is refuted, in fractions: {words}."
     # FLINT is needed for balls alone.
+    from flint import ctx
+
     from tools.checker.limits import FLOWS
     from tools.checker.rest import AT_REST
 
     arguments = {**FLOWS, **AT_REST}
     need(certificate["kind"] == "ball" and claim in arguments, f"there is no {certificate['kind']} argument on {claim}")
-    words = arguments[claim](given, proof)
+    before = ctx.prec, ctx.cap
+    try:
+        words = arguments[claim](given, proof)
+    finally:
+        ctx.prec, ctx.cap = before
     need(words == certificate["shown"], "what it shows is not what is found")
     return f"{claim} is refuted, in balls: {words}."
 

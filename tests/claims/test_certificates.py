@@ -270,3 +270,12 @@ def test_some_numbers_of_long_flows(claim: str) -> None:
     for at in chosen[:: len(chosen) // 4]:
         with pytest.raises(Refused):
             check(replaced(data, at, mutations(value(data, at))[0]))
+
+
+@pytest.mark.parametrize("name", ["emergence/polytope/pair", "causal/two-points"])
+def test_a_check_leaves_the_precision_of_balls_alone(name: str) -> None:
+    from flint import ctx
+
+    before = ctx.prec, ctx.cap
+    check(af.claims.stored(name).data)
+    assert (ctx.prec, ctx.cap) == before
