@@ -123,7 +123,10 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
 
 @part
 def _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
-    """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers."""
+    """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers.
+
+    In the plane the third coordinate is the second again, and is not used.
+    """
     points, d, stride, wide = sources.points, len(sources.axes), sources.points.shape[1], queries.points.shape[1]
     x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
     total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)

@@ -167,6 +167,7 @@ def walk(sources, queries, values, itself, given, aim, A, P, above, first, last,
         while len(lists) > depth + 1:
             lists.pop()
         if aim != ANSWER:
+            # False, but not as a literal, for which Numba would compile the callee once more.
             ends = aim == ANSWER
             mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[depth], ends, room)
             first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
