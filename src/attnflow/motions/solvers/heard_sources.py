@@ -32,6 +32,8 @@ LEFT_OUT = 1e-16
 # Groups of tokens have nearly one direction, a cell of a grid of so many on each axis, and lengths within a factor of
 # 2, the shortest ones aside. At first few groups are compared with all sources, then more with those that are left.
 COARSE, FINE, SHELLS, FEW_SOURCES = 8, 128, 6, 4096
+# More pairs of a group and a source are not compared: all tokens are one group then.
+MOST_COMPARED = 1 << 23
 
 
 class Around(NamedTuple):
@@ -99,6 +101,8 @@ def heard(
         some = np.flatnonzero(audible.any(axis=0))
         sources, weights = Around(sources.places[some], sources.reach[some]), weights[some]
     cut = groups(a, FINE, SHELLS)
+    if len(cut.begins) * len(some) > MOST_COMPARED:
+        cut = Groups(np.arange(len(a)), np.array([0, len(a)]))
     audible = _audible(Around(a, turn), sources, weights, (gain, depth), cut)
     near = np.flatnonzero(audible.any(axis=0))
     audible = audible[:, near]
