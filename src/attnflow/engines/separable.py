@@ -37,7 +37,6 @@ from attnflow.engines.separable_grid import (
     CHEAP,
     Box,
     Grid,
-    Moments,
     Side,
     along,
     evaluate_on,
@@ -152,7 +151,7 @@ def _softmax(made: Plan, v: Array, log2_masses: Array) -> tuple[Array, Array]:
     columns = v[:, :0] if itself and grid.has_gradient else v
     centre = grid.sources.box.origin if itself else middle(*ends(v))[0]
     mean, log_total = np.empty((len(made.targets), v.shape[1])), np.empty(len(made.targets))
-    total = Moments(moments_of(sources, columns, centre), sources.tops)
+    total = moments_of(grid, sources, columns, centre)
     for slab in propagated(grid, total, targets.full):
         evaluate_on(grid, targets, slab, centre, mean, log_total)
     return mean, log_total
