@@ -79,14 +79,15 @@ def _gradient(u, i, n, d, part, rows, sums):
 
 
 @in_parallel
-def evaluate(u, order, start, boxes, stage, grid, levels, slope, back, centre, mean, log_total):
+def evaluate(u, order, start, boxes, lines, rows, grid, levels, slope, back, centre, mean, log_total):
     """Fill the mean and the logarithm of the total of each target: from start[i] on they are in the box boxes[i].
+
+    The grid (fields, boxes, N) holds the numbers of the index set of `lines` and `rows`, row by row.
 
     With one field Z the mean is centre + back grad Z / Z. Otherwise the fields are those of `moments`. The logarithm of
     Z is seen from the level of the box and <slope, u>; an empty array of logarithms stays empty. `u` is flat.
     """
-    starts, lines, rows = stage
-    n, d, fields, L = len(order), len(slope), len(grid), len(starts)
+    n, d, fields, L = len(order), len(slope), len(grid), len(lines)
     columns, low, here = mean.shape[1], start[0], start[-1] - start[0]
     for piece in numba.prange(PIECES):
         first, end = low + piece * here // PIECES, low + (piece + 1) * here // PIECES
@@ -96,9 +97,11 @@ def evaluate(u, order, start, boxes, stage, grid, levels, slope, back, centre, m
         while first < end:
             last = min(end, start[box + 1])
             for f in range(fields):
-                for line in range(L):
-                    for k in range(lines[line]):
-                        part[(f * P + k) * L + line] = grid[f, starts[line] + k, boxes[box]]
+                number = 0
+                for r in range(L):
+                    for k in range(rows[r]):
+                        part[(f * L + r) * P + k] = grid[f, boxes[box], number]
+                        number += 1
                 recombine(part, f * L * P, d, rows, lines, False)
             for i in range(first, last, WIDTH):
                 if fields == 1:

@@ -39,7 +39,7 @@ LARGEST_EXPONENT = 3e4
 # Numbers in one field of the grid, or in one matrix.
 LARGEST_GRID = 1 << 25
 # At most SLAB numbers of the targets' grid are computed at once, in memory that is used again.
-SLAB = 1 << 22
+SLAB = 1 << 23
 # Blocks are left out below this power of two of the largest, divided by n: terms in a box differ by up to e^{2 z} for
 # each axis and each of source and target, and n d such blocks change no sum by 1e-11.
 FAINT = -64.0
@@ -248,24 +248,23 @@ class Moments(NamedTuple):
     columns: Indices
 
 
-def stride(boxes: int) -> int:
-    """Return the distance between the numbers of a box: an odd number of cache lines, or many would share one place."""
-    return (boxes // WIDTH | 1) * WIDTH + (2 * WIDTH if boxes // WIDTH % 2 and boxes % WIDTH else 0)
-
-
 def room_for(fields: int, numbers: int, boxes: int) -> Array:
-    """Return zeros for a grid of this shape, a little larger; vectors may read beyond its end."""
-    size = fields * numbers * stride(boxes)
-    return np.zeros(size + LANES)[:size].reshape(fields, numbers, -1)
+    """Return zeros for a grid of this shape with some places more; vectors may read beyond its end.
+
+    The numbers of a box are an odd number of cache lines apart: otherwise all of them would have to share a few.
+    """
+    apart = (-(-boxes // WIDTH) | 1) * WIDTH
+    return np.zeros(fields * numbers * apart + LANES)[:-LANES].reshape(fields, numbers, apart)
 
 
 def moments_of(grid: Grid, sources: Boxes, columns: Array, centre: Array) -> Moments:
     """Return the moments of the weights of the sources, and of the weights times each column of values - centre."""
     scales = sources.tops.reshape(len(grid.sources.held[0]), -1)
     kept = _together(scales > -np.inf)
-    fields = room_for(1 + columns.shape[1], grid.stages[0].number, len(scales) * len(kept))
+    stage = grid.stages[0]
+    fields = room_for(1 + columns.shape[1], stage.number, len(scales) * len(kept))
     places = _places(scales.shape, kept)[sources.full]
-    moments(*sources.tokens, places, grid.stages[0][1:], sources.exponents, columns, centre, fields)
+    moments(*sources.tokens, places, stage.lines, stage.rows, sources.exponents, columns, centre, fields)
     return Moments(fields, sources.tops, kept)
 
 
@@ -333,7 +332,7 @@ def propagated(
     numbers = max(stage.number for stage in grid.stages)
     panel = math.prod(np.maximum(sources.counts, targets.counts)[1:].tolist())
     together = min(len(wanted), max(1, SLAB // (panel * numbers)))
-    rooms = [np.zeros(fields * numbers * stride(panel * together) + LANES) for _ in range(2)]
+    rooms = [room_for(fields, numbers, panel * together) for _ in range(2)]
     behind = wanted[0].size
     for first in range(0, len(wanted), together):
         part = slice(first, min(len(wanted), first + together))
@@ -350,14 +349,15 @@ def propagated(
             else:
                 heard, kept, places = lifted, columns, np.arange(lifted.size).reshape(lifted.shape)
             places = np.where(np.isfinite(lifted), places, -1)
-            before, after = grid.stages[a], grid.stages[a + 1]
-            shape = fields, after.number, stride(len(heard) * len(kept) if a + 1 < d else lifted.size)
-            result = rooms[a % 2][: math.prod(shape)].reshape(shape)
-            sets = (before.starts, before.lines), (after.starts, after.rows)
+            lines, (number, _, rows, seats) = grid.stages[a].lines, grid.stages[a + 1]
+            # In between, boxes are next to each other, to be lanes; tokens take the numbers of one box at a time.
+            room = rooms[a % 2]
+            steps = (room[0].size, room.shape[2], 1) if a + 1 < d else (number * lifted.size, 1, number)
             own = scales[:, columns], shift, lifted[columns], faintest
-            contract(slab, sets[0], K, *own, sets[1], places[columns], result)
-            slab, columns, scales = result, kept, heard
-        yield Slab(part.start * behind, scales.ravel(), slab)
+            contract(slab, lines, K, *own, rows, seats, places[columns], room.ravel(), steps)
+            slab, columns, scales = room, kept, heard
+        polynomials = slab.ravel()[: fields * steps[0]].reshape(fields, -1, number)
+        yield Slab(part.start * behind, scales.ravel(), polynomials)
 
 
 def _lifted(scales: Array, shift: Array, wanted: NDArray[np.bool_], a: int) -> Array:
@@ -387,4 +387,5 @@ def evaluate_on(grid: Grid, targets: Boxes, slab: Slab, centre: Array, mean: Arr
         levels += slope[a] * grid.targets.centres(a)[seat]
     levels = levels + slab.scales[full - slab.first] / LOG2E
     boxes = start[here.start : here.stop + 1], full - slab.first
-    evaluate(u, order, *boxes, grid.stages[-1][1:], slab.fields, levels, slope * width, back, centre, mean, log_total)
+    stage = grid.stages[-1]
+    evaluate(u, order, *boxes, stage.lines, stage.rows, slab.fields, levels, slope * width, back, centre, mean, log_total)

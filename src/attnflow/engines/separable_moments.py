@@ -80,25 +80,26 @@ def _add_tokens(u, order, stretch, exponents, values, centre, rows, part, room):
 
 
 @compiled
-def _add_part(part, d, starts, lines, rows, box, grid):
+def _add_part(part, d, lines, rows, place, grid):
     """Recombine the moments of a box, and add them to the grid."""
-    L = len(starts)
+    L = len(lines)
     for f in range(len(grid)):
         recombine(part, f * L * P, d, rows, lines, True)
+        number = 0
         for line in range(L):
             for k in range(lines[line]):
-                grid[f, starts[line] + k, box] += part[(f * P + k) * L + line]
+                grid[f, number, place] += part[(f * P + k) * L + line]
+                number += 1
 
 
 @in_parallel
-def moments(u, order, start, boxes, stage, exponents, values, centre, grid):
+def moments(u, order, start, places, lines, rows, exponents, values, centre, grid):
     """Add to the grid (1 + c, N, boxes) the moments of the weights of sources, and of weights times values - centre.
 
-    The tokens from start[i] on are in the box boxes[i]; `stage` holds starts, lines and rows of the index set. A box
-    that goes over an end of a piece is added up after the others, piece by piece. `u` is flat.
+    The tokens from start[i] on are in the box at places[i]; the N numbers are those of the index set of `lines` and
+    `rows`. A box that goes over an end of a piece is added up after the others, piece by piece. `u` is flat.
     """
-    starts, lines, rows = stage
-    n, d, size = len(order), u.size // (len(order) + WIDTH), len(grid) * len(starts) * P
+    n, d, size = len(order), u.size // (len(order) + WIDTH), len(grid) * len(lines) * P
     parts = np.empty((PIECES, 3, size))
     cut = np.full((PIECES, 2), -1)
     for piece in numba.prange(PIECES):
@@ -116,11 +117,11 @@ def moments(u, order, start, boxes, stage, exponents, values, centre, grid):
             for i in range(first, last, TOGETHER):
                 _add_tokens(u, order, (i, min(last, i + TOGETHER)), exponents, values, centre, rows, part, room)
             if whole:
-                _add_part(part, d, starts, lines, rows, boxes[box], grid)
+                _add_part(part, d, lines, rows, places[box], grid)
             else:
                 cut[piece, side] = box
             first, box = last, box + 1
     for piece in range(PIECES):
         for side in range(2):
             if cut[piece, side] >= 0:
-                _add_part(parts[piece, side], d, starts, lines, rows, boxes[cut[piece, side]], grid)
+                _add_part(parts[piece, side], d, lines, rows, places[cut[piece, side]], grid)

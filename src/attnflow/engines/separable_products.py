@@ -19,6 +19,8 @@ from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, stor
 
 # Boxes in the lanes; the lines of an index set are dealt out to this number of tasks.
 LANES, DEALT = 2 * WIDTH, 16
+# Target panels whose sums are written together.
+BLOCK = 32
 
 
 @compiled
@@ -87,8 +89,8 @@ def _heard(scales, shifts, lifted, t, first, faintest, active, factors):
 
 
 @compiled
-def _eight(columns, at, active, kept, factors, matrices, row, length, block):
-    """Write sum_{s, l} K[s, l, k] x[s, l] for eight k, from K[0, 0, 0] at `row`, into block (8, LANES).
+def _eight(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
+    """Write sum_{s, l} K[s, l, k] x[s, l] for eight k, from K[0, 0, 0] at `row`, to sums with the stride `across`.
 
     The numbers x (s, l, LANES) of sixteen boxes start at `at`, l < length.
     """
@@ -117,26 +119,26 @@ def _eight(columns, at, active, kept, factors, matrices, row, length, block):
             m = spread(matrices, k + 7)
             h0, h1 = muladd(m, x, h0), muladd(m, y, h1)
             k, o = k + P, o + LANES
-    store(block, 0, a0)
-    store(block, WIDTH, a1)
-    store(block, 2 * WIDTH, b0)
-    store(block, 3 * WIDTH, b1)
-    store(block, 4 * WIDTH, c0)
-    store(block, 5 * WIDTH, c1)
-    store(block, 6 * WIDTH, d0)
-    store(block, 7 * WIDTH, d1)
-    store(block, 8 * WIDTH, e0)
-    store(block, 9 * WIDTH, e1)
-    store(block, 10 * WIDTH, f0)
-    store(block, 11 * WIDTH, f1)
-    store(block, 12 * WIDTH, g0)
-    store(block, 13 * WIDTH, g1)
-    store(block, 14 * WIDTH, h0)
-    store(block, 15 * WIDTH, h1)
+    store(sums, to, a0)
+    store(sums, to + WIDTH, a1)
+    store(sums, to + across, b0)
+    store(sums, to + across + WIDTH, b1)
+    store(sums, to + 2 * across, c0)
+    store(sums, to + 2 * across + WIDTH, c1)
+    store(sums, to + 3 * across, d0)
+    store(sums, to + 3 * across + WIDTH, d1)
+    store(sums, to + 4 * across, e0)
+    store(sums, to + 4 * across + WIDTH, e1)
+    store(sums, to + 5 * across, f0)
+    store(sums, to + 5 * across + WIDTH, f1)
+    store(sums, to + 6 * across, g0)
+    store(sums, to + 6 * across + WIDTH, g1)
+    store(sums, to + 7 * across, h0)
+    store(sums, to + 7 * across + WIDTH, h1)
 
 
 @compiled
-def _four(columns, at, active, kept, factors, matrices, row, length, block):
+def _four(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
     """Do the same for four k."""
     z = splat(0.0)
     a0, a1, b0, b1, c0, c1, d0, d1 = z, z, z, z, z, z, z, z
@@ -154,61 +156,71 @@ def _four(columns, at, active, kept, factors, matrices, row, length, block):
             m = spread(matrices, k + 3)
             d0, d1 = muladd(m, x, d0), muladd(m, y, d1)
             k, o = k + P, o + LANES
-    store(block, 0, a0)
-    store(block, WIDTH, a1)
-    store(block, 2 * WIDTH, b0)
-    store(block, 3 * WIDTH, b1)
-    store(block, 4 * WIDTH, c0)
-    store(block, 5 * WIDTH, c1)
-    store(block, 6 * WIDTH, d0)
-    store(block, 7 * WIDTH, d1)
+    store(sums, to, a0)
+    store(sums, to + WIDTH, a1)
+    store(sums, to + across, b0)
+    store(sums, to + across + WIDTH, b1)
+    store(sums, to + 2 * across, c0)
+    store(sums, to + 2 * across + WIDTH, c1)
+    store(sums, to + 3 * across, d0)
+    store(sums, to + 3 * across + WIDTH, d1)
 
 
 @in_parallel
-def contract(grid, before, matrices, scales, shifts, lifted, faintest, after, places, result):
+def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seats, places, result, steps):
     """Multiply the first axis by the matrices of `exponentials`, for each column of boxes on the other axes.
 
-    `before` holds starts and lines of the index set of the grid, `after` starts and rows of that of the result. The
-    panel s in the column o has the place s * columns + o among the boxes of the grid; places[o, t] is that of the panel
-    t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted after;
-    e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
+    The grid has the shape (fields, numbers, boxes). The result is flat; `steps` are the distances between its fields,
+    its numbers and its boxes. `lines` belongs to the index set of the grid, `rows` and `seats` to that of the result.
+    The panel s in the column o has the place s * columns + o among the boxes of the grid; places[o, t] is that of the
+    panel t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted
+    after; e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
     """
-    (start, length), (place, wanted) = before, after
     fields, numbers, boxes = grid.shape
-    panels, (S, R), L = len(matrices), scales.shape, len(start)
-    groups, most = -(-R // LANES), 0
+    panels, (S, R), L = len(matrices), scales.shape, len(lines)
+    groups, most, longest = -(-R // LANES), 0, 0
+    starts = np.zeros(L, dtype=np.int64)
+    for line in range(1, L):
+        starts[line] = starts[line - 1] + lines[line - 1]
     for k in range(DEALT):
-        total = 0
+        total, number = 0, 0
         for line in range(k, L, DEALT):
-            total += length[line]
-        most = max(most, total)
+            total, number = total + lines[line], number + rows[line] + WIDTH
+        most, longest = max(most, total), max(longest, number)
     for task in numba.prange(fields * groups * DEALT):
         active, factors = np.empty(S, dtype=np.int64), np.empty((S + 1) * LANES)
-        columns, block = np.empty(most * S * LANES), np.empty(WIDTH * LANES)
+        columns, sums = np.empty(most * S * LANES), np.empty(longest * min(panels, BLOCK) * LANES)
         f, first = task // (groups * DEALT), task // DEALT % groups * LANES
-        # What is far apart in memory is fetched once.
+        # What is far apart in memory is fetched once, and written once.
         at = 0
         for line in range(task % DEALT, L, DEALT):
             for s in range(S):
-                for k in range(length[line]):
-                    o = (f * numbers + start[line] + k) * boxes + s * R + first
+                for k in range(lines[line]):
+                    o = (f * numbers + starts[line] + k) * boxes + s * R + first
                     store(columns, at, load(grid, o))
                     store(columns, at + WIDTH, load(grid, o + WIDTH))
                     at += LANES
-        for t in range(panels):
-            kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
+        for low in range(0, panels, BLOCK):
+            high = min(panels, low + BLOCK)
+            across = (high - low) * LANES
+            for t in range(low, high):
+                kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
+                at, to = 0, (t - low) * LANES
+                for line in range(task % DEALT, L, DEALT):
+                    for k in range(0, rows[line], WIDTH):
+                        row = t * S * P * P + k
+                        if rows[line] - k > WIDTH // 2:
+                            _eight(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                        else:
+                            _four(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                        to += min(WIDTH, rows[line] - k) * across
+                    at += lines[line] * S * LANES
             at = 0
-            for line in range(task % DEALT, L if kept > 0 else 0, DEALT):
-                for k in range(0, wanted[line], WIDTH):
-                    some, row = min(WIDTH, wanted[line] - k), t * S * P * P + k
-                    if some > WIDTH // 2:
-                        _eight(columns, at, active, kept, factors, matrices, row, length[line], block)
-                    else:
-                        _four(columns, at, active, kept, factors, matrices, row, length[line], block)
-                    for j in range(some):
-                        o = line * P + k + j
-                        to = place[o % L] + o // L
+            for line in range(task % DEALT, L, DEALT):
+                for k in range(rows[line]):
+                    to = f * steps[0] + seats[line * P + k] * steps[1]
+                    for t in range(low, high):
                         for lane in range(min(LANES, R - first)):
                             if places[first + lane, t] >= 0:
-                                result[f, to, places[first + lane, t]] = block[j * LANES + lane]
-                at += length[line] * S * LANES
+                                result[to + places[first + lane, t] * steps[2]] = sums[at + lane]
+                        at += LANES
