@@ -162,7 +162,7 @@ def _cut(box: Box, kappa: Array, z: float, rows: Array | None) -> Panels:
     """Cut a box into panels; without rows all of them may hold a token."""
     panels = np.maximum(1, np.ceil(kappa / z)).astype(np.int64)
     most = float(len(kappa))
-    if rows is not None and most > 2:
+    if rows is not None:
         most = min(most, float(roundness(rows, box.centre, 1 / box.half).max()))
     if rows is None or math.prod(panels.tolist()) <= FEW_BOXES:
         return Panels(box, panels, [np.arange(number) for number in panels], most)
@@ -261,11 +261,20 @@ def moments_of(grid: Grid, sources: Boxes, columns: Array, centre: Array) -> Mom
     """Return the moments of the weights of the sources, and of the weights times each column of values - centre."""
     scales = sources.tops.reshape(len(grid.sources.held[0]), -1)
     kept = _together(scales > -np.inf)
+    places = _places(scales.shape, kept)
+    return Moments(
+        moments_in(grid, sources, columns, centre, places[sources.full], len(scales) * len(kept)), sources.tops, kept
+    )
+
+
+def moments_in(
+    grid: Grid, sources: Boxes, columns: Array, centre: Array, places: Indices, number: int | None = None
+) -> Array:
+    """Return the fields of `Moments` with the full boxes at these places, of so many in all."""
     stage = grid.stages[0]
-    fields = room_for(1 + columns.shape[1], stage.number, len(scales) * len(kept))
-    places = _places(scales.shape, kept)[sources.full]
+    fields = room_for(1 + columns.shape[1], stage.number, len(places) if number is None else number)
     moments(*sources.tokens, places, stage.lines, stage.rows, sources.exponents, columns, centre, fields)
-    return Moments(fields, sources.tops, kept)
+    return fields
 
 
 def _together(*held: NDArray[np.bool_]) -> Indices:
@@ -388,4 +397,6 @@ def evaluate_on(grid: Grid, targets: Boxes, slab: Slab, centre: Array, mean: Arr
     levels = levels + slab.scales[full - slab.first] / LOG2E
     boxes = start[here.start : here.stop + 1], full - slab.first
     stage = grid.stages[-1]
-    evaluate(u, order, *boxes, stage.lines, stage.rows, slab.fields, levels, slope * width, back, centre, mean, log_total)
+    evaluate(
+        u, order, *boxes, stage.lines, stage.rows, slab.fields, levels, slope * width, back, centre, mean, log_total
+    )
