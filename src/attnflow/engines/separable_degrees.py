@@ -1,8 +1,8 @@
-"""Which products of Chebyshev polynomials the separable engine keeps: few of the 16^d, because an exponential is entire.
+"""Which products of Chebyshev polynomials the separable engine keeps: not all 16^d, because exponentials are entire.
 
 In a panel, for a token on the other side at the place x (its coordinates divided by the half-widths of its box),
 
-    e^{<zeta x, u>} = sum_k prod_a c_{k_a} T_{k_a}(u_a),    c_k = 2 I_k(zeta_a x_a) <= 2 (zeta_a x_a / 2)^k / k! * (1 + ...),
+    e^{<zeta x, u>} = sum_k prod_a c_{k_a} T_{k_a}(u_a),    c_k = 2 I_k(zeta_a x_a), about 2 (zeta_a x_a / 2)^k / k!,
 
 where zeta_a = kappa_a / (number of panels) is the change of the exponent over half a panel. So T_k is kept only if
 
@@ -38,7 +38,7 @@ _LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(P)])
 
 
 class Stage(NamedTuple):
-    """An index set of d axes: `lines` says how many k_1 go with each (k_2, ..., k_d), `rows` how many k_d with each other.
+    """An index set of d axes: `lines` counts the k_1 with each (k_2, ..., k_d), `rows` the k_d with the others.
 
     Its numbers are in the order of the lines, those of the targets in the order of the rows: `seats` holds the place of
     each (k_1, ..., k_d), in C order.

@@ -111,9 +111,8 @@ class Grid:
 
     @property
     def largest(self) -> int:
-        """A bound on the numbers in one field of a grid."""
-        boxes = math.prod(np.maximum(self.sources.counts, self.targets.counts).tolist())
-        return boxes * max(stage.number for stage in self.stages)
+        """A bound on the moments of one field, which are held at once; the grid of the targets comes in slabs."""
+        return math.prod(self.sources.counts.tolist()) * self.stages[0].number
 
     @property
     def has_gradient(self) -> bool:
@@ -278,7 +277,7 @@ def moments_in(
 
 
 def _together(*held: NDArray[np.bool_]) -> Indices:
-    """Return the columns that hold something, those that hold about the same from the first to the last next together."""
+    """Return the columns that hold something; those that hold about the same, from first to last, follow each other."""
     ends = [end for boxes in held for end in (boxes.argmax(axis=0), boxes[::-1].argmax(axis=0))]
     order = np.lexsort(ends)
     return order[np.logical_and.reduce([boxes.any(axis=0) for boxes in held])[order]]

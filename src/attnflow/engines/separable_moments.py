@@ -1,4 +1,4 @@
-"""From sources to grid: the moments of Chebyshev polynomials, sum_j w_j T_k(u_j) T_l(v_j) ..., of the tokens in each box.
+"""From sources to grid: the moments sum_j w_j T_k(u_j) T_l(v_j) (and T_m in space) of the tokens in each box.
 
 They are found from those of powers. The moments of up to 64 tokens are products of two blocks with one row per token:
 their weights times powers of u (times one power of the first coordinate, in space), and powers of v.
@@ -37,7 +37,7 @@ def _narrow(left, r, right, number, part, at):
 
 @compiled
 def _add_product(part, o, left, right, number, rows, first):
-    """Add the product of the transpose of `left` and `right`, which have 16 columns, where the index set has numbers."""
+    """Add the product of the transpose of `left` and `right`, 16 columns each, where the index set has numbers."""
     for r in range(0, P, ROWS):
         if rows[first + r] > WIDTH:
             product(left, r, 1, P, right, 0, P, number, part, o + r * P, P, True)

@@ -15,6 +15,7 @@ import numpy as np
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, P
+from attnflow.engines.separable_places import PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
 # Boxes in the lanes; the lines of an index set are dealt out to this number of tasks.
@@ -176,8 +177,8 @@ def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seat
     panel t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted
     after; e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
     """
-    fields, numbers, boxes = grid.shape
-    panels, (S, R), L = len(matrices), scales.shape, len(lines)
+    fields, panels, L = grid.shape[0], len(matrices), len(lines)
+    S, R = scales.shape
     groups, most, longest = -(-R // LANES), 0, 0
     starts = np.zeros(L, dtype=np.int64)
     for line in range(1, L):
@@ -187,40 +188,55 @@ def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seat
         for line in range(k, L, DEALT):
             total, number = total + lines[line], number + rows[line] + WIDTH
         most, longest = max(most, total), max(longest, number)
-    for task in numba.prange(fields * groups * DEALT):
+    tasks = fields * groups * DEALT
+    for piece in numba.prange(min(PIECES, tasks)):
         active, factors = np.empty(S, dtype=np.int64), np.empty((S + 1) * LANES)
         columns, sums = np.empty(most * S * LANES), np.empty(longest * min(panels, BLOCK) * LANES)
-        f, first = task // (groups * DEALT), task // DEALT % groups * LANES
-        # What is far apart in memory is fetched once, and written once.
+        room = active, factors, columns, sums
+        for task in range(piece, tasks, PIECES):
+            where = task // (groups * DEALT), task // DEALT % groups * LANES, task % DEALT
+            own = scales, shifts, lifted, faintest
+            _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room)
+
+
+@compiled
+def _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room):
+    """Multiply LANES columns from the column where[1] on, of the field where[0], for a part of the lines."""
+    f, first, dealt = where
+    scales, shifts, lifted, faintest = own
+    active, factors, columns, sums = room
+    _, numbers, boxes = grid.shape
+    panels, (S, R), L = len(matrices), scales.shape, len(lines)
+    # What is far apart in memory is fetched once, and written once.
+    at = 0
+    for line in range(dealt, L, DEALT):
+        for s in range(S):
+            for k in range(lines[line]):
+                o = (f * numbers + starts[line] + k) * boxes + s * R + first
+                store(columns, at, load(grid, o))
+                store(columns, at + WIDTH, load(grid, o + WIDTH))
+                at += LANES
+    for low in range(0, panels, BLOCK):
+        high = min(panels, low + BLOCK)
+        across = (high - low) * LANES
+        for t in range(low, high):
+            kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
+            at, to = 0, (t - low) * LANES
+            for line in range(dealt, L, DEALT):
+                for k in range(0, rows[line], WIDTH):
+                    row = t * S * P * P + k
+                    if rows[line] - k > WIDTH // 2:
+                        _eight(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                    else:
+                        _four(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                    to += min(WIDTH, rows[line] - k) * across
+                at += lines[line] * S * LANES
         at = 0
-        for line in range(task % DEALT, L, DEALT):
-            for s in range(S):
-                for k in range(lines[line]):
-                    o = (f * numbers + starts[line] + k) * boxes + s * R + first
-                    store(columns, at, load(grid, o))
-                    store(columns, at + WIDTH, load(grid, o + WIDTH))
+        for line in range(dealt, L, DEALT):
+            for k in range(rows[line]):
+                to = f * steps[0] + seats[line * P + k] * steps[1]
+                for t in range(low, high):
+                    for lane in range(min(LANES, R - first)):
+                        if places[first + lane, t] >= 0:
+                            result[to + places[first + lane, t] * steps[2]] = sums[at + lane]
                     at += LANES
-        for low in range(0, panels, BLOCK):
-            high = min(panels, low + BLOCK)
-            across = (high - low) * LANES
-            for t in range(low, high):
-                kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
-                at, to = 0, (t - low) * LANES
-                for line in range(task % DEALT, L, DEALT):
-                    for k in range(0, rows[line], WIDTH):
-                        row = t * S * P * P + k
-                        if rows[line] - k > WIDTH // 2:
-                            _eight(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
-                        else:
-                            _four(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
-                        to += min(WIDTH, rows[line] - k) * across
-                    at += lines[line] * S * LANES
-            at = 0
-            for line in range(task % DEALT, L, DEALT):
-                for k in range(rows[line]):
-                    to = f * steps[0] + seats[line * P + k] * steps[1]
-                    for t in range(low, high):
-                        for lane in range(min(LANES, R - first)):
-                            if places[first + lane, t] >= 0:
-                                result[to + places[first + lane, t] * steps[2]] = sums[at + lane]
-                        at += LANES
