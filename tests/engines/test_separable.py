@@ -227,8 +227,8 @@ def test_index_sets_lose_little_anywhere_in_a_panel(zeta: tuple[float, ...], mos
     """e^{<zeta x, u>} and its gradient on a grid with the corners, from the terms kept, for several x in the ball."""
     d, most = len(zeta), min(most, len(zeta))
     u = np.cos(np.pi * np.arange(9) / 8)
-    values = chebyshev.chebvander(u, blocks.P - 1)
-    slopes = np.stack([chebyshev.chebval(u, chebyshev.chebder(row)) for row in np.eye(blocks.P)], axis=1)
+    values: Array = chebyshev.chebvander(u, blocks.P - 1).astype(np.float64)
+    slopes: Array = np.stack([chebyshev.chebval(u, chebyshev.chebder(row)) for row in np.eye(blocks.P)], axis=1)
     last, first = (
         kept(degrees.stages(np.array(own), np.array(own), most, most)[i], d)
         for i, own in ((d, zeta), (0, tuple(1.125 * z for z in zeta)))

@@ -78,7 +78,7 @@ def added(parts: Sequence[FullBoxes]) -> FullBoxes:
 def _on_grid(grid: Grid, total: FullBoxes) -> Moments:
     """Return moments on the whole grid, with zeros in boxes that hold no source."""
     boxes = math.prod(grid.sources.counts.tolist())
-    tops, fields = np.full(boxes, -np.inf), steps.room_for(*total.fields.shape[:2], boxes)
+    tops, fields = np.full(boxes, -np.inf), steps.room_for(len(total.fields), total.fields.shape[1], boxes)
     tops[total.boxes] = total.tops
     fields[:, :, total.boxes] = total.fields
     return Moments(fields, tops, np.arange(boxes // len(grid.sources.held[0])))

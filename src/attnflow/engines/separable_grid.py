@@ -31,7 +31,7 @@ from attnflow.engines.simd import WIDTH
 Indices = NDArray[np.int64]
 
 # g t_a s_a changes by at most 2 z while t_a, or s_a, moves through a panel: z for targets and for sources.
-PANEL, SOURCE_PANEL = 2.0, 2.25
+PANEL, SOURCE_PANEL = 2.0, 2.4
 # With at most this many boxes, empty ones are not looked for.
 FEW_BOXES = 64
 # Exponents g <t, s> and g <c_t, s> up to this size are rounded by less than 1e-11.
@@ -134,7 +134,7 @@ class Grid:
             # Of the panels, those count from which a target hears more than e^-55: for large kappa not all.
             share = 55 / max(2 * kappa, 55.0)
             each = float(self.stages[i].lines @ self.stages[i + 1].rows)
-            total += each * boxes * t * share * (1 - math.log(share)) / 10 + 8 * P * P * s * t
+            total += each * boxes * t * share * (1 - math.log(share)) / 12 + 8 * P * P * s * t
             boxes = boxes * t // s
         return total
 

@@ -15,7 +15,7 @@ import numpy as np
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, P
-from attnflow.engines.separable_places import PIECES
+from attnflow.engines.separable_places import SORT_PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
 # Boxes in the lanes; the lines of an index set are dealt out to this number of tasks.
@@ -189,11 +189,11 @@ def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seat
             total, number = total + lines[line], number + rows[line] + WIDTH
         most, longest = max(most, total), max(longest, number)
     tasks = fields * groups * DEALT
-    for piece in numba.prange(min(PIECES, tasks)):
+    for piece in numba.prange(SORT_PIECES):
         active, factors = np.empty(S, dtype=np.int64), np.empty((S + 1) * LANES)
         columns, sums = np.empty(most * S * LANES), np.empty(longest * min(panels, BLOCK) * LANES)
         room = active, factors, columns, sums
-        for task in range(piece, tasks, PIECES):
+        for task in range(piece, tasks, SORT_PIECES):
             where = task // (groups * DEALT), task // DEALT % groups * LANES, task % DEALT
             own = scales, shifts, lifted, faintest
             _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room)
