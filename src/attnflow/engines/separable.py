@@ -13,8 +13,9 @@ places u of t_a and v of s_a in their panels. Then
 
 is computed in three steps (Greengard and Strain 1991 for Gauss sums; Fong and Darve 2009 for Chebyshev nodes): moments
 of the sources in each box, one small matrix K per axis, and a polynomial in the box of each target. Of the products of
-Chebyshev polynomials only those are kept that matter (`separable_degrees`). If the values are the keys, the sums of w s are the gradient of Z divided by g; otherwise, or where g t_a s_a hardly changes and the
-quotient would lose digits, each column of values has moments of its own.
+Chebyshev polynomials only those are kept that matter (`separable_degrees`). If the values are the keys, the sums of w s
+are the gradient of Z divided by g; otherwise, or where g t_a s_a hardly changes and the quotient would lose digits,
+each column of values has moments of its own.
 
 Interpolation errs by 2 I_16(z) in each variable, at most e^z times as much relative to a term. The gradient magnifies
 this by up to 16^2 / z for the targets, and z = 2 leaves 9e-11 of the half-width of the cloud; sources may have wider
@@ -23,10 +24,9 @@ grid carries its own power of two, and boxes too faint to be heard are left out 
 
 Measured in space, 10^5 normal tokens in a ball, CPU ms with all 16^3 products and with those kept: beta 1 72 and 41,
 beta 4 801 and 439 (products with K 683 and 335, moments 44 and 40, evaluation 54 and 42). What did not help: a total
-degree below 16 (816 products, an error of 1e-7 at the corners of panels: it needs panels a third as wide); index sets
-that err by 1e-10 only at the centre of panels; numbers of one box next to each other for the products (fetching them
-costs more than it saves); two products with coarser panels between them (half the work at beta 4, but twice the
-memory to be moved, which is then most of the time).
+degree below 16 (816 products, but means err by 1e-6 at the corners of panels with z = 2; panels half as wide would do,
+and cost 16 times as many products with K); numbers of one box, not of one product, next to each other in memory while
+an axis is multiplied (to fetch them takes longer than moments save).
 """
 
 from __future__ import annotations
