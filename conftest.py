@@ -1,4 +1,4 @@
-"""Every code block of README and docs is run: Python in one namespace per page, shell commands one after the other.
+"""Code blocks of README, CONTRIBUTING and docs are run: Python in one namespace per page, shell commands in order.
 
 Figures are closed after tests and after the examples of docstrings alike.
 
@@ -182,7 +182,7 @@ def _leave(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[CodeBlockParser(language="python", evaluator=_python), CodeBlockParser(language="sh", evaluator=_shell)],
-    patterns=["README.md", "docs/*.md", "docs/*/*.md"],
+    patterns=["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md"],
     setup=_enter,
     teardown=_leave,
 ).pytest()

@@ -12,7 +12,7 @@ author = copyright = "the attnflow developers"
 version = release = attnflow.__version__
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "gallery_pictures", "readable_docstrings",
-    "mathtext_formulas", "arxiv_links",
+    "mathtext_formulas", "arxiv_links", "notebook_pages",
 ]  # fmt: skip
 smartquotes = False  # the prime of a derivative is no quotation mark
 highlight_language = "none"  # what is not marked as Python or shell are formulas

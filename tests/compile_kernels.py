@@ -38,11 +38,13 @@ def top(name: str) -> None:
 
 
 def near(_: str) -> None:
-    """Averages over balls, and many layers without leaving compiled code."""
+    """Averages over balls of few and of many tokens, over nearly top scores, and many layers in compiled code."""
     x = af.tokens.gaussian(n=20, d=2, seed=0)
     af.HegselmannKrause(eps=0.1).attend(x)
     for law in (af.Softmax(), af.Hardmax(), af.Localmax(delta=0.1)):
         af.simulate(x, law, af.Layers(gamma=0.1), until=5)
+    module("neighbours").ball(x, x, x, np.ones(len(x)), 0.1)
+    module("neighbours").top(x, x, x, np.ones(len(x)), np.ones(len(x)), 0.0)
 
 
 def many(_: str) -> None:
@@ -56,8 +58,8 @@ def many(_: str) -> None:
 
 if __name__ == "__main__":
     # The fused kernels serve the others too; then those that take longest.
-    kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "pruned")]
-    kinds += [(softmax, "blocked"), (near, ""), (top, "fused"), (softmax, "fast"), (causal, "")]
+    kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "tree")]
+    kinds += [(softmax, "blocked"), (softmax, "single"), (near, ""), (top, "fused"), (softmax, "fast"), (causal, "")]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(kind, name) for kind, name in kinds]:
             done.result()

@@ -29,7 +29,7 @@ settings.register_profile(
     "attnflow",
     deadline=None,
     derandomize=True,
-    max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "25")),
+    max_examples=int(os.environ.get("ATTNFLOW_EXAMPLES", "12")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # fixtures here choose laws and engines only
 )
 settings.load_profile("attnflow")

@@ -120,7 +120,8 @@ GOOD: dict[str, Callable[[Draw], Any]] = {
     "masses": lambda draw: draw.uniform(0.1, 3, size=draw.n),
     "seed": whole(0, 99), "record": one_of(None, 2, [0, 1], af.watch.Geometric(), [0.5]),
     "watch": lambda draw: [call(WATCHERS[draw.integers(len(WATCHERS))], draw, 0.02)],
-    "engine": one_of("auto", "precise", "dense", "fused", "blocked", "fast", "separable", "pruned", "vertices"),
+    "precision": one_of("double", "single"),
+    "engine": one_of("auto", "precise", "dense", "fused", "blocked", "fast", "separable", "tree", "vertices"),
     "beta": lambda draw: [10 ** draw.uniform(-2, 2), 0.0, -1.0, lambda t: 1 + t][draw.integers(4)],
     "delta": number(-3, 1), "eps": number(-2, 1), "threshold": one_of("additive", "relative", "normalized"),
     "ties": one_of("tokens", "points", "first", "error"), "dt": number(-2, 0), "rtol": number(-9, -3),
@@ -153,7 +154,7 @@ def arguments(function: Any, draw: Draw, wrong: float) -> dict[str, Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         optional = parameter.default is not parameter.empty
         needed = function is af.Layers and name == "gamma"
-        if optional and not needed and draw.random() < (0.9 if name in ("store", "alpha", "V") else 0.5):
+        if optional and not needed and draw.random() < (0.9 if name in ("store", "alpha", "V", "precision") else 0.5):
             continue
         if name in ("store", "Q", "K"):
             continue
@@ -204,6 +205,7 @@ def fitting(function: Any, draw: Draw) -> dict[str, Any]:
         )
         if draw.random() < 0.8:
             given.pop("engine", None)
+            given.pop("precision", None)
     return given
 
 

@@ -23,7 +23,7 @@ MOST_LINES = 500
 # Each may import what stands before it. `catalogue` and `serialise` stand before `runs`, whose stores read them.
 ORDER = (
     "core", "tokens", "geometry", "engines", "laws", "motions", "catalogue", "serialise", "runs", "watch", "sweeps",
-    "densities", "measure", "claims", "figures", "checkpoints", "app", "explorer",
+    "densities", "measure", "enclosures", "claims", "figures", "checkpoints", "app", "explorer",
 )  # fmt: skip
 # What may reach forward, at call time alone: each is a public method that is shorter to write than its function.
 FORWARD = {
@@ -44,6 +44,7 @@ PROBED = {
     ("claims.experiment", "B"),
     ("claims.settled", "delta"),
     ("claims.sphere.collapse", "velocity"),
+    ("enclosures.flows", "feed_forward"),
     ("explorer.applicable_claims", "ties"),
     ("measure.merges", "normalized"),
     ("measure.merges", "retracts"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from attnflow.claims.certificates.certificate import names
 from attnflow.claims.check import on_samples
 from attnflow.claims.claim import Claim, all
 from attnflow.claims.search import search
@@ -72,7 +73,10 @@ def _told(claim: Claim) -> list[str]:
     lines += [*_wrapped(f"Parameters: {_parameters(claim)}."), ""]
     if claim.given:
         lines += [*_wrapped(f"Hypotheses, each with a margin: {'; '.join(map(typeset, claim.given))}."), ""]
-    return [*lines, *_wrapped(f"How it is checked: {typeset(claim.how)}"), ""]
+    lines += [*_wrapped(f"How it is checked: {typeset(claim.how)}"), ""]
+    if claim.id in names():
+        lines += [f"That it is false is [proved by a certificate](../proved.md#{_anchor(claim.id)}).", ""]
+    return lines
 
 
 def _found(claim: Claim, verdict: Verdict, witness: Witness | None) -> list[str]:

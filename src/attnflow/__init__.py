@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from attnflow.claims.search import search
     from attnflow.explorer.notebook import explore
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Attention", "Block", "Ensemble", "Entmax", "FeedForward", "Flow", "Hardmax", "HardmaxFlow", "Heads",

@@ -250,7 +250,7 @@ def test_slower_tokens_are_seen() -> None:
 def test_a_bounded_extreme_token_refutes_the_talk(monkeypatch: Any) -> None:
     instance = bounded()
     verdict = check("emergence/boolean/doubly-exponential", **instance)
-    assert verdict.outcome == "violated"
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert "stays bounded" in verdict.because
     assert check("emergence/boolean", **instance).outcome == "holds"
     for closer in (1e-8, 1e-10) if ALL else ():  # the bracket may be wider or narrower
@@ -350,3 +350,21 @@ def test_aggregation_starts_from_distinct_tokens() -> None:
     assert check("emergence/keller-segel", tokens=[[1.0]]).outcome == "hypotheses not met"
     verdict = check("emergence/keller-segel", tokens=[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     assert verdict.where == (0, 0)
+
+
+def test_the_factor_of_a_bounded_extreme_token_tends_to_two() -> None:
+    """Two tokens, back in time from the bounded one: (1 - P) X^2 / log X^2 is 2 s / log X^2, s = log(X^2 / 2 s)."""
+    T, s = 14.0, 20.0
+    for _ in range(60):
+        s = np.log(np.exp(2 * T) / (2 * s))
+    back = af.simulate([[np.exp(T)], [-s * np.exp(-T)]], af.Softmax(), af.Flow(V=[[-1.0]], rtol=1e-12), until=10.0)
+    factors = []
+    for X, y in (back.at(t)[:, 0] for t in (6.0, 8.0, 10.0)):
+        factors.append(X**2 / np.log(X**2) / (1 + np.exp(y * y - y * X)))
+    np.testing.assert_allclose(factors, [1.488, 1.383, 1.215], atol=1e-3)
+
+
+def test_no_constant_serves_a_bounded_extreme_token_from_the_start() -> None:
+    """The token 1.5 is heard, 100 is not yet: nothing is said before the others are together."""
+    given = [[100.0], [1.5], [-0.2824362973163289]]
+    assert check("emergence/bounded-extreme", tokens=given).outcome == "undecided"

@@ -31,7 +31,7 @@ def mirrors(n_axis: int) -> list[dict[str, Any]]:
 
 def test_the_symmetric_triple_refutes_the_rank() -> None:
     verdict = af.check("emergence/polytope/rank", **TRIPLE)
-    assert verdict.outcome == "violated"
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert verdict.margin == pytest.approx(-1 / 3)
     assert af.check("emergence/polytope/rank", **TRIPLE, until=24.0).outcome == "violated"
     assert af.check("emergence/polytope/rank/repaired", **TRIPLE).outcome == "hypotheses not met"
@@ -97,7 +97,7 @@ def test_symmetric_leaders_tie_exactly() -> None:
 @pytest.mark.parametrize("eps", [0.5, 1.0, 2.0])
 def test_the_pair_does_not_collapse(eps: float) -> None:
     verdict = af.check("emergence/polytope/pair", tokens=[[1.0, eps], [1.0, -eps]], until=16.0)
-    assert verdict.outcome == "violated"
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     if eps == 1.0:
         assert -verdict.margin == pytest.approx(0.9483, abs=5e-5)
 
@@ -149,6 +149,22 @@ def test_the_product_of_the_figure() -> None:
     assert af.check("emergence/polytope-times-subspace/projected", tokens=x, V=V, until=26.0).outcome == "holds"
 
 
+def test_a_form_that_mixes_the_spaces_refutes_the_projected_theorem() -> None:
+    """On F the form B is diag(10, 1), and the square of the part of A in F is the identity."""
+    B = [[10.0, 0.0, 33.0], [0.0, 1.0, 0.0], [33.0, 0.0, 109.0]]
+    given: Any = {"tokens": [[2.0, 2.0, 0.0], [1.6, 5.0, 0.0]], "B": B, "V": np.diag([1.0, 1.0, 0.0]), "until": 14.0}
+    verdict = af.check("emergence/polytope-times-subspace/projected", **given)
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
+    assert af.check("emergence/polytope-times-subspace", **given).outcome == "holds"
+
+
+def test_a_symmetry_up_to_rounding_proves_nothing() -> None:
+    """The centre is then only near 0, and would be left in the end."""
+    moved: Any = {"tokens": [[-1.0], [1e-15], [1.0]], "symmetry": FLIP}
+    verdict = af.check("emergence/polytope/rank", **moved)
+    assert (verdict.outcome, verdict.certified) == ("violated", "float")
+
+
 @pytest.mark.skipif("ATTNFLOW_EXAMPLES" not in os.environ, reason="long, and test_search has seeds: make test-all")
 @pytest.mark.parametrize(
     "id",
@@ -175,21 +191,23 @@ def test_four_mirrored_limits() -> None:
     # (+-1, 0) and (0, +-1): the second pair has first coordinate 0 for ever, and four limits.
     given: Any = {"tokens": [[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]], "V": np.diag([1.0, 0.8]), "until": 16.0}
     verdict = af.check("emergence/codimension-k/c", **given, symmetry=mirrors(2))
-    assert verdict.outcome == "violated"
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert "no symmetry is imposed" in verdict.because
     assert af.check("emergence/codimension-k/repaired", **given, symmetry=mirrors(2)).outcome == "hypotheses not met"
 
 
 def test_a_square_refutes_the_conjecture_for_equal_eigenvalues() -> None:
     given: Any = {"tokens": [[2.0, 0.1], [-0.2, 2.0], [-2.1, 0.0], [0.0, -2.2]], "V": np.eye(2), "until": 14.0}
-    assert af.check("emergence/codimension-k/b", **given).outcome == "violated"
+    verdict = af.check("emergence/codimension-k/b", **given)
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert af.check("emergence/codimension-k/c", **given).outcome == "hypotheses not met"
 
 
 def test_a_neutral_coordinate_never_moves() -> None:
     x = [[2.0, 0.1], [-0.2, 2.0], [-2.1, 0.0], [1.0, -2.2]]
     given: Any = {"tokens": x, "V": np.diag([1.0, 0.0]), "until": 14.0}
-    assert af.check("emergence/codimension-k/a", **given).outcome == "violated"
+    verdict = af.check("emergence/codimension-k/a", **given)
+    assert (verdict.outcome, verdict.certified) == ("violated", "ball")
     assert af.check("emergence/codimension-k/b", **given).outcome == "holds"
 
 

@@ -425,10 +425,13 @@ REFUSED: dict[str, tuple[Callable[[Library, Any], Any], str]] = {
         lambda lib, x: af.Hardmax(ties="error").attend(x),
         "Hardmax with ties='error' takes NumPy arrays alone",
     ),
-    "store": (lambda lib, x: af.simulate(x, SOFT, LAYERS, 2, store="run.zarr"), "no watchers, store or engine"),
+    "store": (
+        lambda lib, x: af.simulate(x, SOFT, LAYERS, 2, store="run.zarr"),
+        "no watchers, store, engine or precision",
+    ),
     "watcher": (
         lambda lib, x: af.simulate(x, SOFT, LAYERS, 2, watch=[af.watch.Converged(1e-9)]),
-        "no watchers, store or engine",
+        "no watchers, store, engine or precision",
     ),
     "engine": (lambda lib, x: af.simulate(x, SOFT, LAYERS, 2, engine="fused"), "leave these out, or convert"),
     "whole numbers": (lambda lib, x: SOFT.attend(lib.array([[1, 2]], "int32")), "tokens are int32, expected floating"),

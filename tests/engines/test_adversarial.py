@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from larger import larger
+from larger import larger, leave_tree_to_larger
 
 from attnflow.core.inputs import Array
 from attnflow.engines import ENGINES, SEPARABLE_DIMENSION, SOFTMAX
@@ -129,6 +129,7 @@ def sums_in_the_unit(engine: str, d: int, exponent: float) -> tuple[Array, float
 @pytest.mark.parametrize("d", [2, 8])
 def test_no_engine_depends_on_the_unit_of_length(engine: str, d: int, scale: float) -> None:
     """A power of two changes no digit; large exponents leave little room beside it."""
+    leave_tree_to_larger(engine, d)
     if engine == "separable" and d > SEPARABLE_DIMENSION:
         pytest.skip("separable sums are for space")
     softmax = importlib.import_module(f"attnflow.engines.{engine}").softmax

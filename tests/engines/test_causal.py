@@ -137,7 +137,7 @@ def by_blocks(patch: pytest.MonkeyPatch, name: str, engine: str = "fused", block
         made = separable.plan(queries, keys, gain) if name == "separable" else None
         applies = made is not None or name == "halves"
         done.append(name if applies else "direct")
-        choice = fast.Choice(engine, 0.0, None, 1.0) if name == "halves" and engine != "blocked" else None
+        choice = fast.Choice(engine, 0.0) if name == "halves" and engine != "blocked" else None
         return causal._Plan(done[-1], 0.0, block, made, choice)
 
     patch.setattr(causal, "_plan", plan)
@@ -165,7 +165,7 @@ def test_prefixes_on_a_grid(cloud: str, d: int, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("engine", "cloud"),
-    [*(("pruned", cloud) for cloud in CLOUDS), (fast.BOTH, "normal"), ("fused", "sorted"), ("blocked", "growing")],
+    [*(("tree", cloud) for cloud in CLOUDS), ("fused", "sorted"), ("blocked", "growing")],
 )
 def test_prefixes_by_halves(cloud: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)

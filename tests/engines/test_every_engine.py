@@ -24,7 +24,7 @@ def sums(engine: str) -> Any:
     return importlib.import_module(f"attnflow.engines.{engine}")
 
 
-@pytest.fixture(params=[*ENGINES, "vertices"])
+@pytest.fixture(params=[*ENGINES, "vertices", "neighbours"])
 def tops(request: pytest.FixtureRequest) -> Any:
     """Each engine that averages over top scores: all of them."""
     return importlib.import_module(f"attnflow.engines.{request.param}")
@@ -118,12 +118,18 @@ def test_ties_of_permuted_products_are_exact(tops: Any) -> None:
         np.testing.assert_allclose(mean[0], [(p + q) / 2] * 2, rtol=1e-15)
 
 
-def test_ball_against_plain_python(sums: Any) -> None:
+@pytest.fixture(params=[*ENGINES, "neighbours"])
+def balls(request: pytest.FixtureRequest) -> Any:
+    """Each engine that averages over balls."""
+    return importlib.import_module(f"attnflow.engines.{request.param}")
+
+
+def test_ball_against_plain_python(balls: Any) -> None:
     rng = np.random.default_rng(5)
     q, keys = rng.integers(0, 5, (25, 2)).astype(float), rng.integers(0, 5, (40, 2)).astype(float)
     keys[:25] = q
     v, w = rng.standard_normal((40, 3)), rng.uniform(0.5, 2.0, 40)
-    mean = sums.ball(q, keys, v, w, math.sqrt(5.0))
+    mean = balls.ball(q, keys, v, w, math.sqrt(5.0))
     for i, row in enumerate(mean):
         near = [j for j in range(40) if math.dist(q[i], keys[j]) ** 2 <= 5.0 + 1e-9]
         np.testing.assert_allclose(row, np.average(v[near], axis=0, weights=w[near]), rtol=0, atol=1e-14)
@@ -150,7 +156,8 @@ def test_choice_of_engine_is_a_function_of_the_inputs() -> None:
     assert choose("auto", "top", 50, 50, 128) == "fused"
     assert choose("auto", "top", 256, 256, 2) == "fused"
     assert choose("auto", "top", 10**4, 10**4, 3) == "vertices"
-    assert choose("auto", "top", 10**4, 10**4, 4) == choose("auto", "near", 10**4, 10**4, 2) == "fused"
+    assert choose("auto", "top", 10**4, 10**4, 4) == choose("auto", "near", 10**4, 10**4, 4) == "fused"
+    assert choose("auto", "near", 10**4, 10**4, 2) == choose("precise", "ball", 10**4, 10**4, 3) == "neighbours"
     assert choose("vertices", "top", 2, 2, 2) == "vertices"
     for name in ENGINES:
         assert choose(name, "softmax", 50, 50, 2) == name

@@ -10,7 +10,7 @@ import pytest
 
 import attnflow as af
 from attnflow.core.inputs import Array
-from attnflow.engines import dense, fast, pruned, separable
+from attnflow.engines import dense, fast, separable, tree
 
 RNG = np.random.default_rng(0)
 N = 20_000
@@ -46,19 +46,17 @@ def test_sampled_rows_agree_with_dense_sums(name: str, beta: float) -> None:
 def test_every_plan_is_made() -> None:
     x = 3 * np.tanh(np.random.default_rng(2).standard_normal((100_000, 2)))
     plans = {fast.plan(x, x, beta)[0] for beta in (0.1, 30.0, 3000.0)}
-    assert plans >= {"separable", "pruned"}
+    assert plans == {"separable", "tree"}
     assert fast.plan(x[:50], x[:50], 1.0)[0] == "fused"
-    assert fast.name(x, x, 3000.0) == "pruned"
+    assert fast.name(x, x, 3000.0) == "tree"
 
 
-@pytest.mark.parametrize(
-    ("beta", "engines"), [(1.0, ["separable"]), (30.0, ["separable", "pruned"]), (3e3, ["pruned"])]
-)
+@pytest.mark.parametrize(("beta", "engines"), [(1.0, ["separable"]), (30.0, ["tree"]), (3e3, ["tree"])])
 def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the plan is made once: the whole cloud is measured once, its inner part once more if it is shared."""
+    """And the plan is made once."""
     taken: list[str] = []
     plans: list[int] = []
-    carry_out, prune, plan = separable.carry_out, pruned.softmax, separable.plan
+    carry_out, walk, plan = separable.carry_out, tree.softmax, separable.plan
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -72,38 +70,14 @@ def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monk
         return plan(queries, keys, gain)
 
     monkeypatch.setattr(separable, "carry_out", noted("separable", carry_out))
-    monkeypatch.setattr(pruned, "softmax", noted("pruned", prune))
+    monkeypatch.setattr(tree, "softmax", noted("tree", walk))
     monkeypatch.setattr(separable, "plan", counted)
     x = np.random.default_rng(3).standard_normal((60_000, 2))
     x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
     fast.softmax(x, x, x, None, beta)
     assert taken == engines
-    assert plans.count(len(x)) == len(engines)
-    assert fast.name(x, x, beta) == " and ".join(engines)
-
-
-def test_heavy_tails_are_shared_at_a_radius_where_few_hear_everybody() -> None:
-    """Beyond the radius, queries hear few of the sources; a radius too small costs many times as much."""
-    x = np.random.default_rng(0).standard_t(3, (100_000, 2))
-    name, _, _, radius = fast.plan(x, x, 1.0)
-    assert name == "separable and pruned"
-    outer = x[np.linalg.norm(x, axis=1) > radius]
-    assert len(outer) > 1000
-    outer = outer[np.argsort(np.linalg.norm(outer, axis=1))][: 20 * 16 : 16]
-    scores = outer @ x.T
-    heard = (scores > scores.max(axis=1, keepdims=True) - np.log(len(x) / 1e-10)).sum(axis=1)
-    assert np.median(heard) < 0.05 * len(x)
-
-
-def test_inner_and_outer_queries_meet() -> None:
-    """Where the work is shared, both sides of the radius agree with dense sums."""
-    x = np.random.default_rng(3).standard_normal((60_000, 2))
-    x /= np.maximum(1, np.linalg.norm(x, axis=1) / 3)[:, None]
-    name, _, _, radius = fast.plan(x, x, 30.0)
-    assert name == fast.name(x, x, 30.0) == "separable and pruned"
-    order = np.argsort(np.abs(np.linalg.norm(x, axis=1) - radius))[:40]
-    mean, _ = fast.softmax(x, x, x, None, 30.0)
-    np.testing.assert_allclose(mean[order], dense.softmax(x[order], x, x, None, 30.0)[0], atol=6e-10)
+    assert plans == [len(x)]
+    assert fast.name(x, x, beta) == engines[0]
 
 
 def test_laws_use_it_for_many_tokens() -> None:

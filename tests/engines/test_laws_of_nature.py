@@ -48,7 +48,7 @@ class Case(NamedTuple):
     @property
     def tolerance(self) -> float:
         """What means may differ by, of the diameter of the values: rounding, or twice what the engine promises."""
-        return 2e-10 if self.engine in ("separable", "pruned", "fast") else 1e-12
+        return 2e-10 if self.engine in ("separable", "tree", "fast") else 1e-12
 
 
 CASES = [
@@ -62,11 +62,11 @@ CASES = [
     Case("separable", "softmax", 700, 1, 3.0, "separable"),
     Case("separable", "softmax", 700, 2, 3.0, "separable"),
     Case("separable", "softmax", 400, 3, 0.5, "separable"),
-    Case("pruned", "softmax", 900, 2, 300.0, "pruned"),
-    Case("pruned", "softmax", 700, 3, 300.0, "pruned"),
+    Case("tree", "softmax", 900, 2, 300.0, "tree"),
+    Case("tree", "softmax", 700, 3, 300.0, "tree"),
     Case("fast", "softmax", 200, 2, 1.0, "fused"),
     Case("fast", "softmax", 6000, 2, 0.5, "separable"),
-    Case("fast", "softmax", 6000, 2, 3000.0, "pruned"),
+    Case("fast", "softmax", 6000, 2, 3000.0, "tree"),
     Case("dense", "top", 90, 2, 0.0),
     Case("dense", "top", 90, 2, 0.5),
     Case("fused", "top", 300, 3, 0.0),
@@ -76,6 +76,10 @@ CASES = [
     Case("vertices", "top", 1000, 3, 0.0),
     Case("dense", "ball", 90, 2, 0.7),
     Case("fused", "ball", 300, 2, 0.7),
+    Case("neighbours", "top", 300, 1, 0.5),
+    Case("neighbours", "top", 3000, 2, 0.5),
+    Case("neighbours", "ball", 3000, 2, 0.2),
+    Case("neighbours", "ball", 500, 3, 0.7),
 ]
 
 
@@ -121,7 +125,7 @@ def agree(case: Case, given: Tokens, found: Sums, expected: Sums) -> None:
 
 
 def test_every_engine_is_here_and_does_the_work_itself() -> None:
-    assert {case.engine for case in CASES} == {*ENGINES, *SOFTMAX, "vertices"}
+    assert {case.engine for case in CASES} == {*ENGINES, *SOFTMAX, "vertices", "neighbours"}
     for case in CASES:
         given, _ = tokens(case, False)
         if case.served_by:

@@ -241,7 +241,7 @@ def test_hardmax_alone_is_served_by_vertices() -> None:
     assert run.report["engine"] == "vertices"
     reference = af.simulate(x, af.Hardmax(), af.Layers(gamma=0.5), until=2, engine="dense")
     np.testing.assert_allclose(run.final, reference.final, rtol=0, atol=1e-14)
-    assert af.simulate(x, af.Localmax(), af.Layers(gamma=0.5), until=1).report["engine"] == "fused"
+    assert af.simulate(x, af.Localmax(), af.Layers(gamma=0.5), until=1).report["engine"] == "neighbours"
     for law in (af.Softmax(), af.Localmax(delta=0.1), af.HegselmannKrause(eps=1.0)):
         with pytest.raises(InputError, match="engine 'vertices' serves Hardmax in up to 3 dimensions alone"):
             af.simulate(x, law, af.Layers(gamma=0.5), until=2, engine="vertices")

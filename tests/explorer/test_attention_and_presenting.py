@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from browser import launch, shared_address
 from test_attention_row import STATES, matrix, state, unfolded
-from test_page import SQUARE, settled, show
+from test_page import SQUARE, show
+from visits import settled
 
 Page = Any
 

@@ -11,6 +11,7 @@ from browser import PATIENCE, launch
 from larger import larger
 from numpy.typing import NDArray
 from served import alive, serving, until, workers
+from visits import copied
 
 import attnflow as af
 from attnflow.explorer.state import arguments, read
@@ -125,17 +126,6 @@ def drag(page: Page, side: str, token: int, by: tuple[int, int]) -> None:
     page.mouse.move(place["x"] + by[0], place["y"] + by[1], steps=3)
     page.mouse.up()
     settled(page)
-
-
-def copied(page: Page, what: str) -> str:
-    """Press a button that copies, and return the text."""
-    page.evaluate("() => navigator.clipboard.writeText('')")
-    page.locator(f"#copy-{what}").click()
-    for _ in range(PATIENCE // 50):
-        if text := page.evaluate("() => navigator.clipboard.readText()"):
-            return str(text)
-        page.wait_for_timeout(50)
-    raise AssertionError(f"copying {what} left the clipboard empty")
 
 
 def test_both_sides_are_runs_of_the_same_tokens_wherever_these_are_dragged(page: Page) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import PATIENCE, launch, shared_address
+from browser import launch, shared_address
 from numpy.typing import NDArray
+from visits import copied, settled
 
 import attnflow as af
 from attnflow.explorer import presets
@@ -54,16 +55,6 @@ def page(opened: tuple[Page, list[str]]) -> Iterator[Page]:
     assert not wrong
 
 
-def settled(page: Page) -> None:
-    """Wait until the run of the present state is on the screen, whole, and has been looked at."""
-    page.wait_for_function(
-        """() => {
-            const {store, player, requests} = window.attnflow ?? {};
-            return store?.run && player.count > 1 && requests.idle();
-        }"""
-    )
-
-
 def show(page: Page, state: dict[str, Any]) -> None:
     """Put a state on the screen."""
     page.evaluate("state => window.attnflow.store.setState(state)", {"seed": 0, "clock": "linear", **state})
@@ -106,17 +97,6 @@ def outcome(page: Page, claim: str, wanted: str) -> Any:
     row = page.locator(f'#claims [data-claim="{claim}"]')
     page.wait_for_selector(f'#claims [data-claim="{claim}"][data-outcome="{wanted}"]', state="attached")
     return row
-
-
-def copied(page: Page, what: str) -> str:
-    """Press a button that copies, and return the text."""
-    page.evaluate("() => navigator.clipboard.writeText('')")
-    page.locator(f"#copy-{what}").click()
-    for _ in range(PATIENCE // 50):
-        if text := page.evaluate("() => navigator.clipboard.readText()"):
-            return str(text)
-        page.wait_for_timeout(50)
-    raise AssertionError(f"copying {what} left the clipboard empty")
 
 
 def test_a_token_dragged_across_a_boundary_changes_its_cell(page: Page) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from browser import launch, shared_address
-from test_page import SQUARE, settled, show
+from test_page import SQUARE, show
+from visits import settled
 
 Page = Any
 

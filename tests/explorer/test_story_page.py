@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from browser import launch, shared_address
 from larger import larger
-from test_page import drag, settled
+from test_page import drag
+from visits import settled
 
 from attnflow.explorer import stories
 from attnflow.explorer.stories import Step
@@ -196,8 +197,8 @@ def test_the_first_story_is_walked_by_doing_what_it_asks(page: Page, address: st
 
     # Cells: a token that stays in its cell has not changed it.
     on(4)
-    not_taken(page, lambda: drag(page, 10, (-1.6, -0.3)))
-    drag(page, 14, (-0.8, 0.3))
+    not_taken(page, lambda: drag(page, 10, (0.05, 0.6)))
+    drag(page, 7, (0.3, -0.3))
     reached(page)
 
     # Straight lines: half of the way is not the way.

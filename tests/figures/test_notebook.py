@@ -56,11 +56,11 @@ def pictures(cell: Any) -> int:
     return sum("image/png" in data or "data:image/gif" in data.get("text/html", "") for data in shown)
 
 
-# A second kernel, told what the first one does by itself, for make test-all.
-TOLD = [("%matplotlib inline", SOME)] if "ATTNFLOW_EXAMPLES" in os.environ else []
+# For make test-all all cells, and a second kernel that is told what the first one does by itself.
+KERNELS = [("", tuple(CELLS)), ("%matplotlib inline", SOME)] if "ATTNFLOW_EXAMPLES" in os.environ else [("", SOME)]
 
 
-@pytest.mark.parametrize(("magic", "cells"), [("", tuple(CELLS)), *TOLD])
+@pytest.mark.parametrize(("magic", "cells"), KERNELS)
 def test_every_call_shows_one_picture_and_changes_no_setting(
     magic: str, cells: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from larger import larger
 from matplotlib.colors import to_rgba
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
@@ -274,6 +275,7 @@ def test_the_key_of_the_leaders_shows_lines_as_strong_as_those_of_the_picture() 
     assert {"leader", "token $x_j$", "query $Bx_i$"} <= set(shown)
 
 
+@larger
 def test_ranks_are_those_of_the_matrices_shown() -> None:
     drawing = drawn("low-rank")
     shown = [np.asarray(ax.images[0].get_array()) for ax in drawing.figure.axes if ax.images][
@@ -345,6 +347,7 @@ def test_vertices_are_counted_as_scipy_counts_them() -> None:
             assert shows[f"mean vertices, d = {d}"][k] == pytest.approx(np.mean(last))
 
 
+@larger
 def test_rank_over_time_ends_at_the_number_of_leaders() -> None:
     drawing, given = drawn("rank"), named("emergence/rank").parameters
     ax = drawing.figure.axes[0]

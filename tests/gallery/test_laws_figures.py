@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from matplotlib.colors import to_hex
 from matplotlib.path import Path
 from scipy.optimize import root
@@ -224,6 +225,7 @@ def ends(vertices: Array, form: Array, x: Array) -> Array:
     return near.argmin(axis=1)
 
 
+@larger
 @pytest.mark.parametrize(("panel", "form"), [(0, np.eye(2)), (1, B), (2, np.eye(2))])
 def test_basins_are_where_tokens_end(panel: int, form: Array) -> None:
     ax = panels("laws/basins")[panel]

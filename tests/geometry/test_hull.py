@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from larger import few
 from numpy.typing import NDArray
 from refusals import refused
 from scipy.optimize import linprog
@@ -74,6 +75,7 @@ def test_membership_against_linear_programs(d: int) -> None:
     assert k.contains(p, tol=100.0).all()  # type: ignore[union-attr]
 
 
+@few
 @given(st.integers(0, 10**6), st.integers(1, 10), st.integers(1, 30))
 def test_the_nearest_point_satisfies_its_optimality_conditions(seed: int, d: int, n: int) -> None:
     """The point y is nearest to p in K iff y is in K and <p - y, v - y> <= 0 for every vertex v."""
@@ -89,6 +91,7 @@ def test_the_nearest_point_satisfies_its_optimality_conditions(seed: int, d: int
     assert k.distance(p) == pytest.approx(np.linalg.norm(p - y), abs=1e-13 * scale)
 
 
+@few
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(6, 16))
 def test_edges_and_facets_are_exposed_faces(seed: int, d: int, n: int) -> None:
     """Against linear programs: an edge is a pair of vertices that some direction exposes."""

@@ -58,6 +58,12 @@ def test_the_theorem_of_known_matrices(V: Array, theorem: str) -> None:
     assert not set(found.failed) & set(found.applies)
 
 
+@pytest.mark.parametrize("scale", [1e-10, 1e10])
+def test_the_unit_of_the_scores_is_of_no_consequence(scale: float) -> None:
+    V = np.array([[0.64709742, 0.81911926], [0.61210449, 0.63263484]])
+    assert classify(V, scale * np.eye(2)).theorem == classify(V, np.eye(2)).theorem == "hyperplanes"
+
+
 @given(st.integers(0, 10**6), st.integers(2, 6), st.integers(1, 5))
 def test_eigendata_of_a_tilted_splitting(seed: int, d: int, m: int) -> None:
     """V = S diag(2, ..., 2, smaller) S^{-1}: F, G and the coordinates along F come back."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from larger import larger
 from numpy.typing import NDArray
 from refusals import refused
 
@@ -170,6 +171,7 @@ def test_the_causal_attention_of_torch() -> None:
     np.testing.assert_allclose(law.attend(x).numpy(), expected.numpy(), atol=1e-14)
 
 
+@larger
 def test_masks_and_positions_take_other_libraries_and_their_derivatives() -> None:
     jax = pytest.importorskip("jax")
 

@@ -84,8 +84,9 @@ def test_linkage_of_few_where_squares_underflow(distance: float) -> None:
     assert [single_linkage(x, part * distance).tolist() for part in (0.0, 0.5, 1.0)] == [[0, 1], [0, 1], [0, 0]]
 
 
-def test_linkage_takes_checked_arrays_and_is_not_offered_to_users() -> None:
-    assert not hasattr(af.geometry, "single_linkage")
+def test_linkage_takes_checked_arrays_and_is_offered_to_users_for_one_more_release() -> None:
+    with pytest.warns(DeprecationWarning, match=r"measure\.clusters"):
+        assert af.geometry.single_linkage is single_linkage
     assert "single_linkage" not in af.geometry.__all__
 
 

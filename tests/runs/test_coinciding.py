@@ -123,7 +123,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, dies: Callable[[int],
     ("law", "motion", "named"),
     [
         (af.Softmax(beta=1.0), af.Layers(gamma=0.5), "separable"),
-        (af.Softmax(beta=1e5), af.Layers(gamma=0.5), "pruned"),
+        (af.Softmax(beta=1e5), af.Layers(gamma=0.5), "tree"),
         (af.Softmax(beta=1.0), af.Flow(rtol=1e-4), "separable"),
         (af.Softmax(beta=1.0), af.RescaledFlow(rtol=1e-10), "fused"),
         (af.Heads([af.Softmax(), af.Hardmax()]), af.Residual(dt=0.1), "separable, vertices"),
@@ -136,7 +136,7 @@ def test_the_report_names_who_summed(law: af.Law, motion: af.Motion, named: str)
 
 def test_the_report_names_who_was_handed_the_sum() -> None:
     x, step = af.tokens.gaussian(n=200, d=2, seed=0), af.Layers(gamma=0.5)
-    assert af.simulate(x, af.Softmax(beta=1e-3), step, until=1, engine="pruned").report["engine"] == "fused"
+    assert af.simulate(x, af.Softmax(beta=1e-3), step, until=1, engine="pruned").report["engine"] == "tree"
     assert af.simulate(x, af.Softmax(beta=1e6), step, until=1, engine="separable").report["engine"] == "fused"
     assert af.simulate(x, af.Softmax(beta=1.0), step, until=1, engine="separable").report["engine"] == "separable"
     crowd = RNG.standard_normal((200, 16))[RNG.integers(200, size=3000)]

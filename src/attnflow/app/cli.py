@@ -416,7 +416,7 @@ def _check(given: dict[str, Any]) -> int:
             print(row.line if len(claims) > 1 else row.told, flush=True)
     if given["json"] is not None:
         text = json.dumps(report.report(rows, given["seed"]), indent=1, allow_nan=False)
-        given["json"].write_text(text + "\n")
+        given["json"].write_text(text + "\n", encoding="utf-8")
     return int(any(row.alarming for row in rows))
 
 

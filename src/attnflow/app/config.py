@@ -27,7 +27,7 @@ from attnflow.core.schedules import Schedule
 # The tables of what the catalogue knows, each with the kind that it is of and the key of its name.
 MODELS = {table: (kind, key) for kind, (table, key) in NAMES.items()}
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
-TOP = ("until", "seed", "record", "engine", "masses", *TABLES)
+TOP = ("until", "seed", "record", "engine", "precision", "masses", *TABLES)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Config:
         for name in ("tokens", "law", "motion", "until"):
             if name not in data:
                 raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
-        optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine") if name in data}
+        optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine", "precision") if name in data}
         return {
             "tokens": self._cloud(data["tokens"]),
             "law": self._built(data["law"], "law"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnflow import catalogue
+from attnflow import catalogue, engines
 from attnflow.app.config import MODELS, Config, chosen
 from attnflow.app.nested import copied, tables, words
 from attnflow.core.calls import meant
@@ -28,7 +28,7 @@ from attnflow.sweeps.cells import Cells
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.outcome import Outcome
 
-TOP = ("until", "seed", "record", "engine", "masses")
+TOP = ("until", "seed", "record", "engine", "precision", "masses")
 # The arguments that say how a run begins and ends.
 BEGIN = ("tokens", "law", "motion", "until", "masses", "watch")
 STOPS = ("converged", "clusters", "tol")
@@ -156,7 +156,8 @@ def _check(found: Declared, grid: Grid) -> None:
     for cell in (0, len(grid) // 2, len(grid) - 1):
         try:
             given = found.arguments(grid.parameters(cell))
-            checked(engine=given.get("engine", "auto"), **{name: given[name] for name in BEGIN})
+            engine = engines.in_precision(given.get("engine", "auto"), given.get("precision", "double"))
+            checked(engine=engine, **{name: given[name] for name in BEGIN})
             rule(given["record"])
             whole(given["seed"], "seed", least=0)
             return
@@ -275,6 +276,7 @@ class DeclaredCells(Cells):
 def _apart_from_systems(given: Mapping[str, Any]) -> str:
     """Return the identity of all that systems of one ensemble share, "" for a run that is none of these."""
     law, plain = given["law"], given["record"] is None and given.get("engine", "auto") == "auto"
+    plain = plain and given.get("precision", "double") == "double"
     plain = plain and not given["watch"] and not given["motion"].random
     own = parameters(law)
     plain = plain and len(given["tokens"]) <= MOST_TOKENS and _time_scales(given) <= LONG

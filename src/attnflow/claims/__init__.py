@@ -25,6 +25,7 @@ from attnflow.claims import (
     sinkformers,
     sphere,
 )
+from attnflow.claims.certificates import Certificate, certify, stored
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -35,6 +36,7 @@ from attnflow.claims.witness import Witness
 from attnflow.core import calls
 
 __all__ = [
+    "Certificate",
     "Claim",
     "Experiment",
     "Margins",
@@ -44,6 +46,7 @@ __all__ = [
     "Witness",
     "all",
     "causal",
+    "certify",
     "check",
     "emergence",
     "frank_wolfe",
@@ -62,6 +65,7 @@ __all__ = [
     "search",
     "sinkformers",
     "sphere",
+    "stored",
 ]
 
 calls.speak(sys.modules[__name__])

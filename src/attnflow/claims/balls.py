@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fractions import Fraction
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from attnflow.claims import exact
 from attnflow.claims.margins import objects
 from attnflow.core.inputs import matrix_at
 from attnflow.core.schedules import Schedule
+from attnflow.enclosures.numbers import arithmetic, ball
 from attnflow.laws import Law
 from attnflow.motions import Motion
 
@@ -30,16 +29,9 @@ def replayable(law: Law, motion: Motion) -> bool:
     return all(not isinstance(parameter, Schedule) or parameter.rational for parameter in parameters)
 
 
-@contextmanager
-def precision(bits: int = BITS) -> Iterator[None]:
+def precision(bits: int = BITS) -> AbstractContextManager[None]:
     """Compute with this number of bits inside the block."""
-    from flint import ctx
-
-    before, ctx.prec = ctx.prec, bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
+    return arithmetic(bits)
 
 
 def balls(value: Any) -> Balls:
@@ -52,13 +44,6 @@ def balls(value: Any) -> Balls:
 
     given = np.asarray(value, dtype=np.float64)
     return objects((arb(float(v)) for v in given.ravel()), given.shape)
-
-
-def _ball(fraction: Fraction) -> Any:
-    """Return a ball around a fraction."""
-    from flint import arb
-
-    return arb(fraction.numerator) / arb(fraction.denominator)
 
 
 def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
@@ -78,10 +63,10 @@ def replay(tokens: Balls, law: Law, motion: Motion, steps: int) -> Balls:
     for t in range(steps):
         x = states[-1]
         B = matrix_at(found.B, t, d, "B")
-        scores = (x if B is None else x @ balls(B).T) @ x.T * _ball(exact.value_at(found.beta, t))
+        scores = (x if B is None else x @ balls(B).T) @ x.T * ball(exact.value_at(found.beta, t))
         centres = np.array([[float(s.mid()) for s in row] for row in scores]).max(axis=1)
         weights = np.frompyfunc(lambda s: s.exp(), 1, 1)(scores - balls(centres)[:, None])
         mean = (weights @ x) / weights.sum(axis=1, keepdims=True)
-        gamma = _ball(exact.step_size(layers, t))
+        gamma = ball(exact.step_size(layers, t))
         states.append(x + gamma * (mean - x))
     return np.array(states, dtype=object)

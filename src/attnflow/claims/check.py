@@ -38,7 +38,14 @@ Changed = Law | Motion | Callable[[Any], Any] | None
 
 
 def check(
-    id: str, *, law: Changed = None, motion: Changed = None, seed: int = 0, exact: bool = False, **instance: Any
+    id: str,
+    *,
+    law: Changed = None,
+    motion: Changed = None,
+    seed: int = 0,
+    exact: bool = False,
+    certify: bool = False,
+    **instance: Any,
 ) -> Verdict:
     """Check a claim on an instance, or on its own samples if none is given.
 
@@ -56,6 +63,8 @@ def check(
         Of the samples, and of the draws of a probabilistic claim.
     exact
         Replay the whole run in fractions, however long that takes; otherwise only runs that take seconds are.
+    certify
+        Try to prove a violation that was found in floats, by a certificate; where that fails, `because` says why.
     **instance
         The parameters of the claim, named as in its paper: tokens, B, V, beta, gamma, alpha, delta, steps, until...
         Numbers may be functions of time, or formulas in t such as "2 / (t + 2)".
@@ -74,10 +83,20 @@ def check(
     """
     claim = get(id)
     most = allowed(claim, exact)
+    if certify and (law is not None or motion is not None):
+        raise InputError("certificates are about the model of the claim: leave certify, or law and motion, out")
     if not instance:
-        return on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0), most=most)
-    with progress.task(f"check {claim.id}"):
-        return decide(claim, read(claim, instance, seed), law=law, motion=motion, most=most)
+        verdict = on_samples(claim, law=law, motion=motion, seed=whole(seed, "seed", least=0), most=most)
+    else:
+        with progress.task(f"check {claim.id}"):
+            verdict = decide(claim, read(claim, instance, seed), law=law, motion=motion, most=most)
+    return _proved(verdict) if certify else verdict
+
+
+def _proved(verdict: Verdict) -> Verdict:
+    from attnflow.claims.certificates.certify import certify
+
+    return certify(verdict)
 
 
 def allowed(claim: Claim, exact: bool) -> float:

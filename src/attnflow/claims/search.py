@@ -28,6 +28,7 @@ DOUBLINGS = 6
 SHRINKING = 150  # evaluations to make a witness small
 LONGEST = 100_000  # products of a longer horizon: a second or so, even in fractions
 GROWTH = (2, 4)  # multiples of a "universal" constant that must fail too
+PROOFS = ("exact", "ball")
 SCALARS = ("beta", "delta", "eps")
 
 
@@ -182,15 +183,19 @@ class Attack:
         return Witness(self.claim.id, small, smaller, self.used)
 
     def _still(self, first: Verdict) -> Any:
-        """Return the test that shrinking asks: a violation certified as the first was."""
-        end = self.used + SHRINKING
+        """Return the test that shrinking asks: a violation at least as well certified as those before it."""
+        end, best = self.used + SHRINKING, [first.certified]
 
         def violates(instance: Instance) -> Verdict | None:
             if self.used >= end or self._late():
                 return None
             self.used += 1
             verdict = decide(self.claim, read(self.claim, instance))
-            return verdict if verdict.outcome == VIOLATED and verdict.certified == first.certified else None
+            as_well = verdict.certified == best[0] or (verdict.certified in PROOFS and best[0] not in PROOFS)
+            if verdict.outcome != VIOLATED or not as_well:
+                return None
+            best[0] = verdict.certified
+            return verdict
 
         return violates
 
@@ -199,7 +204,7 @@ class Attack:
         # Samples must violate the claim with twice and four times the constant too: no constant serves.
         if "C" in instance and not all(self.fails_with(factor * instance["C"]) for factor in GROWTH):
             return False
-        if verdict.certified in ("exact", "ball"):
+        if verdict.certified in PROOFS:
             return True
         if verdict.certified == "statistical":
             again = [{**instance, "seed": instance["seed"] + shift} for shift in (1, 2)]

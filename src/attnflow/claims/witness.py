@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnflow.claims.certificates.certificate import Certificate
 from attnflow.claims.verdict import Verdict
 from attnflow.core.inputs import varies_in_time
 from attnflow.core.schedules import Schedule
@@ -39,6 +40,18 @@ class Witness:
     def exact(self) -> bool:
         """Whether the violation is a proof in rational arithmetic."""
         return self.verdict.certified == "exact"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What proves it to a program without attnflow; refused where no argument is known.
+
+        >>> from attnflow.claims.search import search
+        >>> search("neuralode/controllability", evaluations=40).certificate.kind
+        'exact'
+        """
+        from attnflow.claims.certificates.make import make
+
+        return make(self.claim, self.instance)
 
     @property
     def snippet(self) -> str:

@@ -23,9 +23,6 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnflow.core.inputs import InputError, one_of
 
 # With a gain above this only the top scores count; products with it do not overflow. The least gain is its inverse.
@@ -33,34 +30,42 @@ LARGEST_GAIN = 1e300
 
 # The first engines compute every kind of sum, exactly up to rounding. The next ones compute softmax sums only: blocked
 # up to rounding, the others up to 1e-10 in a time proportional to n. The vertices engine computes averages over top
-# scores only. "precise" is the automatic choice among engines that are exact up to rounding.
+# scores only, the neighbours engine those over nearly top scores and over balls. "precise" is the automatic choice
+# among engines that are exact up to rounding.
 ENGINES = ("dense", "fused")
-SOFTMAX = ("blocked", "fast", "separable", "pruned")
-CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "vertices")
-REMEMBERS = ("fast", "pruned")
+SOFTMAX = ("blocked", "fast", "separable", "tree")
+# "pruned" is an earlier name of "tree".
+CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "pruned", "vertices", "neighbours")
+# Precision "single" is asked for as the engine "single": that of `single.py` where it is faster, else as "auto".
+PRECISIONS, AUTOMATIC = ("double", "single"), ("auto", "single")
+REMEMBERS = ("fast",)
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
 # fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
-# From VERTICES_PAIRS pairs on, in at most VERTICES_DIMENSION dimensions, it is faster to look for the vertices first.
-VERTICES_PAIRS, VERTICES_DIMENSION = 1 << 22, 3
+# From dimension SINGLE_DIMENSION on single precision is faster, with as many pairs.
+SINGLE_DIMENSION = 4
+# From TREE_PAIRS pairs on, in at most TREE_DIMENSION dimensions, it is faster to look for the vertices first, or to put
+# tokens into trees that find all neighbours.
+TREE_PAIRS, TREE_DIMENSION = 1 << 22, 3
+# The kinds of sums that each of these two engines serves, and the laws that need them.
+TREES = {"vertices": (("top",), "Hardmax"), "neighbours": (("near", "ball"), "Localmax and HegselmannKrause")}
 # From FAST_PAIRS pairs on, in at most SEPARABLE_DIMENSION dimensions, it is faster to compare engines before summing.
 FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 
 @dataclass
 class Memory:
-    """What engines keep from one sum to the next, over tokens that have hardly moved: in which order to take them.
+    """What engines keep from one sum to the next, over tokens that have hardly moved: which engine was chosen.
 
-    This order then need not be found again. Sums stay within the tolerance whatever the memory holds, but their last
-    digits depend on it. For results that depend on the tokens alone, forget it at moments that depend on them alone.
+    Sums stay within the tolerance whatever the memory holds, but their last digits depend on it. For results that
+    depend on the tokens alone, forget it at moments that depend on them alone.
     """
 
-    keys: NDArray[np.int64] | None = None
-    queries: NDArray[np.int64] | None = None
+    engine: str = ""
 
     def forget(self) -> None:
         """Start anew."""
-        self.keys = self.queries = None
+        self.engine = ""
 
 
 def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
@@ -73,25 +78,49 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     >>> choose("precise", "softmax", 10_000, 10_000, 2)
     'fused'
     >>> choose("auto", "top", 10_000, 10_000, 2), choose("auto", "near", 10_000, 10_000, 2)
-    ('vertices', 'fused')
+    ('vertices', 'neighbours')
+    >>> choose("single", "softmax", 500, 500, 64), choose("single", "softmax", 500, 500, 2)
+    ('single', 'fused')
     """
+    name = "tree" if name == "pruned" else name
+    if name == "single":
+        wide = kind == "softmax" and d >= SINGLE_DIMENSION and queries * sources > BLOCKED_PAIRS
+        return "single" if wide else choose("auto", kind, queries, sources, d)
     if one_of(name, CHOICES, "engine") not in ("auto", "precise"):
         if name in SOFTMAX and (kind != "softmax" or (name == "separable" and d > SEPARABLE_DIMENSION)):
             where = f" in up to {SEPARABLE_DIMENSION} dimensions" if name == "separable" else ""
             raise InputError(f"engine {name!r} serves Softmax{where} alone: choose 'auto', 'dense' or 'fused'")
-        if name == "vertices" and (kind != "top" or d > VERTICES_DIMENSION):
+        if name in TREES and (kind not in TREES[name][0] or d > TREE_DIMENSION):
             raise InputError(
-                f"engine 'vertices' serves Hardmax in up to {VERTICES_DIMENSION} dimensions alone: "
+                f"engine {name!r} serves {TREES[name][1]} in up to {TREE_DIMENSION} dimensions alone: "
                 "choose 'auto', 'dense' or 'fused'"
             )
         return name
-    if kind == "top" and d <= VERTICES_DIMENSION and queries * sources >= VERTICES_PAIRS:
-        return "vertices"
+    if kind != "softmax" and d <= TREE_DIMENSION and queries * sources >= TREE_PAIRS:
+        return "vertices" if kind == "top" else "neighbours"
     if name == "auto" and kind == "softmax" and d <= SEPARABLE_DIMENSION and queries * sources >= FAST_PAIRS:
         return "fast"
     if kind == "softmax" and d >= BLOCKED_DIMENSION and queries * sources > BLOCKED_PAIRS:
         return "blocked"
     return "dense" if kind == "softmax" and d > WIDE else "fused"
+
+
+def said(name: str) -> str:
+    """Return how a user asked for an engine."""
+    return "precision 'single'" if name == "single" else f"engine {name!r}"
+
+
+def in_precision(name: str, precision: str) -> str:
+    """Return the engine to ask for when the user asks for an engine and a precision.
+
+    >>> in_precision("auto", "single"), in_precision("fused", "double")
+    ('single', 'fused')
+    """
+    if one_of(precision, PRECISIONS, "precision") == "double":
+        return one_of(name, CHOICES, "engine")
+    if name != "auto":
+        raise InputError(f"engine is {name!r}, which computes in double precision: leave engine or precision out")
+    return "single"
 
 
 def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleType:
@@ -102,4 +131,4 @@ def engine(name: str, kind: str, queries: int, sources: int, d: int) -> ModuleTy
 @cache
 def module(name: str) -> ModuleType:
     """Return the module of an engine by its name."""
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{'tree' if name == 'pruned' else name}")

@@ -195,7 +195,7 @@ def _halving(queries: Array, keys: Array, gain: float, counts: Indices, pair: fl
     choice, work, size = fast.plan(*rectangle(m // 4)), 0.0, m // 2
     while size >= LEAF:
         given = rectangle(size)
-        level = m / (2 * size) * fast.work(fast.for_others(choice, *given), *given)
+        level = m / (2 * size) * fast.for_others(choice, *given).work
         if level >= pair * m * size / 2:
             break
         work, size = work + level, size // 2

@@ -61,10 +61,10 @@ def _shifted(softmax: Callable[..., Sums], given: tuple[Any, ...], memory: tuple
         v = y if values is keys else values - e if shifted else values
         logs = log_masses
         if x is not queries:
-            tilt = _tilt(y, c, gain)
-            logs = tilt if log_masses is None else log_masses + tilt
+            slope = tilt(y, c, gain)
+            logs = slope if log_masses is None else log_masses + slope
         mean, log_total = softmax(x, y, v, logs, gain, *memory)
-        return mean + e if shifted else mean, log_total if y is keys else log_total + _tilt(queries, c, gain)
+        return mean + e if shifted else mean, log_total if y is keys else log_total + tilt(queries, c, gain)
 
 
 def from_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array, Array]:
@@ -77,10 +77,10 @@ def from_centre(queries: Array, keys: Array, gain: float) -> tuple[Array, Array,
         if not c.any():
             return queries, keys, c
         y = keys - c
-        return y if queries is keys and np.ptp(_tilt(y, c, gain)) <= TILT else queries, y, c
+        return y if queries is keys and np.ptp(tilt(y, c, gain)) <= TILT else queries, y, c
 
 
-def _tilt(y: Array, c: Array, gain: float) -> Array:
+def tilt(y: Array, c: Array, gain: float) -> Array:
     """Return g <c, y_j>."""
     tilt: Array = gain * np.einsum("ik,k->i", y, c)
     return tilt

@@ -8,19 +8,21 @@ number of threads. The `*_layers` kernels take many steps of x <- x + gamma (m -
 from __future__ import annotations
 
 import math
-import os
-
-# By default OpenMP's threads wait actively for milliseconds after each loop, which slows all other processes; a few
-# microseconds are enough.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+from contextlib import suppress
 
 import numba
 import numpy as np
 
+from attnflow.core.environment import lent
 from attnflow.engines import LARGEST_GAIN
 from attnflow.engines.centring import HARMLESS, NEAR
 from attnflow.engines.compilation import kept_on_disk
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
+
+# By default OpenMP's threads wait actively for milliseconds after each loop, which slows all other processes; a few
+# microseconds are enough. OpenMP reads this when it is loaded, which Numba would do later. Not every system has it.
+with suppress(ImportError), lent(GOMP_SPINCOUNT="1000"):
+    import numba.np.ufunc.omppool
 
 LOG2E, EPS = math.log2(math.e), 2.0**-52
 TILE = 64

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 from attnflow.engines.kernels import compiled
-from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, filled, load, muladd, spread, store, width
 
-# Of the result, ROWS rows of BLOCK columns are computed at once: as many sums as fit into the registers.
+# Of the result, ROWS rows of two vectors, BLOCK doubles, are computed at once: as many sums as fit into the registers.
 ROWS, BLOCK = 4, 2 * WIDTH
 
 
 @compiled
 def product(a, at, row, column, b, first, stride, count, c, place, across, adds):
-    """Write A B, or add it, into ROWS rows of BLOCK numbers of c, from `place` on with the stride `across`.
+    """Write A B, or add it, into ROWS rows of two vectors of c, from `place` on with the stride `across`.
 
-    A (ROWS, count) starts at `at` in a, with these strides of its rows and columns; B (count, BLOCK) at `first` in b,
-    with this stride of its rows.
+    A (ROWS, count) starts at `at` in a, with these strides of its rows and columns; B, of two vectors in each of its
+    `count` rows, at `first` in b, with this stride of its rows. All three arrays hold doubles, or all three floats.
     """
-    a0, a1, b0, b1 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
-    c0, c1, d0, d1 = a0, a0, a0, a0
-    p, q, r, s = place, place + across, place + 2 * across, place + 3 * across
-    if adds:
-        a0, a1, b0, b1 = load(c, p), load(c, p + WIDTH), load(c, q), load(c, q + WIDTH)
-        c0, c1, d0, d1 = load(c, r), load(c, r + WIDTH), load(c, s), load(c, s + WIDTH)
+    a0 = filled(c, 0.0)
+    a1, b0, b1, c0, c1, d0, d1 = a0, a0, a0, a0, a0, a0, a0
+    w = width(c)
     for k in range(count):
-        u, v = load(b, first + k * stride), load(b, first + k * stride + WIDTH)
+        u, v = load(b, first + k * stride), load(b, first + k * stride + w)
         x = spread(a, at + k * column)
         a0, a1 = muladd(x, u, a0), muladd(x, v, a1)
         x = spread(a, at + k * column + row)
@@ -33,11 +30,15 @@ def product(a, at, row, column, b, first, stride, count, c, place, across, adds)
         c0, c1 = muladd(x, u, c0), muladd(x, v, c1)
         x = spread(a, at + k * column + 3 * row)
         d0, d1 = muladd(x, u, d0), muladd(x, v, d1)
+    p, q, r, s = place, place + across, place + 2 * across, place + 3 * across
+    if adds:
+        a0, a1, b0, b1 = a0 + load(c, p), a1 + load(c, p + w), b0 + load(c, q), b1 + load(c, q + w)
+        c0, c1, d0, d1 = c0 + load(c, r), c1 + load(c, r + w), d0 + load(c, s), d1 + load(c, s + w)
     store(c, p, a0)
-    store(c, p + WIDTH, a1)
+    store(c, p + w, a1)
     store(c, q, b0)
-    store(c, q + WIDTH, b1)
+    store(c, q + w, b1)
     store(c, r, c0)
-    store(c, r + WIDTH, c1)
+    store(c, r + w, c1)
     store(c, s, d0)
-    store(c, s + WIDTH, d1)
+    store(c, s + w, d1)

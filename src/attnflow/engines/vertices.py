@@ -228,7 +228,7 @@ class _Tree:
             np.empty((nodes if tilted else 0, kernels.FRAME)),
         )
         ordered, order = points.copy(), np.arange(n)
-        kernels.grow(ordered, order, *self.tree)
+        kernels.grow(ordered, order, 1, *self.tree)
         self.sources = ordered, index[order], values[order], weights[order]
         self.sums = np.empty(nodes), np.empty((nodes, values.shape[1])), np.empty(nodes, dtype=np.int64)
         kernels.gather(self.tree[0], *self.sources[1:], *self.sums)

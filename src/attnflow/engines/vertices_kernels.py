@@ -23,6 +23,8 @@ QUERIES_PER_TASK = 1 << 10
 POINTS_PER_BLOCK = 1 << 9
 # At most this many nodes wait to be visited: a tree of 2^60 leaves does not fit in memory.
 DEEPEST = 64
+# A coordinate that halves some points is chosen among SAMPLE of them; EXCHANGED are compared with it at a time.
+SAMPLE, EXCHANGED = 32, 64
 # Columns of a box: lower and upper end in each coordinate. Columns of a frame, a tilted box in the plane: a unit vector
 # u, the range of <u, y>, and the range of <n, y> for n = (-u_1, u_0).
 BOX, FRAME = 6, 6
@@ -98,6 +100,57 @@ def beyond(points, normals, limits):
 # The tree
 
 
+@inlined
+def _swap(points, index, i, j):
+    index[i], index[j] = index[j], index[i]
+    for c in range(points.shape[1]):
+        points[i, c], points[j, c] = points[j, c], points[i, c]
+
+
+@compiled
+def _pivot(points, first, last, middle, k):
+    """Return a coordinate of some row such that row `middle` likely ends in the smaller part, close to its end."""
+    sample, step, place = (
+        np.empty(SAMPLE),
+        (last + 1 - first) // SAMPLE,
+        (middle - first) * SAMPLE // (last + 1 - first),
+    )
+    for a in range(SAMPLE):
+        value, b = points[first + a * step, k], a
+        while b > 0 and sample[b - 1] > value:
+            sample[b] = sample[b - 1]
+            b -= 1
+        sample[b] = value
+    return sample[min(SAMPLE - 2, place + 2) if 2 * place < SAMPLE else max(1, place - 2)]
+
+
+@compiled
+def _exchange(points, index, i, j, k, pivot):
+    """Exchange rows above the pivot from the left end with those below it from the right end; return what is left.
+
+    Rows on the wrong side are listed block by block, without a branch that a processor would have to guess.
+    """
+    above, below = np.empty(EXCHANGED, dtype=np.int64), np.empty(EXCHANGED, dtype=np.int64)
+    a, b, highs, lows = 0, 0, 0, 0
+    while j - i > 2 * EXCHANGED:
+        if highs == 0:
+            a = 0
+            for row in range(i, i + EXCHANGED):
+                above[highs] = row
+                highs += not points[row, k] < pivot
+        if lows == 0:
+            b = 0
+            for row in range(j, j - EXCHANGED, -1):
+                below[lows] = row
+                lows += not pivot < points[row, k]
+        pairs = min(highs, lows)
+        for c in range(pairs):
+            _swap(points, index, above[a + c], below[b + c])
+        a, b, highs, lows = a + pairs, b + pairs, highs - pairs, lows - pairs
+        i, j = i if highs else i + EXCHANGED, j if lows else j - EXCHANGED
+    return i, j
+
+
 @compiled
 def _part(points, index, first, last, middle, k):
     """Put the rows from `middle` to `last` above those before, in coordinate k: Hoare's algorithm FIND."""
@@ -106,15 +159,16 @@ def _part(points, index, first, last, middle, k):
         a, b, c = points[first, k], points[(first + last) // 2, k], points[last, k]
         pivot = max(min(a, b), min(max(a, b), c))
         i, j = first, last
+        if last - first > 4 * EXCHANGED:
+            pivot = _pivot(points, first, last, middle, k)
+            i, j = _exchange(points, index, first, last, k, pivot)
         while i <= j:
             while points[i, k] < pivot:
                 i += 1
             while pivot < points[j, k]:
                 j -= 1
             if i <= j:
-                index[i], index[j] = index[j], index[i]
-                for c in range(points.shape[1]):
-                    points[i, c], points[j, c] = points[j, c], points[i, c]
+                _swap(points, index, i, j)
                 i += 1
                 j -= 1
         if middle <= j:
@@ -159,19 +213,23 @@ def _tilt(points, first, last, ends, frame):
 
 
 @in_parallel
-def grow(points, index, rows, boxes, frames):
-    """Order `points` and `index` into a tree; fill the rows of each node, its box and, if wanted, its frame."""
+def grow(points, index, unit, rows, boxes, frames):
+    """Order `points` and `index` into a tree; fill the rows of each node, its box and, if wanted, its frame.
+
+    A node holds a whole number of times `unit` rows, but for the last one.
+    """
     m = len(points)
+    units = (m + unit - 1) // unit
     level = 1
     while level < len(boxes):
         for i in numba.prange(level):
-            node, first, last = level + i, i * m // level, (i + 1) * m // level
+            node, first, last = level + i, i * units // level * unit, min(m, (i + 1) * units // level * unit)
             rows[node, 0], rows[node, 1] = first, last
             k, ends = _enclose(points, first, last, boxes[node])
             if len(frames):
                 _tilt(points, first, last, ends, frames[node])
             if 2 * level < len(boxes):
-                _part(points, index, first, last, (2 * i + 1) * m // (2 * level), k)
+                _part(points, index, first, last, (2 * i + 1) * units // (2 * level) * unit, k)
         level *= 2
 
 

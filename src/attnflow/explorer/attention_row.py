@@ -9,6 +9,7 @@ import numpy as np
 
 from attnflow.core.indices import weights
 from attnflow.core.inputs import Array, InputError, matrix_at
+from attnflow.explorer.menu_words import in_menu_words
 from attnflow.explorer.protocol import Answer, RunFrames, Session
 from attnflow.explorer.state import State
 
@@ -86,7 +87,7 @@ def answer_row(id: int, kept: RunFrames, frame: int, x: Array, t: Any, token: in
     try:
         return {**about, **about_row(x, t, kept.state, token)}
     except InputError as reason:
-        return {**about, "token": token, "why": str(reason)}
+        return {**about, "token": token, "why": in_menu_words(str(reason))}
 
 
 def whole_of(message: dict[str, Any], name: str = "token") -> int:

@@ -42,7 +42,8 @@ class Explorer:
     Attributes
     ----------
     address : str
-        The address of the page, on this machine alone. A person who has the address can change `tokens`.
+        The address of the page, which this machine alone can open. Another person on it who knows the address can
+        change `tokens`.
     state : dict
         What is on the page now, as plain data: tokens, law, motion and until.
     tokens : (n, d)
@@ -60,6 +61,8 @@ class Explorer:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,
+            # The same on Windows, which knows no sessions.
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self._turn, self._closed = threading.Lock(), False
         self._state = state

@@ -13,6 +13,7 @@ from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, matrix_at, number_at
 from attnflow.core.schedules import Schedule
 from attnflow.explorer.attention_row import MOST_PAIRS
+from attnflow.explorer.menu_words import in_menu_words
 from attnflow.explorer.state import MANY, State
 from attnflow.figures.leading import leading_form
 from attnflow.geometry import Hull, cells, hull, stationary_points
@@ -100,7 +101,7 @@ def overlays_of(x: Array, t: float, state: State, want: Iterable[str], threshold
         try:
             found |= OVERLAYS[name](frame)
         except InputError as reason:
-            why[name] = str(reason)
+            why[name] = in_menu_words(str(reason))
     return {"kind": "overlays", **found, "why": why}
 
 

@@ -426,7 +426,9 @@ def listening(host: str, port: int) -> socket.socket:
     # The protocol is named: asyncio sends small messages at once only on sockets that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows SO_REUSEADDR would let a second server take a port in use, and another option forbids it.
+        reuse = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+        listener.setsockopt(socket.SOL_SOCKET, reuse, 1)
         listener.bind((host, port))
         listener.listen(64)
     except OSError as error:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import signal
 import socket
 from collections import deque
@@ -423,8 +424,9 @@ def _started(channel: socket.socket, role: str, folder: str) -> Any:
     # Spawned, not forked: threads of compiled sums do not survive a fork.
     modules = {found.make.__module__ for known in REGISTERED.values() for found in known.values()} - {"__main__"}
     process = get_context("spawn").Process(target=work, args=(channel, role, folder, sorted(modules)), daemon=True)
-    # It is started with the first process, and unblocks what was blocked.
-    resource_tracker.ensure_running()
+    if os.name == "posix":
+        # It is started with the first process, and unblocks what was blocked. Windows has none.
+        resource_tracker.ensure_running()
     with _blocked():
         process.start()
     return process

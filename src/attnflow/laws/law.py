@@ -23,7 +23,7 @@ from attnflow.core.indices import (
 )
 from attnflow.core.inputs import SAMPLE, Array, InputError
 from attnflow.core.parameters import check_fields, parameters_of
-from attnflow.engines import Memory
+from attnflow.engines import Memory, in_precision
 from attnflow.laws.descriptions import Exponents, Neighbourhood
 from attnflow.laws.sums import Heard, Products, Sources
 
@@ -292,10 +292,12 @@ class Law:
             return self._finite(weights(self, tokens, t, masses=w), tokens)
 
     @overload
-    def attend(self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None) -> Array: ...
+    def attend(
+        self, x: NDArray[Any] | Sequence[Any], t: float = 0, masses: Any = None, precision: str = "double"
+    ) -> Array: ...
     @overload
     def attend(self, x: Foreign, t: float = 0, masses: Any = None) -> Foreign: ...
-    def attend(self, x: Any, t: float = 0, masses: Any = None) -> Any:
+    def attend(self, x: Any, t: float = 0, masses: Any = None, precision: str = "double") -> Any:
         """Return the barycentres m_i = sum_j P_ij x_j, shape (n, d): for any n, without an array (n, n).
 
         NumPy in, NumPy out, in float64. An array of torch, JAX or CuPy comes back as one, on its device and in its
@@ -304,7 +306,13 @@ class Law:
 
         A Dask array chunked by rows comes back as one with the same chunks, for softmax in up to three dimensions and
         moderate beta R^2, and for hardmax: see `attend_chunks` of the law.
+
+        With precision "single" softmax sums from 4 dimensions on are computed in float32, to about 1e-6 of the diameter
+        (`attnflow.engines.single` has the bound), and come back in float64: for NumPy arrays alone.
         """
+        engine = in_precision("auto", precision)
+        if engine == "single" and (chunked(x) or foreign(x)):
+            raise InputError(f"precision is {precision!r}, but only NumPy arrays have that choice: leave it out")
         if chunked(x):
             if masses is not None:
                 raise InputError("masses came with tokens in a Dask array, which all have mass one: leave them out")
@@ -312,7 +320,7 @@ class Law:
         tokens = inputs.any_cloud(x, self)
         w, t = inputs.mass_vector(masses, len(tokens), like=tokens), moment(t)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._finite(self.hear(tokens, t, masses=w).mean, tokens)
+            return self._finite(self.hear(tokens, t, masses=w, engine=engine).mean, tokens)
 
     def attend_chunks(self, x: Any, t: float) -> Any:
         """Do the work of `attend` for a Dask array (n, d), chunked by rows; here, refuse it."""

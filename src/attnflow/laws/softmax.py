@@ -135,7 +135,7 @@ class Softmax(Law):
         bodies = _bodies(x, len(x), engine)
         places = x if bodies is None else x[bodies.first]
         name = self.uses(engine, *places.shape)
-        if name not in ("fast", "separable", "pruned"):
+        if name not in ("fast", "separable", "tree"):
             return name
         queries, gain = self.queries(places, t)
         chosen: Any = engines.engine(name, "softmax", len(places), len(places), x.shape[1])
@@ -192,7 +192,8 @@ class Softmax(Law):
         if name == "causal":
             from attnflow.engines import causal
 
-            gain, precise = abs(beta) * sources.gain, sources.engine not in ("auto", "fast", "separable", "pruned")
+            gain = abs(beta) * sources.gain
+            precise = sources.engine not in (*engines.AUTOMATIC, "fast", "separable", "tree", "pruned")
             sums = causal.softmax(*turned, sources.values, _log(sources.masses), gain, order.window, precise)
             return Heard(*sums)
         return None if name == "dense" else _sums(turned, sources, abs(beta))
@@ -224,7 +225,7 @@ class Softmax(Law):
         A barycentre minus the token would lose what is below a rounding error of the token.
         """
         n = len(x)
-        if engine == "dense" or (n <= ALL_DIFFERENCES and engine == "auto"):
+        if engine == "dense" or (n <= ALL_DIFFERENCES and engine in engines.AUTOMATIC):
             return self._accurate_pull(x, x, t, masses)
         heard = super().pull(x, t, masses=masses, engine=engine)
         faint = np.abs(heard.mean).max(axis=1) < FAINT * np.abs(x).max()
@@ -293,7 +294,7 @@ class Softmax(Law):
 
 def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
     """Return which sources coincide, if most do and adding up their masses saves time."""
-    if engine != "auto" or queries * len(places) < CROWD:
+    if engine not in engines.AUTOMATIC or queries * len(places) < CROWD:
         return None
     return copies(places, at_a_glance=places.shape[1] <= engines.SEPARABLE_DIMENSION)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnflow.core.environment import lent
 from attnflow.core.inputs import Array, InputError, cloud, mass_vector, number, shares, whole
 from attnflow.measure.clusters import same_dimension
 
@@ -115,10 +115,10 @@ def _plan(x: Array, a: Array, y: Array, b: Array, p: float) -> tuple[float, Arra
 
 def _pot() -> Any:
     # It would load every array library there is, for arrays that are not ours.
-    for library in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
-        os.environ.setdefault(f"POT_BACKEND_DISABLE_{library}", "1")
+    others = {f"POT_BACKEND_DISABLE_{library}": "1" for library in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")}
     try:
-        import ot
+        with lent(**others):
+            import ot
     except ImportError:
         raise InputError(
             "optimal transport in two and more dimensions needs POT: pip install 'attnflow[transport]'"

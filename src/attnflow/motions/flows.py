@@ -22,12 +22,17 @@ from attnflow.motions.stepper import Stepper
 WELL_CONDITIONED = 1e3
 # The relative tolerances that a motion may have.
 TIGHTEST, LOOSEST = 1e-13, 1e-2
+# Sums in single precision would be noise to a tighter tolerance.
+TIGHTEST_IN_SINGLE = 1e-4
 TOLERANCE = about("number", "relative tolerance", least=TIGHTEST, most=LOOSEST, shown=False, of_model=False)
 
 
 class ContinuousMotion(Motion):
     """Motions x' = velocity(x, t): subclasses write `velocity`; those on a surface also `retract`, and say so.
 
+    One that also writes ``velocity_among(hearing, x, t, sources)``, for tokens x that hear the sources in place of each
+    other, says ``moves_some = True`` (a class with a `velocity` of its own says it anew). Then tokens that need shorter
+    steps than most take them alone. In a moving frame it writes `frame` too.
     `rtol` is the relative tolerance of the integrator, 1e-9 unless a motion says another.
     Where a motion `unites`, tokens that have met, to ten relative tolerances, go on as one mass. `helps` says what
     to do where the integrator can only take very many short steps.
@@ -35,14 +40,28 @@ class ContinuousMotion(Motion):
 
     discrete = False
     takes_jumping_laws = False
+    moves_some: ClassVar[bool] = False
     retracts: ClassVar[bool] = False
     unites: ClassVar[bool] = False
     helps: ClassVar[str] = "end earlier, or use Layers"
     rtol: float = 1e-9
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "velocity" in vars(cls):
+            cls.moves_some = vars(cls).get("moves_some", False)
+
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return x'."""
         raise InputError(f"{type(self).__name__} does not say its velocity: a flow must write velocity")
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return x' of tokens x that hear the sources."""
+        raise InputError(f"{type(self).__name__} does not say how some of its tokens move: let moves_some be False")
+
+    def frame(self, x: Array, t: float) -> tuple[Array, float]:
+        """Return (y, g) if the law sees tokens at sqrt(g) y, linear in x: here x itself."""
+        return x, 1.0
 
     def retract(self, x: Array) -> Array:
         """Return the nearest point of the surface the tokens live on."""
@@ -55,12 +74,17 @@ class ContinuousMotion(Motion):
         return Integration(self, hearing, x, t, state)
 
     def prepare(self, x: Array, hearing: Hearing) -> Array:
-        """Refuse laws that jump: an adaptive integrator would invent an answer."""
+        """Refuse laws that jump, for which an integrator would invent an answer, and sums too coarse for rtol."""
         if not hearing.law.continuous:
             instead = "HardmaxFlow, " if isinstance(hearing.law, Hardmax) else ""
             raise InputError(
                 f"{type(self).__name__} integrates continuous laws, but {type(core_of(hearing.law)).__name__} jumps as "
                 f"tokens move: use {instead}Layers with a small gamma, or Softmax with a large beta"
+            )
+        if self.rtol < TIGHTEST_IN_SINGLE and "single" in hearing.law.uses(hearing.engine, *x.shape):
+            raise InputError(
+                f"rtol is {self.rtol:g}, but sums of precision 'single' err by about 1e-6: give "
+                f"{type(self).__name__} an rtol of at least {TIGHTEST_IN_SINGLE:g}, or leave precision out"
             )
         return x
 
@@ -90,6 +114,7 @@ class Flow(ContinuousMotion):
     title = "Flow"
     formula = "x_i' = V m_i"
     usual_time = 3.0
+    moves_some = True
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
     feed_forward: FeedForward | None = field(default=None, metadata=LAYER)
@@ -106,7 +131,11 @@ class Flow(ContinuousMotion):
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V m."""
-        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t).mean)
+        return self.velocity_among(hearing, x, t, x)
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return V m, where m is the mean of the sources."""
+        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(x, t, sources=sources).mean)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 
 
@@ -138,6 +167,7 @@ class RescaledFlow(ContinuousMotion):
     formula = "z_i = e^{-t V} x_i, where x_i' = V m_i"
     same_system = "Flow"
     moving_frame = True
+    moves_some = True
     usual_time = 10.0
 
     V: Matrix = field(default=None, metadata=about("matrix", "value matrix"))
@@ -163,8 +193,14 @@ class RescaledFlow(ContinuousMotion):
 
     def velocity(self, hearing: Hearing, x: Array, t: float) -> Array:
         """Return V (m - z)."""
+        return self.velocity_among(hearing, x, t, x)
+
+    def velocity_among(self, hearing: Hearing, x: Array, t: float, sources: Array) -> Array:
+        """Return V (m - z), where m is the mean of the sources."""
         y, gain = self.frame(x, t)
-        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), hearing(y, t, sources=y, values=x, gain=gain).mean - x)
+        places = y if sources is x else self.frame(sources, t)[0]
+        m = hearing(y, t, sources=places, values=sources, gain=gain).mean
+        v = apply(matrix_at(self.V, t, x.shape[-1], "V"), m - x)
         return v if self.feed_forward is None else self.feed_forward(v, t)
 
     def frame(self, x: Array, t: float) -> tuple[Array, float]:

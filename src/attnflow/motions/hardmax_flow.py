@@ -11,7 +11,7 @@ from attnflow.core.arrays import plain
 from attnflow.core.blocks import row_blocks
 from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.core.query_key import form_at
-from attnflow.engines import dense
+from attnflow.engines import dense, said
 from attnflow.laws import Hardmax, Hearing, weighs_like
 from attnflow.laws.around import core_of
 from attnflow.laws.top_scores import TieError
@@ -87,7 +87,7 @@ class HardmaxFlow(Motion):
         if law.b is not None:
             raise InputError("HardmaxFlow follows scores <B x_i, x_j>, but b was given: leave b out, or use Layers")
         if hearing.engine not in ("auto", "dense"):
-            raise InputError(f"HardmaxFlow compares scores itself, without engine {hearing.engine!r}: leave engine out")
+            raise InputError(f"HardmaxFlow compares scores itself, without {said(hearing.engine)}: leave that out")
         form_at(law, 0, x.shape[1])
         leading = _Leading(hearing)
         if law.ties == "error" and (tied := leading.initial(x, Rounding(x, leading.B))[1]):

@@ -18,6 +18,7 @@ from attnflow.core.indices import log_weights, need_probabilities, not_numbers, 
 from attnflow.core.inputs import Array, InputError, Scalar
 from attnflow.core.parameters import about
 from attnflow.core.progress import tick
+from attnflow.engines import said
 from attnflow.laws import Heads, Hearing, Law, varies
 from attnflow.motions.motion import Motion, steps_per_stretch, towards, whole_type
 from attnflow.motions.random_steps import Seeded
@@ -88,7 +89,7 @@ class Jumps(Motion):
         """Refuse heads, which have several matrices of weights, and engines, which form none."""
         _one_matrix(hearing.law)
         if hearing.engine not in ("auto", "dense"):
-            raise InputError(f"Jumps draw from the weights themselves, without engine {hearing.engine!r}: leave it out")
+            raise InputError(f"Jumps draw from the weights themselves, without {said(hearing.engine)}: leave that out")
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:

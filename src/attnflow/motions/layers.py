@@ -13,6 +13,7 @@ from attnflow.core import inputs
 from attnflow.core.arrays import holds, identity, namespace
 from attnflow.core.inputs import Array, InputError, Matrix, Scalar, Vector
 from attnflow.core.parameters import about
+from attnflow.engines import said
 from attnflow.laws import Heads, Hearing, varies
 from attnflow.laws.around import core_of
 from attnflow.motions.feed_forward import LAYER, FeedForward
@@ -237,7 +238,7 @@ class Leaps(Motion):
         if varies(law):
             raise InputError(f"Leaps need a constant law, but a parameter of {name} is a function of time: use Layers")
         if hearing.engine not in ("auto", "dense"):
-            raise InputError(f"Leaps hear differences of tokens, without engine {hearing.engine!r}: leave it out")
+            raise InputError(f"Leaps hear differences of tokens, without {said(hearing.engine)}: leave that out")
         return x
 
     def start(self, hearing: Hearing, x: Array, t: float, state: dict[str, Any] | None = None) -> Stepper:

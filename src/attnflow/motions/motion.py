@@ -14,7 +14,7 @@ import numpy as np
 from attnflow.core.calls import check_method
 from attnflow.core.inputs import Array, InputError, Matrix, number, quoted, square, varies_in_time
 from attnflow.core.parameters import check_fields
-from attnflow.engines import LARGEST_GAIN
+from attnflow.engines import AUTOMATIC, LARGEST_GAIN
 from attnflow.geometry.copies import copies
 from attnflow.laws import Heads, Hearing, Law
 from attnflow.motions.stepper import NoDirection, Stepper, Stretch
@@ -345,7 +345,7 @@ class _Layerwise(Stepper):
         """Return the states after some steps, of one body for all tokens at one place if the law hears it as such."""
         hearing = self.hearing
         law, alike = hearing.law, self.motion.pointwise
-        asked = self.most > 1 and hearing.engine == "auto" and law.merges_copies and not law.positional and alike
+        asked = self.most > 1 and hearing.engine in AUTOMATIC and law.merges_copies and not law.positional and alike
         bodies = copies(self.x) if asked else None
         if bodies is None:
             return self.motion.steps(self.hearing, self.x, times)

@@ -16,7 +16,7 @@ from attnflow import engines
 from attnflow.core import progress
 from attnflow.core.arrays import foreign, library
 from attnflow.core.dask_arrays import chunked
-from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, one_of, whole
+from attnflow.core.inputs import CONVERT, Array, InputError, any_cloud, location, mass_vector, whole
 from attnflow.laws import Hearing, Law, check_law
 from attnflow.motions import Motion, Stretch, check_motion
 from attnflow.motions.motion import check_stepper, end_of, given_or_own, lost
@@ -43,6 +43,7 @@ def simulate(
     watch: Sequence[Watcher] = (),
     store: str | Path | None = None,
     engine: str = "auto",
+    precision: str = "double",
 ) -> Trajectory:
     """Let tokens move under a law of attention until a time, or until a watcher stops them.
 
@@ -50,11 +51,12 @@ def simulate(
     ----------
     tokens : (n, d)
         Where the tokens start. Arrays of torch, JAX or CuPy move in `Layers`, `Residual` and `SphereLayers` as such: on
-        their device, in their precision, open to derivatives; such runs take no watchers, store or engine. A Dask
-        array (see ``chunks`` of `tokens.gaussian`) moves in these motions too, in chunks of rows, under `Softmax` and
-        `Hardmax` in up to 3 dimensions: on the scheduler that Dask has, in this process or on a cluster. A worker holds
-        a few chunks for each of its threads. With `store` each step is on disk, and nothing else is in memory; without,
-        all recorded states stay in the memory of the workers. Such runs take no masses, watchers, seed or engine.
+        their device, in their precision, open to derivatives; such runs take no watchers, store, engine or precision. A
+        Dask array (see ``chunks`` of `tokens.gaussian`) moves in these motions too, in chunks of rows, under `Softmax`
+        and `Hardmax` in up to 3 dimensions: on the scheduler that Dask has, in this process or on a cluster. A worker
+        holds a few chunks for each of its threads. With `store` each step is on disk, and nothing else is in memory;
+        without, all recorded states stay in the memory of the workers. Such runs take no masses, watchers, seed or
+        engine.
     law
         Who listens to whom, such as `Softmax`: ``attnflow.catalogue.entries("law")`` and the page of models have all.
     motion
@@ -78,7 +80,12 @@ def simulate(
         all at once; if there is nothing left to do, it is read back. One run at a time writes to a store.
     engine
         "auto"; "precise" for sums exact to rounding; or the name of one: "dense", which holds arrays (n, n), "fused";
-        for softmax "blocked", "fast", "separable", "pruned"; for hardmax in up to three dimensions "vertices".
+        for softmax "blocked", "fast", "separable", "tree"; in up to three dimensions "vertices" for hardmax and
+        "neighbours" for localmax and Hegselmann-Krause.
+    precision
+        "double", or "single" for softmax sums from 4 dimensions on that are computed in float32, about twice as fast,
+        to about 1e-6 of the diameter (`attnflow.engines.single` has the bound). Tokens stay float64. Flows need a
+        tolerance `rtol` of at least 1e-4 with it.
 
     Examples
     --------
@@ -89,6 +96,7 @@ def simulate(
     ((501, 200, 2), 'reached step 500, as asked')
     """
     law, motion, until = given_or_own(law, motion, until)
+    engine = engines.in_precision(engine, precision)
     if chunked(tokens):
         others = {"masses": masses, "seed": seed, "engine": None if engine == "auto" else engine}
         return simulate_chunks(tokens, law, motion, until, record, watch, store, others)
@@ -99,7 +107,9 @@ def simulate(
     radial: dict[str, Any] = {"radii": True} if motion.keeps_radii else {}
     if foreign(x):
         if watch or store is not None or engine not in ("auto", "dense"):
-            raise InputError(f"tokens of {library(x)} take no watchers, store or engine: leave these out, or {CONVERT}")
+            raise InputError(
+                f"tokens of {library(x)} take no watchers, store, engine or precision: leave these out, or {CONVERT}"
+            )
         about = {"until": until, "seed": seed, "engine": engine, "record": repr(rule(record)), **radial}
         with progress.task("simulate: step", until) as work:
             ran = run_layers(x, hearing, motion, int(until), record, work)
@@ -186,7 +196,7 @@ def checked(
     if not isinstance(watch, list | tuple) or not all(isinstance(watcher, Watcher) for watcher in watch):
         raise InputError(f"watch is {watch!r}, expected a list of watchers such as [Converged(1e-9)]")
     x = any_cloud(tokens, motion, law)
-    hearing = Hearing(law, mass_vector(masses, len(x), like=x), one_of(engine, engines.CHOICES, "engine"))
+    hearing = Hearing(law, mass_vector(masses, len(x), like=x), engine)
     law.uses(engine, *x.shape)
     end = end_of(until, motion)
     check_layers(law, motion, end)

@@ -14,6 +14,7 @@ from attnflow.claims.claim import FALSE, OPEN, Statement
 from attnflow.claims.emergence.limits import GIVEN, asymmetric, look_back, settled
 from attnflow.claims.emergence.paper import EMERGENCE
 from attnflow.claims.emergence.projections import DOMINANT, HYPERPLANES, LONG, dominant, simple, spectral_radius
+from attnflow.claims.emergence.proofs import proved_limits
 from attnflow.claims.emergence.settling import Frame, remaining
 from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_of, symmetric_cloud
 from attnflow.claims.experiment import Experiment
@@ -192,6 +193,10 @@ def _subspaces(e: Experiment, neutral: bool) -> Margins:
     least, most = _count(apart - doubt > TWO), _count(apart + doubt > ONE)
     if least <= 3 < most:
         return unknown(what, Undecided("some limits may still come together", "give a longer until"), T)
+    if least > 3 and (proof := proved_limits(e)) is not None:
+        counted = [k for k, rate in enumerate(proof.rates) if rate > 0 or neutral]
+        if (different := proof.distinct(counted)) > 3:
+            return replace(once(f"{what} ({proof.how})", (3 - different) / e.shape[0], time=T), certified="ball")
     return once(what, (3 - (least if least > 3 else most)) / e.shape[0], time=T)
 
 

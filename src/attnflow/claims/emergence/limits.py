@@ -11,6 +11,7 @@ import numpy as np
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting, Statement
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.proofs import proved_limits
 from attnflow.claims.emergence.settling import LAST, WINDOW, Final, Frame, Rescaled, final, leaders, remaining
 from attnflow.claims.emergence.symmetry import (
     commuting,
@@ -270,7 +271,13 @@ def polytope_rank(e: Experiment) -> Margins:
     if isinstance(ranked, Undecided):
         return unknown(what, ranked, time)
     found, _, rank = ranked
-    return once(what, (len(corners(found.end.limit)) - rank) / e.shape[0], time=time)
+    margin = once(what, (len(corners(found.end.limit)) - rank) / e.shape[0], time=time)
+    proof = proved_limits(e) if margin.failed.any() else None
+    if proof is None or None not in proof.leaders:
+        return margin
+    # A token at 0 hears all alike: its row and the unit rows of the leaders are independent. As a mean of images of
+    # any other limit 0 is no vertex, so there are at most as many vertices as leaders.
+    return replace(once(f"{what} ({proof.how})", -1 / e.shape[0], time=time), certified="ball")
 
 
 def asymmetric(e: Experiment) -> Margins:
@@ -337,4 +344,9 @@ def polytope_pair(e: Experiment) -> Margins:
     # Nothing at a finite time shows that the rest vanishes.
     still = Undecided("the pair may still collapse, which no finite time shows", "give a longer until")
     pair = per_token(what, value, np.where((kept > 0) & (z > 1e-9), 1e-9, np.maximum(z, 1e-9)), time=T, strict=True)
-    return replace(pair, undecided=still)
+    proof = proved_limits(e) if pair.failed.any() else None
+    if proof is None:
+        return replace(pair, undecided=still)
+    least = np.array([float(one.abs_lower()) for one in proof.limits[:, 1]])
+    values = -least / max(1.0, float(np.abs(e.tokens).max()))
+    return replace(per_token(f"{what} ({proof.how})", values, time=T, strict=True), undecided=still, certified="ball")

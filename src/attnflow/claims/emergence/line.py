@@ -12,19 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, OPEN, PROVED, Instance, Setting, Statement
+from attnflow.claims.claim import DERIVED, FALSE, PROVED, Instance, Setting, Statement
 from attnflow.claims.emergence.flows import MONOTONE, pairwise_distinct, threshold, two_or_more, value_matrix
 from attnflow.claims.emergence.paper import EMERGENCE
-from attnflow.claims.experiment import RECORDS, Experiment
+from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
 from attnflow.claims.samplers import Rng, distinct, log_uniform, pick
 from attnflow.core.indices import log_weights
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError
+from attnflow.enclosures import enclose, field_of
+from attnflow.enclosures.fields import RESCALED
+from attnflow.enclosures.numbers import array, balls
 from attnflow.geometry.forms import EPS
 from attnflow.laws import Softmax
 from attnflow.motions import Flow, RescaledFlow
@@ -38,6 +41,10 @@ SHOT = 1e-9
 AGREE = 0.01
 # The slope of log(-log(1 - P)) is bounded over the next AHEAD units of time; in the talk it is 1 or 2.
 AHEAD, SLOPE = 20.0, 0.5
+# Tokens that escape are together if all are at least this part of the largest.
+TOGETHER = 0.75
+# Runs of at most this many tokens are enclosed in balls.
+MOST_IN_BALLS = 6
 
 
 @dataclass(frozen=True)
@@ -249,7 +256,12 @@ def doubly_exponential(e: Experiment) -> list[Margins]:
     inner = [i for i in range(path.n) if i not in path.extremes]
     if inner:  # the one row that is not bound by the claim is that of an inner token that stays bounded
         escaped[min(inner, key=lambda i: abs(path.y[-1, i]))] = 1.0
-    return [_escapes(path, escaped), *_rows(path), _slope(_shot(e), path)]
+    shot = _shot(e)
+    slope = _slope(shot, path)
+    # The rerun at a tighter tolerance need not ask again.
+    if shot is not None and slope.failed.any() and e.rtol >= RTOL and _bounded_in_balls(e, shot.token):
+        slope = replace(slope, what=f"{slope.what} (the escapes are proved in balls)", certified="ball")
+    return [_escapes(path, escaped), *_rows(path), slope]
 
 
 @dataclass(frozen=True)
@@ -267,6 +279,10 @@ class Shot:
     def largest(self) -> Array:
         """Return the largest |y_j| in both runs, (2, T)."""
         return np.array([run.size for run in self.runs])
+
+    def least_of_others(self) -> Array:
+        """Return the least |y_j| of the tokens but the extreme one in both runs, (2, T)."""
+        return np.array([np.delete(np.abs(run.y), self.token, axis=1).min(axis=1) for run in self.runs])
 
 
 @lru_cache(maxsize=8)
@@ -316,6 +332,40 @@ def _slope(shot: Shot | None, path: Path) -> Margins:
     return once(what, value, 1e-9, time=float(path.times[last] * path.unit), strict=True)
 
 
+@lru_cache(maxsize=8)
+def _bounded_in_balls(e: Experiment, token: int) -> bool:
+    """Say whether balls prove that an extreme token stays bounded from some start within SHOT, and the others escape.
+
+    From one end of the interval of starts the token passes -c, from the other c, c = sqrt(W((n-1)/e)), and it never
+    returns: so from some start between it does neither. From all starts of the interval the other tokens pass c on the
+    side away from it. Let the token be the highest, at y, and X the size of the others. It never reaches 0, below which
+    all tokens go to -infinity. Its row tends to Boolean: with 1 - P_leader >= eps for large X it would be drawn below 0
+    within a time like 1 / (eps X), in which 1 - P_leader only grows.
+    """
+    try:
+        field = field_of(e.law, e.motion, 1)
+    except InputError:
+        return False
+    rate = 1.0 if field.V is None else float(field.V[0, 0])
+    if field.kind != RESCALED or rate != float(value_matrix(e)[0, 0]) or e.shape[0] > MOST_IN_BALLS:
+        return False
+    flow, root = Flow(V=value_matrix(e)), math.sqrt(float(e.form()[0, 0]))
+    bar, end = 1.001 * threshold(e.shape[0]) / root, LAST / float(value_matrix(e)[0, 0])
+    step = np.zeros(e.shape)
+    step[token] = SHOT * np.abs(e.tokens).max()
+    low, high = balls(e.tokens - step), balls(e.tokens + step)
+    enclosed = partial(enclose, law=e.law, motion=flow, until=end, tolerance=1e-16, order=26)
+    down = enclosed(low, enough=lambda x: x[token, 0] < -bar).final
+    up = enclosed(high, enough=lambda x: x[token, 0] > bar).final
+    if not (down[token, 0] < -bar and up[token, 0] > bar):
+        return False
+    side = 1 if e.tokens[token, 0] == e.tokens.max() else -1
+    others = [j for j in range(len(low)) if j != token]
+    between = array((a.union(b) for a, b in zip(low.ravel(), high.ravel(), strict=True)), low.shape)
+    away = enclosed(between, enough=lambda x: all(-side * x[j, 0] > bar for j in others)).final
+    return all(-side * away[j, 0] > bar for j in others)
+
+
 NO_SHOT = Undecided(
     "no start within 1e-9 of the tokens is found from which an extreme token stays bounded",
     "move the tokens so that the lowest or the highest of them hardly moves",
@@ -331,23 +381,28 @@ def _extreme_bounded(e: Experiment) -> list[Margins]:
 
 
 @EMERGENCE.claim(
-    "bounded-extreme", "after Theorem 1", OPEN, BOUNDED,
+    "bounded-extreme", "after Theorem 1", DERIVED, BOUNDED,
     """If the lowest or the highest of distinct tokens on the line stays bounded, V > 0 and B > 0, then its row tends to
-    Boolean only like t e^{-2t} (V = 1): within a factor C, 1 - P_leader is log(X^2) / X^2, X ~ e^t the largest
-    |sqrt(B) x_j|.""",
+    Boolean only like t e^{-2t} (V = 1): 1 - P_leader is log(X^2) / X^2 times a factor that tends to 2, X ~ e^t the
+    largest |sqrt(B) x_j|.""",
     plain="If the lowest or highest token on the line stays bounded, its row settles much more slowly.",
     given={**ON_THE_LINE, "an extreme token stays bounded": _extreme_bounded},
+    note="""The page on attacks has the proof. The factor tends to 2 slowly, like 2 - log t / t, so that it is checked
+    up to a factor C only, from the time on when the other tokens are together: all of them at least .75 X, and X at
+    least e and n. Before that time no C serves all starts: for the tokens 100, 1.5 and -.2824362973163289 the factor is
+    over 400 at the start.""",
 )  # fmt: skip
 def bounded_extreme(e: Experiment) -> list[Margins]:
-    """Two runs that enclose the bounded token, as long as they agree, against the two factors of the rate."""
+    """Two runs that enclose the bounded token, as long as they agree and once the other tokens are together, against
+    the two factors of the rate."""
     if not _defined(e):
         return []
     path, shot = path_of(e), _shot(e)
     whats = "1 - P_leader is of order log(X^2) / X^2", "X grows like e^t"
     if shot is None:
         return [unknown(what, NO_SHOT) for what in whats]
-    X = shot.largest()[:, : shot.last + 1]
-    late = X.min(axis=0) >= math.e
+    X, least = shot.largest()[:, : shot.last + 1], shot.least_of_others()[:, : shot.last + 1]
+    late = (X.min(axis=0) >= max(math.e, path.n)) & (least >= TOGETHER * X).all(axis=0)
     if late.sum() < 2:
         early = Undecided("the other tokens have not grown far enough", "give a longer until")
         return [unknown(what, early) for what in whats]

@@ -12,6 +12,7 @@ from attnflow.claims.claim import FALSE, PROVED, Setting, Statement
 from attnflow.claims.emergence import limits
 from attnflow.claims.emergence.flows import MONOTONE
 from attnflow.claims.emergence.paper import EMERGENCE
+from attnflow.claims.emergence.proofs import proved_limits
 from attnflow.claims.emergence.settling import AHEAD, GAP, STEPS, Discounted, remaining
 from attnflow.claims.emergence.symmetry import (
     Group,
@@ -383,4 +384,10 @@ def projected(e: Experiment) -> Margins:
     rise = (w @ form @ v.T).max(axis=1) - quadratic(form, w)
     # Near a point w the difference changes by at most this per unit of length.
     slope = 3 * float(np.linalg.norm(form, 2)) * max(float(np.linalg.norm(w, axis=1).max()), unit)
-    return per_token(what, limits.ON - rise / size, slope * (left + limits.ON * unit) / size, time=float(e.times[-1]))
+    room, T = slope * (left + limits.ON * unit) / size, float(e.times[-1])
+    found_so = per_token(what, limits.ON - rise / size, room, time=T)
+    proof = proved_limits(e) if found_so.failed.any() else None
+    rises = np.zeros(len(w)) if proof is None else proof.rises(e.form())
+    if proof is None or rises.max() <= limits.ON:
+        return found_so
+    return replace(per_token(f"{what} ({proof.how})", limits.ON - rises, time=T), certified="ball")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from math import exp
 from typing import Any
 
 import numpy as np
 
-from attnflow.claims.claim import FALSE, OPEN, PROVED, Statement
+from attnflow.claims.claim import DERIVED, FALSE, OPEN, PROVED, Statement
+from attnflow.claims.exact import rational
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once, per_token
 from attnflow.claims.samplers import Rng, log_uniform, rotation
 from attnflow.claims.sphere.paper import SPHERE
 from attnflow.claims.sphere.runs import acute_contracts, flows_until, normalised, on_sphere, pair_gaps
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError
+from attnflow.enclosures import field_of
+from attnflow.enclosures.fields import SPHERE as ON_SPHERE
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.nearest import distance
 from attnflow.laws import Hearing
@@ -158,7 +163,8 @@ WIDER = flows_until(200.0, _on_circle, samples=6, beta=2.0)
     plain="Also for larger beta, and slightly negative beta, tokens on the circle come together at one point.",
     given={"d = 2, and -.16 <= beta < 0 or beta > 1": _announced, "a start not at rest": moving},
     note="""It is announced, with 0 <= beta <= 1, as every beta >= -0.16. We know no more than the announcement, so that
-    it is open here; for beta large it is proved in arXiv 2312.10794, beyond a bound that is not given as a number.""",
+    it is open here for beta > 1; for beta large it is proved in arXiv 2312.10794, beyond a bound that is not given as a
+    number. For -0.16 <= beta < 0 the proof of sphere/collapse/gap shows it.""",
 )  # fmt: skip
 def announced(e: Experiment) -> list[Margins]:
     """As for sphere/collapse: a state that attracts an open set, other than consensus, would refute it."""
@@ -187,14 +193,15 @@ GAP = flows_until(200.0, _near_polygons, samples=6, beta=-0.5)
 
 
 @SPHERE.claim(
-    "collapse/gap", "the circle between the two ranges of arXiv 2507.22857", OPEN, GAP,
+    "collapse/gap", "the circle between the two ranges of arXiv 2507.22857", DERIVED, GAP,
     """On the circle, for -2/3 < beta < -0.16, all tokens converge to one point from almost every start, under SA and
     USA with V = B = I.""",
     plain="Tokens on the circle come together at one point even where weights mildly prefer what is far away.",
     given={"d = 2 and -2/3 < beta < -.16": _between, "a start not at rest": moving},
-    note="""The stationary states are those of an energy, the same for SA and USA, and so are those that attract. Near
-    -2/3 the candidates are triangles of clusters. Of those that we computed, triangles with unequal masses attract only
-    for beta farther below -2/3 than the equilateral one with equal masses.""",
+    note="""It was open here until it was proved by computation: attnflow.enclosures.triples has the proof, which holds
+    for -2/3 < beta < 0 and every number of tokens. A sum over all triples of tokens shows that at each stationary state
+    but consensus the energy grows in some direction; its sign is proved in balls. At -2/3 the sum vanishes at triangles
+    of clusters, of which the equilateral one with equal masses attracts below.""",
 )  # fmt: skip
 def gap(e: Experiment) -> list[Margins]:
     """As for sphere/collapse: another state that attracts an open set would refute it."""
@@ -236,9 +243,46 @@ EVERY_START = flows_until(100.0, _symmetric, samples=8)
     repair="collapse",
 )  # fmt: skip
 def every_start(e: Experiment) -> list[Margins]:
-    """A start at rest that is not consensus refutes it, at every horizon; other starts as for almost every start."""
+    """A start at rest that is not consensus refutes it, at every horizon, and exactly where fractions show the rest;
+    other starts as for almost every start."""
     start = moving(e)
-    return [start] if start.failed.any() else [start, _ends_in_hemisphere(e), acute_contracts(e)]
+    if start.failed.any():
+        return [replace(start, certified="exact") if _plain(e) and _rests_exactly(e.tokens) else start]
+    return [start, _ends_in_hemisphere(e), acute_contracts(e)]
+
+
+def _plain(e: Experiment) -> bool:
+    """Say whether the model is softmax with V = B = I on the sphere."""
+    try:
+        field = field_of(e.law, e.motion, e.shape[1])
+    except InputError:
+        return False
+    return field.kind == ON_SPHERE and field.V is None and field.B is None
+
+
+def _rests_exactly(x: Array) -> bool:
+    """Say whether no token moves for any beta, in fractions: all tokens are equally long, and not all at one point.
+
+    Tokens with one inner product with token i get one weight from it. If the parts of each such set across x_i add up
+    to 0, so does the velocity of token i.
+
+    >>> _rests_exactly(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    True
+    >>> _rests_exactly(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    False
+    """
+    tokens = rational(x)
+    square = tokens[0] @ tokens[0]
+    if any(one @ one != square for one in tokens) or all((one == tokens[0]).all() for one in tokens):
+        return False
+    for own in tokens:
+        across: dict[Fraction, Any] = {}
+        for one in tokens:
+            product = own @ one
+            across[product] = across.get(product, 0) + square * one - product * own
+        if any((total != 0).any() for total in across.values()):
+            return False
+    return True
 
 
 def _orthogonal(e: Experiment) -> list[Margins]:

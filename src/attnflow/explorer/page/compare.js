@@ -98,7 +98,7 @@ export function createCompare({ store, player: lead, stage: left, surface, say: 
   };
   const stage = createStage(canvas, other, player, surface, { player: lead, moved });
   stage.say = tell;
-  // One room turns on both: whoever takes it on the right stops it, too.
+  // Both stages show one orbit: a drag on the right one stops it, as a drag on the left one does.
   stage.orbit = left.orbit;
   const refused = () => [store, other].some((side) => side.refused?.about === "run");
   const seek = (/** @type {number} */ part) => {

@@ -17,6 +17,11 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Fields that hold text. */
+export const TEXTS = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, [contenteditable]";
+/** Fields that keep the keys pressed in them: in a menu a letter finds an entry. */
+export const TYPING = `${TEXTS}, select`;
+
 /** @param {string} id @returns {any} */
 export const byId = (id) => document.getElementById(id);
 

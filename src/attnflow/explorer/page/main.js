@@ -6,7 +6,7 @@ import { SOCKET, createClassRoom, createRestNotice } from "./class_room.js";
 import { createClaims } from "./claims.js";
 import { createCompare } from "./compare.js";
 import { createControls } from "./controls.js";
-import { byId } from "./elements.js";
+import { byId, TYPING } from "./elements.js";
 import { createExport } from "./export.js";
 import { createHint } from "./hint.js";
 import { createOwnTokens } from "./own_tokens.js";
@@ -180,7 +180,6 @@ function turnTo(/** @type {string} */ panel) {
 for (const tab of tabs) tab.addEventListener("click", () => turnTo(tab.dataset.panel ?? "controls"));
 turnTo("controls");
 
-const TYPING = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, select";
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.defaultPrevented || target.closest?.("dialog")) return;

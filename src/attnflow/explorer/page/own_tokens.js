@@ -1,10 +1,9 @@
 // Tokens of one's own: pasted, dropped on the page, or opened from a file.
 
-import { byId, make } from "./elements.js";
+import { byId, make, TEXTS } from "./elements.js";
 import { commonSurface, fitted } from "./models.js";
 import { MOST_BYTES, tokensFromFile, tokensFromText, tooLarge } from "./token_files.js";
 
-const TEXTS = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, [contenteditable]";
 const ENDINGS = ".csv,.tsv,.txt,.npy,.json";
 
 /** @param {{fit: () => void}} stage @param {(sentence: string, kind?: string) => void} say */

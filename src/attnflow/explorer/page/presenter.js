@@ -5,7 +5,7 @@
 //   on      a drawer is open or none is;   leave -> off, the page is as it was
 
 import { captionOf } from "./caption.js";
-import { byId, make } from "./elements.js";
+import { byId, make, TYPING } from "./elements.js";
 import { createInk } from "./ink.js";
 import { onceAFrame, setMarkScale } from "./screen.js";
 
@@ -17,7 +17,6 @@ const [LARGER, PIXELS, LEAST, MOST] = [1.7, 1280 * 720, 1.15, 3.4];
 const PACE = 150;
 /** Of two stages the second is there while two sides are compared. */
 const STAGES = "#stage, #other-stage";
-const TYPING = "input:not([type=range]):not([type=radio]):not([type=checkbox]), textarea, select";
 
 /**
  * The drawers: what is in each, or first in it, its key, and what it is called.

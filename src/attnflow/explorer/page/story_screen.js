@@ -42,7 +42,7 @@ export function createStoryScreen(store, player, stage) {
     complete(opening) {
       const { tokens } = opening.state;
       if (opening.rows.length === 0 && Array.isArray(tokens)) opening.rows = tokens;
-      // Whoever is faster than the run of the step changes something else than its tokens.
+      // A visitor may change the tokens before the run of the step is there: these are not the tokens that it opened.
       if (store.state.tokens !== tokens || !fresh()) return;
       if (opening.rows.length === 0) opening.rows = rowsOf(store);
       opening.cells ??= cellsOf(store);

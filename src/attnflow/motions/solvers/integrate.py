@@ -16,7 +16,8 @@ from attnflow.laws import Hearing, varies
 from attnflow.motions.motion import ABSOLUTE, ENDLESS, SLOW_STEPS, moved
 from attnflow.motions.normalisation import no_direction, token_through_zero
 from attnflow.motions.solvers.clumps import MEETING, Clumps
-from attnflow.motions.solvers.order_switch import OrderSwitch
+from attnflow.motions.solvers.local_steps import Flowing, LocalSteps
+from attnflow.motions.solvers.order_switch import CROWD, OrderSwitch
 from attnflow.motions.solvers.scipy_solver import Order8
 from attnflow.motions.stepper import NoDirection, Stepper, Stretch
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Flows with a tolerance below this need sums that are exact to rounding.
 NOISY = 1e-9
+# From this many coordinates on, tokens that need shorter steps than most take them alone.
+MANY = CROWD
 # From BLAS_THREADS_FROM coordinates on BLAS would use threads.
 BLAS_THREADS_FROM = 1 << 13
 # Explicit steps of order 8 are stable up to a product of 6.1 of their length and the rate of a decay, and a flow that
@@ -80,6 +83,8 @@ class Integration(Stepper):
         labels = self.known.get("labels")
         known = None if labels is None else Clumps(labels, self.known.get("masses"))
         self._embody(known or Clumps.at_the_start(x, hearing))
+        many = self.clumps.count * x.shape[1] >= MANY
+        self.some_alone = many and motion.moves_some and hearing.law.exponents is not None and not self.unites
         self.solver: Any = None
         self.pace = OrderSwitch(self.known.get("pace"))
         self.origin, self.unit = 0.0, 1.0
@@ -116,15 +121,14 @@ class Integration(Stepper):
         self.memory.forget()
         self.latest = math.nextafter(self.change, -math.inf) if self.t < self.change else math.inf
         self.origin, self.unit = self.t if self.unites else 0.0, 1.0
-        self.solver = self.pace.start(
-            self._velocity,
-            self.t - self.origin,
-            y.ravel(),
-            until - self.origin,
-            rtol=self.motion.rtol,
-            atol=self.atol,
-            first_step=None if first is None else min(first, until - self.t),
-        )
+        problem = self._velocity, self.t - self.origin, y.ravel(), until - self.origin
+        first_step = None if first is None else min(first, until - self.t)
+        options: dict[str, Any] = {"rtol": self.motion.rtol, "atol": self.atol, "first_step": first_step}
+        if self.some_alone:
+            flow = Flowing(self.motion, self.hearing, self.motion.rtol, self.atol, len(y))
+            self.solver = LocalSteps(flow, y.shape, *problem, **options)
+        else:
+            self.solver = self.pace.start(*problem, **options)
         self.shortened = self.shortened or self._limited(first, until)
 
     def _limited(self, first: float | None, until: float) -> bool:
@@ -200,7 +204,7 @@ class Integration(Stepper):
             self._warn_if_endless(float(until))
         if self.t == self.change and self.t < until:
             self._start(bodies, None, float(until))
-        elif not self.unites:
+        elif not (self.unites or self.some_alone):
             self.solver = self.pace.turn(solver)
         return stretch
 

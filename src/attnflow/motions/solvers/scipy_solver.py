@@ -6,6 +6,8 @@ No other file of the package names these internals:
 - `t`, `y` and `t_bound`, which SciPy documents, and which may be set between two steps;
 - `h_previous`, the length of the last step, and `K`, the velocities of its stages, the last row at its end;
 - the coefficients `A`, `B`, `E3`, `E5`, `A_EXTRA` and `D` of `DOP853`;
+- `K_extended`, that is K and the stages of the interpolant, `_step_impl`, which takes a step, and
+  `_dense_output_impl`, which makes the interpolant;
 - `_estimate_error_norm(K, h, scale)`, which says whether a step is accepted: if it returns less than 1.
 """
 
@@ -79,6 +81,34 @@ class Order8(_Solver, DOP853):  # type: ignore[misc]
         K, last, h = self.K, len(self.B) - 1, self.h_previous
         apart = h * float(np.linalg.norm(K[:-1].T @ self.B - K[:last].T @ self.A[last, :last]))
         return h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
+
+
+class ByTokens(Order8):
+    """Order 8 with steps of one's own: a subclass writes `take_step`, which calls `accept`, and `interpolant`."""
+
+    def take_step(self) -> bool:
+        """Take one step, and say whether that was possible."""
+        raise NotImplementedError
+
+    def interpolant(self) -> Any:
+        """Return the function of time that gives the state during the last step."""
+        raise NotImplementedError
+
+    @property
+    def stages(self) -> Array:
+        """Where the velocities of the stages of a step are kept, also of those that the interpolant needs."""
+        kept: Array = self.K_extended
+        return kept
+
+    def accept(self, t: float, y: Array, velocity: Array, step: float, following: float) -> None:
+        """Go on to this state, after a step of this length and before one of the length that follows."""
+        self.y_old, self.t, self.y, self.f, self.h_previous, self.h_abs = self.y, t, y, velocity, step, following
+
+    def _step_impl(self) -> tuple[bool, None]:
+        return self.take_step(), None
+
+    def _dense_output_impl(self) -> Any:
+        return self.interpolant()
 
 
 class Order5(_Solver, RK45):  # type: ignore[misc]

@@ -1,0 +1,224 @@
+# mypy: ignore-errors
+"""What the queries of a box hear in the end: expansions at their places, and single sources, eight queries at once.
+
+Weights are taken relative to W e^{g <q, v>}, the lower bound of the total that `tree_lists` found. If the values are
+the keys, sum w s e^{g <q, s>} = 2^L e^{g <q - a, b>} (b P + grad P / g) needs no field but P.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnflow.engines.kernels import LOG2E
+from attnflow.engines.simd import WIDTH, exp2, exp2_short, load, maximum, muladd, splat, spread, store
+from attnflow.engines.tree_expansions import NODES, lagrange
+from attnflow.engines.tree_lists import FEW, LEVELS, MANY
+from attnflow.engines.tree_trie import part
+
+# Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
+FEWER = 3 * MANY * WIDTH
+# The Chebyshev polynomial of degree p - 2 at the p nodes, as in NODES.
+CURVES = np.concatenate([np.cos((p - 2) * np.arccos(NODES[p - FEW : 2 * p - FEW])) for p in (FEW, MANY)])
+# Sources of which weights are kept at once.
+BLOCK = 16
+
+
+@part
+def _plane(data, o, p, values, slopes, first, second):
+    """Return f, df/du and df/dv of the polynomial with the values data[o + p k + r] at the nodes, at eight places."""
+    zero = splat(0.0)
+    f, along, across = zero, zero, zero
+    for r in range(0, p, 4):
+        a, b, c, d, a1, b1, c1, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+        for k in range(p):
+            u, u1, at = load(values, first + k * WIDTH), load(slopes, first + k * WIDTH), o + k * p + r
+            x = spread(data, at)
+            a, a1 = muladd(x, u, a), muladd(x, u1, a1)
+            x = spread(data, at + 1)
+            b, b1 = muladd(x, u, b), muladd(x, u1, b1)
+            x = spread(data, at + 2)
+            c, c1 = muladd(x, u, c), muladd(x, u1, c1)
+            x = spread(data, at + 3)
+            d, d1 = muladd(x, u, d), muladd(x, u1, d1)
+        at = second + r * WIDTH
+        v, v1 = load(values, at), load(slopes, at)
+        f, along, across = muladd(a, v, f), muladd(a1, v, along), muladd(a, v1, across)
+        v, v1 = load(values, at + WIDTH), load(slopes, at + WIDTH)
+        f, along, across = muladd(b, v, f), muladd(b1, v, along), muladd(b, v1, across)
+        v, v1 = load(values, at + 2 * WIDTH), load(slopes, at + 2 * WIDTH)
+        f, along, across = muladd(c, v, f), muladd(c1, v, along), muladd(c, v1, across)
+        v, v1 = load(values, at + 3 * WIDTH), load(slopes, at + 3 * WIDTH)
+        f, along, across = muladd(d, v, f), muladd(d1, v, along), muladd(d, v1, across)
+    return f, along, across
+
+
+@part
+def _field(data, o, p, d, room, sums):
+    """Write a function given at p^d nodes, and its gradient, at eight places."""
+    first, step = (0, MANY * WIDTH) if p == MANY else (FEWER, FEW * WIDTH)
+    last, one = first + (d - 1) * step, splat(1.0)
+    f, slope, along, across = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    for k in range(p if d == 3 else 1):
+        g, g1, g2 = _plane(data, o + k * p * p, p, room.values, room.slopes, last - step, last)
+        u, u1 = (load(room.values, first + k * WIDTH), load(room.slopes, first + k * WIDTH)) if d == 3 else (one, one)
+        f, slope = muladd(u, g, f), muladd(u1, g, slope)
+        along, across = muladd(u, g1, along), muladd(u, g2, across)
+    store(sums, 0, f)
+    store(sums, WIDTH, slope)
+    store(sums, (d - 1) * WIDTH, along)
+    store(sums, d * WIDTH, across)
+
+
+@part
+def tail(sources, queries, given, A, mine, e, room):
+    """Bound the error of an expansion where its weight 2^L e^{g <q - a, b>} is 1, of the size of the keys.
+
+    See `tree.py`: on each axis from the Chebyshev coefficient of degree p - 2.
+    """
+    d, b, p, o = len(sources.axes), mine.nodes[e], mine.orders[e], mine.places[e]
+    bound, size = 0.0, p**d
+    for a in range(d):
+        z = given[0] / LOG2E * queries.cells[A, d + a] * sources.cells[b, d + a]
+        total, apart = splat(0.0), p ** (d - 1 - a)
+        for r in range(0, size, WIDTH):
+            at = p - FEW + r // apart % p
+            total = muladd(load(CURVES, at) if apart == 1 else spread(CURVES, at), load(mine.data, o + r), total)
+        store(room.field, 0, total)
+        coefficient = 0.0
+        for lane in range(WIDTH):
+            coefficient += 2 / size * room.field[lane]
+        bound += (
+            abs(coefficient) * z * z / (2 * p * (p - 1)) * (p * p / z * sources.cells[b, d + a] / given[2] + LEVELS)
+        )
+    return bound
+
+
+@part
+def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
+    """Add the expansions to the sums of the eight queries from i on; write the bound of their errors."""
+    g, d = given[0], len(sources.axes)
+    stride, cells, centres = queries.points.shape[1], sources.cells, queries.cells
+    bound = splat(0.0)
+    for e in range(len(mine.nodes)):
+        b, p, o = mine.nodes[e], mine.orders[e], mine.places[e]
+        exponent = splat(mine.levels[e] - mass)
+        for a in range(d):
+            x = load(queries.points, a * stride + i)
+            exponent = muladd(splat(g * (cells[b, a] - v[a])), x - splat(centres[A, a]), exponent)
+        w = exp2(exponent)
+        bound = muladd(w, spread(room.tails, e), bound)
+        for f in range(fields):
+            _field(mine.data, o + f * p**d, p, d, room, room.field)
+            t = w * load(room.field, 0)
+            store(room.sums, f * WIDTH, load(room.sums, f * WIDTH) + t)
+            if fields == 1:
+                w = w * splat(LOG2E / g)
+                for a in range(d):
+                    s = muladd(splat(cells[b, a]), t, w * load(room.field, (1 + a) * WIDTH))
+                    store(room.sums, (1 + a) * WIDTH, load(room.sums, (1 + a) * WIDTH) + s)
+    store(room.bound, 0, bound)
+
+
+@part
+def _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
+    """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers.
+
+    In the plane the third coordinate is the second again, and is not used.
+    """
+    points, d, stride, wide = sources.points, len(sources.axes), sources.points.shape[1], queries.points.shape[1]
+    x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
+    total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
+    g, mass = splat(g), splat(mass)
+    for j in heard:
+        a, b, c = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
+        s = muladd(y, b, x * a) - shift if d == 2 else muladd(z, c, muladd(y, b, x * a)) - shift
+        w = exp2_short(muladd(g, s, spread(sources.log2_masses, j) - mass))
+        total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
+    store(sums, 0, total)
+    store(sums, WIDTH, one)
+    store(sums, 2 * WIDTH, other)
+    store(sums, d * WIDTH, third)
+
+
+@part
+def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
+    """Add the sources in any dimension, with any values."""
+    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
+    stride = points.shape[1]
+    for first in range(0, len(heard), BLOCK):
+        some, total = heard[first : first + BLOCK], load(room.sums, 0)
+        for r in range(len(some)):
+            s = splat(0.0) - shift
+            for a in range(d):
+                s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + some[r]), s)
+            w = exp2_short(muladd(splat(g), s, spread(sources.log2_masses, some[r]) - splat(mass)))
+            total = total + w
+            store(room.field, r * WIDTH, w)
+        store(room.sums, 0, total)
+        for f in range(len(values)):
+            s = load(room.sums, (1 + f) * WIDTH)
+            for r in range(len(some)):
+                s = muladd(load(room.field, r * WIDTH), spread(values, f * values.shape[1] + some[r]), s)
+            store(room.sums, (1 + f) * WIDTH, s)
+
+
+@part
+def _highest(sources, queries, heard, i):
+    """Return the largest scores of the eight queries from i on."""
+    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
+    stride = points.shape[1]
+    highest = splat(-np.inf)
+    for j in heard:
+        s = splat(0.0)
+        for a in range(d):
+            s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
+        highest = maximum(highest, s)
+    return highest
+
+
+@part
+def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total):
+    """Fill the means and logarithms of some queries of A; return the worst bound of their errors.
+
+    Exponents of sources are relative to the leader, if `calm`; else to the largest score of each query.
+    """
+    g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
+    v, mass = mine.leader, mine.leader[-1]
+    any_few, any_many = False, False
+    for p in mine.orders:
+        any_few, any_many = any_few or p == FEW, any_many or p == MANY
+    for i in range(first, last, WIDTH):
+        shift = splat(0.0)
+        for a in range(d):
+            x = load(queries.points, a * stride + i)
+            shift = muladd(splat(v[a]), x, shift)
+            inverse = splat(1.0 / queries.cells[A, d + a])
+            u = (x - splat(queries.cells[A, a])) * inverse
+            if any_many:
+                lagrange(u, inverse, MANY, room.values, room.slopes, a * MANY * WIDTH, room.products)
+            if any_few:
+                lagrange(u, inverse, FEW, room.values, room.slopes, FEWER + a * FEW * WIDTH, room.products)
+        if not calm:
+            shift = _highest(sources, queries, heard, i)
+        for f in range(1 + len(values)):
+            store(room.sums, f * WIDTH, splat(0.0))
+        if itself and d <= 3:
+            _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, room.sums)
+        else:
+            _add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
+        if len(mine.nodes):
+            _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
+        inverse = splat(1.0) / load(room.sums, 0)
+        store(room.bound, 0, inverse * load(room.bound, 0))
+        for f in range(1, 1 + len(values)):
+            store(room.sums, f * WIDTH, inverse * load(room.sums, f * WIDTH))
+        store(room.field, 0, shift)
+        for k in range(min(WIDTH, last - i)):
+            row = queries.order[i + k]
+            for f in range(len(values)):
+                mean[row, f] = room.sums[(1 + f) * WIDTH + k]
+            log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
+            worst = max(worst, room.bound[k]) if len(mine.nodes) else 0.0
+    return worst

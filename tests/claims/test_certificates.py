@@ -1,0 +1,281 @@
+"""Certificates: refutations have one, a checker that knows nothing of attnflow accepts it, and refuses mutations."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from larger import larger
+from refusals import refused
+
+import attnflow as af
+from attnflow.claims.certificates.certificate import FOLDER, names
+from attnflow.claims.certificates.make import make
+from attnflow.claims.witness import Witness
+from tools.certificates import INSTANCES
+from tools.check_certificate import check
+from tools.checker.exact import Refused
+
+ROOT = Path(__file__).parents[2]
+CHECKER = [ROOT / "tools/check_certificate.py", *sorted((ROOT / "tools/checker").glob("*.py"))]
+VERDICTS = ROOT / "src/attnflow/figures/gallery/verdicts.json"
+# Of more than two seconds on one core.
+LONG = ("emergence/boolean/doubly-exponential",)
+# Where each number is tried: in flows of many coordinates that takes long.
+SMALL = [name for name in names() if not name.startswith(("emergence/codimension", "emergence/boolean"))]
+QUICK = [name for name in SMALL if not name.startswith(("emergence", "causal"))]
+# What a proof chooses: other choices may prove the same statement.
+CHOSEN = {"bits", "order", "gap", "root", "least", "weights", "direction", "mirrors", "other"}
+
+Place = tuple[Any, ...]
+
+
+def slow(claims: Any) -> list[Any]:
+    return [pytest.param(name, marks=larger if name in LONG else ()) for name in claims]
+
+
+def data_of(claim: str) -> dict[str, Any]:
+    return dict(json.loads(names()[claim].read_text(encoding="utf-8")))
+
+
+def places(data: Any, at: Place = ()) -> Iterator[Place]:
+    """Yield the places of all numbers."""
+    if isinstance(data, dict | list):
+        for key, one in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from places(one, (*at, key))
+    elif _is_number(data):
+        yield at
+
+
+def _is_number(one: Any) -> bool:
+    try:
+        Fraction(one)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def mutations(one: Any) -> list[Any]:
+    """Return a number with another digit, and with another sign."""
+    if isinstance(one, int):
+        return [one + 1, -one - 1]
+    value = Fraction(one)
+    return [str(Fraction(value.numerator + 1, value.denominator)), str(-value if value else Fraction(-1))]
+
+
+def replaced(data: dict[str, Any], at: Place, by: Any) -> dict[str, Any]:
+    found = copy.deepcopy(data)
+    inner: Any = found
+    for key in at[:-1]:
+        inner = inner[key]
+    inner[at[-1]] = by
+    return found
+
+
+def value(data: Any, at: Place) -> Any:
+    for key in at:
+        data = data[key]
+    return data
+
+
+def harmless(at: Place, before: Any, after: Any) -> bool:
+    """Say whether a mutation may leave the proof of the same statement complete: another choice, or a wider ball."""
+    if at[0] != "proof":
+        return False
+    tube = len(at) > 3 and "steps" in at and at[-1] == 1
+    radius = ("end" in at or "box" in at or "heights" in at) and at[-1] == 1
+    return (
+        at[1] in CHOSEN or tube or (radius and Fraction(after) > Fraction(before)) or {"bits", "order"} & {*at} != set()
+    )
+
+
+def test_every_refutation_that_is_proved_has_a_small_certificate() -> None:
+    rows = json.loads(VERDICTS.read_text(encoding="utf-8"))["claims"]
+    refuted = {row["claim"] for row in rows if row["status"] == "false as printed"}
+    proved = {row["claim"] for row in rows if row["refutation"] in ("exact", "ball")}
+    assert proved <= {*names()} <= refuted
+    assert all(path.stat().st_size < 200_000 for path in FOLDER.glob("*.json"))
+    assert {*names()} == {*INSTANCES}
+
+
+@pytest.mark.parametrize("claim", slow(names()))
+def test_certificates_are_accepted(claim: str) -> None:
+    data = data_of(claim)
+    how = {"exact": "in fractions", "ball": "in balls"}[data["kind"]]
+    assert check(data).startswith(f"{claim} is refuted, {how}: ")
+
+
+@pytest.mark.parametrize("claim", [pytest.param(name, marks=() if name in QUICK else larger) for name in SMALL])
+def test_certificates_with_another_number_are_refused(claim: str) -> None:
+    data = data_of(claim)
+    words, tried, refusals = check(data), 0, 0
+    for at in places(data):
+        before = value(data, at)
+        for after in mutations(before):
+            tried += 1
+            try:
+                found = check(replaced(data, at, after))
+            except Refused:
+                refusals += 1
+            else:
+                assert harmless(at, before, after), (at, before, after)
+                assert found == words
+    assert refusals > tried / 2 > 4
+
+
+@pytest.mark.parametrize("claim", ["emergence/polytope/pair", "emergence/polytope/rank"])
+def test_flows_with_other_steps_or_starts_are_refused(claim: str) -> None:
+    data = data_of(claim)
+    steps = data["proof"]["steps"]
+    wrong = [
+        *(replaced(data, ("proof", "steps"), steps[:k] + steps[k + 1 :]) for k in range(len(steps))),
+        replaced(data, ("proof", "steps"), [*steps, steps[-1]]),
+        replaced(data, ("proof", "steps", 0, 0), str(-Fraction(steps[0][0]))),
+        replaced(data, ("proof", "steps", 0, 1), "0"),
+        replaced(data, ("given", "tokens", 1, 0), str(Fraction(data["given"]["tokens"][1][0]) + Fraction(1, 1000))),
+        replaced(data, ("given", "B", 0, 0), "2"),
+        replaced(data, ("proof", "gap"), "1000"),
+        replaced(data, ("proof", "order"), 3),
+    ]
+    for one in wrong:
+        with pytest.raises(Refused):
+            check(one)
+
+
+def test_a_wider_ball_and_a_finer_method_prove_the_same() -> None:
+    data = data_of("emergence/polytope/pair")
+    for at, by in ((("proof", "end", 0, 0, 1), "1/4096"), (("proof", "order"), 18), (("proof", "bits"), 128)):
+        assert check(replaced(data, at, by)) == check(data)
+
+
+def test_another_claim_kind_or_version_is_refused() -> None:
+    data = data_of("fw/own-cell")
+    for key, by in (("claim", "fw/voronoi"), ("kind", "ball"), ("version", 2), ("shown", []), ("given", {})):
+        with pytest.raises(Refused):
+            check({**data, key: by})
+    with pytest.raises(Refused):
+        check({**data, "more": 1})
+
+
+def test_the_checker_imports_nothing_of_attnflow_and_is_short() -> None:
+    allowed = {"json", "sys", "fractions", "pathlib", "itertools", "flint", "tools"}
+    for path in CHECKER:
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 200
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                assert {one.name.partition(".")[0] for one in node.names} <= allowed
+            if isinstance(node, ast.ImportFrom):
+                assert node.module is not None
+                assert node.module.partition(".")[0] in allowed
+                assert not node.module.startswith("tools") or node.module.startswith("tools.checker")
+
+
+def test_the_command_says_one_sentence_for_each_file(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({**data_of("fw/own-cell"), "version": 7}), encoding="utf-8")
+    files = [str(names()["fw/own-cell"]), str(wrong), str(tmp_path / "missing.json")]
+    ran = subprocess.run(
+        [sys.executable, str(CHECKER[0]), *files], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    lines = ran.stdout.splitlines()
+    assert (ran.returncode, len(lines)) == (1, 3)
+    assert lines[0].startswith("fw/own-cell is refuted, in fractions: ")
+    assert "is refused" in lines[1]
+    assert "is refused" in lines[2]
+
+
+@pytest.mark.parametrize("claim", QUICK)
+def test_certificates_are_made_from_witnesses(claim: str, tmp_path: Path) -> None:
+    verdict = af.check(claim, **INSTANCES[claim])
+    assert verdict.outcome == "violated"
+    made = Witness(claim, verdict.instance, verdict, evaluations=1).certificate
+    assert made == af.claims.stored(claim) == make(claim, INSTANCES[claim])
+    made.save(tmp_path / "one.json")
+    assert af.claims.Certificate.load(tmp_path / "one.json") == made
+
+
+@pytest.mark.parametrize("claim", ["fw/own-cell", "fw/hull-shrinks", "localmax/lyapunov/directed"])
+def test_what_search_finds_is_certified(claim: str) -> None:
+    witness = af.search(claim, evaluations=200)
+    assert witness is not None
+    assert check(json.loads(json.dumps(witness.certificate.data))).startswith(f"{claim} is refuted")
+
+
+def test_statements_of_lean_are_those_that_are_shown() -> None:
+    for claim in names():
+        found = af.claims.stored(claim)
+        if found.kind == "ball":
+            with refused("is in balls"):
+                found.lean()
+        else:
+            lines = [line for line in found.lean().splitlines() if ": ℚ)" in line]
+            assert len(lines) == len(found.shown)
+
+
+def test_bad_certificates_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    text = tmp_path / "text.json"
+    text.write_text("no", encoding="utf-8")
+    other = tmp_path / "other.json"
+    other.write_text("{}", encoding="utf-8")
+    for path in (text, other):
+        with refused("is no certificate"):
+            af.claims.Certificate.load(path)
+    with refused("there is no certificate"):
+        af.claims.Certificate.load(tmp_path / "none.json")
+    with refused("no certificate of 'fw/cells' is kept"):
+        af.claims.stored("fw/cells")
+    with refused("no certificates of 'fw/cells' are made"):
+        make("fw/cells", {"tokens": [[1.0], [-1.0]]})
+    with refused("keep the order"):
+        make("neuralode/controllability", {"tokens": [[-1.0], [1.0]], "targets": [[2.0], [3.0]]})
+
+
+def test_a_violation_in_floats_is_proved_or_the_reason_is_told() -> None:
+    angles = 2 * np.pi * np.arange(11) / 11
+    x = 10 * np.column_stack([np.cos(angles), np.sin(angles)])
+    claim = "emergence/codimension-k/b"
+    verdict = af.check(claim, tokens=x, V=np.eye(2), until=13.0)
+    assert (verdict.outcome, verdict.certified) == ("violated", "float")
+    proved = af.claims.certify(verdict)
+    assert proved.certified == "ball"
+    assert proved.because.endswith("proved: rescaled tokens tend to 11 different points")
+    assert check(json.loads(json.dumps(make(claim, verdict.instance).data))).endswith("11 different points.")
+    turned = np.array([[1.0, 0.1], [0.0, 0.9]])
+    oblique = af.check(claim, tokens=x @ turned.T, V=np.eye(2) + 1e-9 * turned, until=13.0, certify=True)
+    if oblique.outcome == "violated":
+        assert "it is not proved: certificates of" in oblique.because
+    assert af.claims.certify(proved) == proved
+    with refused("expected what check returns"):
+        af.claims.certify(3)  # type: ignore[arg-type]
+    with refused("certificates are about the model of the claim"):
+        af.check(claim, tokens=x, V=np.eye(2), law=af.Hardmax(), certify=True)
+
+
+@larger
+@pytest.mark.parametrize("claim", [name for name in names() if name not in SMALL])
+def test_some_numbers_of_long_flows(claim: str) -> None:
+    """Some numbers of the instance and some lengths of steps, changed, are refused."""
+    data = data_of(claim)
+    chosen = [at for at in places(data) if at[0] == "given" or ("steps" in at and at[-1] == 0)]
+    for at in chosen[:: len(chosen) // 4]:
+        with pytest.raises(Refused):
+            check(replaced(data, at, mutations(value(data, at))[0]))
+
+
+@pytest.mark.parametrize("name", ["emergence/polytope/pair", "causal/two-points"])
+def test_a_check_leaves_the_precision_of_balls_alone(name: str) -> None:
+    from flint import ctx
+
+    before = ctx.prec, ctx.cap
+    check(af.claims.stored(name).data)
+    assert (ctx.prec, ctx.cap) == before

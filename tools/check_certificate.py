@@ -1,0 +1,81 @@
+"""Check a certificate without attnflow: in fractions, and in the balls of FLINT where there are exponentials.
+
+python tools/check_certificate.py FILE ...      docs/certificates.md has the format and the theorems
+"""
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.checker.exact import EXACT, Refused, holds, need
+
+VERSION = 1
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
+
+
+def check(certificate: dict) -> str:
+    """Return in one sentence what is proved; raise Refused if nothing is."""
+    try:
+        return _checked(certificate)
+    except MALFORMED as error:
+        raise Refused(f"it cannot be read ({type(error).__name__}: {error})") from None
+
+
+def _checked(certificate):
+    need(certificate["version"] == VERSION, f"its version is not {VERSION}")
+    need(
+        {*certificate} == {"version", "claim", "kind", "given", "proof", "shown"},
+        "its keys are not those of the format",
+    )
+    claim, given, proof = certificate["claim"], numbers(certificate["given"]), numbers(certificate["proof"])
+    if certificate["kind"] == "exact" and claim in EXACT:
+        argument, words = EXACT[claim]
+        found = [
+            [what, str(left), relation, str(right)] for what, left, relation, right in holds(argument(given, proof))
+        ]
+        need(found == certificate["shown"], "what it shows is not what is found")
+        return f"{claim} is refuted, in fractions: {words}."
+    # FLINT is needed for balls alone.
+    from flint import ctx
+
+    from tools.checker.limits import FLOWS
+    from tools.checker.rest import AT_REST
+
+    arguments = {**FLOWS, **AT_REST}
+    need(certificate["kind"] == "ball" and claim in arguments, f"there is no {certificate['kind']} argument on {claim}")
+    before = ctx.prec, ctx.cap
+    try:
+        words = arguments[claim](given, proof)
+    finally:
+        ctx.prec, ctx.cap = before
+    need(words == certificate["shown"], "what it shows is not what is found")
+    return f"{claim} is refuted, in balls: {words}."
+
+
+def numbers(data):
+    """Return data with all strings read as fractions."""
+    if isinstance(data, dict):
+        return {name: numbers(one) for name, one in data.items()}
+    if isinstance(data, list):
+        return [numbers(one) for one in data]
+    whole = isinstance(data, int) and not isinstance(data, bool) and data >= 0
+    need(isinstance(data, str) or whole, "a number is neither a fraction nor a whole number that counts")
+    return Fraction(data) if isinstance(data, str) else data
+
+
+def main(paths):
+    """Print a sentence for each file; return 1 if one is refused."""
+    refused = 0
+    for path in paths:
+        try:
+            print(check(json.loads(Path(path).read_text(encoding="utf-8"))))
+        except (Refused, OSError, json.JSONDecodeError) as error:
+            refused, _ = 1, print(f"{path} is refused: {error}.")
+    return refused
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) if sys.argv[1:] else "usage: python tools/check_certificate.py FILE ...")

@@ -1,0 +1,1 @@
+"""A checker of certificates that knows nothing of attnflow: see tools/check_certificate.py."""
