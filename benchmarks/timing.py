@@ -1,4 +1,7 @@
-"""Times of computations that take turns, so that a noisy machine is noisy for both."""
+"""CPU time of computations that take turns, so that a noisy machine is noisy for both.
+
+The seconds of all threads are added up: they depend less than those of a clock on what else the machine does.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from typing import Any
 
 # A contender is timed on so many pairs of tokens: on all queries if they are few, else on some of them, times the rest.
 PAIRS = 4 * 10**8
-# A turn lasts at least so many seconds: after it the threads of others may still spin for a while.
-TURN = 5e-3
+# A turn takes at least so many seconds. Before it there is a rest: threads that wait for more work may still spin.
+TURN, REST = 5e-3, 0.05
 # Nobody takes turns for longer than this, in seconds, once each has had two.
 PATIENCE = 4.0
 
 
 def turns(*computations: Callable[[], Any], rounds: int = 7) -> list[float]:
-    """Return the median time of each of some computations that take turns, after one round to warm up."""
+    """Return the median CPU time of each of some computations that take turns, after one round to warm up."""
     times: list[list[float]] = [[] for _ in computations]
     repeats = [1] * len(computations)
     began = time.perf_counter()
@@ -34,7 +37,8 @@ def turns(*computations: Callable[[], Any], rounds: int = 7) -> list[float]:
 
 
 def _seconds(compute: Callable[[], Any], repeats: int) -> float:
-    begin = time.perf_counter()
+    time.sleep(REST)
+    begin = time.process_time()
     for _ in range(repeats):
         compute()
-    return (time.perf_counter() - begin) / repeats
+    return (time.process_time() - begin) / repeats

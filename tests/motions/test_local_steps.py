@@ -13,7 +13,7 @@ from scipy.integrate import DOP853
 
 import attnflow as af
 from attnflow.laws import Hearing
-from attnflow.motions.solvers import integrate, local_steps
+from attnflow.motions.solvers import heard_sources, integrate, local_steps
 from attnflow.motions.solvers.heard_sources import LEFT_OUT, Around, covectors, groups, heard
 from attnflow.motions.solvers.local_steps import Company, Part
 from attnflow.motions.solvers.order8_step import E3, E5, STAGES, Step
@@ -89,10 +89,11 @@ def test_a_token_that_turns_within_a_step_is_noticed(sharpness: float) -> None:
         (af.Softmax(beta=lambda t: 300 + 200 * t, B=TURNED), af.RescaledFlow(V=TURNED)),
     ],
 )
-@pytest.mark.parametrize(("weighed", "spread"), [(False, 0.3), (True, 0.3), (False, 0.01)])
+@pytest.mark.parametrize(("weighed", "spread", "cells"), [(False, 0.3, 2), (True, 0.3, 128), (False, 0.01, 8)])
 def test_what_is_left_out_weighs_nothing_wherever_tokens_go(
-    law: af.Softmax, motion: Any, weighed: bool, spread: float
+    law: af.Softmax, motion: Any, weighed: bool, spread: float, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(heard_sources, "FINE", cells)
     rng, t, h = np.random.default_rng(1), 0.3, 0.2
     # Tokens near the origin would hear everybody.
     tokens = Around([2.0, 1.0] + spread * rng.standard_normal((40, 2)), spread * rng.uniform(0, 0.3, 40))
@@ -100,8 +101,13 @@ def test_what_is_left_out_weighs_nothing_wherever_tokens_go(
     sources = Around(disc, rng.uniform(0, 0.1, 500))
     masses = np.exp(rng.uniform(-9, 9, 500)) if weighed else np.ones(500)
     hearing = Hearing(law, masses)
-    near = heard(motion, hearing, (t, t + h / 2, t + h), tokens, sources, np.log(masses), float(masses.sum()))
+    near, lists = heard(motion, hearing, (t, t + h / 2, t + h), tokens, sources, np.log(masses), float(masses.sum()))
     assert 0 < len(near) < 400
+    heard_by = np.zeros((40, 500), dtype=bool)
+    for k, own in enumerate(np.split(lists.order, lists.begins[1:-1])):
+        heard_by[np.ix_(own, near[lists.sources[lists.first[k] : lists.first[k + 1]]])] = True
+    assert lists.pairs == heard_by.sum()
+    np.testing.assert_array_equal(np.flatnonzero(heard_by.any(axis=0)), near)
     for s in (t, t + h / 2, t + h):
         for worst in [False] * 9 + [True]:
             x, y = (one.places + one.reach[:, None] * on_circle(rng, len(one.reach)) for one in (tokens, sources))
@@ -117,7 +123,7 @@ def test_what_is_left_out_weighs_nothing_wherever_tokens_go(
             np.testing.assert_allclose(np.ptp(given - scores, axis=1), 0, atol=1e-9 * np.abs(scores).max())
             logs = scores + np.log(masses)
             weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-            left_out = np.delete(weights, near, axis=1).sum(axis=1)
+            left_out = np.where(heard_by, 0.0, weights).sum(axis=1)
             assert (left_out <= LEFT_OUT * weights.sum(axis=1)).all()
 
 
@@ -128,8 +134,12 @@ def on_circle(rng: np.random.Generator, n: int) -> Array:
 
 def test_groups_hold_every_point_once() -> None:
     a = np.random.default_rng(0).standard_normal((300, 3))
-    assert sorted(np.concatenate(groups(a, 16)).tolist()) == list(range(300))
-    assert len(groups(np.ones((4, 2)), 16)) == 1
+    order, begins = groups(a, 4, 3)
+    assert sorted(order.tolist()) == list(range(300))
+    assert begins[0] == 0
+    assert begins[-1] == 300
+    assert (np.diff(begins) > 0).all()
+    np.testing.assert_array_equal(groups(np.zeros((4, 2)), 4, 3).begins, [0, 4])
 
 
 SQUARE = np.array([[2.0, 2.0], [2.0, -2.0], [-2.0, 2.0], [-2.0, -2.0]])

@@ -22,6 +22,7 @@ import importlib
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any, NamedTuple
 
 from attnflow.core.inputs import InputError, one_of
 
@@ -38,7 +39,7 @@ SOFTMAX = ("blocked", "fast", "separable", "tree")
 CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "pruned", "vertices", "neighbours")
 # Precision "single" is asked for as the engine "single": that of `single.py` where it is faster, else as "auto".
 PRECISIONS, AUTOMATIC = ("double", "single"), ("auto", "single")
-REMEMBERS = ("fast",)
+REMEMBERS = ("fast", "listed")
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
 # fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
 BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
@@ -53,15 +54,35 @@ TREES = {"vertices": (("top",), "Hardmax"), "neighbours": (("near", "ball"), "Lo
 FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
 
 
+class Lists(NamedTuple):
+    """Whom queries hear: they are in the `order` of their groups, each from one of `begins` to the next.
+
+    Group k hears the `sources` from `first[k]` to `first[k + 1]`.
+    """
+
+    order: Any
+    begins: Any
+    sources: Any
+    first: Any
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of a query and a source there are."""
+        return int((self.begins[1:] - self.begins[:-1]) @ (self.first[1:] - self.first[:-1]))
+
+
 @dataclass
 class Memory:
     """What engines keep from one sum to the next, over tokens that have hardly moved: which engine was chosen.
+
+    Or, in `lists`, whom each query hears, if that is known: sums are then those of the engine `listed`.
 
     Sums stay within the tolerance whatever the memory holds, but their last digits depend on it. For results that
     depend on the tokens alone, forget it at moments that depend on them alone.
     """
 
     engine: str = ""
+    lists: Lists | None = None
 
     def forget(self) -> None:
         """Start anew."""

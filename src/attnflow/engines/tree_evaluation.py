@@ -122,7 +122,7 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
 
 
 @part
-def _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
+def add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
     """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers.
 
     In the plane the third coordinate is the second again, and is not used.
@@ -143,7 +143,7 @@ def _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
 
 
 @part
-def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
+def add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
     """Add the sources in any dimension, with any values."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
     stride = points.shape[1]
@@ -165,7 +165,7 @@ def _add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
 
 
 @part
-def _highest(sources, queries, heard, i):
+def highest(sources, queries, heard, i):
     """Return the largest scores of the eight queries from i on."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
     stride = points.shape[1]
@@ -201,13 +201,13 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             if any_few:
                 lagrange(u, inverse, FEW, room.values, room.slopes, FEWER + a * FEW * WIDTH, room.products)
         if not calm:
-            shift = _highest(sources, queries, heard, i)
+            shift = highest(sources, queries, heard, i)
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
         if itself and d <= 3:
-            _add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, room.sums)
+            add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, room.sums)
         else:
-            _add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
+            add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
         if len(mine.nodes):
             _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
         inverse = splat(1.0) / load(room.sums, 0)

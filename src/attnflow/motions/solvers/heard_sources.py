@@ -1,12 +1,13 @@
 """Which sources some tokens can hear at any moment of a step, wherever tokens and sources are on their way.
 
 At time s token i gives source j the weight w_j e^{g <a_i, x_j>}, where g(s) > 0 and a_i(s) is an affine function of
-x_i(s). For tokens with |a_i(s) - c| <= R, for sources within r_j of places p_j, and for any source l among them,
+x_i(s). For tokens with a_i(s) = r (u + e), |u| = 1, |e| <= R, r >= q > 0, for sources within r_j of places p_j, and for
+any source l among them,
 
-    <a_i, x_j - x_l>  <=  <c, p_j - p_l> + R |p_j - p_l| + (|c| + R) (r_j + r_l).
+    <a_i, x_j - x_l> / r  <=  <u, p_j - p_l> + R |p_j - p_l| + (1 + R) (r_j + r_l).
 
-If g times this is at most log(w_l eps / W) for the least g of the step, W the mass of all, then the weight of j is at
-most eps w_j / W times that of l. All sources that are left out so weigh at most eps of the total.
+If this is negative, and g q times it is at most log(w_l eps / W) for the least g of the step, W the mass of all, then
+the weight of j is at most eps w_j / W times that of l. All sources that are left out so weigh at most eps of the total.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array, matrix_at, number_at, vector_at
+from attnflow.engines import Lists
 from attnflow.laws import Hearing
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ Rows = NDArray[np.int64]
 
 # Sources that are left out weigh at most this part of the total: no more than a rounding error.
 LEFT_OUT = 1e-16
-# Tokens are taken in at most GROUPS groups, each of which is compared with all sources.
-GROUPS, FEW_SOURCES = 16, 4096
+# Groups of tokens have nearly one direction, a cell of a grid of so many on each axis, and lengths within a factor of
+# 2, the shortest ones aside. At first few groups are compared with all sources, then more with those that are left.
+COARSE, FINE, SHELLS, FEW_SOURCES = 8, 128, 6, 4096
 
 
 class Around(NamedTuple):
@@ -51,6 +54,20 @@ def covectors(motion: ContinuousMotion, hearing: Hearing, x: Array, t: float) ->
     return math.copysign(1.0, beta) * queries @ motion.frame(np.eye(d), t)[0].T, abs(beta) * gain
 
 
+class Groups(NamedTuple):
+    """Points in the `order` of their groups, of which each begins at one of `begins` and ends at the next."""
+
+    order: Rows
+    begins: Rows
+
+
+class Nearby(NamedTuple):
+    """The sources that tokens may hear, in order, and of these the lists of groups of tokens."""
+
+    sources: Rows
+    lists: Lists
+
+
 def heard(
     motion: ContinuousMotion,
     hearing: Hearing,
@@ -59,7 +76,7 @@ def heard(
     sources: Around,
     log_masses: Array | None,
     total: float,
-) -> Rows:
+) -> Nearby:
     """Return the sources that some of the tokens may hear at these times, the first, a middle and the last of a step.
 
     `total` is the mass of all sources, also of those that are not given.
@@ -67,9 +84,6 @@ def heard(
     x, reach = tokens
     d = x.shape[1]
     forms = [covectors(motion, hearing, x, t) for t in times]
-    gain = min(g for _, g in forms)
-    if not gain > 0:
-        return np.arange(len(sources.places))
     # How far each a_i goes: with the token, as a linear map takes it along, and with the time.
     ends = np.concatenate([np.eye(d), np.zeros((1, d))])
     stretch = max(
@@ -77,39 +91,45 @@ def heard(
     )
     a = forms[0][0]
     turn = stretch * reach + np.max([np.linalg.norm(one - a, axis=1) for one, _ in forms], axis=0)
+    gain, depth = min(g for _, g in forms), math.log(total / LEFT_OUT)
     weights = np.zeros(len(sources.places)) if log_masses is None else log_masses
-    depth = math.log(total / LEFT_OUT)
-    near = np.zeros(len(sources.places), dtype=bool)
-    # Few sources are compared with fewer and larger groups: there a group costs more than it saves.
-    for group in groups(a, GROUPS if len(sources.places) > FEW_SOURCES else GROUPS // 4):
-        c = (a[group].min(axis=0) + a[group].max(axis=0)) / 2
-        R = float((np.linalg.norm(a[group] - c, axis=1) + turn[group]).max())
-        scores = sources.places @ c
-        slack = (float(np.linalg.norm(c)) + R) * sources.reach
-        surest = int((scores - slack + weights / gain).argmax())
-        least = scores[surest] - slack[surest] - (depth - weights[surest]) / gain
-        apart = np.linalg.norm(sources.places - sources.places[surest], axis=1)
-        # What is not a number is kept.
-        near |= ~(scores + slack + R * apart < least)
-    return np.flatnonzero(near)
+    some = np.arange(len(sources.places))
+    if len(some) > FEW_SOURCES:
+        audible = _audible(Around(a, turn), sources, weights, (gain, depth), groups(a, COARSE, 2))
+        some = np.flatnonzero(audible.any(axis=0))
+        sources, weights = Around(sources.places[some], sources.reach[some]), weights[some]
+    cut = groups(a, FINE, SHELLS)
+    audible = _audible(Around(a, turn), sources, weights, (gain, depth), cut)
+    near = np.flatnonzero(audible.any(axis=0))
+    audible = audible[:, near]
+    first = np.append(0, np.cumsum(np.count_nonzero(audible, axis=1)))
+    return Nearby(some[near], Lists(*cut, np.nonzero(audible)[1].astype(np.int32), first))
 
 
-def groups(a: Array, most: int) -> list[Rows]:
-    """Cut points into at most `most` boxes, each time the widest one into halves.
+def _audible(
+    covectors: Around, sources: Around, weights: Array, bound: tuple[float, float], cut: Groups
+) -> NDArray[np.bool_]:
+    """Say of each group of tokens and each source whether it may be heard; the bound is the gain, and log(W / eps)."""
+    audible = np.ones((len(cut.begins) - 1, len(weights)), dtype=np.bool_)
+    if bound[0] > 0:
+        from attnflow.motions.solvers.heard_kernels import compare
 
-    >>> groups(np.array([[0.0], [0.0], [1.0]]), 16)
-    [array([0, 1]), array([2])]
+        compare(*covectors, *sources, weights, *bound, *cut, audible)
+    return audible
+
+
+def groups(a: Array, cells: int, shells: int) -> Groups:
+    """Put vectors into groups of nearly one direction and one length.
+
+    >>> groups(np.array([[1.0], [-1.0], [0.9], [0.1]]), 4, 3)
+    Groups(order=array([1, 3, 0, 2]), begins=array([0, 1, 2, 4]))
     """
-    parts, widths = [np.arange(len(a))], [np.ptp(a, axis=0)]
-    while len(parts) < most:
-        k = max(range(len(parts)), key=lambda i: float(widths[i].max()))
-        part, axis = parts[k], int(widths[k].argmax())
-        if not widths[k][axis] > 0:
-            break
-        along = a[part, axis]
-        low = along <= along.min() + widths[k][axis] / 2
-        if low.all():
-            break
-        halves = [part[low], part[~low]]
-        parts[k : k + 1], widths[k : k + 1] = halves, [np.ptp(a[half], axis=0) for half in halves]
-    return parts
+    d = a.shape[1]
+    length = np.linalg.norm(a, axis=1)
+    longest = max(float(length.max()), 1e-300)
+    shell = np.minimum(shells - 1, -np.log2(np.maximum(length / longest, 2.0**-shells)))
+    direction = a / np.maximum(length, 1e-300)[:, None]
+    places = np.clip((direction + 1) / 2 * cells, 0, cells - 1).astype(np.int64)
+    code = places @ cells ** np.arange(d) * shells + (shells - 1 - shell.astype(np.int64))
+    order = np.argsort(code, kind="stable")
+    return Groups(order, np.flatnonzero(np.diff(code[order], prepend=-1, append=shells * cells**d)))

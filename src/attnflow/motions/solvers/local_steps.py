@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnflow.core.inputs import Array
+from attnflow.engines import AUTOMATIC, Lists, Memory
 from attnflow.laws import Hearing
-from attnflow.motions.solvers.heard_sources import Around, Rows, heard
+from attnflow.motions.solvers.heard_sources import Around, Nearby, Rows, heard
 from attnflow.motions.solvers.order8_step import STAGES, Path, Step
 from attnflow.motions.solvers.scipy_solver import ByTokens
 
@@ -28,16 +29,18 @@ if TYPE_CHECKING:
     from attnflow.motions.flows import ContinuousMotion
 
 # At most this part of all tokens may repeat a step; of the tokens of a part, this part of them.
-FEW, FEW_OF_PART = 0.03, 0.25
+FEW, FEW_OF_PART = 0.05, 0.25
 # A step of all is accepted as SciPy does, by the mean square of the errors, while no error is above LARGEST times what
 # is allowed. If tokens repeat it, those with errors above OWN do, until theirs are at most 1.
 LARGEST, OWN = 10.0, 1.0
 # Tokens are left to themselves if the others can then take steps this many times longer: it costs four more sums.
 WORTH = 1.5
 # Parts of fewer pairs of tokens and sources take steps together: a sum takes hardly longer than its call.
-PAIRS = 1 << 18
+PAIRS = 1 << 17
 # Parts of NARROW pairs or more look in each of their steps for the sources that can be heard in that step.
 NARROW = 1 << 16
+# Lists that hold more than this part of the sources save no time.
+SHORT_LISTS = 0.4
 # A sum of a part should not have more than COSTLY pairs for each token of all: a sum of all costs about 5 times that.
 COSTLY = 128
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
@@ -60,12 +63,14 @@ class Flowing(NamedTuple):
     atol: float
     tokens: int
 
-    def heard_from(self, rows: Rows) -> Hearing:
-        """Return the law, heard from these tokens alone."""
+    def heard_from(self, rows: Rows, lists: Lists) -> Hearing:
+        """Return the law, heard from these tokens alone, by groups of tokens from lists if these are short."""
         masses = self.hearing.masses
-        return replace(self.hearing, masses=None if masses is None else masses[rows], memory=None)
+        short = lists.pairs < SHORT_LISTS * len(rows) * len(lists.order) and self.hearing.engine in AUTOMATIC
+        memory = Memory(lists=lists) if short else None
+        return replace(self.hearing, masses=None if masses is None else masses[rows], memory=memory)
 
-    def near(self, t: float, h: float, tokens: Around, sources: Around, rows: Rows) -> Rows:
+    def near(self, t: float, h: float, tokens: Around, sources: Around, rows: Rows) -> Nearby:
         """Return which of the sources, in these rows of all, the tokens can hear between t and t + h."""
         masses, times = self.hearing.masses, (t, t + h / 2, t + h)
         logs = None if masses is None else np.log(masses[rows])
@@ -205,11 +210,11 @@ class Company:
         own = speeds[bad]
         for _ in range(1 + DOUBLINGS):
             sources = Around(places, np.concatenate([known, own]) * h)
-            near = self.flow.near(t, h, Around(step.x[bad], own * h), sources, rows)
+            near, lists = self.flow.near(t, h, Around(step.x[bad], own * h), sources, rows)
             heard_too, first_own = self._given(near), len(known) - len(rest)
             if len(some := rest[near[(near >= first_own) & (near < len(known))] - first_own]):
                 heard_too.append(Given(self.rows[some], step.path(some), speeds[some]))
-            part = Part(self.flow, self.rows[bad], own, heard_too, near[near >= len(known)] - len(known))
+            part = Part(self.flow, self.rows[bad], own, heard_too, near[near >= len(known)] - len(known), lists)
             try:
                 return part if part.through(t, step.x[bad], t + h, first) else None
             except _Strayed:
@@ -232,11 +237,11 @@ class Part(Company):
 
     most = own = 1.0
 
-    def __init__(self, flow: Flowing, rows: Rows, speeds: Array, given: list[Given], inner: Rows) -> None:
+    def __init__(self, flow: Flowing, rows: Rows, speeds: Array, given: list[Given], inner: Rows, lists: Lists) -> None:
         super().__init__(flow)
         self.rows, self.speeds, self.given, self.inner = rows, speeds, given, inner
         self.sources = np.concatenate([*(one.rows for one in given), rows[inner]])
-        self.hearing, self.pairs = flow.heard_from(self.sources), max(1, len(rows) * len(self.sources))
+        self.hearing, self.pairs = flow.heard_from(self.sources, lists), max(1, lists.pairs)
         self.few = int(FEW_OF_PART * len(rows)) if self.pairs >= PAIRS else 0
         self.legs: list[Leg] = []
 
@@ -266,9 +271,10 @@ class Part(Company):
             return self
         places = np.concatenate([*(one.path.at(t) for one in self.given), x[self.inner]])
         speeds = np.concatenate([*(one.speeds for one in self.given), self.speeds[self.inner]])
-        near = self.flow.near(t, h, Around(x, self.speeds * h), Around(places, speeds * h), self.sources)
+        near, lists = self.flow.near(t, h, Around(x, self.speeds * h), Around(places, speeds * h), self.sources)
         begin = len(places) - len(self.inner)
-        part = Part(self.flow, self.rows, self.speeds, self._given(near), self.inner[near[near >= begin] - begin])
+        inner = self.inner[near[near >= begin] - begin]
+        part = Part(self.flow, self.rows, self.speeds, self._given(near), inner, lists)
         part.start, part.reach = x, self.speeds * h
         return part
 
