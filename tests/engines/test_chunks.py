@@ -58,7 +58,8 @@ def test_chunks_hear_what_one_process_does(d: int, gain: float, turned: bool, fa
     assert made is not None
     assert (made.grid.turn == np.eye(max(d, 2))).all()  # other axes err otherwise, within the tolerance
     mean = in_chunks(q, x, gain, [1, 400, 401, 1300, 1900, 2950])
-    assert np.abs(mean - separable.softmax(q, x, x, None, gain)[0]).max() < 1e-12
+    # One process knows how much of its box the cloud fills, and keeps fewer polynomials.
+    assert np.abs(mean - separable.softmax(q, x, x, None, gain)[0]).max() < 1e-11
     direct = dense.softmax(q[::50], x, x, None, gain)[0]
     assert np.abs(mean[::50] - direct).max() < 1e-10
 

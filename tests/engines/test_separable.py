@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnflow.engines import fused, separable, separable_grid
 from attnflow.engines import separable_blocks as blocks
+from attnflow.engines import separable_degrees as degrees
 from attnflow.engines.separable import TOLERANCE, softmax
 from attnflow.engines.separable_grid import PANEL, SOURCE_PANEL
 from attnflow.engines.separable_products import exponentials
@@ -202,14 +203,59 @@ def test_coefficients_of_powers_are_exact_for_polynomials_of_degree_15() -> None
         np.testing.assert_allclose(coefficients, expected, rtol=0, atol=1e-14 * 2.0**blocks.P)
 
 
-def test_blocks_of_exponentials_are_polynomials_in_powers() -> None:
+def test_blocks_of_exponentials_are_chebyshev_coefficients() -> None:
     """Terms e^{g (t s - t' s')} anywhere in their panels, from the coefficients of one pair of panels."""
     rng = np.random.default_rng(0)
     gain, t, s, width = 1.3, 2.1, -1.4, np.array([0.6, 0.4])
     matrix = exponentials(np.array([0.0, t]), np.array([s, 0.5]), width, gain)[1][: blocks.P]
     for u, v in rng.uniform(-1, 1, (50, 2)):
         expected = math.exp(gain * ((t + width[0] * u) * (s + width[1] * v) - t * s))
-        assert abs(v ** np.arange(blocks.P) @ matrix @ u ** np.arange(blocks.P) / expected - 1) < 1e-12
+        assert abs(chebyshev.chebval2d(v, u, matrix) / expected - 1) < 1e-12
+
+
+def kept(stage: degrees.Stage, d: int) -> Array:
+    """1 for the products of Chebyshev polynomials that an index set holds, 0 for the others."""
+    mask = np.arange(blocks.P) < stage.rows[:, None]
+    assert mask.sum() == stage.lines.sum() == stage.number
+    assert sorted(stage.seats[mask.ravel()]) == list(range(stage.number))
+    return mask.reshape((blocks.P,) * d).astype(float)
+
+
+@pytest.mark.parametrize("zeta", [(2.0, 2.0), (2.0, 2.0, 2.0), (1.5, 1.5, 1.5), (1.01, 1.01, 1.01), (2.0, 1.1, 1.5)])
+@pytest.mark.parametrize("most", [1.0, 2.0, 3.0])
+def test_index_sets_lose_little_anywhere_in_a_panel(zeta: tuple[float, ...], most: float) -> None:
+    """e^{<zeta x, u>} and its gradient on a grid with the corners, from the terms kept, for several x in the ball."""
+    d, most = len(zeta), min(most, len(zeta))
+    u = np.cos(np.pi * np.arange(9) / 8)
+    values: Array = chebyshev.chebvander(u, blocks.P - 1).astype(np.float64)
+    slopes: Array = np.stack([chebyshev.chebval(u, chebyshev.chebder(row)) for row in np.eye(blocks.P)], axis=1)
+    last, first = (
+        kept(degrees.stages(np.array(own), np.array(own), most, most)[i], d)
+        for i, own in ((d, zeta), (0, tuple(1.125 * z for z in zeta)))
+    )
+    assert last.sum() < {2: 0.95, 3: 0.7}[d] * blocks.P**d
+    for way in ([1, 1, 1], [1, 0, 0], [1, 1, 0], [0, 1, 1], [0.8, 0.5, 0.33], [1, 0.3, 0.3], [0.3, 1, 0.3]):
+        x = np.minimum(1, np.array(way[:d]) * math.sqrt(most) / np.linalg.norm(way[:d]))
+        for mask, steeper, allowed in ((last, 1.0, 1.4e-10), (first, 1.125, 3e-11)):
+            z = steeper * x * zeta
+            factors = [blocks.TO_CHEBYSHEV @ np.exp(z[a] * blocks.NODES) for a in range(d)]
+            terms, exact = mask, np.ones(())
+            for a, own in enumerate(factors):
+                terms = terms * own.reshape([-1 if b == a else 1 for b in range(d)])
+                exact = np.multiply.outer(exact, np.exp(z[a] * u))
+            total = on_grid(terms, [values] * d)
+            assert np.abs(total / exact - 1).max() < 3e-11
+            for a in range(d if mask is last else 0):
+                slope = on_grid(terms, [slopes if b == a else values for b in range(d)])
+                # As a fraction of the half-width of the sources.
+                assert np.abs(slope / total - z[a]).max() / zeta[a] < allowed
+
+
+def on_grid(terms: Array, bases: list[Array]) -> Array:
+    """Sum_k terms_k prod_a bases_a[., k_a] at all points of a grid."""
+    for basis in bases:
+        terms = np.tensordot(terms, basis, axes=(0, 1))
+    return terms
 
 
 def test_both_kinds_of_panels() -> None:
@@ -245,7 +291,7 @@ def test_slabs_of_any_size_give_the_same_sums(d: int, separate: bool, monkeypatc
     made = separable.plan(q, k, gain)
     assert made is not None
     assert made.grid.targets.counts[0] > 2
-    panel = blocks.P**d * int(np.prod(np.maximum(made.grid.sources.counts, made.grid.targets.counts)[1:]))
+    panel = made.grid.largest // max(made.grid.sources.counts[0], made.grid.targets.counts[0])
     for size in (1, 2 * panel):
         monkeypatch.setattr(separable_grid, "SLAB", size)
         for got, expected in zip(softmax(q, k, v, None, gain), whole, strict=True):

@@ -20,7 +20,6 @@ from attnflow.core.progress import tick
 from attnflow.engines import separable_grid as steps
 from attnflow.engines.centring import ends
 from attnflow.engines.separable import Plan
-from attnflow.engines.separable_blocks import P
 from attnflow.engines.separable_grid import Boxes, Grid, Moments, middle
 from attnflow.engines.simd import WIDTH
 
@@ -47,7 +46,7 @@ def softmax(made: Plan, values: Array, log2_masses: Array, blocks: Indices, pref
         tick()
         if prefix > reached:
             keys = sources.piece(block)
-            _add(grid, total, Moments(steps.moments_of(keys, columns[reached:prefix], centre), keys.tops))
+            _add(total, steps.moments_of(grid, keys, columns[reached:prefix], centre))
             reached = prefix
         if reached:
             here, queries = slice(blocks[block], blocks[block + 1]), targets.piece(block)
@@ -60,20 +59,20 @@ class _Sorted:
     """Tokens sorted by box in each of some pieces, which `cuts` separate: all pieces at once."""
 
     def __init__(self, cuts: Indices, every: Boxes) -> None:
-        u, order, start, corner, counts = every.tokens
+        u, order, start = every.tokens
         n = len(order)
         piece = np.repeat(np.arange(len(cuts) - 1, dtype=np.int32), np.diff(cuts))[order]
         if len(cuts) < 1 << 15:
             piece = piece.astype(np.int16)  # NumPy has a faster sort for these
         by = np.argsort(piece, kind="stable")
-        box = np.repeat(np.arange(len(corner), dtype=np.int32), np.diff(start))[by]
+        box = np.repeat(np.arange(len(every.full), dtype=np.int32), np.diff(start))[by]
         new = np.diff(box, prepend=-1) != 0
         new[cuts[(cuts > 0) & (cuts < n)]] = True
         first = np.flatnonzero(new)
         low = every.exponents[by]
         tops = np.maximum.reduceat(low, first) if n else low
         self.u, self.order, self.lower = (
-            u.reshape(len(counts), -1)[:, by],
+            u.reshape(-1, n + WIDTH)[:, by],
             order[by],
             low - np.repeat(tops, np.diff(first, append=n)),
         )
@@ -83,33 +82,31 @@ class _Sorted:
 
     def piece(self, number: int) -> Boxes:
         """Return the tokens of a piece; indices count from its first one."""
-        _, _, _, corner, counts = self.every.tokens
         begin, end = self.cuts[number : number + 2].tolist()
         boxes = slice(*np.searchsorted(self.first, [begin, end]).tolist())
-        u, lower = np.zeros((len(counts), end - begin + WIDTH)), np.zeros(end - begin + WIDTH)
+        u, lower = np.zeros((len(self.u), end - begin + WIDTH)), np.zeros(end - begin + WIDTH)
         u[:, :-WIDTH], lower[:-WIDTH] = self.u[:, begin:end], self.lower[begin:end]
         box, start = self.box[boxes], np.append(self.first[boxes], end) - begin
         full, tops = self.every.full[box], np.full(len(self.every.tops), -np.inf)
         tops[full] = self.tops[boxes]
-        return Boxes((u.ravel(), self.order[begin:end] - begin, start, corner[box], counts), lower, tops, full)
+        return Boxes((u.ravel(), self.order[begin:end] - begin, start), lower, tops, full)
 
 
 def _none(grid: Grid, fields: int) -> Moments:
     boxes = math.prod(grid.sources.counts.tolist())
-    return Moments(np.zeros((fields, boxes * P ** len(grid.kappa))), np.full(boxes, -np.inf))
+    columns = np.arange(boxes // len(grid.sources.held[0]))
+    return Moments(steps.room_for(fields, grid.stages[0].number, boxes), np.full(boxes, -np.inf), columns)
 
 
-def _add(grid: Grid, total: Moments, part: Moments) -> None:
-    """Add moments to the total, which is changed: each box takes the larger power of two."""
+def _add(total: Moments, part: Moments) -> None:
+    """Add moments to the total, which holds all columns and is changed: each box takes the larger power of two."""
     tops = np.maximum(total.tops, part.tops)
     empty = tops == -np.inf
-    shape = [number for panels in grid.sources.counts.tolist() for number in (panels, P)]
-    boxes = [number for panels in grid.sources.counts.tolist() for number in (panels, 1)]
-    for own, factor in ((total, total.tops), (part, part.tops)):
-        with np.errstate(invalid="ignore"):
-            scale = np.where(empty, 1.0, np.exp2(factor - tops)).reshape(boxes)
-        for field in own.fields:
-            view = field.reshape(shape)
-            view *= scale
-    total.fields[...] += part.fields
+    with np.errstate(invalid="ignore"):
+        old, new = (np.where(empty, 1.0, np.exp2(own.tops - tops)) for own in (total, part))
+    panels, columns = len(tops) // len(total.columns), len(part.columns)
+    total.fields[:, :, : len(tops)] *= old
+    for s in range(panels):
+        at = s * len(total.columns) + part.columns
+        total.fields[:, :, at] += part.fields[:, :, s * columns : (s + 1) * columns] * new[at]
     total.tops[...] = tops

@@ -1,8 +1,9 @@
-"""Polynomials on a panel and blocks of 16 by 16 numbers: what the loops of the separable engine have in common.
+"""Polynomials on a panel: what the loops of the separable engine have in common.
 
-On a panel, u in [-1, 1], functions are polynomials of degree below 16 in powers of u. Their coefficients are found from
-values at the Chebyshev nodes in two steps. The first, to those of the Chebyshev polynomials, is stable; the second, to
-powers, is harmless because the functions here are entire: coefficients fall like z^k / k!, and nothing cancels.
+On a panel, u in [-1, 1], functions are polynomials of degree below 16. Products with K take them in the Chebyshev
+polynomials, of which few products are needed (`separable_degrees`); tokens take them in powers of u, which cost least.
+To go from one to the other is harmless because the functions here are entire: coefficients fall like z^k / k!, and
+nothing cancels.
 """
 
 # mypy: ignore-errors
@@ -42,8 +43,42 @@ def powers(u, i, factor, rows, at):
 
 
 @compiled
-def row(r, counts):
-    """Return where the r-th row of 16 numbers of a box starts, counted from the first, in a grid of `counts` panels."""
-    if len(counts) == 2:
-        return r * counts[1] * P
-    return (r // P * counts[1] * P + r % P) * counts[2] * P
+def _along(part, o, stride, length, moments):
+    """Recombine eight lines at once, which start at o."""
+    for step in range(length):
+        j = length - 1 - step if moments else step
+        total = splat(0.0)
+        if moments:
+            for i in range(j & 1, j + 1, 2):
+                total = muladd(spread(TO_POWERS, i * P + j), load(part, o + i * stride), total)
+        else:
+            for i in range(j, length, 2):
+                total = muladd(spread(TO_POWERS, j * P + i), load(part, o + i * stride), total)
+        store(part, o + j * stride, total)
+
+
+@compiled
+def recombine(part, o, d, rows, lines, moments):
+    """Change the basis of the 16^d numbers from o on, in place, where the index set of `rows` and `lines` has them.
+
+    Moments of powers become those of Chebyshev polynomials; otherwise coefficients of Chebyshev polynomials become
+    those of powers. Numbers outside the set are to be 0, or are never read.
+    """
+    matrix = TO_POWERS if moments else TO_POWERS_T
+    for r in range(len(rows)):
+        at, low, high = o + r * P, splat(0.0), splat(0.0)
+        for j in range(rows[r]):
+            x = spread(part, at + j)
+            low, high = muladd(x, load(matrix, j * P), low), muladd(x, load(matrix, j * P + WIDTH), high)
+        if rows[r] > 0:
+            store(part, at, low)
+            store(part, at + WIDTH, high)
+    for r in range(0, len(lines), WIDTH):
+        _along(part, o + r, len(lines), lines[r], moments)
+    if d == 3:
+        for k in range(P):
+            for c in range(0, P, WIDTH):
+                length = 0
+                while length < P and rows[k * P + length] > c:
+                    length += 1
+                _along(part, o + k * P * P + c, P, length, moments)

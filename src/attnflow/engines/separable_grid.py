@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +21,17 @@ from attnflow.core.inputs import Array
 from attnflow.engines.centring import ends
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable_blocks import P
+from attnflow.engines.separable_degrees import Stage, stages
 from attnflow.engines.separable_evaluation import evaluate
 from attnflow.engines.separable_moments import moments
-from attnflow.engines.separable_places import count, occupied, sort
-from attnflow.engines.separable_products import contract, exponentials, lift
+from attnflow.engines.separable_places import count, occupied, roundness, sort
+from attnflow.engines.separable_products import LANES, contract, exponentials, lift
 from attnflow.engines.simd import WIDTH
 
 Indices = NDArray[np.int64]
 
 # g t_a s_a changes by at most 2 z while t_a, or s_a, moves through a panel: z for targets and for sources.
-PANEL, SOURCE_PANEL = 2.0, 2.25
+PANEL, SOURCE_PANEL = 2.0, 2.4
 # With at most this many boxes, empty ones are not looked for.
 FEW_BOXES = 64
 # Exponents g <t, s> and g <c_t, s> up to this size are rounded by less than 1e-11.
@@ -37,7 +39,7 @@ LARGEST_EXPONENT = 3e4
 # Numbers in one field of the grid, or in one matrix.
 LARGEST_GRID = 1 << 25
 # At most SLAB numbers of the targets' grid are computed at once, in memory that is used again.
-SLAB = 1 << 22
+SLAB = 1 << 23
 # Blocks are left out below this power of two of the largest, divided by n: terms in a box differ by up to e^{2 z} for
 # each axis and each of source and target, and n d such blocks change no sum by 1e-11.
 FAINT = -64.0
@@ -60,11 +62,15 @@ class Box:
 
 @dataclass(frozen=True)
 class Panels:
-    """A box cut into `panels` panels on each axis, and those of them that may hold a token."""
+    """A box cut into `panels` panels on each axis, and those of them that may hold a token.
+
+    All tokens x, seen from the centre, have sum_a (x_a / half_a)^2 <= round.
+    """
 
     box: Box
     panels: Indices
     held: list[Indices]
+    round: float
 
     @property
     def counts(self) -> Indices:
@@ -97,10 +103,16 @@ class Grid:
     sources: Panels
     targets: Panels
 
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """The index sets of the polynomials, from the moments of sources to the targets."""
+        sources, targets = self.sources, self.targets
+        return stages(self.kappa / sources.panels, self.kappa / targets.panels, sources.round, targets.round)
+
     @property
     def largest(self) -> int:
-        """A bound on the numbers in one field of a grid."""
-        return P ** len(self.kappa) * math.prod(np.maximum(self.sources.counts, self.targets.counts).tolist())
+        """A bound on the moments of one field, which are held at once; the grid of the targets comes in slabs."""
+        return math.prod(self.sources.counts.tolist()) * self.stages[0].number
 
     @property
     def has_gradient(self) -> bool:
@@ -116,13 +128,14 @@ class Grid:
     @property
     def work(self) -> float:
         """The time of the matrices K and of the products with them, in pairs of the fused engine."""
-        sources, targets = ([float(P * len(axis)) for axis in side.held] for side in (self.sources, self.targets))
-        total, grid = 0.0, math.prod(sources)
-        for s, t, kappa in zip(sources, targets, self.kappa.tolist(), strict=True):
+        sources, targets = ([len(axis) for axis in side.held] for side in (self.sources, self.targets))
+        total, boxes = 0.0, math.prod(sources)
+        for i, (s, t, kappa) in enumerate(zip(sources, targets, self.kappa.tolist(), strict=True)):
             # Of the panels, those count from which a target hears more than e^-55: for large kappa not all.
             share = 55 / max(2 * kappa, 55.0)
-            total += grid * t * share * (1 - math.log(share)) / 10 + 8 * s * t
-            grid *= t / s
+            each = float(self.stages[i].lines @ self.stages[i + 1].rows)
+            total += each * boxes * t * share * (1 - math.log(share)) / 12 + 8 * P * P * s * t
+            boxes = boxes * t // s
         return total
 
 
@@ -147,10 +160,13 @@ def turned_box(rows: Array, straight: Box, turn: Array) -> Box:
 def _cut(box: Box, kappa: Array, z: float, rows: Array | None) -> Panels:
     """Cut a box into panels; without rows all of them may hold a token."""
     panels = np.maximum(1, np.ceil(kappa / z)).astype(np.int64)
+    most = float(len(kappa))
+    if rows is not None:
+        most = min(most, float(roundness(rows, box.centre, 1 / box.half).max()))
     if rows is None or math.prod(panels.tolist()) <= FEW_BOXES:
-        return Panels(box, panels, [np.arange(number) for number in panels])
+        return Panels(box, panels, [np.arange(number) for number in panels], most)
     seen = occupied(rows, box.centre, panels / (2 * box.half), panels).any(axis=0)
-    return Panels(box, panels, [np.flatnonzero(axis) for axis in seen])
+    return Panels(box, panels, [np.flatnonzero(axis) for axis in seen], most)
 
 
 class Side(NamedTuple):
@@ -188,12 +204,11 @@ def along(
 class Boxes(NamedTuple):
     """Tokens sorted by box.
 
-    `tokens` holds their places in their panels, their indices, where each box starts among them and where in the grid,
-    for the boxes that hold a token, and the numbers of held panels. `exponents` are seen from the `tops` of the boxes;
-    `full` are the boxes that hold a token.
+    `tokens` holds their places in their panels, their indices, and where each of the `full` boxes, which hold a token,
+    starts among them. `exponents` are seen from the `tops` of all boxes.
     """
 
-    tokens: tuple[Array, Indices, Indices, Indices, Indices]
+    tokens: tuple[Array, Indices, Indices]
     exponents: Array
     tops: Array
     full: Indices
@@ -217,31 +232,70 @@ def sorted_by_box(cut: Panels, rows: Array, slope: Array | None = None, log2_mas
     size = numbers.sum(axis=0)
     full = np.flatnonzero(size)
     start = np.append(0, np.cumsum(size[full]))
-    corner = np.zeros(len(full), dtype=np.int64)
-    for seat, axis in zip(np.unravel_index(full, counts), cut.held, strict=True):
-        corner = (corner * len(axis) + seat) * P
-    return Boxes((u.ravel(), order, start, corner, counts), lower, tops, full)
+    return Boxes((u.ravel(), order, start), lower, tops, full)
 
 
 class Moments(NamedTuple):
-    """Moments (fields, N) of sources on the grid, those of each box meant times 2^tops."""
+    """Moments (fields, N, places) of sources, N numbers of the first index set, each box meant times 2^tops.
+
+    The box of the panel s on the first axis and of columns[o], its number among the boxes of the other axes, is at the
+    place s * len(columns) + o.
+    """
 
     fields: Array
     tops: Array
+    columns: Indices
 
 
-def moments_of(sources: Boxes, columns: Array, centre: Array) -> Array:
+def room_for(fields: int, numbers: int, boxes: int) -> Array:
+    """Return zeros for a grid of this shape with some places more; vectors may read beyond its end.
+
+    The numbers of a box are an odd number of cache lines apart: otherwise all of them would have to share a few.
+    """
+    apart = (-(-boxes // WIDTH) | 1) * WIDTH
+    return np.zeros(fields * numbers * apart + LANES)[:-LANES].reshape(fields, numbers, apart)
+
+
+def moments_of(grid: Grid, sources: Boxes, columns: Array, centre: Array) -> Moments:
     """Return the moments of the weights of the sources, and of the weights times each column of values - centre."""
-    counts = sources.tokens[-1]
-    fields = np.zeros((1 + columns.shape[1], P ** len(counts) * math.prod(counts.tolist())))
-    moments(*sources.tokens, sources.exponents, columns, centre, fields)
+    scales = sources.tops.reshape(len(grid.sources.held[0]), -1)
+    kept = _together(scales > -np.inf)
+    places = _places(scales.shape, kept)
+    return Moments(
+        moments_in(grid, sources, columns, centre, places[sources.full], len(scales) * len(kept)), sources.tops, kept
+    )
+
+
+def moments_in(
+    grid: Grid, sources: Boxes, columns: Array, centre: Array, places: Indices, number: int | None = None
+) -> Array:
+    """Return the fields of `Moments` with the full boxes at these places, of so many in all."""
+    stage = grid.stages[0]
+    fields = room_for(1 + columns.shape[1], stage.number, len(places) if number is None else number)
+    moments(*sources.tokens, places, stage.lines, stage.rows, sources.exponents, columns, centre, fields)
     return fields
+
+
+def _together(*held: NDArray[np.bool_]) -> Indices:
+    """Return the columns that hold something; those that hold about the same, from first to last, follow each other."""
+    ends = [end for boxes in held for end in (boxes.argmax(axis=0), boxes[::-1].argmax(axis=0))]
+    order = np.lexsort(ends)
+    return order[np.logical_and.reduce([boxes.any(axis=0) for boxes in held])[order]]
+
+
+def _places(shape: tuple[int, ...], columns: Indices) -> Indices:
+    """Return where each box is if only these columns are kept, negative for the others."""
+    rank = np.full(shape[1], -1 - shape[0] * len(columns))
+    rank[columns] = np.arange(len(columns))
+    places: Indices = np.add.outer(np.arange(shape[0]) * len(columns), rank).ravel()
+    return places
 
 
 class Slab(NamedTuple):
     """A part of the grid of the targets: some panels of the first axis, all of the others.
 
-    It starts with the box number `first`; each of its boxes is meant times 2^scales.
+    It starts with the box number `first`; each of its boxes is meant times 2^scales. `fields` has the shape of those of
+    `Moments`, with the last index set.
     """
 
     first: int
@@ -282,27 +336,44 @@ def propagated(
         wanted.ravel()[full] = True
     fields, d, faintest = len(total.fields), len(grid.kappa), FAINT - math.log2(grid.number)
     matrices, shifts = factors_of(grid) if factors is None else factors
-    # The number of boxes that one panel of the first axis needs, before or after the products with the others.
+    # The size of one panel of the first axis, before or after the products with the others.
+    numbers = max(stage.number for stage in grid.stages)
     panel = math.prod(np.maximum(sources.counts, targets.counts)[1:].tolist())
-    together = min(len(wanted), max(1, SLAB // (P**d * panel)))
-    rooms = [np.empty(fields * P**d * panel * together) for _ in range(2)]
+    together = min(len(wanted), max(1, SLAB // (panel * numbers)))
+    rooms = [room_for(fields, numbers, panel * together) for _ in range(2)]
     behind = wanted[0].size
     for first in range(0, len(wanted), together):
         part = slice(first, min(len(wanted), first + together))
-        slab, scales, last = total.fields, total.tops, len(sources.held[-1])
+        slab, columns, scales = total.fields, total.columns, total.tops.reshape(len(sources.held[0]), -1)
         for a in range(d):
             K, shift = (matrices[a][part], shifts[a][part]) if a == 0 else (matrices[a], shifts[a])
-            scales = scales.reshape(shift.shape[1], -1)
-            lifted = lift(scales, shift)
+            lifted = _lifted(scales, shift, wanted[part], a)
             # The axes are now those of the sources that are left, then those of the targets up to this one.
-            somebody = wanted[part].any(axis=tuple(range(a + 1, d))).ravel()
-            lifted.reshape(-1, len(somebody))[:, ~somebody] = np.inf
-            before = slab.reshape(fields, P * len(scales), -1)
-            shape = fields, before.shape[2], P * len(shift)
-            slab = rooms[a % 2][: math.prod(shape)].reshape(shape)
-            contract(before, K, scales, shift, lifted, last, faintest, slab)
-            scales, last = lifted, len(shift)
-        yield Slab(part.start * behind, scales.ravel(), slab.reshape(fields, -1))
+            if a + 1 < d:
+                heard = np.where(lifted < np.inf, lifted, -np.inf).reshape(len(sources.held[a + 1]), -1)
+                later = _lifted(heard, shifts[a + 1], wanted[part], a + 1)
+                kept = _together(heard > -np.inf, np.isfinite(later).T)
+                places = _places(heard.shape, kept).reshape(lifted.shape)
+            else:
+                heard, kept, places = lifted, columns, np.arange(lifted.size).reshape(lifted.shape)
+            places = np.where(np.isfinite(lifted), places, -1)
+            lines, (number, _, rows, seats) = grid.stages[a].lines, grid.stages[a + 1]
+            # In between, boxes are next to each other, to be lanes; tokens take the numbers of one box at a time.
+            room = rooms[a % 2]
+            steps = (room[0].size, room.shape[2], 1) if a + 1 < d else (number * lifted.size, 1, number)
+            own = scales[:, columns], shift, lifted[columns], faintest
+            contract(slab, lines, K, *own, rows, seats, places[columns], room.ravel(), steps)
+            slab, columns, scales = room, kept, heard
+        polynomials = slab.ravel()[: fields * steps[0]].reshape(fields, -1, number)
+        yield Slab(part.start * behind, scales.ravel(), polynomials)
+
+
+def _lifted(scales: Array, shift: Array, wanted: NDArray[np.bool_], a: int) -> Array:
+    """Return the powers of two of the boxes after the product on the axis a, infinite where none is wanted."""
+    lifted = lift(scales, shift)
+    somebody = wanted.any(axis=tuple(range(a + 1, wanted.ndim))).ravel()
+    lifted.reshape(-1, len(somebody))[:, ~somebody] = np.inf
+    return lifted
 
 
 def evaluate_on(grid: Grid, targets: Boxes, slab: Slab, centre: Array, mean: Array, log_total: Array) -> None:
@@ -311,7 +382,7 @@ def evaluate_on(grid: Grid, targets: Boxes, slab: Slab, centre: Array, mean: Arr
     With one field alone the mean is that of the keys, from the gradient; otherwise `centre` was subtracted from values.
     """
     gain, queries, keys = grid.gain, grid.targets.box, grid.sources.box
-    u, order, start, corner, counts = targets.tokens
+    u, order, start = targets.tokens
     here = slice(*np.searchsorted(targets.full, [slab.first, slab.first + len(slab.scales)]).tolist())
     full = targets.full[here]
     # d/du of e^{g t s} for t = h u is g h s e^{g t s}, h the half-width of a panel.
@@ -320,8 +391,11 @@ def evaluate_on(grid: Grid, targets: Boxes, slab: Slab, centre: Array, mean: Arr
     # The factor e^{g <q, c_s>} of each query, for the centre of its box.
     slope = gain * (grid.turn.T @ keys.origin)
     levels = np.full(len(full), gain * float(queries.origin @ keys.origin))
-    for a, seat in enumerate(np.unravel_index(full, counts)):
+    for a, seat in enumerate(np.unravel_index(full, grid.targets.counts)):
         levels += slope[a] * grid.targets.centres(a)[seat]
     levels = levels + slab.scales[full - slab.first] / LOG2E
-    boxes = start[here.start : here.stop + 1], corner[here] - slab.first * P ** len(counts)
-    evaluate(u, order, *boxes, counts, slab.fields, levels, slope * width, back, centre, mean, log_total)
+    boxes = start[here.start : here.stop + 1], full - slab.first
+    stage = grid.stages[-1]
+    evaluate(
+        u, order, *boxes, stage.lines, stage.rows, slab.fields, levels, slope * width, back, centre, mean, log_total
+    )

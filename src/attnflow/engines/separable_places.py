@@ -52,6 +52,21 @@ def occupied(rows, centre, scale, panels):
 
 
 @in_parallel
+def roundness(rows, centre, scale):
+    """Return for each piece the largest sum_a ((x_a - centre_a) scale_a)^2."""
+    n, d = rows.shape
+    largest = np.zeros(SORT_PIECES)
+    for piece in numba.prange(SORT_PIECES):
+        most = 0.0
+        for i in range(piece * n // SORT_PIECES, (piece + 1) * n // SORT_PIECES):
+            x, y = (rows[i, 0] - centre[0]) * scale[0], (rows[i, 1] - centre[1]) * scale[1]
+            z = (rows[i, 2] - centre[2]) * scale[2] if d == 3 else 0.0
+            most = max(most, x * x + y * y + z * z)
+        largest[piece] = most
+    return largest
+
+
+@in_parallel
 def count(rows, centre, scale, panels, seats, counts, slope, log2_masses, code, exponents):
     """Fill the box and the exponent of each token; return by piece how many each box holds, and their top exponent.
 

@@ -1,7 +1,8 @@
 """From grid to grid: one axis after the other is multiplied by the exponentials between its panels.
 
-Blocks of 16^d numbers, one per box, carry powers of two of their own, so that terms may go far beyond the range of
-doubles; blocks too faint to be heard are left out of the products.
+A grid (fields, numbers, boxes) holds the numbers of an index set (`separable_degrees`) for each box. The boxes of the
+other axes, sixteen of them at once, are the lanes of the vectors. Each box carries a power of two of its own, so that
+terms may go far beyond the range of doubles; boxes too faint to be heard are left out of the products.
 """
 
 # mypy: ignore-errors
@@ -13,8 +14,14 @@ import numpy as np
 
 from attnflow.engines.kernels import LOG2E, compiled, in_parallel
 from attnflow.engines.products import ROWS, product
-from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, TO_POWERS, TO_POWERS_T, P
+from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, P
+from attnflow.engines.separable_places import SORT_PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
+
+# Boxes in the lanes; the lines of an index set are dealt out to this number of tasks.
+LANES, DEALT = 2 * WIDTH, 16
+# Target panels whose sums are written together.
+BLOCK = 32
 
 
 @compiled
@@ -29,7 +36,7 @@ def exponentials(targets, sources, width, gain):
     """Return K (panels of targets, 16 * panels of sources, 16), interpolants of e^{g (t s - t' s')} for centres t', s'.
 
     `targets` and `sources` hold these centres, `width` the half-widths of both kinds of panels: for t = t' + tau and
-    s = s' + sigma, e^{g (t s - t' s')} = sum_kl K[., l, k] (tau / width_t)^k (sigma / width_s)^l.
+    s = s' + sigma, e^{g (t s - t' s')} = sum_kl K[., l, k] T_k(tau / width_t) T_l(sigma / width_s).
     """
     matrices = np.empty((len(targets), len(sources) * P, P))
     for t in numba.prange(len(targets)):
@@ -43,18 +50,16 @@ def exponentials(targets, sources, width, gain):
                     x = muladd(splat(sigma), centre + tau, splat(sources[s]) * tau)
                     store(values, j * P + at, exp2(splat(gain * LOG2E) * x))
             _times(TO_CHEBYSHEV, values, half)
-            _times(half, TO_CHEBYSHEV_T, values)
-            _times(TO_POWERS, values, half)
-            _times(half, TO_POWERS_T, matrices[t, s * P : (s + 1) * P])
+            _times(half, TO_CHEBYSHEV_T, matrices[t, s * P : (s + 1) * P])
     return matrices
 
 
 @in_parallel
 def lift(scales, shifts):
-    """Return max_s scales[s, o] + shifts[t, s]: the product of `contract` for the sizes of blocks."""
-    S, blocks = scales.shape
-    result = np.empty((blocks, len(shifts)))
-    for o in numba.prange(blocks):
+    """Return max_s scales[s, o] + shifts[t, s]: the product of `contract` for the sizes of boxes."""
+    S, boxes = scales.shape
+    result = np.empty((boxes, len(shifts)))
+    for o in numba.prange(boxes):
         for t in range(len(shifts)):
             top = -np.inf
             for s in range(S):
@@ -64,51 +69,174 @@ def lift(scales, shifts):
 
 
 @compiled
-def _heard(scales, shifts, lifted, t, block, faintest, active, factors):
-    """List the source blocks that a target panel hears, with the factors that bring them to its scale."""
+def _heard(scales, shifts, lifted, t, first, faintest, active, factors):
+    """List the source panels that a target panel hears from some box in the lanes, with the factors of all lanes."""
     kept = 0
     for s in range(len(scales)):
-        x = scales[s, block] + shifts[t, s] - lifted[block, t]
-        if x > faintest:
-            active[kept], factors[kept] = s, x
+        heard = False
+        for lane in range(LANES):
+            x = -np.inf
+            if first + lane < len(lifted):
+                x = scales[s, first + lane] + shifts[t, s] - lifted[first + lane, t]
+            # A box without sources has no scale, one that is not wanted has an infinite one: x may be no number.
+            factors[kept * LANES + lane] = x if x > faintest else -2000.0
+            heard |= x > faintest
+        if heard:
+            for at in range(kept * LANES, (kept + 1) * LANES, WIDTH):
+                store(factors, at, exp2(load(factors, at)))
+            active[kept] = s
             kept += 1
-    for k in range(0, kept, WIDTH):
-        store(factors, k, exp2(load(factors, k)))
     return kept
 
 
-@in_parallel
-def contract(grid, matrices, scales, shifts, lifted, last, faintest, result):
-    """Multiply the first axis (after the fields) by the matrices of `exponentials`; in the result it is the last one.
+@compiled
+def _eight(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
+    """Write sum_{s, l} K[s, l, k] x[s, l] for eight k, from K[0, 0, 0] at `row`, to sums with the stride `across`.
 
-    Blocks of 16^d numbers, one per box, are meant times 2^scales before, 2^lifted after; e^{g t' s'} is 2^shifts, and
-    terms below 2^faintest of the largest are left out. `last` is the number of panels on the last axis so far. Blocks
-    of the result with infinite scales are not wanted, and never read.
+    The numbers x (s, l, LANES) of sixteen boxes start at `at`, l < length.
     """
-    fields, L, R = grid.shape
-    panels, lines = len(matrices), R // (P * scales.shape[1])
-    # In space rows are far apart in memory: several groups of 16 columns are fetched at once.
-    together = 1 if lines == 1 else 8
-    tasks = R // (P * together)  # in space R / 16 is 16 times the number of blocks
-    for task in numba.prange(fields * tasks):
-        columns, scaled = np.empty(together * L * P), np.empty(P * P)
-        active, factors = np.empty(len(scales), dtype=np.int64), np.zeros(len(scales) + WIDTH)
-        f, first = task // tasks, task % tasks * together
-        for j in range(L):
-            for g in range(together):
-                for half in range(0, P, WIDTH):
-                    x = load(grid, (f * L + j) * R + (first + g) * P + half)
-                    store(columns, (g * L + j) * P + half, x)
-        for g in range(together):
-            group = first + g
-            block = group // (lines * last) * last + group % last
-            own = columns[g * L * P : (g + 1) * L * P]
-            for t in range(panels):
-                kept = _heard(scales, shifts, lifted, t, block, faintest, active, factors)
-                for k in range(kept):
-                    at = active[k] * P * P
-                    for i in range(0, P * P, WIDTH):
-                        store(scaled, i, spread(factors, k) * load(matrices, t * L * P + at + i))
-                    for r in range(0, P, ROWS):
-                        o = ((f * R + group * P + r) * panels + t) * P
-                        product(own, at + r, 1, P, scaled, 0, P, P, result, o, panels * P, k > 0)
+    z = splat(0.0)
+    a0, a1, b0, b1, c0, c1, d0, d1 = z, z, z, z, z, z, z, z
+    e0, e1, f0, f1, g0, g1, h0, h1 = z, z, z, z, z, z, z, z
+    for i in range(kept):
+        k, o = row + active[i] * P * P, at + active[i] * length * LANES
+        low, high = load(factors, i * LANES), load(factors, i * LANES + WIDTH)
+        for _ in range(length):
+            x, y = low * load(columns, o), high * load(columns, o + WIDTH)
+            m = spread(matrices, k)
+            a0, a1 = muladd(m, x, a0), muladd(m, y, a1)
+            m = spread(matrices, k + 1)
+            b0, b1 = muladd(m, x, b0), muladd(m, y, b1)
+            m = spread(matrices, k + 2)
+            c0, c1 = muladd(m, x, c0), muladd(m, y, c1)
+            m = spread(matrices, k + 3)
+            d0, d1 = muladd(m, x, d0), muladd(m, y, d1)
+            m = spread(matrices, k + 4)
+            e0, e1 = muladd(m, x, e0), muladd(m, y, e1)
+            m = spread(matrices, k + 5)
+            f0, f1 = muladd(m, x, f0), muladd(m, y, f1)
+            m = spread(matrices, k + 6)
+            g0, g1 = muladd(m, x, g0), muladd(m, y, g1)
+            m = spread(matrices, k + 7)
+            h0, h1 = muladd(m, x, h0), muladd(m, y, h1)
+            k, o = k + P, o + LANES
+    store(sums, to, a0)
+    store(sums, to + WIDTH, a1)
+    store(sums, to + across, b0)
+    store(sums, to + across + WIDTH, b1)
+    store(sums, to + 2 * across, c0)
+    store(sums, to + 2 * across + WIDTH, c1)
+    store(sums, to + 3 * across, d0)
+    store(sums, to + 3 * across + WIDTH, d1)
+    store(sums, to + 4 * across, e0)
+    store(sums, to + 4 * across + WIDTH, e1)
+    store(sums, to + 5 * across, f0)
+    store(sums, to + 5 * across + WIDTH, f1)
+    store(sums, to + 6 * across, g0)
+    store(sums, to + 6 * across + WIDTH, g1)
+    store(sums, to + 7 * across, h0)
+    store(sums, to + 7 * across + WIDTH, h1)
+
+
+@compiled
+def _four(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
+    """Do the same for four k."""
+    z = splat(0.0)
+    a0, a1, b0, b1, c0, c1, d0, d1 = z, z, z, z, z, z, z, z
+    for i in range(kept):
+        k, o = row + active[i] * P * P, at + active[i] * length * LANES
+        low, high = load(factors, i * LANES), load(factors, i * LANES + WIDTH)
+        for _ in range(length):
+            x, y = low * load(columns, o), high * load(columns, o + WIDTH)
+            m = spread(matrices, k)
+            a0, a1 = muladd(m, x, a0), muladd(m, y, a1)
+            m = spread(matrices, k + 1)
+            b0, b1 = muladd(m, x, b0), muladd(m, y, b1)
+            m = spread(matrices, k + 2)
+            c0, c1 = muladd(m, x, c0), muladd(m, y, c1)
+            m = spread(matrices, k + 3)
+            d0, d1 = muladd(m, x, d0), muladd(m, y, d1)
+            k, o = k + P, o + LANES
+    store(sums, to, a0)
+    store(sums, to + WIDTH, a1)
+    store(sums, to + across, b0)
+    store(sums, to + across + WIDTH, b1)
+    store(sums, to + 2 * across, c0)
+    store(sums, to + 2 * across + WIDTH, c1)
+    store(sums, to + 3 * across, d0)
+    store(sums, to + 3 * across + WIDTH, d1)
+
+
+@in_parallel
+def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seats, places, result, steps):
+    """Multiply the first axis by the matrices of `exponentials`, for each column of boxes on the other axes.
+
+    The grid has the shape (fields, numbers, boxes). The result is flat; `steps` are the distances between its fields,
+    its numbers and its boxes. `lines` belongs to the index set of the grid, `rows` and `seats` to that of the result.
+    The panel s in the column o has the place s * columns + o among the boxes of the grid; places[o, t] is that of the
+    panel t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted
+    after; e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
+    """
+    fields, panels, L = grid.shape[0], len(matrices), len(lines)
+    S, R = scales.shape
+    groups, most, longest = -(-R // LANES), 0, 0
+    starts = np.zeros(L, dtype=np.int64)
+    for line in range(1, L):
+        starts[line] = starts[line - 1] + lines[line - 1]
+    for k in range(DEALT):
+        total, number = 0, 0
+        for line in range(k, L, DEALT):
+            total, number = total + lines[line], number + rows[line] + WIDTH
+        most, longest = max(most, total), max(longest, number)
+    tasks = fields * groups * DEALT
+    for piece in numba.prange(SORT_PIECES):
+        active, factors = np.empty(S, dtype=np.int64), np.empty((S + 1) * LANES)
+        columns, sums = np.empty(most * S * LANES), np.empty(longest * min(panels, BLOCK) * LANES)
+        room = active, factors, columns, sums
+        for task in range(piece, tasks, SORT_PIECES):
+            where = task // (groups * DEALT), task // DEALT % groups * LANES, task % DEALT
+            own = scales, shifts, lifted, faintest
+            _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room)
+
+
+@compiled
+def _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room):
+    """Multiply LANES columns from the column where[1] on, of the field where[0], for a part of the lines."""
+    f, first, dealt = where
+    scales, shifts, lifted, faintest = own
+    active, factors, columns, sums = room
+    _, numbers, boxes = grid.shape
+    panels, (S, R), L = len(matrices), scales.shape, len(lines)
+    # What is far apart in memory is fetched once, and written once.
+    at = 0
+    for line in range(dealt, L, DEALT):
+        for s in range(S):
+            for k in range(lines[line]):
+                o = (f * numbers + starts[line] + k) * boxes + s * R + first
+                store(columns, at, load(grid, o))
+                store(columns, at + WIDTH, load(grid, o + WIDTH))
+                at += LANES
+    for low in range(0, panels, BLOCK):
+        high = min(panels, low + BLOCK)
+        across = (high - low) * LANES
+        for t in range(low, high):
+            kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
+            at, to = 0, (t - low) * LANES
+            for line in range(dealt, L, DEALT):
+                for k in range(0, rows[line], WIDTH):
+                    row = t * S * P * P + k
+                    if rows[line] - k > WIDTH // 2:
+                        _eight(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                    else:
+                        _four(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                    to += min(WIDTH, rows[line] - k) * across
+                at += lines[line] * S * LANES
+        at = 0
+        for line in range(dealt, L, DEALT):
+            for k in range(rows[line]):
+                to = f * steps[0] + seats[line * P + k] * steps[1]
+                for t in range(low, high):
+                    for lane in range(min(LANES, R - first)):
+                        if places[first + lane, t] >= 0:
+                            result[to + places[first + lane, t] * steps[2]] = sums[at + lane]
+                    at += LANES
