@@ -2,5 +2,6 @@
 
 from attnflow.claims.certificates.certificate import Certificate, stored
 from attnflow.claims.certificates.certify import certify
+from attnflow.claims.certificates.runs import CertifiedRun
 
-__all__ = ["Certificate", "certify", "stored"]
+__all__ = ["Certificate", "CertifiedRun", "certify", "stored"]
