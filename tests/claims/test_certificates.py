@@ -256,7 +256,7 @@ def test_a_violation_in_floats_is_proved_or_the_reason_is_told() -> None:
         assert "it is not proved: certificates of" in oblique.because
     assert af.claims.certify(proved) == proved
     with refused("expected what check or simulate returns"):
-        af.claims.certify(3)  # type: ignore[arg-type]
+        af.claims.certify(3)  # type: ignore[call-overload]
     with refused("certificates are about the model of the claim"):
         af.check(claim, tokens=x, V=np.eye(2), law=af.Hardmax(), certify=True)
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import overload
 
+from attnflow.claims.certificates.exact import NoProof
 from attnflow.claims.certificates.make import make
 from attnflow.claims.certificates.runs import CertifiedRun, certified_run
+from attnflow.claims.claim import get
+from attnflow.claims.experiment import Experiment
+from attnflow.claims.proved_hypotheses import not_proved
 from attnflow.claims.verdict import VIOLATED, Verdict
 from attnflow.core.inputs import InputError, quoted
 from attnflow.runs.trajectory import Trajectory
@@ -63,6 +67,11 @@ def _certified(verdict: Verdict) -> Verdict:
         return verdict
     try:
         found = make(verdict.claim, verdict.instance)
+        claim = get(verdict.claim)
+        e = Experiment(verdict.instance, *claim.setting.modelled(dict(verdict.instance)))
+        # The comparisons of exact certificates have the hypotheses among them.
+        if found.kind == "ball" and (names := not_proved(claim, e.symmetrised())):
+            raise NoProof(f"the hypothesis {names[0]!r} is known in floats alone")
     except InputError as error:
         return replace(verdict, because=f"{verdict.because}; it is not proved: {error}")
     words = found.shown if found.kind == "ball" else "by comparisons of rational numbers"
