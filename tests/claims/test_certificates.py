@@ -180,6 +180,27 @@ def test_the_checker_imports_nothing_of_attnflow_and_is_short() -> None:
                 assert not node.module.startswith("tools") or node.module.startswith("tools.checker")
 
 
+def test_exact_certificates_need_one_file_and_no_package(tmp_path: Path) -> None:
+    """The file runs by itself, in an isolated Python, and refuses a changed number."""
+    file = tmp_path / "exact.py"
+    file.write_text((ROOT / "tools/checker/exact.py").read_text(encoding="utf-8"), encoding="utf-8")
+    imported = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert imported == {"json", "sys", "fractions", "pathlib"}
+    exact = [str(path) for name, path in names().items() if data_of(name)["kind"] == "exact"]
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(replaced(data_of("fw/own-cell"), ("given", "tokens", 0, 0), "1")), encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(file)]
+    good, bad = (subprocess.run([*command, *one], capture_output=True, text=True, check=False)
+                 for one in (exact, [str(wrong)]))  # fmt: skip
+    assert (good.returncode, good.stdout.count("is refuted, in fractions")) == (0, len(exact))
+    assert bad.returncode != 0
+    assert "Refused" in bad.stderr
+
+
 def test_the_command_says_one_sentence_for_each_file(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({**data_of("fw/own-cell"), "version": 7}), encoding="utf-8")
