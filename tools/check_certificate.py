@@ -37,8 +37,9 @@ def _checked(certificate):
 
     from tools.checker.limits import FLOWS
     from tools.checker.rest import AT_REST
+    from tools.checker.triples import TRIPLES
 
-    arguments = {**FLOWS, **AT_REST}
+    arguments = {**FLOWS, **AT_REST, **TRIPLES}
     need(certificate["kind"] == "ball" and claim in arguments, f"there is no {certificate['kind']} argument on {claim}")
     before = ctx.prec, ctx.cap
     try:
@@ -46,7 +47,7 @@ def _checked(certificate):
     finally:
         ctx.prec, ctx.cap = before
     need(words == certificate["shown"], "what it shows is not what is found")
-    return f"{claim} is refuted, in balls: {words}."
+    return f"{claim} is {'proved' if claim in TRIPLES else 'refuted'}, in balls: {words}."
 
 
 def main(paths):
