@@ -14,7 +14,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.enclosures import fixed_point, stability
-from attnflow.enclosures.basins import positive
+from attnflow.enclosures.basins import _falls, positive
 from attnflow.enclosures.fields import Field
 from attnflow.enclosures.fixed_points import inside
 from attnflow.enclosures.numbers import arithmetic, ball, balls, middles
@@ -198,6 +198,24 @@ def test_a_box_around_no_zero_is_refused() -> None:
         inverse = found.pinned.derivative(p).mid().inv().mid()
         assert inside(found.pinned, p, inverse, 1e-6) is not None
         assert inside(found.pinned, p + 2e-6, inverse, 1e-6) is None
+
+
+def test_a_box_with_two_states_is_refused() -> None:
+    """A token on the circle under V = diag(3/2, 1/2) rests at (1, 0), which attracts, and at (0, 1)."""
+    law, motion = af.Softmax(), af.SphereFlow(V=np.diag([1.5, 0.5]))
+    found = fixed_point([[1.0, 0.0]], law, motion)
+    near = stability(found)
+    assert (found.turns, near.stable) == (0, True)
+    assert stability(fixed_point([[0.0, 1.0]], law, motion)).stable is False
+    assert 0.01 < found.alone < 1.0
+    assert 0.02 < near.basin < np.sqrt(2)
+    with arithmetic(128):
+        p = middles(found.box)
+        inverse = found.pinned.derivative(p).mid().inv().mid()
+        assert inside(found.pinned, p, inverse, 1.1) is None
+        assert _falls(found.pinned, found.box, np.eye(2), 0.1, 1e-3)
+        assert not _falls(found.pinned, found.box, np.eye(2), 0.1, 1.1)
+        assert not _falls(found.pinned, found.box, np.eye(2), 1.5, 1e-3)  # the eigenvalue is -1
 
 
 def test_what_is_not_at_rest_is_refused() -> None:

@@ -121,29 +121,28 @@ def _tangents(x: Numbers) -> Any:
 
 
 def _attracts(found: FixedPoint) -> tuple[float, float] | None:
-    """Return (rho, c) of the theorem, for the widest box that is tried; None if the narrowest has none."""
+    """Return (rho, c) of the theorem, for the largest rho that is found; None if none is."""
     from scipy.linalg import solve_continuous_lyapunov
 
-    pinned, x = found.pinned, middles(found.box)
-    m = x.size
-    plain = _floats(pinned.derivative(x))
-    fastest = float(np.linalg.eigvals(plain).real.max())
-    if not fastest < 0:
+    plain = _floats(found.pinned.derivative(middles(found.box)))
+    one, slowest = np.eye(len(plain)), float(np.linalg.eigvals(plain).real.max())
+    if not slowest < 0:
         return None
-    rate = -PART * fastest
-    P = solve_continuous_lyapunov((plain + rate * np.eye(m)).T, -np.eye(m))
-    P = (P + P.T) / 2
-    P /= float(np.linalg.eigvalsh(P).max())
-    bounds = _between(P)
+    rate = -PART * slowest
+    # The second makes all directions fall alike, which the first, the Euclidean norm, may not.
+    forms = (one, solve_continuous_lyapunov((plain + rate * one).T, -one))
+    radius = max(_radius(found, (P + P.T) / 2, rate) for P in forms)
+    return (radius, rate) if radius > 0 else None
+
+
+def _radius(found: FixedPoint, P: Array, rate: float) -> float:
+    """Return rho for a matrix P, from the widest box that is tried; 0 if the narrowest is too wide."""
+    bounds, width, radius = _between(P), 0.0, NARROW
     if bounds is None:
-        return None
-    width = None
-    radius = NARROW
-    while radius <= WIDEST and _falls(pinned, found.box, P, rate, radius):
+        return 0.0
+    while radius <= WIDEST and _falls(found.pinned, found.box, P, rate, radius):
         width, radius = radius, radius * LARGER
-    if width is None:
-        return None
-    return float((ball(width) * (bounds[0] / bounds[1]).sqrt()).lower()), rate
+    return max(float((ball(width) * (bounds[0] / bounds[1]).sqrt()).lower()), 0.0)
 
 
 def _falls(pinned: Pinned, box: Numbers, P: Array, rate: float, radius: float) -> bool:
