@@ -33,7 +33,7 @@ from tools.checks_in_balls import CHECKS
 STORED = Path(__file__).parents[1] / "src/attnflow/claims/certificates/certified_checks.json"
 BITS = 128
 # These take a second or more: one check of such a claim for this many of the others.
-SLOW, RARER = ("sphere", "emergence"), 8
+SLOW, RARER = ("sphere", "emergence", "norm"), 8
 # After this many draws for each check that is asked for, a claim is left.
 PATIENCE = 3
 WHOLE = "as `attnflow check` does"
@@ -118,7 +118,7 @@ def checked() -> dict[str, tuple[Tally, Callable[[Claim, int, int], Found]]]:
         if claim.status == PROVED and "exact" in claim.setting.arithmetics:
             found[claim.id] = Tally(claim.id, "fractions", WHOLE), in_fractions
         elif claim.status == PROVED and claim.id in CHECKS:
-            how = "fractions" if claim.id == "fw/voronoi" else "balls"
+            how = "fractions" if claim.id in ("fw/ode", "fw/voronoi") else "balls"
             found[claim.id] = Tally(claim.id, how, CHECKS[claim.id][0]), in_balls
     return found
 

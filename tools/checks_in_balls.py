@@ -15,6 +15,7 @@ import numpy as np
 
 import attnflow as af
 from attnflow.claims import exact
+from attnflow.claims.frank_wolfe.lines import polytope as polytope_start
 from attnflow.claims.samplers import cloud, positive_form
 from attnflow.claims.sphere.runs import best_axis, in_hemisphere, on_sphere
 from attnflow.core.inputs import Array
@@ -133,17 +134,27 @@ def acute(x: Numbers) -> bool:
 
 def collapse(rng: Rng, k: int) -> Iterator[Any]:
     """Tokens are enclosed until they are in an open hemisphere, from where they tend to one point."""
+    return _into_a_hemisphere(rng, k, 1.0, normalized=k % 4 < 2)
+
+
+def clusters(rng: Rng, k: int) -> Iterator[Any]:
+    """The same for Post-LN, which is SA: for every beta on the circle too."""
+    return _into_a_hemisphere(rng, k, 3.0, normalized=True)
+
+
+def _into_a_hemisphere(rng: Rng, k: int, most: float, normalized: bool) -> Iterator[Any]:
+    """Return the height of tokens that come into a hemisphere; beta is at most `most` on the circle."""
     d = 2 + k % 2
     starts = [few(on_sphere(rng, k, n=6 - d, d=d)) for _ in range(DRAWS)]
     x = min(starts, key=lambda one: best_axis(one)[1])
-    beta = float(rng.uniform(0.0, 1.0 if d == 2 else 3.0))
+    beta = float(rng.uniform(0.0, most if d == 2 else 3.0))
 
     def height(state: Numbers) -> Any:
         w = balls(best_axis(floats(state))[0])
         return lowest([dot(one, w) for one in state])
 
     found = enclose(
-        x, af.Softmax(beta=beta), af.SphereFlow(normalized=k % 4 < 2), 40.0,
+        x, af.Softmax(beta=beta), af.SphereFlow(normalized=normalized), 40.0,
         enough=soon(lambda state: bool(height(state) > 0)), **METHOD,
     )  # fmt: skip
     if not height(found.final) > 0:
@@ -200,6 +211,33 @@ def voronoi(rng: Rng, k: int) -> Iterator[Any]:
         yield Fraction(0 if [j for j, one in enumerate(away) if one == min(away)] == row else -1)
 
 
+def straight_lines(rng: Rng, k: int) -> Iterator[Any]:
+    """<B x_i(t), v_i - x_j(t)> along x(t) = v + e^{-t} (x - v), v the leader of each token, for all t >= 0."""
+    start, B = polytope_start(rng, k)
+    x, form = exact.rational(start), exact.rational(np.eye(start.shape[1]) if B is None else B)
+    rows = exact.heard(af.Hardmax(B=B, ties="points"), x, 0)
+    if any(len(row) > 1 or rows[row[0]] != row for row in rows):
+        raise NotDecided("the polytope is not generic in fractions")
+    v = x[[row[0] for row in rows]]
+    away = x - v
+    for i, j in ((i, j) for i in range(len(x)) for j in range(len(x)) if [j] != rows[i]):
+        ahead = v[i] - v[j]
+        now, turned = form @ v[i], form @ away[i]
+        yield from least_of((now @ ahead, turned @ ahead - now @ away[j], -(turned @ away[j])))
+
+
+def least_of(c: tuple[Fraction, Fraction, Fraction]) -> Iterator[Fraction]:
+    """Yield values of c_0 + c_1 u + c_2 u^2 that are at least 0 only if it is so for 0 <= u <= 1.
+
+    >>> [str(one) for one in least_of((Fraction(1), Fraction(-2), Fraction(2)))]
+    ['1', '1', '1/2']
+    """
+    yield c[0]
+    yield sum(c, Fraction(0))
+    if c[2] > 0 and 0 < -c[1] < 2 * c[2]:
+        yield c[0] - c[1] ** 2 / (4 * c[2])
+
+
 def kmax(rng: Rng, k: int) -> Iterator[Any]:
     """k^2 I_k(beta) for the k that the claim has below, between and beyond its two values of beta."""
     beta = Fraction(int(rng.integers(1, 5 * 10**9)), 10**9)
@@ -242,5 +280,7 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "emergence/boolean": ("the limits of the rows of P", boolean),
     "fw/voronoi": ("24 points of K, vertices of equal energy in fractions", voronoi),
     "fw/collapse": ("eight layers, each against the layer before", softmax_layers),
+    "fw/ode": ("straight lines keep their leaders for all times, in fractions", straight_lines),
+    "norm/clusters": ("Post-LN: tokens come into an open hemisphere, from where they collapse", clusters),
     "mean-field/kmax": ("the value of k_max, by Bessel functions", kmax),
 }
