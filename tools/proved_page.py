@@ -50,8 +50,8 @@ CHECKED = """## Checks that could contradict proved claims
 {certified:,} certified checks of {claims} claims whose status is proved: {wrong} contradictions. Each claim was checked
 on random instances, in fractions or in balls, so that no rounding decides. Instances that stay undecided, or that do
 not meet the hypotheses, are not among the certified ones. In balls a part of the claim is checked, which the table
-names; flows are looked at at the steps of their enclosures. Which tokens are vertices of a hull comes from floats, as in
-[checks](claims.md).
+names; flows are looked at at the steps of their enclosures. Which tokens are vertices of a hull comes from floats, as
+in [checks](claims.md).
 
 ```text
 python -m tools.certified_checks --count {count} --seed {seed}
