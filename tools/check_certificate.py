@@ -5,12 +5,11 @@ python tools/check_certificate.py FILE ...      docs/certificates.md has the for
 
 import json
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.checker.exact import EXACT, Refused, holds, need
+from tools.checker.exact import Refused, check_exactly, need, numbers
 
 VERSION = 1
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
@@ -30,21 +29,17 @@ def _checked(certificate):
         {*certificate} == {"version", "claim", "kind", "given", "proof", "shown"},
         "its keys are not those of the format",
     )
+    if certificate["kind"] == "exact":
+        return check_exactly(certificate)
     claim, given, proof = certificate["claim"], numbers(certificate["given"]), numbers(certificate["proof"])
-    if certificate["kind"] == "exact" and claim in EXACT:
-        argument, words = EXACT[claim]
-        found = [
-            [what, str(left), relation, str(right)] for what, left, relation, right in holds(argument(given, proof))
-        ]
-        need(found == certificate["shown"], "what it shows is not what is found")
-        return f"{claim} is refuted, in fractions: {words}."
     # FLINT is needed for balls alone.
     from flint import ctx
 
     from tools.checker.limits import FLOWS
     from tools.checker.rest import AT_REST
+    from tools.checker.triples import TRIPLES
 
-    arguments = {**FLOWS, **AT_REST}
+    arguments = {**FLOWS, **AT_REST, **TRIPLES}
     need(certificate["kind"] == "ball" and claim in arguments, f"there is no {certificate['kind']} argument on {claim}")
     before = ctx.prec, ctx.cap
     try:
@@ -52,18 +47,7 @@ def _checked(certificate):
     finally:
         ctx.prec, ctx.cap = before
     need(words == certificate["shown"], "what it shows is not what is found")
-    return f"{claim} is refuted, in balls: {words}."
-
-
-def numbers(data):
-    """Return data with all strings read as fractions."""
-    if isinstance(data, dict):
-        return {name: numbers(one) for name, one in data.items()}
-    if isinstance(data, list):
-        return [numbers(one) for one in data]
-    whole = isinstance(data, int) and not isinstance(data, bool) and data >= 0
-    need(isinstance(data, str) or whole, "a number is neither a fraction nor a whole number that counts")
-    return Fraction(data) if isinstance(data, str) else data
+    return f"{claim} is {'proved' if claim in TRIPLES else 'refuted'}, in balls: {words}."
 
 
 def main(paths):

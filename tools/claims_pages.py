@@ -75,7 +75,8 @@ def _told(claim: Claim) -> list[str]:
         lines += [*_wrapped(f"Hypotheses, each with a margin: {'; '.join(map(typeset, claim.given))}."), ""]
     lines += [*_wrapped(f"How it is checked: {typeset(claim.how)}"), ""]
     if claim.id in names():
-        lines += [f"That it is false is [proved by a certificate](../proved.md#{_anchor(claim.id)}).", ""]
+        truth = "false" if claim.refutable else "true"
+        lines += [f"That it is {truth} is [proved by a certificate](../proved.md#{_anchor(claim.id)}).", ""]
     return lines
 
 

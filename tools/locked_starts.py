@@ -29,14 +29,16 @@ from attnflow.enclosures.numbers import arithmetic, balls
 BITS, STEPS, LONGEST = 128, 80, 6.0
 
 
-def locks(x: Array, rates: Sequence[float]) -> Locked | None:
+def locks(x: Array, rates: Sequence[float], B: Array | None = None) -> Locked | None:
     """Return what is proved of a start, or None if its tokens are not locked in time 6 over the largest rate.
+
+    B is the identity unless it is given.
 
     >>> found = locks(np.array([[3.0, 1.0], [-2.0, 1.0], [1.0, 1.0]]), [1.0, 0.5])
     >>> [sorted(one) for one in found.leaders]
     [[0], [1], [0]]
     """
-    form, exact = np.eye(len(rates)), [Fraction(float(rate)) for rate in rates]
+    form, exact = np.eye(len(rates)) if B is None else B, [Fraction(float(rate)) for rate in rates]
     left = iter(range(STEPS))
 
     def enough(state: Any) -> bool:

@@ -63,6 +63,7 @@ from attnflow.runs.trajectory import Trajectory
 if TYPE_CHECKING:
     from attnflow import checkpoints, claims
     from attnflow.app.sweep import sweep
+    from attnflow.claims.certificates import certify
     from attnflow.claims.check import check
     from attnflow.claims.search import search
     from attnflow.explorer.notebook import explore
@@ -75,8 +76,8 @@ __all__ = [
     "MeanField", "Motion", "Noisy", "Norm", "Perceptron", "Positional", "RandomHeads", "RescaledFlow",
     "RescaledLayers", "Residual", "Schedule", "SelfAdjusted", "Sigmoid", "Sinkhorn", "Softmax", "Sparsemax",
     "SphereFlow", "SphereLayers", "Trajectory", "Transformer", "Unnormalized",
-    "catalogue", "check", "checkpoints", "claims", "densities", "ensemble", "explore", "figures", "geometry", "load",
-    "measure", "progress", "search", "simulate", "sweep", "tokens", "watch",
+    "catalogue", "certify", "check", "checkpoints", "claims", "densities", "ensemble", "explore", "figures", "geometry",
+    "load", "measure", "progress", "search", "simulate", "sweep", "tokens", "watch",
 ]  # fmt: skip
 
 for _module in (densities, figures, geometry, measure, tokens, watch, sys.modules[__name__]):
@@ -87,7 +88,7 @@ def __getattr__(name: str) -> Any:
     """Load claims and readers of weights when they are first asked for; look others up in the catalogue."""
     if name == "checkpoints":
         return import_module("attnflow.checkpoints")
-    if name in ("claims", "check", "search"):
+    if name in ("claims", "certify", "check", "search"):
         module = import_module("attnflow.claims")
         return module if name == "claims" else getattr(module, name)
     if name == "sweep":

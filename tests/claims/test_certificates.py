@@ -21,22 +21,25 @@ import attnflow as af
 from attnflow.claims.certificates.certificate import FOLDER, names
 from attnflow.claims.certificates.make import make
 from attnflow.claims.witness import Witness
-from tools.certificates import INSTANCES
+from tools.certificates import GAP, INSTANCES
 from tools.check_certificate import check
+from tools.checker import triples
 from tools.checker.exact import Refused
 
 ROOT = Path(__file__).parents[2]
 CHECKER = [ROOT / "tools/check_certificate.py", *sorted((ROOT / "tools/checker").glob("*.py"))]
 VERDICTS = ROOT / "src/attnflow/figures/gallery/verdicts.json"
 # Of more than two seconds on one core.
-LONG = ("emergence/boolean/doubly-exponential",)
+LONG = ("emergence/boolean/doubly-exponential", GAP.claim)
 # Where each number is tried: in flows of many coordinates that takes long.
-SMALL = [name for name in names() if not name.startswith(("emergence/codimension", "emergence/boolean"))]
+SMALL = [name for name in INSTANCES if not name.startswith(("emergence/codimension", "emergence/boolean"))]
 QUICK = [name for name in SMALL if not name.startswith(("emergence", "causal"))]
 # What a proof chooses: other choices may prove the same statement.
 CHOSEN = {"bits", "order", "gap", "root", "least", "weights", "direction", "mirrors", "other"}
 
 Place = tuple[Any, ...]
+# The checker has no types.
+COVER: Any = triples.cover
 
 
 def slow(claims: Any) -> list[Any]:
@@ -102,16 +105,49 @@ def test_every_refutation_that_is_proved_has_a_small_certificate() -> None:
     rows = json.loads(VERDICTS.read_text(encoding="utf-8"))["claims"]
     refuted = {row["claim"] for row in rows if row["status"] == "false as printed"}
     proved = {row["claim"] for row in rows if row["refutation"] in ("exact", "ball")}
-    assert proved <= {*names()} <= refuted
+    assert proved <= {*INSTANCES} <= refuted
     assert all(path.stat().st_size < 200_000 for path in FOLDER.glob("*.json"))
-    assert {*names()} == {*INSTANCES}
+    assert {*names()} == {*INSTANCES, GAP.claim}
+    assert af.claims.stored(GAP.claim) == GAP
 
 
 @pytest.mark.parametrize("claim", slow(names()))
 def test_certificates_are_accepted(claim: str) -> None:
     data = data_of(claim)
     how = {"exact": "in fractions", "ball": "in balls"}[data["kind"]]
-    assert check(data).startswith(f"{claim} is refuted, {how}: ")
+    assert check(data).startswith(f"{claim} is {'proved' if claim == GAP.claim else 'refuted'}, {how}: ")
+
+
+@pytest.mark.parametrize(
+    ("at", "by"),
+    [(("given", "beta", 0), "-1"), (("given", "beta", 1), "1/9"), (("proof", "cosines"), "1/5"), (("shown",), "so"),
+     (("proof", "pull"), "1"), (("proof", "near"), "0"), (("proof", "near_from"), "2/3")],
+)  # fmt: skip
+def test_the_proof_of_a_claim_with_another_number_is_refused(
+    at: Place, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These are refused without a look at boxes, which take seconds."""
+    monkeypatch.setattr(triples, "cover", lambda start, holds, units: None)
+    assert check(GAP.data).startswith(f"{GAP.claim} is proved, in balls")
+    with pytest.raises(Refused):
+        check(replaced(GAP.data, at, by))
+
+
+def test_boxes_are_halved_until_all_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A point at which nothing holds is found, however small its boxes are."""
+    asked = []
+
+    def short(box: Any) -> bool:
+        asked.append(box[0])
+        return bool(box[0][1] - box[0][0] <= Fraction(1, 4))
+
+    COVER([(Fraction(0), Fraction(1))], short, (1,))
+    assert sorted(one for one in asked if one[1] - one[0] == Fraction(1, 4)) == [
+        (Fraction(k, 4), Fraction(k + 1, 4)) for k in range(4)
+    ]
+    monkeypatch.setattr(triples, "MOST", 200)
+    with pytest.raises(Refused, match="boxes are not enough"):
+        COVER([(Fraction(0), Fraction(1))], lambda box: not box[0][0] <= Fraction(1, 3) <= box[0][1], (1,))
 
 
 @pytest.mark.parametrize("claim", [pytest.param(name, marks=() if name in QUICK else larger) for name in SMALL])
@@ -178,6 +214,27 @@ def test_the_checker_imports_nothing_of_attnflow_and_is_short() -> None:
                 assert node.module is not None
                 assert node.module.partition(".")[0] in allowed
                 assert not node.module.startswith("tools") or node.module.startswith("tools.checker")
+
+
+def test_exact_certificates_need_one_file_and_no_package(tmp_path: Path) -> None:
+    """The file runs by itself, in an isolated Python, and refuses a changed number."""
+    file = tmp_path / "exact.py"
+    file.write_text((ROOT / "tools/checker/exact.py").read_text(encoding="utf-8"), encoding="utf-8")
+    imported = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert imported == {"json", "sys", "fractions", "pathlib"}
+    exact = [str(path) for name, path in names().items() if data_of(name)["kind"] == "exact"]
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(replaced(data_of("fw/own-cell"), ("given", "tokens", 0, 0), "1")), encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(file)]
+    good, bad = (subprocess.run([*command, *one], capture_output=True, text=True, check=False)
+                 for one in (exact, [str(wrong)]))  # fmt: skip
+    assert (good.returncode, good.stdout.count("is refuted, in fractions")) == (0, len(exact))
+    assert bad.returncode != 0
+    assert "Refused" in bad.stderr
 
 
 def test_the_command_says_one_sentence_for_each_file(tmp_path: Path) -> None:
@@ -255,14 +312,14 @@ def test_a_violation_in_floats_is_proved_or_the_reason_is_told() -> None:
     if oblique.outcome == "violated":
         assert "it is not proved: certificates of" in oblique.because
     assert af.claims.certify(proved) == proved
-    with refused("expected what check returns"):
-        af.claims.certify(3)  # type: ignore[arg-type]
+    with refused("expected what check or simulate returns"):
+        af.claims.certify(3)  # type: ignore[call-overload]
     with refused("certificates are about the model of the claim"):
         af.check(claim, tokens=x, V=np.eye(2), law=af.Hardmax(), certify=True)
 
 
 @larger
-@pytest.mark.parametrize("claim", [name for name in names() if name not in SMALL])
+@pytest.mark.parametrize("claim", [name for name in INSTANCES if name not in SMALL])
 def test_some_numbers_of_long_flows(claim: str) -> None:
     """Some numbers of the instance and some lengths of steps, changed, are refused."""
     data = data_of(claim)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +15,12 @@ from attnflow.core.inputs import Array
 from attnflow.enclosures import triples
 from attnflow.enclosures.numbers import arithmetic, ball
 from attnflow.enclosures.triples import TIGHT, TIGHT_ARCS, Triples, Unproved, ratio
+from tools.checker import triples as checker
 
-STORED = json.loads((Path(af.__file__).parent / "claims/certificates/sphere_collapse_gap.json").read_text())
-CERTIFICATE = Triples.read(STORED)
+STORED = af.claims.stored("sphere/collapse/gap")
+CERTIFICATE = Triples.read(STORED.proof)
+# The checker has no types.
+CHECKED_TERMS: Any = checker.terms
 
 
 def plain_sum(angles: Array, b: float, w: float, c: float) -> float:
@@ -51,7 +53,10 @@ def test_the_formula_of_the_proof_is_the_sum() -> None:
         halves = angles[1] - angles[0], angles[2] - angles[1]
         with arithmetic(triples.BITS):
             balls = [ball(float(one)) for one in (halves[0] / 2, halves[1] / 2, b)]
-            assert 8 * float(CERTIFICATE._sum(*balls)) == pytest.approx(plain_sum(angles, b, 1 / 6, 5 / 4), abs=1e-12)
+            plain = plain_sum(angles, b, 1 / 6, 5 / 4)
+            assert 8 * float(CERTIFICATE._sum(*balls)) == pytest.approx(plain, abs=1e-12)
+            checked = CHECKED_TERMS(*balls, CERTIFICATE.cosines, CERTIFICATE.pull)
+            assert 8 * float(sum(weight * r for weight, r in checked)) == pytest.approx(plain, abs=1e-12)
 
 
 def test_unstable_directions_of_stationary_states() -> None:
@@ -97,8 +102,8 @@ def test_where_it_is_false_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) ->
 
 @larger
 def test_the_proof() -> None:
-    low, high = -Fraction(STORED["beta_to"]), -Fraction(STORED["beta_above"])
+    high, low = (-Fraction(one) for one in STORED.given["beta"])
     assert low == 0
     assert high == TIGHT
     assert CERTIFICATE.prove(low, high) > 100_000
-    assert af.claims.get(STORED["claim"]).status == "derived"
+    assert af.claims.get(STORED.claim).status == "derived"

@@ -1,6 +1,12 @@
-"""Refutations in rational numbers: what has to be compared, computed anew. A part of check_certificate."""
+"""Refutations in rational numbers: comparisons that together refute a claim, computed anew with fractions alone.
 
+python tools/checker/exact.py FILE ...      docs/certificates.md has the format; check_certificate.py has balls as well
+"""
+
+import json
+import sys
 from fractions import Fraction as Q
+from pathlib import Path
 
 TESTS = {"<": Q.__lt__, "<=": Q.__le__, "=": Q.__eq__, ">": Q.__gt__, ">=": Q.__ge__, "!=": Q.__ne__}
 
@@ -14,6 +20,15 @@ def need(true, why):
         raise Refused(why)
 
 
+def numbers(data):
+    """Return data with all strings read as fractions."""
+    if isinstance(data, dict | list):
+        return [numbers(v) for v in data] if isinstance(data, list) else {n: numbers(v) for n, v in data.items()}
+    whole = isinstance(data, int) and not isinstance(data, bool) and data >= 0
+    need(isinstance(data, str) or whole, "a number is neither a fraction nor a whole number that counts")
+    return Q(data) if isinstance(data, str) else data
+
+
 def holds(comparisons):
     """Return the comparisons, all of them true."""
     found = list(comparisons)
@@ -23,8 +38,7 @@ def holds(comparisons):
 
 
 def dot(a, b):
-    products = [p * q for p, q in zip(a, b, strict=True)]
-    return sum(products[1:], products[0])
+    return sum(p * q for p, q in zip(a, b, strict=True))
 
 
 def times(M, x):
@@ -67,9 +81,6 @@ def scores(x, B):
         yield from ((f"score of {i} with {j}", one, "<=", max(row)) for j, one in enumerate(row))
 
 
-# Exact certificates: each function yields comparisons of rational numbers, which together refute the claim.
-
-
 def own_cell(g, p):
     x, B, i = g["tokens"], g["B"], p["token"]
     yield from positive(B, "B")
@@ -85,14 +96,10 @@ def cluster_rate(g, p):
     x, t, d = g["tokens"], p["step"], len(g["tokens"][0])
     yield from ((f"weight {j}", one, ">=", Q(0)) for j, one in enumerate(p["weights"]))
     yield "sum of the weights", sum(p["weights"]), "=", Q(1)
-    yield from (
-        (f"0 is in the hull, {k}", dot(p["weights"], column), "=", Q(0))
-        for k, column in enumerate(zip(*x, strict=True))
-    )
-    wide, B = (
-        max(dot(minus(a, b), minus(a, b)) for a in x for b in x),
-        [[Q(-(i == j)) for j in range(d)] for i in range(d)],
-    )
+    means = [dot(p["weights"], column) for column in zip(*x, strict=True)]
+    yield from ((f"0 is in the hull, {k}", one, "=", Q(0)) for k, one in enumerate(means))
+    wide = max(dot(minus(a, b), minus(a, b)) for a in x for b in x)
+    B = [[-Q(i == j) for j in range(d)] for i in range(d)]
     for s in range(t + 1):
         x = layer(x, leaders(x, B), [Q(2, s + 2)] * d, distinct=True)
     yield "the energy is above the bound", dot(x[p["token"]], x[p["token"]]) / 2, ">", 2 * wide / (t + 1)
@@ -175,3 +182,18 @@ EXACT = {
     "neuralode/controllability": (controllability, "the targets reverse the order of two points on the line"),
     "sphere/collapse/every-start": (every_start, "for every beta the tokens rest, and they are not at one point"),
 }  # fmt: skip
+
+
+def check_exactly(certificate):
+    """Return in one sentence what is proved by comparisons of rational numbers; raise Refused if nothing is."""
+    claim, given, proof = certificate["claim"], numbers(certificate["given"]), numbers(certificate["proof"])
+    need(certificate["version"] == 1, "its version is not 1")
+    need(certificate["kind"] == "exact" and claim in EXACT, f"there is no exact argument on {claim}")
+    found = [[what, str(a), relation, str(b)] for what, a, relation, b in holds(EXACT[claim][0](given, proof))]
+    need(found == certificate["shown"], "what it shows is not what is found")
+    return f"{claim} is refuted, in fractions: {EXACT[claim][1]}."
+
+
+if __name__ == "__main__":
+    for path in sys.argv[1:]:
+        print(check_exactly(json.loads(Path(path).read_text(encoding="utf-8"))))

@@ -25,7 +25,7 @@ from attnflow.claims import (
     sinkformers,
     sphere,
 )
-from attnflow.claims.certificates import Certificate, certify, stored
+from attnflow.claims.certificates import Certificate, CertifiedRun, certify, stored
 from attnflow.claims.check import check
 from attnflow.claims.claim import Claim, Paper, Setting, all, get
 from attnflow.claims.experiment import Experiment
@@ -37,6 +37,7 @@ from attnflow.core import calls
 
 __all__ = [
     "Certificate",
+    "CertifiedRun",
     "Claim",
     "Experiment",
     "Margins",

@@ -15,6 +15,7 @@ from attnflow.claims.experiment import RECORDS, RTOL, Experiment
 from attnflow.claims.hypotheses import OF_SYMMETRIC_FORMS, trouble_of_form
 from attnflow.claims.instances import read
 from attnflow.claims.margins import BrokenClaim, Margins, Undecided, unknown
+from attnflow.claims.proved_hypotheses import as_proved
 from attnflow.claims.verdict import HOLDS, NOT_MET, UNDECIDED, VIOLATED, Verdict
 from attnflow.core import progress
 from attnflow.core.inputs import InputError, quoted, whole
@@ -462,7 +463,8 @@ def _verdict(
     if outcome == VIOLATED and claim.repair is not None:
         with suppress(reasons.TooLong):  # the violation stands without a reason
             because += _what_broke(claim, e)
-    return Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
+    verdict = Verdict(outcome, margin, where, _certified(e, m), because, claim.id, e.instance, level=m.level)
+    return as_proved(claim, e, verdict)
 
 
 def _known(m: Margins) -> str:

@@ -15,6 +15,7 @@ from attnflow.claims import exact
 from attnflow.claims.claim import S, Statement
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, stacked
+from attnflow.claims.proved_hypotheses import definite, equals_transpose, proved_by, semidefinite
 from attnflow.core.inputs import Array, InputError, varies_in_time
 from attnflow.geometry.forms import EPS, PRODUCT_ROUNDING, asymmetry, not_symmetric, symmetric_part
 from attnflow.geometry.hull import Hull
@@ -87,12 +88,14 @@ def semidefinite_margin(e: Experiment, matrix: Numbers) -> tuple[Any, float]:
     return least, 8 * len(plain) * EPS + tol
 
 
+@proved_by(semidefinite)
 @of_symmetric_forms
 def positive_semidefinite(e: Experiment) -> Margins:
     """B is symmetric and positive semidefinite at the start."""
     return once("B >= 0", *semidefinite_margin(e, e.form()))
 
 
+@proved_by(definite)
 @of_symmetric_forms
 def positive_definite(e: Experiment) -> Margins:
     """B is symmetric and positive definite at the start."""
@@ -103,6 +106,7 @@ def positive_definite(e: Experiment) -> Margins:
     return replace(once("B > 0", value, tol, strict=True), undecided=nearly_singular(e.form().astype(float)))
 
 
+@proved_by(equals_transpose)
 @of_symmetric_forms
 def symmetric(e: Experiment) -> Margins:
     """B is symmetric."""

@@ -83,10 +83,9 @@ class Triples:
     near: Fraction = Fraction(1, 50)
 
     @classmethod
-    def read(cls, stored: Mapping[str, str]) -> Triples:
-        """Return what is stored as text."""
-        cosines, pull, near_from, near = (Fraction(stored[name]) for name in ("cosines", "pull", "near_from", "near"))
-        return cls(cosines, pull, -near_from, near)
+    def read(cls, proof: Mapping[str, str]) -> Triples:
+        """Return what the proof of a certificate has as text."""
+        return cls(*(Fraction(proof[name]) for name in ("cosines", "pull", "near_from", "near")))
 
     def prove(self, low: Fraction, high: Fraction) -> int:
         """Prove S < 0 for low <= b <= high < 2/3, or low <= b < 2/3 if high is 2/3; return the number of boxes."""

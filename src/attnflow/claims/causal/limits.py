@@ -12,6 +12,7 @@ from attnflow.claims.causal.paper import CAUSAL
 from attnflow.claims.claim import FALSE, OPEN, PROVED, Setting
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
+from attnflow.claims.proved_hypotheses import leads, proved_by
 from attnflow.claims.samplers import Rng, log_uniform, pick, rotation
 from attnflow.claims.sphere.collapse import attracting_rate
 from attnflow.claims.sphere.runs import integration_error, on_sphere
@@ -91,6 +92,7 @@ def _value_matrix(e: Experiment) -> Array:
     return np.asarray(form(e.V, e.shape[1]))
 
 
+@proved_by(lambda e: leads(_value_matrix(e)))
 def _simple_and_positive(e: Experiment) -> list[Margins]:
     V = _value_matrix(e)
     gap = _leading(V)[1]

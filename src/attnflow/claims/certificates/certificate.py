@@ -1,4 +1,4 @@
-"""A refutation as data: numbers as strings, and what has to be recomputed to believe it."""
+"""A proof as data: numbers as strings, and what has to be recomputed to believe it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = ("version", "claim", "kind", "given", "proof", "shown")
 
 @dataclass(frozen=True)
 class Certificate:
-    """A refutation of a claim that a program without attnflow can verify.
+    """A refutation of a claim, or a proof of it, that a program without attnflow can verify.
 
     `given` is the instance, numbers as strings of fractions; `proof` has what makes the proof short: directions,
     weights, steps, balls (middle, radius). `kind` is "exact" or "ball". `shown` are comparisons of rational numbers for
@@ -88,7 +88,7 @@ def names() -> dict[str, Path]:
 
 
 def stored(claim: str) -> Certificate:
-    """Return the certificate that attnflow keeps of a refuted claim.
+    """Return the certificate that attnflow keeps of a claim that is refuted, or of sphere/collapse/gap.
 
     >>> stored("emergence/polytope/pair").kind
     'ball'

@@ -20,6 +20,7 @@ from attnflow.claims.emergence.symmetry import commuting, group_matrices, group_
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import quadratic
 from attnflow.claims.margins import Margins, Undecided, once, unknown
+from attnflow.claims.proved_hypotheses import all_simple, dominates, grows, proved_by
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, rotation, square_of_normals
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import symmetric_part
@@ -126,6 +127,7 @@ def _least(V: Array, neutral: bool) -> float:
 def growing(neutral: bool) -> Callable[[Experiment], Margins]:
     """Return the hypothesis that V has such an eigenvalue, and all its eigenvectors."""
 
+    @proved_by(lambda e: grows(e.V, neutral))
     def hypothesis(e: Experiment) -> Margins:
         """V has eigenvalues with real part above 0 (or at least 0)."""
         count = int((np.linalg.eigvals(e.V).real > _least(e.V, neutral)).sum())
@@ -134,6 +136,7 @@ def growing(neutral: bool) -> Callable[[Experiment], Margins]:
     return hypothesis
 
 
+@proved_by(lambda e: all_simple(e.V) and dominates(e.V, alone=True))
 def _simple(e: Experiment) -> Iterator[Margins]:
     values = np.linalg.eigvals(e.V)
     size = float(np.abs(values).max()) or 1.0

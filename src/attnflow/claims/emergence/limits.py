@@ -25,6 +25,7 @@ from attnflow.claims.emergence.symmetry import (
 from attnflow.claims.experiment import RTOL, Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Undecided, once, per_token, unknown
+from attnflow.claims.proved_hypotheses import proved_by
 from attnflow.claims.samplers import KINDS, Rng, cloud, log_uniform, pick, positive_form, square_of_normals
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import symmetric_part
@@ -315,6 +316,12 @@ def _pair(rng: Rng, k: int) -> dict[str, Any]:
 PAIR = Setting({"tokens": ..., "until": 12.0}, lambda given: (Softmax(), Rescaled()), _pair, lengths=())
 
 
+def _exactly_mirrored(e: Experiment) -> bool:
+    x = e.tokens
+    return x.shape == (2, 2) and bool((x[:, 0] == 1).all()) and bool(x[0, 1] == -x[1, 1])
+
+
+@proved_by(_exactly_mirrored)
 def _mirrored(e: Experiment) -> Margins:
     x = e.tokens
     if x.shape != (2, 2):

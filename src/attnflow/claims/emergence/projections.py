@@ -27,6 +27,7 @@ from attnflow.claims.emergence.symmetry import (
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.hypotheses import positive_definite, quadratic
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, per_token, unknown
+from attnflow.claims.proved_hypotheses import dominates, proved_by
 from attnflow.claims.samplers import Rng, cloud, log_uniform, pick, positive_form, rotation, square_of_normals
 from attnflow.core.inputs import Array
 from attnflow.geometry.forms import score_rounding, symmetric_part
@@ -150,6 +151,7 @@ def dominant_of(e: Experiment) -> Dominant:
     return classify(e.V, e.form()).dominant
 
 
+@proved_by(lambda e: dominates(e.V))
 def dominant(e: Experiment) -> Iterator[Margins]:
     """The eigenvalue of largest modulus is real, positive, semisimple and strictly larger than the other moduli."""
     found = dominant_of(e)
@@ -159,6 +161,7 @@ def dominant(e: Experiment) -> Iterator[Margins]:
     yield once("lambda_1 > 0", found.value.real / size, found.blur / size, strict=True)
 
 
+@proved_by(lambda e: dominates(e.V, alone=True))
 def simple(e: Experiment) -> Margins:
     """lambda_1 is simple."""
     return once("lambda_1 is simple", float(2 - dominant_of(e).multiplicity) - 0.5)

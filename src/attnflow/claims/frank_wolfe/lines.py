@@ -15,6 +15,7 @@ from attnflow.claims.frank_wolfe.descent import LAYERS
 from attnflow.claims.frank_wolfe.paper import FW, hardmax_layers
 from attnflow.claims.hypotheses import nearly_singular, step_in_unit_interval
 from attnflow.claims.margins import Margins, Numbers, Undecided, once, unknown
+from attnflow.claims.proved_hypotheses import proved_by
 from attnflow.claims.samplers import Rng, any_form, cloud, level_set, log_uniform, pick, positive_form, step_sizes
 from attnflow.core.inputs import Array, varies_in_time
 from attnflow.core.schedules import Schedule
@@ -100,6 +101,18 @@ def _polytopes(rng: Rng, k: int) -> dict[str, Any]:
 POLYTOPE = replace(LAYERS, sample=_polytopes)
 
 
+def _generic_in_fractions(e: Experiment) -> bool:
+    """Say whether the vertices are extreme and strictly own their cells, and each token is in one cell alone."""
+    x = exact.rational(e.instance["tokens"])
+    order = Hull(x.astype(float)).indices
+    v, rest = x[order], [x[i] for i in range(len(x)) if i not in order]
+    heard = exact.heard(e.law, np.vstack([v, *rest]), 0, v)
+    extreme = all(exact.separated(np.delete(v, i, axis=0), one) is not None for i, one in enumerate(v) if len(v) > 1)
+    inside = all(exact.separated(v, one) is None for one in rest)
+    return extreme and inside and heard[: len(v)] == [[i] for i in range(len(v))] and {len(row) for row in heard} == {1}
+
+
+@proved_by(_generic_in_fractions)
 def _generic(e: Experiment) -> Margins:
     """Return the margin of a generic polytope: undecided where it fails by rounding only."""
     x = np.asarray(e.instance["tokens"], dtype=float)

@@ -12,6 +12,7 @@ from attnflow.claims.experiment import Experiment
 from attnflow.claims.frank_wolfe.paper import FW
 from attnflow.claims.hypotheses import constant, depths
 from attnflow.claims.margins import Margins, Undecided, once, smallest, stacked, unknown
+from attnflow.claims.proved_hypotheses import origin_inside, proved_by
 from attnflow.claims.samplers import Rng, around_origin, cloud, log_uniform, pick
 from attnflow.geometry.forms import EPS
 from attnflow.geometry.hull import Hull
@@ -80,6 +81,7 @@ def _around_origin(rng: Rng, k: int) -> dict[str, Any]:
 ORIGIN = replace(SOFTMAX, sample=_around_origin, arithmetics=("ball",))
 
 
+@proved_by(origin_inside)
 def _origin_inside(e: Experiment) -> Margins:
     x = np.asarray(e.instance["tokens"], dtype=float)
     depth = float(depths(x, np.zeros((1, x.shape[1])))[0]) / (float(np.abs(x).max()) or 1.0)
