@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from small_models import FIXTURES, apart, changed, reference
 
 import attnflow as af
+from attnflow.checkpoints.loading import LARGEST_CONFIG
 
 
 def test_other_names_of_the_same_tensors(tmp_path: Path) -> None:
@@ -100,6 +101,9 @@ def test_half_precision_and_parts(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     one, other = af.checkpoints.load(rounded).run([1, 2, 3]), af.checkpoints.load(folder).run([1, 2, 3])
     assert (one.tokens == other.tokens).all()
+    (folder / "2.safetensors").unlink()
+    with refused("names the file '2.safetensors', which is not beside it: put it there"):
+        af.checkpoints.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +211,12 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
         af.checkpoints.load(tmp_path)
     (tmp_path / "config.json").write_text("[" * 100_000)
     with refused("is not JSON"):
+        af.checkpoints.load(tmp_path)
+    (tmp_path / "config.json").write_text("[1]")
+    with refused("config.json holds \\[1\\], expected names with values"):
+        af.checkpoints.load(tmp_path)
+    (tmp_path / "config.json").write_text(" " * (LARGEST_CONFIG + 1))
+    with refused(f"has more than {LARGEST_CONFIG} bytes"):
         af.checkpoints.load(tmp_path)
     (tmp_path / "config.json").unlink()
     with refused("config.json does not exist"):
