@@ -186,7 +186,8 @@ class TestOtherDimensions:
 
     def test_the_sphere_is_drawn_by_its_meridians_and_parallels(self) -> None:
         run = af.simulate(af.tokens.sphere(n=4, d=3, seed=0), af.Softmax(), af.SphereFlow(), until=1.0)
-        lines = [np.array(line.get_data_3d()) for line in figures.plot(run).lines if line.get_linewidth() == 0.4]
+        drawn: list[Any] = list(figures.plot(run).lines)
+        lines = [np.array(line.get_data_3d()) for line in drawn if line.get_linewidth() == 0.4]
         assert len(lines) == 6 + 5
         for line in lines:
             np.testing.assert_allclose(np.linalg.norm(line, axis=0), 1.0, rtol=1e-12)
