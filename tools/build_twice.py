@@ -2,7 +2,8 @@
 
     python -m tools.build_twice dist
 
-The files of the second build stay in the folder, beside their digests in SHA256SUMS.
+The wheel is also built from the sdist, which has to hold the tests and the licence, and has the same bytes again. The
+files of the second build stay in the folder, beside their digests in SHA256SUMS.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 3_000_000
+# What those who build and test from the sdist look for.
+OF_SDIST = ("LICENSE", "Makefile", "conftest.py", "constraints.txt", "docs", "src", "tests", "tools")
 # What a build reads; caches and environments beside it are of no interest to it.
 IGNORED = shutil.ignore_patterns(".venv", ".git", "out", "dist", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
 
@@ -27,12 +32,26 @@ def digests(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def built(source: Path, folder: Path) -> dict[str, str]:
+def built(source: Path, folder: Path, kinds: Sequence[str] = ("wheel", "sdist")) -> dict[str, str]:
     """Build a copy of the tree into a folder, and return the digests of what was built."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    words = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder))
+    asked = [word for kind in kinds for word in ("-t", kind)]
+    words = (sys.executable, "-m", "hatchling", "build", *asked, "-d", str(folder))
     subprocess.run(words, cwd=source, check=True, capture_output=True, env=environment)
     return digests(folder)
+
+
+def unpacked(sdist: Path, folder: Path) -> Path:
+    """Unpack an sdist into a folder, and return the tree, which has all that its tests and its licence ask for."""
+    with tarfile.open(sdist) as archive:
+        # Python 3.11 has this since 3.11.4; before, files are unpacked as they are.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+        archive.extractall(folder)
+    (tree,) = folder.iterdir()
+    lacking = [name for name in OF_SDIST if not (tree / name).exists()]
+    if lacking:
+        raise SystemExit(f"{sdist.name} has no {', '.join(lacking)}: let the build include it")
+    return tree
 
 
 def build_twice(folder: Path) -> dict[str, str]:
@@ -47,9 +66,13 @@ def build_twice(folder: Path) -> dict[str, str]:
         for file in second.rglob("*"):
             os.utime(file, (1.5e9, 1.5e9))
         two = built(second, folder.resolve())
-    assert len(one) == 2
-    if one != {name: two[name] for name in one}:
-        raise SystemExit(f"two builds differ: {one} and {two}")
+        assert len(one) == 2
+        if one != {name: two[name] for name in one}:
+            raise SystemExit(f"two builds differ: {one} and {two}")
+        (sdist,) = (name for name in one if name.endswith(".tar.gz"))
+        again = built(unpacked(folder / sdist, Path(place, "unpacked")), Path(place, "again"), ["wheel"])
+        if not again.items() <= one.items():
+            raise SystemExit(f"the wheel of the sdist differs: {again}, expected one of {one}")
     for name in one:
         size = (folder / name).stat().st_size
         print(f"{one[name]}  {name}  {size:,} bytes")

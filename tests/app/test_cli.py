@@ -283,6 +283,11 @@ def test_words_in_place_of_numbers_of_other_commands(command: str, capsys: pytes
     assert "number" in shown
 
 
+def test_exact_is_about_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "fw/cluster-rate", "--exact"]) == 2
+    assert capsys.readouterr().err == "attnflow: --exact is about one run: give its tokens and steps\n"
+
+
 @pytest.mark.parametrize("command", ["check", "search"])
 def test_an_unknown_claim_is_answered_by_the_command_that_lists_them(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,8 @@ import pytest
 import xarray
 
 import attnflow as af
-from attnflow.app.cli import SWEEP_EXAMPLE, main
+from attnflow.app.cli import main
+from attnflow.app.parser import SWEEP_EXAMPLE
 from attnflow.sweeps.outcome import Batch
 from attnflow.sweeps.places import Work
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from make_fixtures import MODELS
-from test_checkpoints import FIXTURES, apart
+from small_models import FIXTURES, apart
 
 import attnflow as af
 

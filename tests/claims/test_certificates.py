@@ -261,6 +261,15 @@ def test_certificates_are_made_from_witnesses(claim: str, tmp_path: Path) -> Non
     assert af.claims.Certificate.load(tmp_path / "one.json") == made
 
 
+FLOWS = [name for name in names() if name.startswith(("emergence", "causal"))]
+AT_ONCE = ("emergence/polytope/pair", "emergence/polytope/rank", "emergence/polytope-times-subspace/projected")
+
+
+@pytest.mark.parametrize("claim", [pytest.param(name, marks=() if name in AT_ONCE else larger) for name in FLOWS])
+def test_certificates_of_flows_are_made_again_as_they_are_kept(claim: str) -> None:
+    assert make(claim, INSTANCES[claim]) == af.claims.stored(claim)
+
+
 @pytest.mark.parametrize("claim", ["fw/own-cell", "fw/hull-shrinks", "localmax/lyapunov/directed"])
 def test_what_search_finds_is_certified(claim: str) -> None:
     witness = af.search(claim, evaluations=200)

@@ -44,6 +44,15 @@ def test_default_checks_see_other_scales_and_two_rounds_see_every_kind_both_ways
         assert {at_any_scale(kind), at_any_scale(kind + len(KINDS))} == {True, False}
 
 
+@pytest.mark.parametrize("claim", all_claims(), ids=lambda claim: claim.id)
+def test_samples_of_every_kind_have_parameters_of_the_claim(claim: Claim) -> None:
+    """Eight of them go through all kinds that a sampler has, also those that a default check does not reach."""
+    for k in range(8):
+        drawn = claim.setting.drawn(1, k)
+        assert drawn.keys() <= claim.setting.parameters.keys()
+        assert read(claim, drawn, 1).keys() >= drawn.keys()
+
+
 def same(one: Any, other: Any) -> bool:
     return one is other or np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object))
 

@@ -43,7 +43,8 @@ def instance(seed: int) -> tuple[str, Any, Any, Any, float]:
     return kind, x, (af.Softmax(beta=beta, B=B), motion), velocity(kind, beta, B, V, sums), float(rng.uniform(0.2, 0.6))
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(k, marks=larger) for k in range(6, 200))])
+# Seed 14 is the first with weights that are not divided by their sum.
+@pytest.mark.parametrize("seed", [*range(6), 14, *(pytest.param(k, marks=larger) for k in range(6, 200) if k != 14)])
 def test_balls_hold_a_reference_of_fifty_digits(seed: int) -> None:
     kind, x, (law, motion), field, until = instance(seed)
     if kind == "sphere":
@@ -179,6 +180,7 @@ def test_starts_that_are_balls() -> None:
         (af.Softmax(), af.Layers(gamma=0.5), "Layers has no enclosure"),
         (af.Softmax(beta=af.Schedule("t")), af.Flow(), "constant beta"),
         (af.Softmax(), af.SphereFlow(norm="pre"), "the norm 'post'"),
+        (af.Softmax(), af.RescaledFlow(feed_forward=af.FeedForward(W=np.eye(2))), "a feed-forward layer has no"),
     ],
 )
 def test_what_has_no_enclosure_is_refused(law: Any, motion: Any, said: str) -> None:

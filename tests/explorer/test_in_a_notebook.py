@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import sys
 import threading
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -148,6 +150,20 @@ def test_a_page_that_is_closed_leaves_no_process(widget: Explorer) -> None:
     assert not alive(process)
     np.testing.assert_array_equal(widget.tokens, X0)
     assert repr(widget) == "<Explorer: closed>"
+    assert "is closed: explore again" in widget._repr_html_()
+
+
+def test_a_page_opens_in_the_browser_and_says_when_its_process_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(webbrowser, "open", opened.put)
+    with af.explore(motion=af.Layers(gamma=0.25), browser=True) as page:
+        assert page.state["motion"] == {"name": "layers", "gamma": 0.25}
+        assert opened.get(timeout=60) == page.address
+        page._process.kill()
+        page.wait()
+        page._closed = False  # as if nobody had waited for it
+        with pytest.raises(af.InputError, match="the process of the page has ended: explore again"):
+            page.state  # noqa: B018
 
 
 CELLS = [

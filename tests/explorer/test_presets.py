@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 import attnflow as af
 from attnflow.explorer import applicable_claims as claims_panel
+from attnflow.explorer import presets
 from attnflow.explorer.applicable_claims import check_applicable
 from attnflow.explorer.presets import FEWER, PRESETS, SHOWN, Preset
 from attnflow.explorer.state import State, arguments, read
@@ -87,6 +89,11 @@ def test_names_are_unique_and_papers_those_of_claims() -> None:
     claims = {claim.id for claim in af.claims.all()}
     words = {word.strip(",;:.") for preset in PRESETS for word in preset.note.split() if "/" in word}
     assert words <= claims
+
+
+def test_all_overlays_of_the_page_can_be_shown_by_presets_and_stories() -> None:
+    page = (Path(presets.__file__).parent / "page" / "index.html").read_text(encoding="utf-8")
+    assert tuple(re.findall(r'data-show="(\w+)"', page)) == SHOWN
 
 
 def test_loading_them_runs_and_draws_nothing() -> None:

@@ -184,6 +184,14 @@ class TestOtherDimensions:
     def test_space(self) -> None:
         assert figures.plot(short(af.tokens.gaussian(n=9, d=3, seed=0))).name == "3d"
 
+    def test_the_sphere_is_drawn_by_its_meridians_and_parallels(self) -> None:
+        run = af.simulate(af.tokens.sphere(n=4, d=3, seed=0), af.Softmax(), af.SphereFlow(), until=1.0)
+        drawn: list[Any] = list(figures.plot(run).lines)
+        lines = [np.array(line.get_data_3d()) for line in drawn if line.get_linewidth() == 0.4]
+        assert len(lines) == 6 + 5
+        for line in lines:
+            np.testing.assert_allclose(np.linalg.norm(line, axis=0), 1.0, rtol=1e-12)
+
     def test_flat_axes_are_refused_for_space_and_the_other_way_round(self, hardmax: Trajectory) -> None:
         import matplotlib.pyplot as plt
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from PIL import Image, ImageSequence
+from refusals import refused
 
 import attnflow as af
 from attnflow import figures
@@ -18,6 +19,7 @@ from attnflow.figures.gallery import named
 from attnflow.figures.gif import COLOURS, Gif, alike
 from attnflow.figures.groups import groups
 from attnflow.figures.marks import LEADER, NOW, START, TOKEN
+from attnflow.figures.mp4 import program, writing
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import look, sheet
 from attnflow.runs.trajectory import Trajectory
@@ -185,3 +187,23 @@ def test_a_gif_is_read_as_it_was_drawn(tmp_path: Path) -> None:
         read = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(film)]
     for drawn, shown in zip(alike(frames), read, strict=True):
         np.testing.assert_array_equal(np.asarray(drawn.convert("RGB")), shown)
+
+
+def test_ffmpeg_that_fails_says_why_and_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, then: type[BaseException] | None = None) -> None:
+        with writing(path, 16, 16, rate=25) as movie:
+            movie.add(np.zeros((16, 16, 3), dtype=np.uint8))
+            if then is not None:
+                raise then
+
+    with refused(r"ffmpeg could not write the movie \(.+\): ask for a GIF"):
+        write(tmp_path / "nowhere" / "run.mp4")
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "run.mp4", KeyboardInterrupt)
+
+    def missing() -> str:
+        raise RuntimeError("no ffmpeg exe could be found")
+
+    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", missing)
+    with refused("no ffmpeg program was found: install ffmpeg, or ask for a .gif"):
+        program()

@@ -20,6 +20,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import attnflow as af
 from attnflow import figures
+from attnflow.figures import movie as movie_module
+from attnflow.figures.movie import Movie
 from attnflow.figures.sheets import KEPT
 from attnflow.runs.trajectory import Trajectory
 
@@ -190,3 +192,12 @@ def test_a_movie_says_where_it_is_and_plays_while_it_is_there(run: Trajectory, t
     movie.path.unlink()
     assert movie._repr_html_().endswith("a&lt;b.gif is not there any more.")
     assert dict(matplotlib.rcParams) == before
+
+
+def test_a_movie_of_a_notebook_is_a_video_and_not_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.mp4").write_bytes(b"\0" * 8)
+    video = Movie(tmp_path / "run.mp4")
+    assert video._repr_html_().startswith("<video controls")
+    assert "data:video/mp4;base64,AAAAAAAAAAA=" in video._repr_html_()
+    monkeypatch.setattr(movie_module, "EMBEDDED", 7)
+    assert video._repr_html_().endswith("run.mp4 is too large to be shown in a notebook.")

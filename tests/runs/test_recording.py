@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
-from attnflow.runs.recording import MemoryRecording, Recorder, Thinning, moments, rule
+from attnflow.runs.recording import MemoryRecording, Recorder, Recording, Thinning, moments, rule
 from attnflow.runs.watch import Start
 
 
@@ -62,3 +62,8 @@ def test_moments_hold_both_ends() -> None:
     assert isinstance(geometric, af.watch.Geometric)
     assert moments(geometric, 50, discrete=True).tolist() == [0, 1, 10, 50]
     assert moments(None, 2.5, discrete=False).tolist() == [0.0, 2.5]
+
+
+def test_a_recording_says_where_records_go() -> None:
+    with pytest.raises(TypeError, match="append"):
+        type("Nowhere", (Recording,), {})()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from larger import larger
 
 import attnflow as af
 from tools import minimum_versions
-from tools.build_twice import build_twice
+from tools.build_twice import OF_SDIST, build_twice, unpacked
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -86,3 +88,17 @@ def test_nothing_of_others_is_bundled() -> None:
 def test_the_wheel_has_the_same_bytes_twice(tmp_path: Path) -> None:
     digests = build_twice(tmp_path)
     assert {name.rpartition(".")[2] for name in digests} == {"whl", "gz"}
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        (licence,) = (name for name in wheel.namelist() if name.endswith("/licenses/LICENSE"))
+        assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_an_sdist_without_tests_is_refused(tmp_path: Path) -> None:
+    tree = tmp_path / "attnflow-1"
+    for name in OF_SDIST:
+        (tree / name).mkdir(parents=True)
+    (tree / "tests").rmdir()
+    with tarfile.open(tmp_path / "one.tar.gz", "w:gz") as archive:
+        archive.add(tree, tree.name)
+    with pytest.raises(SystemExit, match=r"one.tar.gz has no tests: let the build include it"):
+        unpacked(tmp_path / "one.tar.gz", tmp_path / "here")

@@ -23,7 +23,7 @@ from attnflow.figures.gallery.hardmax import SQUARE, four_clouds
 from attnflow.figures.gallery.laws import LONG
 from attnflow.tokens import polygon, uniform
 
-SHOWN = ("cells", "hull", "limits", "leaders", "quiescent", "paths", "numbers")
+SHOWN = ("cells", "hull", "limits", "leaders", "quiescent", "influence", "paths", "numbers")
 # The large clouds of the gallery are shown here with FEWER tokens.
 FEWER = 3000
 

@@ -9,6 +9,7 @@ look at every step, so that they pick nothing.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -176,7 +177,7 @@ class Thinning:
             del one[1::2]
 
 
-class Recording:
+class Recording(ABC):
     """Where records go, and where an interrupted run goes on from: memory or a store.
 
     One that ends with the process has nothing to go on from, and writes `append` alone.
@@ -185,9 +186,9 @@ class Recording:
     def reserve(self, count: int) -> None:
         """Expect `count` records."""
 
+    @abstractmethod
     def append(self, times: NDArray[Any], tokens: Array) -> None:
         """Add records."""
-        raise NotImplementedError
 
     def remember(
         self, t: float, x: Array, state: Callable[[], dict[str, Any]], notes: Callable[[], dict[str, Any]]

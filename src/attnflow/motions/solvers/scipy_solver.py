@@ -13,6 +13,7 @@ No other file of the package names these internals:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -83,16 +84,16 @@ class Order8(_Solver, DOP853):  # type: ignore[misc]
         return h * float(np.linalg.norm(K[-1] - K[last])) / apart if apart > 0 else 0.0
 
 
-class ByTokens(Order8):
+class ByTokens(Order8, ABC):
     """Order 8 with steps of one's own: a subclass writes `take_step`, which calls `accept`, and `interpolant`."""
 
+    @abstractmethod
     def take_step(self) -> bool:
         """Take one step, and say whether that was possible."""
-        raise NotImplementedError
 
+    @abstractmethod
     def interpolant(self) -> Any:
         """Return the function of time that gives the state during the last step."""
-        raise NotImplementedError
 
     @property
     def stages(self) -> Array:
