@@ -287,6 +287,15 @@ def test_witnesses_are_made_small() -> None:
     assert three["steps"] == 90
 
 
+@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**10])
+def test_tokens_are_rounded_at_their_own_scale(scale: float) -> None:
+    """In steps of 4, 2, 1, 1/2, 1/4 .. of the scale: 1/4 is the first that moves no token by more than 1/10."""
+    first = Verdict("violated", -1.0, (2, 0), "exact", "")
+    tokens = scale * np.array([[5.3], [-3.7]])
+    small, _ = shrink({"tokens": tokens}, first, violates(lambda x: np.abs(x["tokens"] - tokens).max() < 0.1 * scale))
+    assert (small["tokens"] / scale).tolist() == [[5.25], [-3.75]]
+
+
 def test_bad_proposals_are_passed_over() -> None:
     first = Verdict("violated", -1.0, (2, 0), "exact", "")
 

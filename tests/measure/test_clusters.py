@@ -134,6 +134,15 @@ def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
     assert single_linkage(x, 1.7).max() == 39
 
 
+def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
+    """Cells 4 and 5 touch. Their numbers, in a box of 2^66 cells, would be smaller than those of cells before them."""
+    end, mid = 2**22, 2**20
+    codes = np.array([[0, 0, 5], [3, 0, 0], [3, 0, 9], [3, 0, 18], [mid, 0, 0], [mid, 0, 1], [end, end, end]])
+    cells = single.Boxes.of(0.5 * codes, np.arange(7))
+    pairs = [np.stack(pair) for pair in single.near_pairs(cells, codes, np.arange(7), 0.5)]
+    assert [4, 5] in np.sort(np.concatenate(pairs, axis=1).T).tolist()
+
+
 @pytest.mark.parametrize("few", [1, DIAMETER.MOST_COMPARED])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))
