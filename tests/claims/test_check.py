@@ -16,6 +16,7 @@ from attnflow.claims.check import decide, examine, gathered, hypotheses, on_samp
 from attnflow.claims.experiment import near_ties
 from attnflow.claims.hypotheses import depths, positive_semidefinite
 from attnflow.claims.instances import read
+from attnflow.claims.margins import Undecided
 from attnflow.claims.samplers import KINDS, around_origin, cloud, positive_form
 from attnflow.claims.verdict import Verdict
 
@@ -51,6 +52,10 @@ def test_a_claim_that_holds_with_a_negative_margin_says_why() -> None:
     assert (verdict.outcome, verdict.margin) == ("holds", -1e-13)
     assert verdict.because == "x >= 0 holds with margin -1e-13, which is zero up to its error of at most 1e-09"
     assert judged(at("x >= 0", 2, 0.5, tol=1e-9)).because == "x >= 0 holds with margin 0.5, known up to 1e-09"
+
+
+def test_a_failure_at_the_start_counts_where_a_hypothesis_fails_next() -> None:
+    assert judged(at("x >= 0", 0, -0.5), h=at("h", 1, -1.0)).where == (0, 1)
 
 
 def refuse(e: Experiment) -> Margins:
@@ -143,6 +148,22 @@ def test_the_earliest_of_several_conclusions_is_told() -> None:
     verdict = judged(both)
     assert verdict.because == "early fails at step 1, token 1 with margin -2"
     assert (verdict.where, verdict.margin) == ((1, 1), -2.0)
+
+
+def test_the_earliest_of_several_doubts_is_told() -> None:
+    """Whichever token it is about; at one time a reason of the claim's own comes before rounding."""
+
+    def doubts(e: Experiment) -> list[Margins]:
+        late, early = np.ones((6, 2)), np.ones((6, 2))
+        late[4, 0], early[1, 1] = 0.05, 0.05
+        return [Margins(what, values, np.arange(6), 0.1, True) for what, values in (("late", late), ("early", early))]
+
+    verdict = judged(doubts)
+    assert (verdict.outcome, verdict.where) == ("undecided", (1, 1))
+    assert verdict.because.startswith("early is undecided at step 1, token 1")
+    why = Undecided("the moon is full", "wait")
+    own = replace(at("own", 3, 0.05, tol=0.1, strict=True)(None), undecided=why)
+    assert judged(lambda e: [at("x", 3, 0.05, tol=0.1, strict=True)(e), own]).undecided == why
 
 
 def test_levels_make_verdicts_statistical() -> None:

@@ -16,6 +16,7 @@ from attnflow.claims.hypotheses import (
     inclusion,
     positive_definite,
     positive_semidefinite,
+    score_unit,
 )
 
 
@@ -32,6 +33,14 @@ def test_depths_are_known_up_to_the_rounding_of_the_coordinates() -> None:
     assert hull_rounding(experiment([[1001.0, 0.0], [999.0, 0.0]]))[0] == pytest.approx(2 * first)
     for scale in (2.0**-40, 2.0**40):  # depths over the size have no unit
         assert hull_rounding(experiment([[1001.0 * scale], [999.0 * scale]]))[0] == first
+
+
+def test_units_where_all_is_zero() -> None:
+    """Sizes that would be 0 are 1, so that margins in their parts are numbers."""
+    zero = experiment([[0.0, 0.0], [0.0, 0.0]])
+    assert (zero.scale, score_unit(zero)) == (1, 2)
+    assert score_unit(experiment([[1.0, 0.0], [0.0, 3.0]], B=[[0.0, 0.0], [0.0, 0.0]])) == 1
+    assert score_unit(experiment([[1.0, 0.0], [0.0, 3.0]], B=[[0.5, 0.0], [0.0, -4.0]])) == 4 * 9 * 2
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,25 @@ def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
     assert [4, 5] in np.sort(np.concatenate(pairs, axis=1).T).tolist()
 
 
+def test_steps_after_a_gap_are_new_also_where_the_last_step_was_long(way: str) -> None:
+    """In R^16 a cell is a quarter of tol wide: the second point is three cells away, the third beyond a gap."""
+    x = np.zeros((3, 16))
+    x[1:, 0] = 0.99, 3.0
+    assert single_linkage(x, 1.0).tolist() == [0, 0, 1]
+
+
+def test_cells_far_from_the_origin_that_touch_at_opposite_corners(way: str) -> None:
+    """Centres of such cells are as far apart as cells can be that touch, and their rounding is that of far points."""
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        first = 1e6 * rng.uniform(-1, 1, 4)
+        along = np.array([0.0, 0.4, 1.4, 1.8])
+        x = first + np.outer(along, np.full(4, 0.5))
+        tol = float(pdist(x[1:3])[0])
+        assert single_linkage(x, tol).tolist() == [0, 0, 0, 0]
+        assert single_linkage(x, tol * (1 - 1e-15)).max() == 1
+
+
 @pytest.mark.parametrize("few", [1, DIAMETER.MOST_COMPARED])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))
