@@ -131,7 +131,8 @@ def test_doubtful_conclusions() -> None:
 
 
 def test_nothing_seen_is_nothing_decided() -> None:
-    assert judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0))).outcome == "undecided"
+    verdict = judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0)))
+    assert (verdict.outcome, verdict.margin, verdict.where) == ("undecided", 0.0, None)
 
 
 def test_hypotheses_that_fail_at_once_spare_the_conclusion() -> None:

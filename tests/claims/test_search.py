@@ -279,6 +279,9 @@ def test_witnesses_are_made_small() -> None:
     assert small["B"] is None
     assert small["beta"] == 0.1
     assert small["steps"] == 3
+    # A failure at the start takes one step.
+    at_once = replace(first, where=(0, 0))
+    assert shrink({"steps": 90}, at_once, lambda given: at_once)[0] == {"steps": 1}
     # Only what still violates is kept.
     kept, _ = shrink(instance, first, violates(lambda given: False))
     assert kept is instance

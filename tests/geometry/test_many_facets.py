@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from attnflow.geometry import hull
 from attnflow.geometry.hull import _most_facets
@@ -31,3 +32,11 @@ def test_facets_are_not_listed_where_there_may_be_more_than_a_million() -> None:
     for dimension, count, many in ((4, 1415, False), (4, 1417, True), (3, 10**6, False)):
         body.dimension, body.vertices = dimension, np.empty((count, dimension))
         assert body._many_facets == many
+
+
+def test_facets_are_refused_where_qhull_does_not_see_every_vertex() -> None:
+    """As in clouds that are degenerate beyond its precision; here the last "vertex" is the middle of a cube."""
+    body = hull(np.array(list(product((0.0, 1.0), repeat=3))))
+    body.vertices = np.vstack([body.vertices, np.full(3, 0.5)])
+    with refused("degenerate beyond the precision of Qhull"):
+        _ = body.facets
