@@ -13,10 +13,11 @@ from scipy.stats import binomtest
 import attnflow as af
 from attnflow.claims import Claim, Experiment, Margins, get, statistics
 from attnflow.claims.check import decide, examine, gathered, hypotheses, on_samples
+from attnflow.claims.errors import BrokenInstance
 from attnflow.claims.experiment import near_ties
 from attnflow.claims.hypotheses import depths, positive_semidefinite
 from attnflow.claims.instances import read
-from attnflow.claims.margins import Undecided
+from attnflow.claims.margins import BrokenClaim, Undecided
 from attnflow.claims.samplers import KINDS, around_origin, cloud, positive_form
 from attnflow.claims.verdict import Verdict
 
@@ -234,6 +235,10 @@ def test_near_ties_are_ties_between_distinct_points() -> None:
     x = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0], [1.0, 1.0]])
     assert near_ties(af.Hardmax().neighbourhood, x, 0).tolist() == [False, False, True, False]
     assert near_ties(af.Localmax(2.0).neighbourhood, x, 0).tolist() == [True, True, False, True]
+    # Of relative thresholds the bound is (1 - delta) times the top score: 1/2 and 1/4 here, and attained.
+    line = np.array([[1.0], [0.5]])
+    for delta, tied in ((0.5, [True, True]), (0.5 + 1e-3, [False, False]), (0.5 - 1e-3, [False, False])):
+        assert near_ties(af.Localmax(delta, threshold="relative").neighbourhood, line, 0).tolist() == tied
     near = x + 1e-9
     assert not near_ties(af.Localmax(2.0 + 1e-3).neighbourhood, near, 0).any()
 
@@ -449,3 +454,32 @@ def test_an_error_of_a_law_or_a_motion_is_not_that_of_the_claim(error: Exception
         af.InputError, match=rf"^the motion Stuck raised an error while {MODEL.id} .* Stuck.step raised"
     ):
         af.check(MODEL.id, motion=Stuck(), **given)
+
+
+def test_whose_error_it_is_says_whether_a_search_passes_over_it() -> None:
+    """An error of a law or a motion, or a division by 0, may be that of one instance; others are those of the claim."""
+
+    def raises(error: Exception) -> Any:
+        def conclusion(e: Experiment) -> Margins:
+            raise error
+
+        return conclusion
+
+    def kind(call: Any) -> type[Exception]:
+        with pytest.raises(af.InputError) as caught:
+            call()
+        return type(caught.value)
+
+    assert kind(lambda: judged(raises(KeyError("tokens")))) is BrokenClaim
+    assert kind(lambda: judged(raises(ZeroDivisionError()))) is BrokenInstance
+    assert kind(lambda: af.check(MODEL.id, motion=Stuck(), tokens=FAR, steps=6)) is BrokenInstance
+    assert kind(lambda: judged(raises(OverflowError("too large")))) is af.InputError
+
+
+def test_draws_have_the_seed_that_was_given() -> None:
+    claim = next(claim for claim in af.claims.all() if "seed" in claim.setting.parameters)
+    drawn = {name: value for name, value in claim.setting.drawn(0, 0).items() if name != "seed"}
+    seeds = [
+        values["seed"] for values in (read(claim, drawn), read(claim, drawn, 5), read(claim, {**drawn, "seed": 7}, 5))
+    ]
+    assert seeds == [0, 5, 7]
