@@ -10,7 +10,6 @@ import attnflow as af
 from attnflow.claims import Experiment
 from attnflow.claims.exact import rational
 from attnflow.claims.hypotheses import (
-    EPS,
     depths,
     hull_rounding,
     inclusion,
@@ -18,6 +17,7 @@ from attnflow.claims.hypotheses import (
     positive_semidefinite,
     score_unit,
 )
+from attnflow.geometry.forms import EPS
 
 
 def experiment(tokens: Any, arithmetic: str = "float", B: Any = None) -> Experiment:
