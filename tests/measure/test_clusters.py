@@ -143,6 +143,15 @@ def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
     assert [4, 5] in np.sort(np.concatenate(pairs, axis=1).T).tolist()
 
 
+def test_only_few_points_are_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs of many points would not fit into memory."""
+    compared, of_few = [], single._of_few
+    monkeypatch.setattr(single, "_of_few", lambda x, tol: (compared.append(len(x)), of_few(x, tol))[1])
+    for n in (single.MOST_COMPARED, single.MOST_COMPARED + 1):
+        assert single_linkage(np.repeat([[0.0, 0.0], [3.0, 0.0]], n, axis=0)[:n], 1.0).max() == 0
+    assert compared == [single.MOST_COMPARED]
+
+
 def test_steps_after_a_gap_are_new_also_where_the_last_step_was_long(way: str) -> None:
     """In R^16 a cell is a quarter of tol wide: the second point is three cells away, the third beyond a gap."""
     x = np.zeros((3, 16))
