@@ -187,3 +187,14 @@ def test_dir_lists_the_public_names_and_nothing_else() -> None:
     used = {name for page in pages for name in re.findall(r"\baf\.(\w+)", page.read_text())}
     assert len(used) > 20
     assert used <= set(names)
+
+
+def test_results_leave_long_data_out_of_their_line() -> None:
+    """What Python prints of a result is for reading: no arrays, no functions, no instances."""
+    whole = af.check("fw/own-cell/repaired", tokens=[[1.0], [-1.0]])
+    undecided = af.check("hardmax/limits", tokens=af.tokens.gaussian(40, 2, seed=0), steps=1)
+    assert (undecided.outcome, whole.limitation, undecided.limitation) == ("undecided", "", "")
+    classified = af.geometry.classify(np.diag([2.0, 1.0, 1.0]))
+    for result in (whole, undecided, classified, af.claims.get("fw/own-cell/repaired")):
+        words = repr(result)
+        assert not re.search(r"array|function|tokens=|'tokens'|Setting\(|Paper\(|Undecided\(", words), words

@@ -13,9 +13,11 @@ from scipy.stats import binomtest
 import attnflow as af
 from attnflow.claims import Claim, Experiment, Margins, get, statistics
 from attnflow.claims.check import decide, examine, gathered, hypotheses, on_samples
+from attnflow.claims.errors import BrokenInstance
 from attnflow.claims.experiment import near_ties
 from attnflow.claims.hypotheses import depths, positive_semidefinite
 from attnflow.claims.instances import read
+from attnflow.claims.margins import BrokenClaim, Undecided
 from attnflow.claims.samplers import KINDS, around_origin, cloud, positive_form
 from attnflow.claims.verdict import Verdict
 
@@ -51,6 +53,10 @@ def test_a_claim_that_holds_with_a_negative_margin_says_why() -> None:
     assert (verdict.outcome, verdict.margin) == ("holds", -1e-13)
     assert verdict.because == "x >= 0 holds with margin -1e-13, which is zero up to its error of at most 1e-09"
     assert judged(at("x >= 0", 2, 0.5, tol=1e-9)).because == "x >= 0 holds with margin 0.5, known up to 1e-09"
+
+
+def test_a_failure_at_the_start_counts_where_a_hypothesis_fails_next() -> None:
+    assert judged(at("x >= 0", 0, -0.5), h=at("h", 1, -1.0)).where == (0, 1)
 
 
 def refuse(e: Experiment) -> Margins:
@@ -126,7 +132,8 @@ def test_doubtful_conclusions() -> None:
 
 
 def test_nothing_seen_is_nothing_decided() -> None:
-    assert judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0))).outcome == "undecided"
+    verdict = judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0)))
+    assert (verdict.outcome, verdict.margin, verdict.where) == ("undecided", 0.0, None)
 
 
 def test_hypotheses_that_fail_at_once_spare_the_conclusion() -> None:
@@ -143,6 +150,22 @@ def test_the_earliest_of_several_conclusions_is_told() -> None:
     verdict = judged(both)
     assert verdict.because == "early fails at step 1, token 1 with margin -2"
     assert (verdict.where, verdict.margin) == ((1, 1), -2.0)
+
+
+def test_the_earliest_of_several_doubts_is_told() -> None:
+    """Whichever token it is about; at one time a reason of the claim's own comes before rounding."""
+
+    def doubts(e: Experiment) -> list[Margins]:
+        late, early = np.ones((6, 2)), np.ones((6, 2))
+        late[4, 0], early[1, 1] = 0.05, 0.05
+        return [Margins(what, values, np.arange(6), 0.1, True) for what, values in (("late", late), ("early", early))]
+
+    verdict = judged(doubts)
+    assert (verdict.outcome, verdict.where) == ("undecided", (1, 1))
+    assert verdict.because.startswith("early is undecided at step 1, token 1")
+    why = Undecided("the moon is full", "wait")
+    own = replace(at("own", 3, 0.05, tol=0.1, strict=True)(None), undecided=why)
+    assert judged(lambda e: [at("x", 3, 0.05, tol=0.1, strict=True)(e), own]).undecided == why
 
 
 def test_levels_make_verdicts_statistical() -> None:
@@ -212,6 +235,10 @@ def test_near_ties_are_ties_between_distinct_points() -> None:
     x = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0], [1.0, 1.0]])
     assert near_ties(af.Hardmax().neighbourhood, x, 0).tolist() == [False, False, True, False]
     assert near_ties(af.Localmax(2.0).neighbourhood, x, 0).tolist() == [True, True, False, True]
+    # Of relative thresholds the bound is (1 - delta) times the top score: 1/2 and 1/4 here, and attained.
+    line = np.array([[1.0], [0.5]])
+    for delta, tied in ((0.5, [True, True]), (0.5 + 1e-3, [False, False]), (0.5 - 1e-3, [False, False])):
+        assert near_ties(af.Localmax(delta, threshold="relative").neighbourhood, line, 0).tolist() == tied
     near = x + 1e-9
     assert not near_ties(af.Localmax(2.0 + 1e-3).neighbourhood, near, 0).any()
 
@@ -427,3 +454,32 @@ def test_an_error_of_a_law_or_a_motion_is_not_that_of_the_claim(error: Exception
         af.InputError, match=rf"^the motion Stuck raised an error while {MODEL.id} .* Stuck.step raised"
     ):
         af.check(MODEL.id, motion=Stuck(), **given)
+
+
+def test_whose_error_it_is_says_whether_a_search_passes_over_it() -> None:
+    """An error of a law or a motion, or a division by 0, may be that of one instance; others are those of the claim."""
+
+    def raises(error: Exception) -> Any:
+        def conclusion(e: Experiment) -> Margins:
+            raise error
+
+        return conclusion
+
+    def kind(call: Any) -> type[Exception]:
+        with pytest.raises(af.InputError) as caught:
+            call()
+        return type(caught.value)
+
+    assert kind(lambda: judged(raises(KeyError("tokens")))) is BrokenClaim
+    assert kind(lambda: judged(raises(ZeroDivisionError()))) is BrokenInstance
+    assert kind(lambda: af.check(MODEL.id, motion=Stuck(), tokens=FAR, steps=6)) is BrokenInstance
+    assert kind(lambda: judged(raises(OverflowError("too large")))) is af.InputError
+
+
+def test_draws_have_the_seed_that_was_given() -> None:
+    claim = next(claim for claim in af.claims.all() if "seed" in claim.setting.parameters)
+    drawn = {name: value for name, value in claim.setting.drawn(0, 0).items() if name != "seed"}
+    seeds = [
+        values["seed"] for values in (read(claim, drawn), read(claim, drawn, 5), read(claim, {**drawn, "seed": 7}, 5))
+    ]
+    assert seeds == [0, 5, 7]

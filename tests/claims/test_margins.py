@@ -74,6 +74,8 @@ def test_the_first_failure_and_the_worst() -> None:
     assert margins.worst == -5.0
     assert margins.before(0.5).worst == 1.0
     assert margins.before(0.0).worst == np.inf
+    assert once("x", np.nan).worst == 0.0
+    assert Margins("x", np.array([np.nan, 3.0]), np.arange(2)).worst == 3.0
     assert once("x", -1.0, time=3).first(np.array([True])) == (3, None)
 
 

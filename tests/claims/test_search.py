@@ -279,12 +279,24 @@ def test_witnesses_are_made_small() -> None:
     assert small["B"] is None
     assert small["beta"] == 0.1
     assert small["steps"] == 3
+    # A failure at the start takes one step.
+    at_once = replace(first, where=(0, 0))
+    assert shrink({"steps": 90}, at_once, lambda given: at_once)[0] == {"steps": 1}
     # Only what still violates is kept.
     kept, _ = shrink(instance, first, violates(lambda given: False))
     assert kept is instance
     three, _ = shrink(instance, first, violates(lambda given: len(given["tokens"]) >= 3 and given["steps"] == 90))
     assert len(three["tokens"]) == 3
     assert three["steps"] == 90
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**10])
+def test_tokens_are_rounded_at_their_own_scale(scale: float) -> None:
+    """In steps of 4, 2, 1, 1/2, 1/4 .. of the scale: 1/4 is the first that moves no token by more than 1/10."""
+    first = Verdict("violated", -1.0, (2, 0), "exact", "")
+    tokens = scale * np.array([[5.3], [-3.7]])
+    small, _ = shrink({"tokens": tokens}, first, violates(lambda x: np.abs(x["tokens"] - tokens).max() < 0.1 * scale))
+    assert (small["tokens"] / scale).tolist() == [[5.25], [-3.75]]
 
 
 def test_bad_proposals_are_passed_over() -> None:

@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 
 import attnflow as af
 from attnflow.geometry import hull
+from attnflow.geometry.nearest import distance
 
 Array = NDArray[np.float64]
 
@@ -259,6 +260,19 @@ def test_nearly_degenerate_clouds_lose_nothing(seed: int, d: int, n: int) -> Non
         assert np.max(k.vertices @ k.normals.T - k.offsets) <= 100 * k.tol
     if k.dimension == 3:
         assert len(k.vertices) - len(k.edges) + len(k.facets) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 36, 177])
+def test_no_vertex_is_within_rounding_of_the_others(seed: int) -> None:
+    """Three points near the middle of a side, shaken: for the last two seeds Qhull takes one of them for a vertex."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-2, 3, size=(8, 3)).astype(float)
+    middle = x[:3].mean(axis=0) if seed % 2 else (x[0] + x[1]) / 2
+    x = np.vstack([x, [middle + 10 ** rng.uniform(-17, -13) * rng.standard_normal(3) for _ in range(3)]])
+    k = hull(x)
+    away = [distance(np.delete(k.vertices, i, axis=0), v) for i, v in enumerate(k.vertices)]
+    assert min(away) > k.tol
+    assert np.max(k.distance(x)) <= 8 * k.tol
 
 
 @pytest.mark.parametrize("d", [2, 3, 4, 7])

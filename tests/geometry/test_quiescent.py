@@ -97,6 +97,30 @@ def test_no_certificate_without_a_metric() -> None:
     assert certificate.margin == pytest.approx(3 + 3 - 0.2)
 
 
+def test_groups_are_those_at_the_start_unless_a_time_is_given() -> None:
+    """At time 0 both tokens hear each other, at time 1 nobody else."""
+    law, x = af.Localmax(delta=lambda t: 4.0 if t == 0 else 0.0), [[1.0], [-1.0]]
+    assert [group.members.tolist() for group in quiescent_sets(law, x)] == [[0, 1]]
+    assert [group.members.tolist() for group in quiescent_sets(law, x, t=1)] == [[0], [1]]
+    assert [group.tolist() for group in af.geometry.quiescent.closed_sets(law, x)] == [[0, 1]]
+    assert [group.tolist() for group in af.geometry.quiescent.closed_sets(law, x, t=1)] == [[0], [1]]
+
+
+@pytest.mark.parametrize(("n", "refuses"), [(5, False), (6, True)])
+def test_influences_are_counted_over_all_blocks(n: int, refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Softmax has n (n - 1) of them, 20 or 30, of which a block of two rows has at most 10."""
+    monkeypatch.setattr("attnflow.geometry.quiescent.MOST_ARCS", 24)
+    monkeypatch.setattr("attnflow.geometry.quiescent.weight_rows", lambda law, x, t, sources: (
+        (slice(i, min(i + 2, n)), law.log_weights(x[i : i + 2], t, sources=sources)) for i in range(0, n, 2)
+    ))  # fmt: skip
+    x = af.tokens.gaussian(n, 2, seed=0)
+    if refuses:
+        with refused("more than 24 arcs"):
+            quiescent_sets(af.Softmax(), x)
+    else:
+        assert [group.members.tolist() for group in quiescent_sets(af.Softmax(), x)] == [list(range(n))]
+
+
 def test_heads_are_heard_together() -> None:
     heads = af.Heads([af.Hardmax(), af.Hardmax(B=-np.eye(1))])
     assert [g.members.tolist() for g in quiescent_sets(heads, [[1.0], [-1.0], [0.5]])] == [[0, 1]]

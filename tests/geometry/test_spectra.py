@@ -11,6 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.geometry import classify
+from attnflow.geometry.spectra import positive_share
 
 Array = NDArray[np.float64]
 TILTED = np.array([[1.0, 0.3, 0.1], [0.0, 1.0, 0.4], [0.2, 0.0, 1.0]])
@@ -123,6 +124,12 @@ def test_close_is_not_equal() -> None:
     twice = S @ np.diag([1.0, 1.0, 0.2]) @ np.linalg.inv(S)
     assert classify(twice).theorem == "polytope times subspace"
     assert classify(1e-100 * twice).theorem == "polytope times subspace"
+
+
+def test_the_share_of_positive_eigenvalues_is_that_of_each_row() -> None:
+    values = np.array([[3.0, -1.0, 0.0], [1.0, 1.0, 2.0]])
+    assert positive_share(values).tolist() == [0.75, 1.0]
+    assert positive_share(np.stack([values, -values, 2 * values])).tolist() == [[0.75, 1.0], [0.25, 0.0], [0.75, 1.0]]
 
 
 def test_one_dimension_satisfies_several() -> None:

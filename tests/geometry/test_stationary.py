@@ -136,6 +136,15 @@ def test_ties_are_in_the_set_but_do_not_attract() -> None:
     assert len(s) == 5  # and the foot of 0 on the third side
 
 
+@pytest.mark.parametrize("small", [1e-15, 1e-9, 0.5])
+def test_a_vertex_near_the_origin_owns_its_cell(small: float) -> None:
+    """<v, v - w> = small (small + 1) for the vertices v = -small and w = 1: no rounding, since v is as given."""
+    s = stationary_points([[-small], [1.0]])
+    at = {p: (bool(a), m) for (p,), a, m in zip(s.points.tolist(), s.attracts, s.margins, strict=True)}
+    assert at[-small] == (True, pytest.approx(small * (small + 1), rel=1e-12))
+    assert at[1.0] == (True, pytest.approx(1 + small, rel=1e-12))
+
+
 def test_flat_and_repeated_data() -> None:
     """A triangle at height 1 in space: the same set as in its plane, 0 replaced by its foot."""
     plane = af.tokens.polygon(3)

@@ -134,6 +134,43 @@ def test_linkage_where_cells_have_too_many_numbers(way: str) -> None:
     assert single_linkage(x, 1.7).max() == 39
 
 
+def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
+    """Cells 4 and 5 touch. Their numbers, in a box of 2^66 cells, would be smaller than those of cells before them."""
+    end, mid = 2**22, 2**20
+    codes = np.array([[0, 0, 5], [3, 0, 0], [3, 0, 9], [3, 0, 18], [mid, 0, 0], [mid, 0, 1], [end, end, end]])
+    cells = single.Boxes.of(0.5 * codes, np.arange(7))
+    pairs = [np.stack(pair) for pair in single.near_pairs(cells, codes, np.arange(7), 0.5)]
+    assert [4, 5] in np.sort(np.concatenate(pairs, axis=1).T).tolist()
+
+
+def test_only_few_points_are_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs of many points would not fit into memory."""
+    compared, of_few = [], single._of_few
+    monkeypatch.setattr(single, "_of_few", lambda x, tol: (compared.append(len(x)), of_few(x, tol))[1])
+    for n in (single.MOST_COMPARED, single.MOST_COMPARED + 1):
+        assert single_linkage(np.repeat([[0.0, 0.0], [3.0, 0.0]], n, axis=0)[:n], 1.0).max() == 0
+    assert compared == [single.MOST_COMPARED]
+
+
+def test_steps_after_a_gap_are_new_also_where_the_last_step_was_long(way: str) -> None:
+    """In R^16 a cell is a quarter of tol wide: the second point is three cells away, the third beyond a gap."""
+    x = np.zeros((3, 16))
+    x[1:, 0] = 0.99, 3.0
+    assert single_linkage(x, 1.0).tolist() == [0, 0, 1]
+
+
+def test_cells_far_from_the_origin_that_touch_at_opposite_corners(way: str) -> None:
+    """Centres of such cells are as far apart as cells can be that touch, and their rounding is that of far points."""
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        first = 1e6 * rng.uniform(-1, 1, 4)
+        along = np.array([0.0, 0.4, 1.4, 1.8])
+        x = first + np.outer(along, np.full(4, 0.5))
+        tol = float(pdist(x[1:3])[0])
+        assert single_linkage(x, tol).tolist() == [0, 0, 0, 0]
+        assert single_linkage(x, tol * (1 - 1e-15)).max() == 1
+
+
 @pytest.mark.parametrize("few", [1, DIAMETER.MOST_COMPARED])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))

@@ -263,9 +263,9 @@ def largest_eigenvalue(matrix: Rationals) -> Fraction:
     2.0
     """
     found = float(np.linalg.eigvalsh(matrix.astype(float)).max())
-    size, identity = max(abs(found), 1e-300), rational(np.eye(len(matrix)))
+    identity = rational(np.eye(len(matrix)))
     for room in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-9, 1e-6):
-        bound = Fraction(found) + Fraction(room * size)
+        bound = Fraction(found) + Fraction(room * abs(found))
         if positive_semidefinite(bound * identity - matrix):
             return bound
     return Fraction(np.abs(matrix).sum(axis=1).max())  # Gershgorin's, always right

@@ -149,7 +149,7 @@ def unknown(what: str, why: Undecided, time: float = 0) -> Margins:
     >>> margins.held, margins.failed
     (array([False]), array([False]))
     """
-    return replace(once(what, 0.0, 1.0, time=time, strict=True), undecided=why)
+    return replace(once(what, 0.0, 1.0, time=time), undecided=why)
 
 
 def per_token(what: str, values: ArrayLike, tol: Any = 0.0, *, time: float = 0, strict: bool = False) -> Margins:

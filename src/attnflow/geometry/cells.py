@@ -34,7 +34,7 @@ class Cells:
         in_range(B, vertices)
         self.vertices, self.B = vertices, B
         self.hull = Hull(vertices)
-        self._points, first, self._point = np.unique(vertices + 0.0, axis=0, return_index=True, return_inverse=True)
+        self._points, first, self._point = np.unique(vertices, axis=0, return_index=True, return_inverse=True)
         self._first, self._point = first, self._point.ravel()
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ def extreme(x: Array, frame: Frame, tol: float) -> Indices:
 def _first_copies(x: Array, indices: Indices) -> Indices:
     """Replace each index by that of the first token at the same point."""
     rows = np.flatnonzero(np.isin(x[:, 0], x[indices, 0]))
-    _, first, copies = np.unique(x[rows] + 0.0, axis=0, return_index=True, return_inverse=True)
+    _, first, copies = np.unique(x[rows], axis=0, return_index=True, return_inverse=True)
     result: Indices = rows[first[copies.ravel()[np.searchsorted(rows, indices)]]]
     return result
 
@@ -102,7 +102,7 @@ def _without_flat(x: Array, found: Any, tol: float) -> Indices:
 
 def _one_by_one(x: Array, y: Array, tol: float) -> Indices:
     """Find vertices by quadratic programs: a point outside the hull of the known ones leads to a new one."""
-    _, rows = np.unique(x + 0.0, axis=0, return_index=True)
+    _, rows = np.unique(x, axis=0, return_index=True)
     known = sorted({int(rows[y[rows, k].argmin()]) for k in range(y.shape[1])})
     for i in rows.tolist():
         while i not in known:

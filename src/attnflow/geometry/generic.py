@@ -77,8 +77,8 @@ def genericity(tokens: ArrayLike, vertices: ArrayLike | None = None, B: ArrayLik
 
 def _unlisted(x: Array, outer: Hull, v: Array) -> list[Broken]:
     """Condition (a): the points that are listed but not extreme, listed twice, or extreme but not listed."""
-    failures, extreme, room = [], {tuple(p) for p in (outer.vertices + 0.0).tolist()}, 8 * outer.tol
-    listed = [tuple(p) for p in (v + 0.0).tolist()]
+    failures, extreme, room = [], {tuple(p) for p in outer.vertices.tolist()}, 8 * outer.tol
+    listed = [tuple(p) for p in v.tolist()]
     depths = (outer.offsets - v @ outer.normals.T).min(axis=1, initial=np.inf)
     for i, p in enumerate(listed):
         if p in listed[:i]:
@@ -86,10 +86,8 @@ def _unlisted(x: Array, outer: Hull, v: Array) -> list[Broken]:
         elif p not in extreme:
             because = f"vertex {i} is not an extreme point of the hull of the tokens"
             failures.append(Broken("a", "vertex", i, -float(depths[i]), bool(abs(depths[i]) > room), because))
-    missing = {
-        int(i) for i, p in zip(outer.indices, outer.vertices + 0.0, strict=True) if tuple(p.tolist()) not in listed
-    }
-    missing |= {i for i in _left_out(x, outer, room) if tuple((x[i] + 0.0).tolist()) not in listed}
+    missing = {int(i) for i, p in zip(outer.indices, outer.vertices, strict=True) if tuple(p.tolist()) not in listed}
+    missing |= {i for i in _left_out(x, outer, room) if tuple(x[i].tolist()) not in listed}
     for i in sorted(missing):
         others = x[(x != x[i]).any(axis=1)]
         away = distance(others, x[i]) if len(others) else np.inf

@@ -148,7 +148,8 @@ def _clip_polygon(ring: Array, a: Array, b: float, tol: float) -> Array:
     share = (height[crossing] / (height[crossing] - after[crossing]))[:, None]
     kept = np.flatnonzero(height <= 0)
     corners = np.concatenate([ring[kept], ring[crossing] + share * (beyond[crossing] - ring[crossing])])
-    return corners[np.argsort(np.concatenate([kept, crossing + 0.5]), kind="stable")]
+    # The new corner of a side comes after the corner where the side begins, since the sort is stable.
+    return corners[np.argsort(np.concatenate([kept, crossing]), kind="stable")]
 
 
 def _crossing_edges(on: NDArray[np.bool_], height: Array, dimension: int) -> list[tuple[int, int]]:
