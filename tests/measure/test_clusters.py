@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +147,12 @@ def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
 def test_only_few_points_are_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """All pairs of many points would not fit into memory."""
     compared, of_few = [], single._of_few
-    monkeypatch.setattr(single, "_of_few", lambda x, tol: (compared.append(len(x)), of_few(x, tol))[1])
+
+    def noted(x: Array, tol: float) -> Any:
+        compared.append(len(x))
+        return of_few(x, tol)
+
+    monkeypatch.setattr(single, "_of_few", noted)
     for n in (single.MOST_COMPARED, single.MOST_COMPARED + 1):
         assert single_linkage(np.repeat([[0.0, 0.0], [3.0, 0.0]], n, axis=0)[:n], 1.0).max() == 0
     assert compared == [single.MOST_COMPARED]
