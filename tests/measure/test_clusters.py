@@ -145,8 +145,13 @@ def test_numbers_of_cells_that_would_leave_64_bits_are_not_listed() -> None:
 
 def test_only_few_points_are_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """All pairs of many points would not fit into memory."""
-    compared, of_few = [], single._of_few
-    monkeypatch.setattr(single, "_of_few", lambda x, tol: (compared.append(len(x)), of_few(x, tol))[1])
+    compared, of_few = list[int](), single._of_few
+
+    def counted(x: Array, tol: float) -> single.Labels:
+        compared.append(len(x))
+        return of_few(x, tol)
+
+    monkeypatch.setattr(single, "_of_few", counted)
     for n in (single.MOST_COMPARED, single.MOST_COMPARED + 1):
         assert single_linkage(np.repeat([[0.0, 0.0], [3.0, 0.0]], n, axis=0)[:n], 1.0).max() == 0
     assert compared == [single.MOST_COMPARED]
