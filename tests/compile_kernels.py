@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import numpy as np
 
 import attnflow as af
-from attnflow.engines import module
+from attnflow.engines import Lists, Memory, module
 
 
 def softmax(name: str) -> None:
@@ -21,6 +21,13 @@ def softmax(name: str) -> None:
         x = np.random.default_rng(d).standard_normal((n, d))
         for queries, masses, beta in product((x, x + 1.0), (None, np.zeros(n)), (1.0, 1e3)):
             module(name).softmax(queries, x, x, masses, beta)
+
+
+def listed(_: str) -> None:
+    """Sums over lists of sources."""
+    x = np.random.default_rng(0).standard_normal((20, 2))
+    lists = Lists(np.arange(20), np.array([0, 8, 20]), np.tile(np.arange(20, dtype=np.int32), 2), np.array([0, 20, 40]))
+    module("listed").softmax(x, x, x, None, 1.0, Memory(lists=lists))
 
 
 def causal(_: str) -> None:
@@ -60,6 +67,7 @@ if __name__ == "__main__":
     # The fused kernels serve the others too; then those that take longest.
     kinds = [(softmax, "fused"), (many, ""), (softmax, "separable"), (top, "vertices"), (softmax, "tree")]
     kinds += [(softmax, "blocked"), (softmax, "single"), (near, ""), (top, "fused"), (softmax, "fast"), (causal, "")]
+    kinds += [(listed, "")]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(kind, name) for kind, name in kinds]:
             done.result()
