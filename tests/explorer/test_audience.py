@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ OTHER = {"law": {"name": "softmax", "beta": "inf"}, "motion": {"name": "layers",
 
 
 def asked(of: Audience, key: str, do: str, **message: Any) -> None:
-    asyncio.run(of.take(key, do, message))
+    # In another thread: that of the tests may have the event loop of a browser.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, of.take(key, do, message)).result()
 
 
 def test_only_a_page_that_leads_may_ask() -> None:
