@@ -248,11 +248,13 @@ def test_other_laws_and_motions_take_common_steps(alone: list[int]) -> None:
 
 @larger
 def test_many_tokens_need_fewer_sums() -> None:
+    """Where leaders are many, on a circle, some token turns in every step."""
     x = af.tokens.gaussian(n=8000, d=2, seed=0)
+    x *= np.minimum(1, 2.5 / np.linalg.norm(x, axis=1, keepdims=True))
     run = af.simulate(x, af.Softmax(), af.RescaledFlow(), 5.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(integrate, "MANY", 1 << 30)
         usual = af.simulate(x, af.Softmax(), af.RescaledFlow(), 5.0)
-    assert run.report["evaluations"] < 0.9 * usual.report["evaluations"]
+    assert run.report["evaluations"] < 0.7 * usual.report["evaluations"]
     apart = np.abs(run.final - usual.final).max(axis=1)
     assert np.quantile(apart, 0.999) < 1e-6
