@@ -5,6 +5,7 @@ python tools/check_certificate.py FILE ...      docs/certificates.md has the for
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -33,6 +34,7 @@ def _checked(certificate):
         return check_exactly(certificate)
     claim, given, proof = certificate["claim"], numbers(certificate["given"]), numbers(certificate["proof"])
     # FLINT is needed for balls alone.
+    need(find_spec("flint"), "balls need python-flint: run this with a Python that has it, such as .venv/bin/python")
     from flint import ctx
 
     from tools.checker.limits import FLOWS

@@ -203,7 +203,7 @@ def test_another_claim_kind_or_version_is_refused() -> None:
 
 
 def test_the_checker_imports_nothing_of_attnflow_and_is_short() -> None:
-    allowed = {"json", "sys", "fractions", "pathlib", "itertools", "flint", "tools"}
+    allowed = {"json", "sys", "fractions", "pathlib", "importlib", "itertools", "flint", "tools"}
     for path in CHECKER:
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) < 200
@@ -296,6 +296,8 @@ def test_bad_certificates_are_refused_in_a_sentence(tmp_path: Path) -> None:
     for path in (text, other):
         with refused("is no certificate"):
             af.claims.Certificate.load(path)
+    with refused("cannot be written"):
+        af.claims.stored("fw/own-cell").save(tmp_path / "nowhere" / "one.json")
     with refused("there is no certificate"):
         af.claims.Certificate.load(tmp_path / "none.json")
     with refused("no certificate of 'fw/cells' is kept"):

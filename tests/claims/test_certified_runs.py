@@ -76,9 +76,9 @@ def test_how_far_it_came_and_why_it_stopped(monkeypatch: pytest.MonkeyPatch) -> 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused("expected what check or simulate returns"):
         af.certify(3)  # type: ignore[call-overload]
-    with refused("without masses"):
+    with refused("the run has masses"):
         af.certify(af.simulate(X, af.Softmax(), af.Layers(gamma=0.3), until=2, masses=[1.0, 2.0, 1.0]))
-    with refused("are not certified"):
+    with refused("is not certified"):
         af.certify(af.simulate(X, af.Sparsemax(), af.Layers(gamma=0.3), until=2))
     with refused("take too long"):
         af.certify(af.simulate(X, af.Softmax(), af.Layers(gamma=0.3), until=4000))

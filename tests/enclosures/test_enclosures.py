@@ -188,6 +188,12 @@ def test_what_has_no_enclosure_is_refused(law: Any, motion: Any, said: str) -> N
         enclose([[1.0, 0.0], [0.0, 1.0]], law, motion, 1.0)
 
 
+@pytest.mark.parametrize(("options", "said"), [({"mirrors": "x"}, "mirrors is 'x'"), ({"enough": 3}, "enough is 3")])
+def test_options_of_another_kind_are_refused(options: Any, said: str) -> None:
+    with refused(said):
+        enclose([[1.0]], af.Softmax(), af.Flow(), 0.1, **options)
+
+
 def test_too_many_tokens_are_refused() -> None:
     with refused("expected at most 36"):
         enclose(np.zeros((20, 2)), af.Softmax(), af.Flow(), 1.0)

@@ -220,15 +220,21 @@ def test_a_box_with_two_states_is_refused() -> None:
 
 def test_what_is_not_at_rest_is_refused() -> None:
     law = af.Softmax()
-    with refused("no state at rest is found"):
+    with refused("no isolated state at rest is found"):
         fixed_point([[1.0, 0.0], [0.0, 1.0]], law, af.SphereFlow())
     # All tokens at 0 rest, but others that are at 0 on average are near it: the derivative is singular.
-    with refused("no state at rest is found"):
+    with refused("no isolated state at rest is found"):
         fixed_point([[0.0], [0.0]], law, af.Flow())
     with refused("depends on the time"):
         fixed_point([[1.0]], law, af.RescaledFlow())
     with refused("at most 36"):
         fixed_point(np.ones((40, 1)), law, af.Flow())
+    with refused("token 1 has norm 0"):
+        fixed_point([[1.0, 0.0], [0.0, 0.0]], law, af.SphereFlow())
+    with refused("law is SphereFlow"):
+        fixed_point([[1.0, 0.0]], af.SphereFlow(), law)  # type: ignore[arg-type]
+    with refused("motion is None"):
+        fixed_point([[1.0, 0.0]], law, None)  # type: ignore[arg-type]
     with refused("fixed_point returns"):
         stability(None)  # type: ignore[arg-type]
 

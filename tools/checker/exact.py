@@ -1,7 +1,4 @@
-"""Refutations in rational numbers: comparisons that together refute a claim, computed anew with fractions alone.
-
-python tools/checker/exact.py FILE ...      docs/certificates.md has the format; check_certificate.py has balls as well
-"""
+"""Refutations in rational numbers, computed anew with fractions alone: python tools/checker/exact.py FILE ..."""
 
 import json
 import sys
@@ -195,5 +192,7 @@ def check_exactly(certificate):
 
 
 if __name__ == "__main__":
-    for path in sys.argv[1:]:
-        print(check_exactly(json.loads(Path(path).read_text(encoding="utf-8"))))
+    try:
+        print(*(check_exactly(json.loads(Path(file).read_text("utf-8"))) for file in sys.argv[1:]), sep="\n")
+    except (Refused, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        sys.exit(f"refused: {error!r}")

@@ -79,18 +79,20 @@ class FixedPoint:
 def fixed_point(tokens: ArrayLike, law: Law, motion: Motion) -> FixedPoint:
     """Return the state at rest near some tokens, x' = f(x) = 0, proved to be there and to be the only one nearby.
 
-    Newton's method refines the guess; Krawczyk's operator then proves it: see `attnflow.enclosures.fixed_points`.
+    Newton's method refines the guess; Krawczyk's operator then proves it: see `attnflow.enclosures.fixed_points`. On
+    the sphere tokens are divided by their lengths first.
 
     Parameters
     ----------
     tokens
-        A guess, such as the end of a run.
+        A guess, such as the end of a run, `run.final`. Another state may be nearer than the one that you mean: look at
+        `middle`. One that is hardly isolated, as tokens that hardly hear each other, is not found.
     law, motion
         As in `enclose`: `Softmax` under `Flow` or `SphereFlow`, with few tokens.
 
     Examples
     --------
-    Three tokens at equal angles on the circle rest, for every beta:
+    Three tokens at equal angles on the circle rest:
 
     >>> import attnflow as af
     >>> guess = [[1.0, 0.0], [-0.5, 0.866], [-0.5, -0.866]]
@@ -113,7 +115,10 @@ def fixed_point(tokens: ArrayLike, law: Law, motion: Motion) -> FixedPoint:
     if field.kind == RESCALED:
         raise InputError("RescaledFlow depends on the time, so that nothing rests for ever: use Flow or SphereFlow")
     if field.kind == SPHERE:
-        start = start / np.linalg.norm(start, axis=1, keepdims=True)
+        lengths = np.linalg.norm(start, axis=1, keepdims=True)
+        if not (lengths > 0).all():
+            raise InputError(f"token {int(lengths.argmin())} has norm 0, expected a direction: move it")
+        start = start / lengths
     with arithmetic(BITS):
         pinned = Pinned.at(field, balls(start))
         p = _refined(pinned, balls(start))
@@ -136,7 +141,8 @@ def _refined(pinned: Pinned, start: Numbers) -> Numbers:
         if all(abs(one) < CLOSE for one in step.ravel()):
             return p
     raise InputError(
-        "no state at rest is found near these tokens: give a better guess, such as the end of a longer run"
+        "no isolated state at rest is found near these tokens: give a better guess, such as run.final of a longer run; "
+        "if they rest already, others that rest may be at any distance, and other parameters may tell them apart"
     )
 
 

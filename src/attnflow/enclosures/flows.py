@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.core import progress
-from attnflow.core.inputs import Array, InputError, cloud, number, varies_in_time, whole
+from attnflow.core.inputs import Array, InputError, cloud, number, quoted, varies_in_time, whole
 from attnflow.enclosures.fields import RESCALED, SPACE, SPHERE, Field
 from attnflow.enclosures.mirrors import Mirrors
 from attnflow.enclosures.numbers import Numbers, arithmetic, ball, balls, floats, largest_radius
 from attnflow.enclosures.steps import Framed, NoStep, Step, step
-from attnflow.laws import Law
-from attnflow.motions import Motion
+from attnflow.laws import Law, check_law
+from attnflow.motions import Motion, check_motion
 
 # Taylor polynomials of this order; more bits than the tolerance asks for by SPARE.
 ORDER, SPARE = 38, 64
@@ -65,6 +65,8 @@ def field_of(law: Law, motion: Motion, d: int) -> Field:
     >>> field_of(af.Softmax(), af.SphereFlow(), 2).kind
     'sphere'
     """
+    check_law(law)
+    check_motion(motion)
     found, form = law.exponents, motion.matrix_form(d)
     if law.replays != "balls" or found is None or found.b is not None or varies_in_time(found.beta):
         raise InputError(f"{law.short_name} has no enclosure of its flows: use Softmax with a constant beta, without b")
@@ -135,6 +137,10 @@ def enclose(
         raise InputError(
             f"there are {start.size} coordinates, expected at most {MOST}: take fewer tokens or dimensions"
         )
+    if not callable(enough):
+        raise InputError(f"enough is {quoted(enough)}, expected a function of the balls at a step")
+    if not isinstance(mirrors, Mirrors | None):
+        raise InputError(f"mirrors is {quoted(mirrors)}, expected Mirrors(turn, order), or none")
     number(tolerance, "tolerance", above=0.0)
     whole(order, "order", least=2)
     field = field_of(law, motion, start.shape[1])

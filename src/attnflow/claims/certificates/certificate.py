@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from attnflow.claims.certificates.lean import theorem
-from attnflow.core.inputs import InputError, quoted
+from attnflow.core.inputs import InputError
 
 FOLDER = Path(__file__).parent / "stored"
 KEYS = ("version", "claim", "kind", "given", "proof", "shown")
@@ -45,7 +45,10 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a file of JSON."""
-        Path(path).write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
+        try:
+            Path(path).write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be written ({error.strerror}): give another path") from None
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
@@ -94,5 +97,5 @@ def stored(claim: str) -> Certificate:
     'ball'
     """
     if claim not in names():
-        raise InputError(f"no certificate of {claim!r} is kept, expected one of {quoted(names())}")
+        raise InputError(f"no certificate of {claim!r} is kept, expected one of {', '.join(sorted(names()))}")
     return Certificate.load(names()[claim])

@@ -28,7 +28,7 @@ def certify(found: Verdict | Trajectory) -> Verdict | CertifiedRun:
       Verdicts that are proved already, and those that are no violations, stay as they are. `check(..., certify=True)`
       does the same.
     - A run of few tokens, x^0 to x^T or x(0) to x(T), has balls that hold the true tokens at its end, and a bound of
-      the error |x_float - x| of those that were recorded. Softmax under `Flow`, `RescaledFlow` and `SphereFlow` is
+      the error of each coordinate that was recorded there. Softmax under `Flow`, `RescaledFlow` and `SphereFlow` is
       enclosed; softmax layers are replayed in balls, those of hardmax and localmax in fractions.
 
     Eleven tokens on a circle stay apart, which refutes the codimension conjecture of arXiv 2305.05465 for V = I, where

@@ -42,8 +42,10 @@ class CertifiedRun:
 def certified_run(run: Trajectory) -> CertifiedRun:
     """Return balls of the tokens at the end of a run, or as far as they come; see `certify`."""
     law, motion = run.law, run.motion
-    if law is None or motion is None or run.masses is not None:
-        raise InputError("a run is certified with its law and motion and without masses: give one from simulate")
+    if law is None or motion is None:
+        raise InputError("the run does not say its law and motion: give one from simulate")
+    if run.masses is not None:
+        raise InputError("the run has masses, which are not certified: repeat tokens instead")
     start, end = np.asarray(run.tokens[0]), run.times[-1]
     if not motion.discrete:
         found = enclose(start, law, motion, float(end))
@@ -58,10 +60,14 @@ def certified_run(run: Trajectory) -> CertifiedRun:
             with balls.precision():
                 states = arithmetic.replay(numbers(start), law, motion, int(end))
                 return _compared(states[-1], run.final, int(end), f"step {end} was reached", True, how)
-    raise InputError(f"layers of {law.short_name} are not certified: use Softmax, Hardmax or Localmax with Layers")
+    raise InputError(
+        f"{law.short_name} in {type(motion).__name__} is not certified: use Softmax, Hardmax or Localmax in Layers, or "
+        "Softmax in a flow"
+    )
 
 
 def _compared(tokens: Numbers, recorded: Any, time: float, stopped: str, reached: bool, how: str) -> CertifiedRun:
     pairs = zip(tokens.ravel(), np.ravel(recorded), strict=True)
-    error = float(largest((ball(one) - ball(float(value))).abs_upper() for one, value in pairs))
-    return CertifiedRun(tokens, time, float(np.nextafter(error, np.inf)), stopped, reached, how)
+    bound = largest((ball(one) - ball(float(value))).abs_upper() for one, value in pairs)
+    error = 0.0 if bound == 0 else float(np.nextafter(float(bound), np.inf))
+    return CertifiedRun(tokens, time, error, stopped, reached, how)
