@@ -77,10 +77,15 @@ class Tally:
         return found
 
 
+def seed_of(claim: Claim, seed: int) -> int:
+    """Return a seed of the claim's own: claims that share a sampler are checked on different instances."""
+    return int(np.random.SeedSequence([seed, *claim.id.encode()]).generate_state(1)[0])
+
+
 def in_fractions(claim: Claim, seed: int, k: int) -> Found:
     """Return what the check of a claim says of its k-th sample in fractions."""
     try:
-        instance = sampled(claim, seed, k)
+        instance = sampled(claim, seed_of(claim, seed), k)
         if products(np.shape(instance["tokens"]), instance.get("steps", 1)) > EXACT_AT_MOST:
             return UNDECIDED, "the run is too long for fractions"
         verdict = decide(claim, instance, most=inf)

@@ -25,7 +25,7 @@ def check(certificate: dict) -> str:
 
 
 def _checked(certificate):
-    need(certificate["version"] == VERSION, f"its version is not {VERSION}")
+    need(str(certificate["version"]) == str(VERSION), f"its version is not {VERSION}")
     need(
         {*certificate} == {"version", "claim", "kind", "given", "proof", "shown"},
         "its keys are not those of the format",
@@ -58,7 +58,7 @@ def main(paths):
     for path in paths:
         try:
             print(check(json.loads(Path(path).read_text(encoding="utf-8"))))
-        except (Refused, OSError, json.JSONDecodeError) as error:
+        except (Refused, OSError, ValueError, RecursionError) as error:
             refused, _ = 1, print(f"{path} is refused: {error}.")
     return refused
 

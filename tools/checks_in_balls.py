@@ -1,8 +1,8 @@
 """Proved claims on random instances, in balls or fractions: what a check with floats alone cannot certify.
 
 Each function draws an instance of a claim from a generator of random numbers and returns numbers that are at least 0
-if the claim holds on it: balls of flows that are enclosed, or fractions. The words in `PARTS` say which part of a
-claim is checked. Flows are looked at at the steps of their enclosures.
+if the claim holds on it: balls of flows that are enclosed, or fractions. The words in `CHECKS` say which part of a
+claim is checked. Flows are checked at the steps of their enclosures.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 from attnflow.claims.samplers import cloud, positive_form
 from attnflow.core.inputs import Array
 from attnflow.enclosures.fields import dot
-from attnflow.enclosures.numbers import Numbers, ball, balls
+from attnflow.enclosures.numbers import Numbers, balls
 from tools.certified_draws import NotDecided, few, form_of
 from tools.locked_starts import locks
 
@@ -42,9 +42,10 @@ def _in_stationary_set(rng: Rng, k: int, first: int, d: int) -> Iterator[Any]:
     """<B w, w - v> for the limits w of tokens and v of leaders: w has the largest score with itself."""
     _, leaders, B, limits = _locked(rng, k, first, d)
     G, places = balls(B), {one: limits[one] for one in leaders}
+    if len(places) == 1:
+        raise NotDecided("all tokens have one leader")
     for own, w in places.items():
         query = [dot(row, w) for row in G]
-        yield ball(0)
         yield from (dot(query, w - v) for other, v in places.items() if other != own)
 
 

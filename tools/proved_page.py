@@ -45,13 +45,14 @@ state but consensus, because a sum over triples of tokens is negative. The idea 
 [Attacks on open claims](attacks.md)"""
 
 
-CHECKED = """## Checks that could contradict proved claims
+CHECKED = """## Certified checks of proved claims
 
 {certified:,} certified checks of {claims} claims whose status is proved: {wrong} contradictions. Each claim was checked
-on random instances, in fractions or in balls, so that no rounding decides. Instances that stay undecided, or that do
-not meet the hypotheses, are not among the certified ones. In balls a part of the claim is checked, which the table
-names; flows are looked at at the steps of their enclosures. Which tokens are vertices of a hull comes from floats, as
-in [checks](claims.md).
+on random instances, in fractions or in balls. Which tokens are vertices of a hull comes from floats, as in
+[checks](claims.md); all else is free of rounding. Instances that stay undecided, or that do not meet the hypotheses,
+are not among the certified ones. A few instances of small clouds are drawn twice. In balls a part of the claim is
+checked, which the table names; flows are checked at the steps of their enclosures. That tokens come into a hemisphere
+(`sphere/collapse`, `norm/clusters`) can be found, or stay undecided; no finite time contradicts it.
 
 ```text
 python -m tools.certified_checks --count {count} --seed {seed}

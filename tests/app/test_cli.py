@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -284,8 +285,19 @@ def test_words_in_place_of_numbers_of_other_commands(command: str, capsys: pytes
 
 
 def test_exact_is_about_one_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "fw/cluster-rate", "--exact"]) == 2
-    assert capsys.readouterr().err == "attnflow: --exact is about one run: give its tokens and steps\n"
+    for flag in ("--exact", "--certify"):
+        assert main(["check", "fw/cluster-rate", flag]) == 2
+        assert capsys.readouterr().err == f"attnflow: {flag} is about one run: give its tokens and steps\n"
+
+
+def test_a_violation_is_certified(capsys: pytest.CaptureFixture[str]) -> None:
+    """Eleven tokens on a circle stay apart."""
+    angles = 2 * np.pi * np.arange(11) / 11
+    tokens = json.dumps((10 * np.column_stack([np.cos(angles), np.sin(angles)])).tolist())
+    words = ["check", "emergence/codimension-k/b", "--tokens", tokens, "--V", "[[1, 0], [0, 1]]", "--until", "13"]
+    for more, certified in (([], "float"), (["--certify"], "ball")):
+        main([*words, *more])
+        assert f"violated ({certified})" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["check", "search"])

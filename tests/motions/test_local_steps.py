@@ -108,7 +108,7 @@ def test_what_is_left_out_weighs_nothing_wherever_tokens_go(
         heard_by[np.ix_(own, near[lists.sources[lists.first[k] : lists.first[k + 1]]])] = True
     assert lists.pairs == heard_by.sum()
     np.testing.assert_array_equal(np.flatnonzero(heard_by.any(axis=0)), near)
-    for s in (t, t + h / 2, t + h):
+    for s in (t, t + h / 2, t + h, *rng.uniform(t, t + h, 3)):
         for worst in [False] * 9 + [True]:
             x, y = (one.places + one.reach[:, None] * on_circle(rng, len(one.reach)) for one in (tokens, sources))
             a, gain = covectors(motion, hearing, x, s)
@@ -140,6 +140,11 @@ def test_groups_hold_every_point_once() -> None:
     assert begins[-1] == 300
     assert (np.diff(begins) > 0).all()
     np.testing.assert_array_equal(groups(np.zeros((4, 2)), 4, 3).begins, [0, 4])
+
+
+def test_no_token_is_lost_where_codes_of_cells_wrap_around() -> None:
+    way = np.array([1.0, -1, 1, -1, 1, -1, 1, -1, 1]) / 3
+    np.testing.assert_array_equal(groups(np.vstack([way / 20, -np.eye(9)[8]]), 128, 6).begins, [0, 1, 2])
 
 
 SQUARE = np.array([[2.0, 2.0], [2.0, -2.0], [-2.0, 2.0], [-2.0, -2.0]])

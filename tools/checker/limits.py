@@ -99,7 +99,7 @@ def pair(g, p):
     need(a == b == 1 and e == -f and identity(g["B"]) and identity(g["V"]), "it is not the pair of the claim")
     limit = locked(g, p)[1].limits[0][1]
     need(not limit.contains(0), "the limit may be 0")
-    return f"from (1, {e}) and (1, {f}) the second coordinates tend to no 0"
+    return f"from (1, {e}) and (1, {f}) the second coordinates do not tend to 0"
 
 
 def rank(g, p):

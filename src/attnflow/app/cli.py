@@ -164,7 +164,7 @@ def _sweep(given: dict[str, Any]) -> int:
 
 
 def _check(given: dict[str, Any]) -> int:
-    from attnflow.claims import report
+    from attnflow.claims import certify, report
     from attnflow.claims.check import allowed, decide
     from attnflow.claims.instances import read
     from attnflow.core.inputs import InputError, whole
@@ -175,13 +175,15 @@ def _check(given: dict[str, Any]) -> int:
     claims = report.selected(given["claim"])
     whole(given["seed"], "seed", least=0)
     instance = report.parameters(claims, _instance(given))
-    if given["exact"] and not instance:
-        raise InputError("--exact is about one run: give its tokens and steps")
+    for flag in ("exact", "certify"):
+        if given[flag] and not instance:
+            raise InputError(f"--{flag} is about one run: give its tokens and steps")
     rows = []
     if instance:
         begin = time.perf_counter()
         most = allowed(claims[0], given["exact"])
         verdict = decide(claims[0], read(claims[0], instance, given["seed"]), most=most)
+        verdict = certify(verdict) if given["certify"] else verdict
         rows.append(report.Checked(claims[0], verdict, time.perf_counter() - begin))
         print(rows[0].told)
     else:

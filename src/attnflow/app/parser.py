@@ -176,6 +176,7 @@ def _add_others(commands: Any, checks: bool) -> None:
             text = known[flag].help if flag in known else "number of steps"
             check.add_argument(f"--{flag}", metavar="X", help=text.replace("%", "%%"))
     check.add_argument("--exact", action="store_true", help="replay the whole run in fractions, however long it takes")
+    check.add_argument("--certify", action="store_true", help="prove a violation in fractions or balls, or say why not")
     check.add_argument("--set", action="append", default=[], metavar="NAME=X", help="any other parameter of the claim")
 
     search = _command(commands, "search", "look for a counterexample to a claim", SEARCH)

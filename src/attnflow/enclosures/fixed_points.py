@@ -50,9 +50,9 @@ NARROW, LARGER, WIDEST = 2.0**-80, 2.0, 1.0
 class FixedPoint:
     """Exactly one state at rest, proved: tokens that do not move.
 
-    It lies in the balls `box` (n, d), and is the only one in the box of radius `alone` around their middles: up to
-    rotations where `turns`, the dimension of the set of its rotations, is not 0. Then exactly one has the rotation at
-    which the guess was. `pinned` is the field of which it is the only zero.
+    It lies in the balls `box` (n, d), and is the only one in the box of radius `alone` around their middles. Where
+    `turns`, the dimension of the set of its rotations, is not 0, they rest as well: then it is the only one with the
+    rotation of the guess, g(x) = 0. `pinned` is the field of which it is the only zero.
     """
 
     box: Numbers
@@ -168,7 +168,8 @@ def _proved(pinned: Pinned, p: Numbers) -> FixedPoint:
     alone = NARROW
     while alone * LARGER <= WIDEST and inside(pinned, p, inverse, alone * LARGER) is not None:
         alone *= LARGER
-    return FixedPoint(box, alone, pinned)
+    # The boxes are around p, which is at most NARROW away from the middles of the image.
+    return FixedPoint(box, alone - NARROW, pinned)
 
 
 def inside(pinned: Pinned, p: Numbers, inverse: Any, radius: float) -> Numbers | None:

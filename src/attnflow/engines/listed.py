@@ -2,7 +2,7 @@
 """The listed engine: groups of queries, each of which hears the sources on its own list, and no others.
 
 A part of a flow's tokens that takes a step alone knows beforehand whom it can hear (`motions.solvers.heard_sources`).
-Lists come as the `Lists` of a `Memory`. Sums are those of the tree's leaves: up to 1e-12.
+Lists come as the `Lists` of a `Memory`; none is empty. Sums are those of the tree's leaves: up to 1e-12.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def softmax(
     asked = _Points(_columns(queries[lists.order]), np.empty(0), np.arange(d))
     heard = _Points(_columns(keys), log2_masses, np.arange(d))
     fields = heard.points if values is keys else _columns(values)
-    mean, log_total = np.empty((len(queries), len(fields))), np.empty(len(queries))
+    # A query that is in no group would be seen.
+    mean, log_total = np.full((len(queries), len(fields)), np.nan), np.full(len(queries), np.nan)
     itself = values is keys and d in (2, 3)
     _sums(heard, asked, fields, itself, min(gain * LOG2E, LARGEST_GAIN), lists, mean, log_total)
     return mean, log_total + largest

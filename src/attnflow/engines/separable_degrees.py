@@ -8,7 +8,8 @@ where zeta_a = kappa_a / (number of panels) is the change of the exponent over h
 
     max_x prod_a (zeta_a x_a / 2)^{k_a} / k_a!  e^{zeta_a x_a}  *  max_a k_a^2  >=  e^LEAST:
 
-the exponential makes the error relative to the smallest value in the panel, and k^2 is that of the gradient. A cloud
+the exponential makes the error relative to the smallest value in the panel, and k^2 is that of the gradient, which
+only targets need: degrees of sources count k. The maximum is that of the product without the exponentials. A cloud
 rarely fills the corners of its box: the maximum is over sum_a x_a^2 <= N only, N = 1 for a ball and d for a cube. With
 e^LEAST = 7e-13 all that is left out changes no mean by more than 9e-11 of the half-width (tested on the worst panels).
 

@@ -107,7 +107,7 @@ def pair(instance: dict[str, Any]) -> Parts:
     if found.limits[0, 1].contains(0):
         raise NoProof("no certificate is made of this instance: the limit may be 0")
     e, f = given["tokens"][:, 1]
-    return given, proof, f"from (1, {e}) and (1, {f}) the second coordinates tend to no 0"
+    return given, proof, f"from (1, {e}) and (1, {f}) the second coordinates do not tend to 0"
 
 
 def rank(instance: dict[str, Any]) -> Parts:

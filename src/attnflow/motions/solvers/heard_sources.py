@@ -1,4 +1,4 @@
-"""Which sources some tokens can hear at any moment of a step, wherever tokens and sources are on their way.
+"""Which sources some tokens can hear during a step, wherever tokens and sources are on their way.
 
 At time s token i gives source j the weight w_j e^{g <a_i, x_j>}, where g(s) > 0 and a_i(s) is an affine function of
 x_i(s). For tokens with a_i(s) = r (u + e), |u| = 1, |e| <= R, r >= q > 0, for sources within r_j of places p_j, and for
@@ -79,9 +79,10 @@ def heard(
     log_masses: Array | None,
     total: float,
 ) -> Nearby:
-    """Return the sources that some of the tokens may hear at these times, the first, a middle and the last of a step.
+    """Return the sources that some of the tokens may hear at these times of a step.
 
-    `total` is the mass of all sources, also of those that are not given.
+    Between them the law, and the frame of the motion, are taken to be as they are at one of them. `total` is the mass
+    of all sources, also of those that are not given.
     """
     x, reach = tokens
     d = x.shape[1]
@@ -134,6 +135,7 @@ def groups(a: Array, cells: int, shells: int) -> Groups:
     shell = np.minimum(shells - 1, -np.log2(np.maximum(length / longest, 2.0**-shells)))
     direction = a / np.maximum(length, 1e-300)[:, None]
     places = np.clip((direction + 1) / 2 * cells, 0, cells - 1).astype(np.int64)
+    # In many dimensions codes wrap around, and several cells may be one group, which is no harm.
     code = places @ cells ** np.arange(d) * shells + (shells - 1 - shell.astype(np.int64))
     order = np.argsort(code, kind="stable")
-    return Groups(order, np.flatnonzero(np.diff(code[order], prepend=-1, append=shells * cells**d)))
+    return Groups(order, np.concatenate([[0], 1 + np.flatnonzero(np.diff(code[order])), [len(a)]]))

@@ -22,7 +22,7 @@ from attnflow.core.inputs import Array
 from attnflow.engines import AUTOMATIC, Lists, Memory
 from attnflow.laws import Hearing
 from attnflow.motions.solvers.heard_sources import Around, Nearby, Rows, heard
-from attnflow.motions.solvers.order8_step import STAGES, Path, Step
+from attnflow.motions.solvers.order8_step import C_EXTRA, STAGES, C, Path, Step
 from attnflow.motions.solvers.scipy_solver import ByTokens
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ PAIRS = 1 << 17
 NARROW = 1 << 16
 # Lists that hold more than this part of the sources save no time.
 SHORT_LISTS = 0.4
-# A sum of a part should not have more than COSTLY pairs for each token of all: a sum of all costs about 5 times that.
+# A sum of a part should have at most COSTLY pairs for each token of all: a sum of all costs about 5 times that.
 COSTLY = 128
 # Tokens and sources stay as near to where they start as the largest speed at the stages takes them, times SPARE; where
 # this proves wrong it is doubled, at most DOUBLINGS times.
 SPARE, DOUBLINGS = 1.5, 6
+# When the law is looked at for the sources that can be heard in a step: at its stages.
+MOMENTS = sorted({0.0, 1.0, *C.tolist(), *C_EXTRA.tolist()})
 # A part is enlarged at most ENLARGED times by tokens that heard it in the wrong place.
 ENLARGED = 3
 # Steps become at most GROWTH times longer and, refused, at least SHRINK times as long; SAFETY leaves some room.
@@ -72,7 +74,7 @@ class Flowing(NamedTuple):
 
     def near(self, t: float, h: float, tokens: Around, sources: Around, rows: Rows) -> Nearby:
         """Return which of the sources, in these rows of all, the tokens can hear between t and t + h."""
-        masses, times = self.hearing.masses, (t, t + h / 2, t + h)
+        masses, times = self.hearing.masses, tuple(t + c * h for c in MOMENTS)
         logs = None if masses is None else np.log(masses[rows])
         total = float(self.tokens if masses is None else masses.sum())
         return heard(self.motion, self.hearing, times, tokens, sources, logs, total)
