@@ -13,6 +13,7 @@ from attnflow.laws import varies
 SOURCE = Path(af.__file__).parent
 # What users give as a Python function and is no parameter of a formula.
 OTHER_FUNCTIONS = {
+    ("enclosures/flows.py", "enough"),
     ("densities/density.py", "function"),
     ("app/sweep.py", "part"),
     ("claims/check.py", "given"),

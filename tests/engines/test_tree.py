@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from larger import larger
+from larger import larger, leave_tree_to_larger
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
@@ -89,6 +89,7 @@ def assert_close(q: Array, k: Array, v: Array, log_masses: Array | None, gain: f
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_against_the_reference(cloud: str, d: int) -> None:
+    leave_tree_to_larger("tree", d)
     rng = np.random.default_rng(d)
     x = CLOUDS[cloud](rng, 603, d)
     for gain in (1e-6, 1.0, 30.0, 1e3, 1e6):
