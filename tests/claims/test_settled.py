@@ -130,7 +130,7 @@ def test_orbits_come_from_the_last_whole_period() -> None:
 def test_what_is_known_of_later_neighbourhoods_is_about_scores() -> None:
     """A radius that vanishes says nothing of scores, and softmax has no neighbourhood."""
     assert tail(af.Localmax(Schedule("3 * 0.25 ** t")), 2) == (Fraction(3, 16), Fraction(1, 4))
-    assert tail(af.Localmax(Schedule("0 * 2 ** t")), 2) == tail(af.Hardmax(), 2) == (0, 0)
+    assert tail(af.Localmax(Schedule("0 * 2 ** t")), 2) == tail(af.Hardmax(), 2) == (Fraction(0), Fraction(0))
     assert tail(af.Localmax(0.5), 2) is None
     assert tail(af.HegselmannKrause(eps=Schedule("0.25 ** t")), 2) is None
     assert tail(af.Softmax(), 2) is None
