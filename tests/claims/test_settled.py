@@ -10,7 +10,7 @@ import pytest
 import attnflow as af
 from attnflow.claims import exact
 from attnflow.claims.experiment import Experiment
-from attnflow.claims.settled import heard, limit, orbit, settled, stays_above, step_matrix, unsettled
+from attnflow.claims.settled import heard, limit, orbit, settled, stays_above, step_matrix, tail, unsettled
 from attnflow.core.schedules import Schedule
 
 
@@ -125,6 +125,16 @@ def test_orbits_come_from_the_last_whole_period() -> None:
     early = orbit(exactly(tokens, af.Hardmax(), gamma=1 / 3, steps=1), period=1)
     assert early is not None
     assert (early[0] != end.limits).any()
+
+
+def test_what_is_known_of_later_neighbourhoods_is_about_scores() -> None:
+    """A radius that vanishes says nothing of scores, and softmax has no neighbourhood."""
+    assert tail(af.Localmax(Schedule("3 * 0.25 ** t")), 2) == (Fraction(3, 16), Fraction(1, 4))
+    assert tail(af.Localmax(Schedule("0 * 2 ** t")), 2) == tail(af.Hardmax(), 2) == (Fraction(0), Fraction(0))
+    assert tail(af.Localmax(0.5), 2) is None
+    assert tail(af.HegselmannKrause(eps=Schedule("0.25 ** t")), 2) is None
+    assert tail(af.Softmax(), 2) is None
+    assert settled(exactly([[1.0], [-1.0], [0.5]], af.HegselmannKrause(eps=Schedule("0.25 ** t")))) is None
 
 
 @pytest.mark.parametrize(
