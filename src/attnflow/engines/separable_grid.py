@@ -269,7 +269,7 @@ def moments_of(grid: Grid, sources: Boxes, columns: Array, centre: Array) -> Mom
 def moments_in(
     grid: Grid, sources: Boxes, columns: Array, centre: Array, places: Indices, number: int | None = None
 ) -> Array:
-    """Return the fields of `Moments` with the full boxes at these places, of so many in all."""
+    """Return the fields of `Moments`, with the full boxes at these places; `number` boxes have room there."""
     stage = grid.stages[0]
     fields = room_for(1 + columns.shape[1], stage.number, len(places) if number is None else number)
     moments(*sources.tokens, places, stage.lines, stage.rows, sources.exponents, columns, centre, fields)

@@ -171,8 +171,7 @@ class Softmax(Law):
             c = centre(sources.values)
             return Heard(super().listen(x, t, sources._replace(values=sources.values - c)).mean + c, None)
         places, values, masses, outer_gain, engine = sources[:5]
-        listed = sources.memory is not None and sources.memory.lists is not None
-        if not listed and values is places and (bodies := _bodies(places, len(x), engine)) is not None:
+        if sources.lists is None and values is places and (bodies := _bodies(places, len(x), engine)) is not None:
             few, label = places[bodies.first], bodies.label
             added = Sources(few, few, bodies.added(masses), outer_gain, engine)
             heard = self.listen(few if x is places else x, t, added)
@@ -303,8 +302,9 @@ def _bodies(places: Array, queries: int, engine: str) -> Copies | None:
 def _sums(products: Products, sources: Sources, gain: float) -> Heard:
     """Average the values of the sources, in an engine that is chosen for these queries and keys."""
     queries, keys = products
-    listed = sources.memory is not None and sources.memory.lists is not None
-    name = "listed" if listed else engines.choose(sources.engine, "softmax", len(queries), len(keys), keys.shape[1])
+    name = engines.choose(sources.engine, "softmax", len(queries), len(keys), keys.shape[1])
+    if sources.lists is not None:
+        name = "listed"
     remembered = (sources.memory,) if name in engines.REMEMBERS else ()
     sums = engines.module(name).softmax
     return Heard(*sums(queries, keys, sources.values, _log(sources.masses), gain * sources.gain, *remembered))

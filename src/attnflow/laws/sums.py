@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attnflow.core.inputs import Array
-from attnflow.engines import Memory
+from attnflow.engines import Lists, Memory
 
 
 class Heard(NamedTuple):
@@ -32,6 +32,11 @@ class Sources(NamedTuple):
     gain: float
     engine: str
     memory: Memory | None = None
+
+    @property
+    def lists(self) -> Lists | None:
+        """Whom each query hears, where that is known."""
+        return None if self.memory is None else self.memory.lists
 
 
 class Products(NamedTuple):

@@ -29,8 +29,9 @@ Rows = NDArray[np.int64]
 
 # Sources that are left out weigh at most this part of the total: no more than a rounding error.
 LEFT_OUT = 1e-16
-# Groups of tokens have nearly one direction, a cell of a grid of so many on each axis, and lengths within a factor of
-# 2, the shortest ones aside. At first few groups are compared with all sources, then more with those that are left.
+# The tokens of a group have nearly one direction and lengths within a factor of 2; the shortest tokens are together.
+# Directions are the cells of a grid. Groups on a grid with COARSE cells on each axis are compared with all sources.
+# Then groups on a grid with FINE cells, and SHELLS lengths, are compared with the sources that are left.
 COARSE, FINE, SHELLS, FEW_SOURCES = 8, 128, 6, 4096
 # More pairs of a group and a source are not compared: all tokens are one group then.
 MOST_COMPARED = 1 << 23

@@ -13,6 +13,7 @@ too, and the part is taken through the step once more; if there are many such to
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,7 +119,7 @@ class _Strayed(Exception):
     """A token went further than was assumed when the sources that it can hear were found."""
 
 
-class Company:
+class Company(ABC):
     """Tokens that take steps together. Subclasses say what they hear, and who else there is."""
 
     few: int
@@ -131,9 +132,9 @@ class Company:
     def __init__(self, flow: Flowing) -> None:
         self.flow = flow
 
+    @abstractmethod
     def velocity(self, t: float, x: Array) -> Array:
         """Return the velocities of the tokens at x."""
-        raise NotImplementedError
 
     def leg(self, t: float, x: Array, velocity: Array, h: float, bound: float, stages: Array | None) -> Leg | None:
         """Take a step of at most the length h, at most to the bound; None if steps become too short."""
