@@ -78,7 +78,7 @@ def _others() -> dict[str, Flag]:
             '{"first": 1, "per_decade": 20}',
             "masses": "masses of the tokens, a list or a file",
             "engine": f"how sums are computed: {listed(engines.CHOICES)}",
-            "precision": f"of softmax sums from {engines.SINGLE_DIMENSION} dimensions on: {listed(engines.PRECISIONS)}",
+            "precision": f"of sums from {engines.BLOCKED_DIMENSION} dimensions on: {listed(engines.PRECISIONS)}",
         },
         "stop": {
             "converged": "stop when no token moves faster than this fraction of the cloud",

@@ -41,17 +41,17 @@ CHOICES = ("auto", "precise", *ENGINES, *SOFTMAX, "pruned", "vertices", "neighbo
 PRECISIONS, AUTOMATIC = ("double", "single"), ("auto", "single")
 REMEMBERS = ("fast", "listed")
 # From dimension BLOCKED_DIMENSION on, with more than BLOCKED_PAIRS pairs, tiles of matrix products are faster than the
-# fused softmax. With fewer pairs dense arrays are faster beyond dimension WIDE.
-BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 8, 1 << 16, 32
-# From dimension SINGLE_DIMENSION on single precision is faster, with as many pairs.
-SINGLE_DIMENSION = 4
+# fused softmax, and single precision is faster than double. With fewer pairs, dense arrays are faster beyond dimension
+# WIDE.
+BLOCKED_DIMENSION, BLOCKED_PAIRS, WIDE = 4, 1 << 16, 32
 # From TREE_PAIRS pairs on, in at most TREE_DIMENSION dimensions, it is faster to look for the vertices first, or to put
 # tokens into trees that find all neighbours.
 TREE_PAIRS, TREE_DIMENSION = 1 << 22, 3
 # The kinds of sums that each of these two engines serves, and the laws that need them.
 TREES = {"vertices": (("top",), "Hardmax"), "neighbours": (("near", "ball"), "Localmax and HegselmannKrause")}
-# From FAST_PAIRS pairs on, in at most SEPARABLE_DIMENSION dimensions, it is faster to compare engines before summing.
-FAST_PAIRS, SEPARABLE_DIMENSION = 1 << 24, 3
+# It is faster to compare engines before summing from FAST_PAIRS pairs on in at most SEPARABLE_DIMENSION dimensions, and
+# from MANY_PAIRS pairs on in at most FAST_DIMENSION dimensions.
+FAST_PAIRS, SEPARABLE_DIMENSION, MANY_PAIRS, FAST_DIMENSION = 1 << 24, 3, 1 << 28, 10
 
 
 class Lists(NamedTuple):
@@ -104,8 +104,8 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
     ('single', 'fused')
     """
     name = "tree" if name == "pruned" else name
+    wide = kind == "softmax" and d >= BLOCKED_DIMENSION and queries * sources > BLOCKED_PAIRS
     if name == "single":
-        wide = kind == "softmax" and d >= SINGLE_DIMENSION and queries * sources > BLOCKED_PAIRS
         return "single" if wide else choose("auto", kind, queries, sources, d)
     if one_of(name, CHOICES, "engine") not in ("auto", "precise"):
         if name in SOFTMAX and (kind != "softmax" or (name == "separable" and d > SEPARABLE_DIMENSION)):
@@ -119,9 +119,10 @@ def choose(name: str, kind: str, queries: int, sources: int, d: int) -> str:
         return name
     if kind != "softmax" and d <= TREE_DIMENSION and queries * sources >= TREE_PAIRS:
         return "vertices" if kind == "top" else "neighbours"
-    if name == "auto" and kind == "softmax" and d <= SEPARABLE_DIMENSION and queries * sources >= FAST_PAIRS:
+    few = FAST_PAIRS if d <= SEPARABLE_DIMENSION else MANY_PAIRS
+    if name == "auto" and kind == "softmax" and d <= FAST_DIMENSION and queries * sources >= few:
         return "fast"
-    if kind == "softmax" and d >= BLOCKED_DIMENSION and queries * sources > BLOCKED_PAIRS:
+    if wide:
         return "blocked"
     return "dense" if kind == "softmax" and d > WIDE else "fused"
 

@@ -1,6 +1,6 @@
-"""The fast engine: fused, separable or tree sums, whichever their predictions say is cheapest.
+"""The fast engine: all pairs, separable sums or the tree, whichever its predictions say is cheapest.
 
-The choice is a function of the inputs, never of timings. All three are within 1e-10 of the diameter of the values.
+The choice is a function of the inputs, never of timings. All are within 1e-10 of the diameter of the values.
 """
 
 from __future__ import annotations
@@ -8,24 +8,31 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attnflow.core.inputs import Array
-from attnflow.engines import Memory, fused, separable, tree
+from attnflow.engines import BLOCKED_DIMENSION, Memory, module, separable, tree_sample
 from attnflow.engines.centring import about_centre
 
-# The work of the tree, in pairs of the fused engine: of a call, and of a token in the plane and in space. Separable
-# sums that cost more than that, as they do from beta R^2 = 90 on with 100,000 tokens, are left to the tree.
-TREE_CALL, TREE_TOKEN, TREE_TOKEN_IN_SPACE = 3e6, 400.0, 20000.0
+# The work of the tree, in pairs of the engine that sums all of them: of a call, and of a token. In the plane that is
+# all. Separable sums that cost more, as they do from beta R^2 = 100 on with 100,000 tokens, are left to the tree.
+TREE_CALL, TREE_TOKEN = 3e6, 200.0
+# Beyond the plane the tree looks at a part of all pairs, and each takes it longer: IN_SPACE times as long in space, and
+# d / IN_DIMENSIONS times in d dimensions. In space expansions leave at most the work of MOST_IN_SPACE pairs a token.
+IN_SPACE, IN_DIMENSIONS, MOST_IN_SPACE = 1.6, 3.0, 20000.0
 
 
 class Choice(NamedTuple):
-    """Which engine to take, its work in pairs of the fused one, and the plan of the separable engine."""
+    """Which engine to take, and its work, in pairs of the engine that sums all of them.
+
+    For the separable engine also its plan; for the tree the part of all pairs that it looks at.
+    """
 
     name: str
     work: float
     plan: separable.Plan | None = None
+    heard: float = 0.0
 
 
 def name(queries: Array, keys: Array, gain: float) -> str:
-    """Return which engine `softmax` takes: "fused", "separable" or "tree".
+    """Return which engine `softmax` takes: "fused" or "blocked", "separable" or "tree".
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).standard_normal((50_000, 2))
@@ -41,14 +48,14 @@ def softmax(
 ) -> tuple[Array, Array]:
     """Return sum_j P_ij v_j and log sum_j w_j e^{g s_ij}, as the dense engine does, to 1e-10.
 
-    If the memory says that the tree was taken last time, it is taken again.
+    An engine that the memory holds is taken again, but for the separable one, which needs a plan of its own.
     """
-    if memory is None or memory.engine != "tree":
-        choice = plan(queries, keys, gain)
-        if memory is not None:
-            memory.engine = choice.name
-        return carry_out(choice, queries, keys, values, log_masses, gain)
-    return tree.softmax(queries, keys, values, log_masses, gain)
+    if memory is not None and memory.engine not in ("", "separable"):
+        return carry_out(Choice(memory.engine, 0.0), queries, keys, values, log_masses, gain)
+    choice = plan(queries, keys, gain)
+    if memory is not None:
+        memory.engine = choice.name
+    return carry_out(choice, queries, keys, values, log_masses, gain)
 
 
 def carry_out(
@@ -57,22 +64,32 @@ def carry_out(
     """Return what `softmax` does, by the choice made for these queries and keys."""
     if choice.name == "separable":
         return separable.carry_out(choice.plan, queries, keys, values, log_masses, gain)
-    return (tree if choice.name == "tree" else fused).softmax(queries, keys, values, log_masses, gain)
+    mean, log_total = module(choice.name).softmax(queries, keys, values, log_masses, gain)
+    return mean, log_total
 
 
 def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work."""
-    choices = [for_others(Choice(engine, 0.0), queries, keys, gain) for engine in ("fused", "separable", "tree")]
-    return min(choices, key=lambda choice: choice.work)
+    m, n, d = len(queries), len(keys), keys.shape[1]
+    pairs = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
+    least = min(pairs, for_others(Choice("separable", 0.0), queries, keys, gain), key=lambda choice: choice.work)
+    if least.work <= TREE_CALL + TREE_TOKEN * (m + n):
+        return least
+    heard = tree_sample.heard(queries, keys, gain) if d > 2 else 0.0
+    return min(least, for_others(Choice("tree", 0.0, None, heard), queries, keys, gain), key=lambda choice: choice.work)
 
 
 def for_others(choice: Choice, queries: Array, keys: Array, gain: float) -> Choice:
     """Return the same choice for other tokens; the tree where the separable engine does not apply."""
     m, n, d = len(queries), len(keys), keys.shape[1]
-    if choice.name == "fused":
-        return Choice("fused", float(m * n))
     if choice.name == "separable":
         made = separable.plan(queries, keys, gain)
         if made is not None:
             return Choice("separable", made.cost(m, n), made)
-    return Choice("tree", TREE_CALL + (m + n) * (TREE_TOKEN if d <= 2 else TREE_TOKEN_IN_SPACE))
+        return for_others(Choice("tree", 0.0, None, 1.0), queries, keys, gain)
+    if choice.name != "tree":
+        return choice._replace(work=float(m * n))
+    looks = choice.heard * (IN_SPACE if d == 3 else d / IN_DIMENSIONS) * m * n
+    if d == 3:
+        looks = min(looks, MOST_IN_SPACE * (m + n))
+    return choice._replace(work=TREE_CALL + TREE_TOKEN * (m + n) + (looks if d > 2 else 0.0))

@@ -150,6 +150,17 @@ def maximum(typing, x, y):
 
 
 @intrinsic
+def any_above(typing, x, y):
+    """Say whether x > y in some lane."""
+
+    def generate(context, builder, signature, args):
+        lanes_above = builder.bitcast(builder.fcmp_ordered(">", *args), ir.IntType(args[0].type.count))
+        return builder.icmp_unsigned("!=", lanes_above, ir.Constant(lanes_above.type, 0))
+
+    return types.boolean(x, x), generate
+
+
+@intrinsic
 def largest(typing, x):
     """Return the largest number of a vector."""
     return x.number(x), lambda context, builder, signature, args: _folded(builder, args[0], _maximum)

@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, exp2, exp2_short, load, maximum, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, any_above, exp2, exp2_short, load, maximum, muladd, splat, spread, store
 from attnflow.engines.tree_expansions import NODES, lagrange
-from attnflow.engines.tree_lists import FEW, LEVELS, MANY
+from attnflow.engines.tree_lists import FAINT, FEW, LEVELS, MANY
 from attnflow.engines.tree_trie import part
 
 # Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
@@ -23,6 +23,9 @@ FEWER = 3 * MANY * WIDTH
 CURVES = np.concatenate([np.cos((p - 2) * np.arccos(NODES[p - FEW : 2 * p - FEW])) for p in (FEW, MANY)])
 # Sources of which weights are kept at once.
 BLOCK = 16
+# Eight queries look for the sources that they hear themselves, as long as these are less than this part of the sources
+# that their box hears.
+APART = 0.7
 
 
 @part
@@ -179,6 +182,21 @@ def highest(sources, queries, heard, i):
 
 
 @part
+def audible(sources, queries, heard, i, least, own):
+    """List the sources that some of the eight queries from i on hear, with scores above `least`; return how many."""
+    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
+    stride, count = points.shape[1], np.uint64(0)
+    x, y = load(queries.points, i), load(queries.points, wide + i)
+    for j in heard:
+        s = muladd(y, spread(points, stride + j), x * spread(points, j))
+        for a in range(2, d):
+            s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
+        own[count] = j
+        count += np.uint64(any_above(s, least))
+    return count
+
+
+@part
 def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total):
     """Fill the means and logarithms of some queries of A; return the worst bound of their errors.
 
@@ -186,6 +204,8 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
     """
     g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
+    faint = (FAINT - (sources.boxes[0, 3 * d] - mass) - given[1]) / g
+    own, apart = heard, calm and len(heard) > WIDTH
     any_few, any_many = False, False
     for p in mine.orders:
         any_few, any_many = any_few or p == FEW, any_many or p == MANY
@@ -204,10 +224,14 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             shift = highest(sources, queries, heard, i)
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
+        if apart:
+            own = room.own[: audible(sources, queries, heard, i, shift + splat(faint), room.own)]
+            apart = len(own) < APART * len(heard)
         if itself and d <= 3:
-            add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, room.sums)
+            add_pairs_of_keys(sources, queries, g, own, i, shift, mass, room.sums)
         else:
-            add_pairs(sources, queries, values, g, heard, i, shift, mass, room)
+            add_pairs(sources, queries, values, g, own, i, shift, mass, room)
+        own = heard
         if len(mine.nodes):
             _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
         inverse = splat(1.0) / load(room.sums, 0)

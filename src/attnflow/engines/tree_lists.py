@@ -20,7 +20,7 @@ from attnflow.engines.kernels import LOG2E
 from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, store
 from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
 
-FAINT = math.log2(1e-11)
+FAINT = math.log2(3e-11)
 # Interpolation at 8 or 16 Chebyshev nodes on each axis; the largest z = g h_A h_B for which that may be enough.
 FEW, MANY, WIDEST = 8, 16, 1.9
 # What expansions with a share of 1 may err, of the size of the keys; how often a function is interpolated.
@@ -36,8 +36,8 @@ LONGEST = 4096
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
-        [0.5, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 9000.0, 40.0, 100.0, 4.0],
-        [0.6, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 12000.0, 100.0, 200.0, 12.0],
+        [0.5, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 13000.0, 40.0, 100.0, 6.0],
+        [0.6, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 18000.0, 100.0, 200.0, 18.0],
     ]
 )
 # Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down. Of the
@@ -157,12 +157,13 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
 
     The aim is to `HALVE` A, to `END_HERE`, or to list what it hears beside the expansions `KNOWN`, which are `above`.
-    Return the number of expansions and of leaves, the sources in these, and the top exponent above W e^{g <q, v>}.
+    Return the number of expansions and of leaves, the sources in these, the top exponent above W e^{g <q, v>}, and
+    whether any expansion is possible: if not, all aims have the same lists.
     """
     g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
     nodes, boxes, d = sources.nodes, sources.boxes, len(sources.axes)
-    count, raw, tokens, top, waiting = 0, 0, 0, -np.inf, 1
+    count, raw, tokens, top, possible, waiting = 0, 0, 0, -np.inf, False, 1
     asking = float(queries.nodes[A, LAST] - queries.nodes[A, FIRST])
     levels = max(0.0, math.log2(asking / 64))
     floor = FAINT - (boxes[0, 3 * d] - mass)
@@ -182,6 +183,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         if z <= narrow and count < LONGEST and least + asking * cost[VALUE] < ENDS * direct:
             p = nodes_for(sources, queries, given, A, b, to_z * z, share, v)
             if p:
+                possible = True
                 many = p == MANY
                 k, made, fresh = first_from(above, b), 0, held
                 while k < len(above) and above[k] < nodes[b, END] and made < 64:
@@ -206,7 +208,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         else:
             stack[waiting], stack[waiting + 1] = nodes[b, RIGHT], b + 1
             waiting += 2
-    return count, raw, tokens, top
+    return count, raw, tokens, top, possible
 
 
 @part

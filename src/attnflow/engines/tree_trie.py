@@ -186,12 +186,27 @@ def _spread(d: int) -> Array:
     return np.array([sum((v >> k & 1) << (k * d) for k in bits) for v in range(1 << SPREAD)], dtype=np.uint64)
 
 
+def ordered(rows: Array) -> Array:
+    """Return the order of points in which neighbours in a trie follow each other."""
+    rows = np.require(rows, np.float64, ["C", "W"])
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    return _in_cells(rows, low, max(float((high - low).max()), 1e-300) * (1 + 1e-9))[1]
+
+
+def _in_cells(rows: Array, low: Array, size: float) -> tuple[Array, Array]:
+    """Return the codes of points in the cube with this corner and edge, sorted, and the order of the points."""
+    d = rows.shape[1]
+    bits = min(AXIS_BITS, CODE_BITS // d)
+    code, order = _sorted(_codes(rows, low, size / 2**bits, bits, _spread(d)), bits * d)
+    return code, order
+
+
 def trie(rows: Array, log2_masses: Array, low: Array, half: float) -> Trie:
     """Return the trie of points in the cube with this corner and half-width; an empty array stands for equal masses."""
     n, d = rows.shape
     bits = min(AXIS_BITS, CODE_BITS // d)
     unit = 2 * half / 2**bits
-    code, order = _sorted(_codes(rows, low, unit, bits, _spread(d)), bits * d)
+    code, order = _in_cells(rows, low, 2 * half)
     nodes, node_bits = _nodes(code)
     boxes, cells = np.empty((len(nodes), 3 * d + 1)), np.empty((len(nodes), 2 * d))
     axes = tuple(range(d)) if d <= 3 else np.arange(d)

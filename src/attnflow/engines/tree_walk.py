@@ -23,7 +23,7 @@ STEP, DESCEND, ANSWER = 0, 1, KNOWN
 # Queries evaluated in one go.
 TOGETHER = 1024
 # A box whose bound of the error, of the size of the keys, is larger is done again.
-LIMIT = 8e-11
+LIMIT = 6e-11
 
 
 class Expansions(NamedTuple):
@@ -66,6 +66,7 @@ class Room(NamedTuple):
     orders: Array
     leaves: Array
     tokens: Array
+    own: Array
 
 
 def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
@@ -73,7 +74,7 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     size, more = MANY**d if d <= 3 else 0, WIDTH * (4 + BLOCK)
     numbers = [(1 + columns) * size, size, size, max(AT_ONCE * MANY, size), AT_ONCE * MANY, AT_ONCE, 3 * AT_ONCE]
     numbers += [12 * MANY * MANY, 6 * MANY * WIDTH, 6 * MANY * WIDTH, 2 * MANY * WIDTH, columns * WIDTH, 0, 0, LONGEST]
-    counts = [LONGEST, LONGEST, sources, sources]
+    counts = [LONGEST, LONGEST, sources, sources, sources]
     return Room(
         exponentials,
         np.empty(4 * PARTS, np.int64),
@@ -100,10 +101,10 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
         own[2 * d] = mass
     aim, goes = END_HERE, False
     while True:
-        count, raw, tokens, top = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
+        count, raw, tokens, top, possible = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
         if aim == END_HERE and queries.nodes[A, RIGHT] >= 0 and not ends:
             goes = halves(queries.nodes[A, LAST] - queries.nodes[A, FIRST], room.orders[:count], tokens, given[4])
-        if aim == HALVE or not goes:
+        if aim == HALVE or not goes or not possible:
             break
         aim = HALVE
     fields = values[:0] if itself else values
@@ -181,7 +182,7 @@ def walk(sources, queries, values, itself, given, aim, A, P, above, first, last,
         known = lists[depth]
         for begin in range(first, last, TOGETHER):
             if aim == ANSWER or last - first > TOGETHER:
-                _, raw, _, top = visit(
+                _, raw, _, top, _ = visit(
                     sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
                 )
             end = min(begin + TOGETHER, last)
