@@ -41,7 +41,12 @@ def plotted(curves: dict[float, tuple[list[int], list[float]]], path: Path) -> N
         ax = figure.add_subplot()
         for k, (beta, (sizes, seconds)) in enumerate(curves.items()):
             ax.loglog(
-                sizes, seconds, color=tone().palette[k], marker="os^D"[k], ms=4, label=rf"attnflow, $\beta = {beta:g}$"
+                sizes,
+                seconds,
+                color=tone().palette[k],
+                marker="os^Dvp"[k],
+                ms=4,
+                label=rf"attnflow, $\beta = {beta:g}$",
             )
         if sums.FUSED in installed():
             sizes = [1_000, 3_000, 10_000, 30_000]

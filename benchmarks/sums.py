@@ -72,7 +72,7 @@ def cases() -> dict[str, Case]:
     for n, betas in ((100_000, (1.0, 4.0, 30.0, 300.0)), (1_000_000, (1.0, 300.0))):
         for beta in betas:
             found[f"d = 2, n = {n:,}, beta = {beta:g}"] = Case(clipped_normal(n, 2), beta, "auto", large)
-    for beta in (1.0, 4.0):
+    for beta in (1.0, 4.0, 30.0, 300.0):
         found[f"d = 3, n = 100,000, beta = {beta:g}"] = Case(clipped_normal(100_000, 3), beta, "auto", large)
     found["d = 64, n = 10,000, beta = 0.1"] = Case(clipped_normal(10_000, 64), 0.1)
     return found
@@ -105,7 +105,7 @@ def growth() -> tuple[list[str], list[list[str]], dict[float, tuple[list[int], l
     """Return a table of times against n with the exponent from 10^5 to 10^6, and the numbers for a plot."""
     sizes = [1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     rows, curves = [], {}
-    for beta in (1.0, 4.0, 30.0, 300.0):
+    for beta in (1.0, 10.0, 100.0, 300.0, 1000.0, 3000.0):
         seconds = [turns(partial(af.Softmax(beta=beta).hear, clipped_normal(n, 2)), rounds=5)[0] for n in sizes]
         slope = float(np.polyfit(np.log(sizes[-3:]), np.log(seconds[-3:]), 1)[0])
         curves[beta] = sizes, seconds
