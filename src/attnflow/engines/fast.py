@@ -16,7 +16,7 @@ from attnflow.engines.centring import about_centre
 TREE_CALL, TREE_TOKEN = 3e6, 200.0
 # Beyond the plane the tree looks at a part of all pairs, and each takes it longer: IN_SPACE times as long in space, and
 # d / IN_DIMENSIONS times in d dimensions. In space expansions leave at most the work of MOST_IN_SPACE pairs a token.
-IN_SPACE, IN_DIMENSIONS, MOST_IN_SPACE = 1.6, 3.0, 20000.0
+IN_SPACE, IN_DIMENSIONS, MOST_IN_SPACE = 1.6, 3.5, 20000.0
 
 
 class Choice(NamedTuple):
