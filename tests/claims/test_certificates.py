@@ -19,6 +19,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.claims.certificates.certificate import FOLDER, names
+from attnflow.claims.certificates.exact import weights
 from attnflow.claims.certificates.make import make
 from attnflow.claims.witness import Witness
 from tools.certificates import GAP, INSTANCES
@@ -408,3 +409,9 @@ def test_a_check_leaves_the_precision_of_balls_alone(name: str) -> None:
     before = ctx.prec, ctx.cap
     check(af.claims.stored(name).data)
     assert (ctx.prec, ctx.cap) == before
+
+
+def test_weights_leave_out_points_that_say_nothing_new() -> None:
+    """Two copies of one point have no weights of their own; the third point is needed."""
+    points, p = np.array([[0], [0], [1]], dtype=object) * Fraction(1), np.array([Fraction(1, 2)])
+    assert weights(points, p) == [Fraction(1, 2), Fraction(0), Fraction(1, 2)]

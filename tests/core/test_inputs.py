@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.core.threads import threads
 
 LAYERS = af.Layers(gamma=0.5)
 X = [[1.0, 0.0], [0.0, 1.0]]
@@ -171,3 +174,10 @@ def test_the_caller_keeps_his_array() -> None:
     run = af.simulate(x, af.Softmax(), LAYERS, until=3)
     run.tokens[0] += 1
     np.testing.assert_array_equal(x, before)
+
+
+def test_how_many_threads_there_are_is_known_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba")
+    for given, expected in (("3", 3), ("0", os.cpu_count()), ("many", os.cpu_count())):
+        monkeypatch.setenv("NUMBA_NUM_THREADS", given)
+        assert threads() == expected

@@ -20,8 +20,9 @@ from scipy.spatial import ConvexHull
 import attnflow as af
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
-from attnflow.figures.gallery.emergence import vertices
+from attnflow.figures.gallery.emergence import vertices, volume
 from attnflow.figures.gallery.emergence_attention import FAINTEST
+from attnflow.figures.gallery.emergence_hyperplanes import _levels, section
 from attnflow.figures.style import DARK, look
 
 
@@ -369,3 +370,18 @@ def test_dark_paper_has_no_light_marks() -> None:
     assert matplotlib.colors.to_hex(drawing.figure.get_facecolor()).upper() == DARK.paper
     trajectories = marks(drawing.figure.axes[0], "trajectory")
     assert {line.get_color() for line in trajectories} <= set(DARK.palette)
+
+
+def test_flat_hulls_have_no_volume_and_planes_beside_a_box_no_section() -> None:
+    assert volume(af.geometry.hull([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])) == 0.0
+    box, up = np.array([[0.0] * 3, [1.0] * 3]), np.array([0.0, 0.0, 1.0])
+    assert section(up, 2.0, box).shape == (0, 3)
+    corner = section(np.ones(3) / np.sqrt(3), np.sqrt(3), box)
+    np.testing.assert_allclose(corner, 1.0)
+
+
+def test_levels_of_one_sign_are_one_or_two() -> None:
+    start = np.array([0.5, 2.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.0]])), [1.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.5]])), [1.5, 1.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [-1.0, 1.5]])), [1.5, -1.0, 0.0])

@@ -432,3 +432,20 @@ def test_noise_under_layer_norm_has_no_mean_over_coordinates(norm: str) -> None:
     found = walked(large, SOFT, SPHERE @ basis.T, normals, 5)
     assert np.abs(found.sum(axis=1)).max() < 1e-14
     np.testing.assert_allclose(found, walked(small, SOFT, SPHERE, normals @ basis, 5) @ basis.T, atol=1e-13)
+
+
+def test_what_the_motion_inside_says_of_itself_is_what_the_noisy_one_says() -> None:
+    for inside in (af.Flow(), af.SphereFlow(), af.RescaledFlow()):
+        noisy = af.Noisy(inside, kappa=5.0, dt=0.01)
+        for name in ("memoryless", "moving_frame", "grows", "hint", "hint_of_sums", "surface", "discrete"):
+            assert getattr(noisy, name) == getattr(inside, name)
+    assert af.Noisy(af.RescaledFlow(), kappa=5.0, dt=0.01).moving_frame
+    assert af.Noisy(af.Flow(), kappa=5.0, dt=0.01).grows
+
+
+def test_a_frame_that_does_not_say_what_noise_is_there_is_refused() -> None:
+    class Framed(af.Flow):
+        moving_frame = True
+
+    with refused("Framed moves in a frame and does not say what noise is there: let it write into_frame"):
+        af.Noisy(Framed(), kappa=5.0, dt=0.01)
