@@ -368,3 +368,22 @@ def test_no_constant_serves_a_bounded_extreme_token_from_the_start() -> None:
     """The token 1.5 is heard, 100 is not yet: nothing is said before the others are together."""
     given = [[100.0], [1.5], [-0.2824362973163289]]
     assert check("emergence/bounded-extreme", tokens=given).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("claim", "instance"),
+    [
+        ("emergence/boolean", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/boolean/doubly-exponential", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/bounded-extreme", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/keller-segel", {"tokens": [[1.0, 0.0], [1.0, 0.0]]}),
+    ],
+)
+def test_where_the_model_is_not_defined_nothing_is_concluded(claim: str, instance: dict[str, Any]) -> None:
+    assert get(claim).conclusion(experiment(claim, **instance)) == []
+    assert af.check(claim, **instance).outcome == "hypotheses not met"
+
+
+def test_the_remark_on_pairs_is_about_pairs() -> None:
+    margins = get("emergence/polytope/pair").conclusion(experiment("emergence/polytope/pair", tokens=[[1.0, 0.5]]))
+    assert "two tokens in the plane" in str(margins.undecided)  # type: ignore[union-attr]

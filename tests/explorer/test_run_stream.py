@@ -295,3 +295,20 @@ def test_the_colours_of_tokens_and_the_number_of_clusters_are_of_one_picture(mon
     assert sides[0] > 1.01 * sides[1]
     merged = next(answer["merged"] for answer in told if isinstance(answer, dict) and answer["kind"] == "series")
     assert near == [pytest.approx(merged * sides[0])]
+
+
+def test_between_frames_tokens_stay_on_the_sphere() -> None:
+    """Halfway between opposite points there is no direction: a number all the same, not NaN."""
+    state = read({
+        "tokens": [[1.0, 0.0], [0.0, 1.0]], "law": {"name": "softmax"}, "motion": {"name": "sphere-flow"}, "until": 1,
+    })  # fmt: skip
+    kept = no_frames_yet(1, state)
+    kept.times, kept.frames = [0.0, 1.0], [np.eye(2), np.array([[0.0, 1.0], [0.0, -1.0]])]  # type: ignore[assignment]
+    t, x = kept.between(0, 0.5)
+    assert t == 0.5
+    np.testing.assert_allclose(x, [[np.sqrt(0.5), np.sqrt(0.5)], [0.0, 0.0]])
+    np.testing.assert_allclose(kept.between(0, 0.25)[1][1], [0.0, 1.0])
+
+
+def test_tokens_without_clusters_are_not_coloured() -> None:
+    assert ends_with(np.array([[np.nan], [1.0]]), near=0.1) is None

@@ -287,6 +287,6 @@ def test_paths_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(splitting, "MOST_MOVES", 1)
         with refused("paths have moved 1 times without an end: give fewer steps, or a larger gamma"):
             af.measure.exit_probability(**given, runs=64)
-    monkeypatch.setattr(splitting, "MOST_RARE", 0)
-    with refused("paths have made 0 rare picks without an end: give fewer steps, a smaller radius"):
-        af.measure.exit_probability(**{**given, "radius": 0.1}, runs=64)
+    monkeypatch.setattr(splitting, "MOST_RARE", 1)
+    with refused("80 of 80 paths have made 1 rare picks without an end: give fewer steps, a smaller radius"):
+        af.measure.exit_probability(af.tokens.polygon(3), af.Softmax(beta=8.0), 0.1, 0.3, 500, runs=64)

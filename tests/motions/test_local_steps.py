@@ -315,3 +315,12 @@ def test_a_step_is_refused_if_a_part_cannot_take_it(
     step = Step(company.velocity, 0.0, x, company.velocity(0.0, x), 0.1)
     assert company._ended(step, np.array([0]), np.full(n, 50.0)) is None
     assert len(asked) == parts
+
+
+def test_many_sources_are_looked_at_twice_and_none_that_is_heard_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First by coarse groups of tokens, then by fine ones, or by one group where these would be too many."""
+    for name, value in (("FEW_SOURCES", 100), ("MOST_COMPARED", 1)):
+        monkeypatch.setattr(heard_sources, name, value)
+        test_what_is_left_out_weighs_nothing_wherever_tokens_go(
+            af.Softmax(beta=300.0), af.Flow(), False, 0.3, 2, monkeypatch
+        )

@@ -276,10 +276,8 @@ def _read(path: Path) -> Array:
         return np.loadtxt(path, delimiter=",", ndmin=2)
 
 
-def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[str]:
+def _alternatives(place: dict[str, Any], table: str, key: str) -> list[str]:
     """Return the parameters in whose place a parameter of a law or a motion is given."""
-    if table not in MODELS:
-        return []
     kind, name = MODELS[table]
     known = catalogue.entries(kind)
     named = place.get(name)
