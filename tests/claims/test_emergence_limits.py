@@ -246,3 +246,13 @@ def test_the_discounted_flow_is_the_flow() -> None:
 def test_values_that_do_not_fit_are_refused(V: Any) -> None:
     with refused(r"V has shape|constant V|needs V"):
         af.check("emergence/hyperplanes", tokens=KITE, V=V)
+
+
+def test_roots_are_those_of_matrices_that_are_proved_to_be_positive() -> None:
+    from attnflow.claims.emergence.proofs import square_root
+
+    assert square_root(np.array([[-1.0]])) is None
+    assert square_root(np.array([[1.0, 0.5], [0.0, 1.0]])) is None
+    root = square_root(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    assert root is not None
+    np.testing.assert_allclose((root @ root).astype(float), [[2.0, 1.0], [1.0, 2.0]], atol=1e-14)

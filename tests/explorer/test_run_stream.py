@@ -312,3 +312,12 @@ def test_between_frames_tokens_stay_on_the_sphere() -> None:
 
 def test_tokens_without_clusters_are_not_coloured() -> None:
     assert ends_with(np.array([[np.nan], [1.0]]), near=0.1) is None
+
+
+def test_too_little_memory_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def much(*given: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setitem(run_stream.ANSWERS, "run", much)
+    (answer,) = answers({"id": 7, "do": "run"}, 0, Session(), lambda: False)
+    assert "there is not enough memory for this: take fewer tokens or a shorter run" in json.dumps(answer)

@@ -20,6 +20,7 @@ from attnflow import figures
 from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups, heard
 from attnflow.figures.marks import LEADER, START, TOKEN
+from attnflow.figures.polytope import in_front
 from attnflow.figures.scene import history, outline, projection
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import DARK, LIGHT, Tone, colours, look, tone
@@ -565,3 +566,11 @@ def test_says_what_is_missing(hardmax: Trajectory, monkeypatch: pytest.MonkeyPat
     for draw in (*draws, lambda run: figures.animate(run, tmp_path / "run.gif")):
         with refused(r"plotting needs matplotlib: pip install 'attnflow\[plot\]'"):
             draw(hardmax)
+
+
+def test_every_face_of_a_flat_polytope_is_seen() -> None:
+    square = af.geometry.hull([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    cube = af.geometry.hull([[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
+    ax = matplotlib.figure.Figure().add_subplot(projection="3d")
+    assert in_front(ax, square, range(4))
+    assert 0 < sum(in_front(ax, cube, face) for face in cube.facets) < len(cube.facets)
