@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments import experiment
 from refusals import refused
 
 import attnflow as af
 from attnflow.claims.check import decide
+from attnflow.claims.emergence import codimension, projections
 from attnflow.claims.emergence.codimension import left_space
 from attnflow.claims.emergence.limits import Settled, attention, frame_of, settled
 from attnflow.claims.emergence.settling import Discounted, Frame, final, leaders, rows
@@ -256,3 +258,13 @@ def test_roots_are_those_of_matrices_that_are_proved_to_be_positive() -> None:
     root = square_root(np.array([[2.0, 1.0], [1.0, 2.0]]))
     assert root is not None
     np.testing.assert_allclose((root @ root).astype(float), [[2.0, 1.0], [1.0, 2.0]], atol=1e-14)
+
+
+def test_without_a_growing_eigenvalue_nothing_is_known_of_limits() -> None:
+    x, shrinking = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]], -np.eye(2)
+    e = experiment("emergence/codimension-k/b", tokens=x, V=shrinking, until=1.0)
+    assert codimension._subspaces(e, neutral=False).undecided is codimension.NO_GROWTH
+    e = experiment("emergence/hyperplanes", tokens=x, V=shrinking, until=1.0)
+    assert projections.along(e) is None
+    assert projections.ends_along(e) is projections.NO_SPACE
+    assert any(one.undecided is projections.NO_SPACE for one in projections.hyperplanes(e))

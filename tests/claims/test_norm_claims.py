@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from experiments import experiment
@@ -106,7 +108,7 @@ def test_no_search_refutes_the_gap() -> None:
 
 def test_one_token_is_not_equiangular() -> None:
     (name,) = [id for id, one in REGISTER.items() if one.given.get("equiangular") is normalisation._equiangular]
-    tokens = {"tokens": [[1.0, 0.0]]}
+    tokens: dict[str, Any] = {"tokens": [[1.0, 0.0]]}
     (margins,) = normalisation._equiangular(experiment(name, **tokens))
     assert (margins.what, margins.worst) == ("n >= 2", -1)
     assert af.check(name, **tokens).outcome == "hypotheses not met"

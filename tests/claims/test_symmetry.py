@@ -106,7 +106,7 @@ def test_an_infinite_group_is_refused() -> None:
 def test_a_group_of_one_element_changes_nothing_and_runs_of_few_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.array([[1.0, 0.5], [-1.0, 0.25]])
     assert Group.generated(None, 2, 2).average(x) is x
-    given = {"tokens": x, "until": 20.0}
+    given: dict[str, Any] = {"tokens": x, "until": 20.0}
     assert "become too small" not in af.check("emergence/polytope", **given).because
     monkeypatch.setattr(StepLimited, "most_steps", 1)
     verdict = af.check("emergence/polytope", **given)

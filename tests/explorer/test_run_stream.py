@@ -303,7 +303,7 @@ def test_between_frames_tokens_stay_on_the_sphere() -> None:
         "tokens": [[1.0, 0.0], [0.0, 1.0]], "law": {"name": "softmax"}, "motion": {"name": "sphere-flow"}, "until": 1,
     })  # fmt: skip
     kept = no_frames_yet(1, state)
-    kept.times, kept.frames = [0.0, 1.0], [np.eye(2), np.array([[0.0, 1.0], [0.0, -1.0]])]  # type: ignore[assignment]
+    kept.times, kept.frames = [0.0, 1.0], [np.eye(2), np.array([[0.0, 1.0], [0.0, -1.0]])]
     t, x = kept.between(0, 0.5)
     assert t == 0.5
     np.testing.assert_allclose(x, [[np.sqrt(0.5), np.sqrt(0.5)], [0.0, 0.0]])

@@ -107,8 +107,8 @@ def test_numbers_do_not_cover_each_other_or_the_polygon(turns: Any) -> None:
 
 
 def test_numbers_that_need_the_whole_line_stand_evenly() -> None:
-    """Four places of width 2 on a closed line of length 8 leave no choice but one rotation."""
-    found = _spread(np.array([0.0, 0.1, 0.2, 0.3]), 2.0, 8.0)
-    gaps = np.diff(np.sort(found % 8.0), append=np.sort(found % 8.0)[0] + 8.0)
-    np.testing.assert_allclose(gaps, 2.0)
-    assert found.mean() == pytest.approx(0.15)
+    """Four places at each end and one between: moved apart, both ends would meet over the gap where the line is cut."""
+    places = np.array([0.0] * 4 + [2.9] + [5.8] * 4)
+    found = _spread(places, 1.0, 9.0)
+    np.testing.assert_allclose(np.diff(found), 1.0)
+    assert found.mean() == pytest.approx(places.mean())

@@ -274,5 +274,5 @@ def test_a_sample_without_its_outermost_tokens(monkeypatch: pytest.MonkeyPatch) 
     def refusing(*given: Any) -> Any:
         raise af.InputError("too many")
 
-    monkeypatch.setattr(samples.in_chunks, "outermost", refusing)
+    monkeypatch.setattr("attnflow.figures.samples.in_chunks.outermost", refusing)
     assert samples._outermost(np.zeros((3, 2))).tolist() == []

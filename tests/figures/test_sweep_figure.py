@@ -398,7 +398,7 @@ def test_more_panels_than_can_be_read_are_refused() -> None:
 
 
 def test_lines_in_axes_of_ones_own_have_their_key_there() -> None:
-    ax = plt.figure().subplots()
+    ax: Any = plt.figure().subplots()
     data = xarray.Dataset({"clusters": (("beta", "n"), np.ones((3, 2)))}, {"beta": [1.0, 2.0, 3.0], "n": [4, 5]})
     figures.sweep(data, lines="n", ax=ax)
     (key,) = [one for one in ax.get_children() if type(one).__name__ == "Legend"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -137,3 +140,17 @@ def test_a_cloud_that_qhull_gives_up_has_the_same_diameter(monkeypatch: pytest.M
     assert far <= found <= 2 * far
     ends = flat[ConvexHull(flat[:, :2]).vertices]
     assert found == pytest.approx(np.linalg.norm(ends[:, None] - ends, axis=2).max(), rel=1e-12)
+
+
+def test_a_cloud_without_facets_has_its_diameter_from_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.spatial
+
+    def failing(points: Any) -> Any:
+        raise scipy.spatial.QhullError("flat")
+
+    x = np.random.default_rng(0).standard_normal((200, 3))
+    far = np.linalg.norm(x[:, None] - x, axis=2).max()
+    module = importlib.import_module("attnflow.measure.diameter")
+    monkeypatch.setattr(module, "MOST_COMPARED", 10)
+    monkeypatch.setattr(scipy.spatial, "ConvexHull", failing)
+    assert module._farthest(x) == pytest.approx(far, rel=1e-12)

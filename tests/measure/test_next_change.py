@@ -270,3 +270,14 @@ def test_many_tokens_of_a_chain_are_not_looked_at(monkeypatch: pytest.MonkeyPatc
     run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(gamma=0.1), until=5, seed=0)
     monkeypatch.setattr(module, "MOST_TOKENS", 2)
     assert "these are 3 tokens, and at most 2 are looked at" in str(af.measure.next_change(run))
+
+
+def test_what_takes_too_long_to_follow_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values push tokens around for ever: they are followed over few states, and then no further."""
+    monkeypatch.setattr(module, "MOST", module.Effort(places=100, states=5))
+    run = af.simulate(
+        af.tokens.sphere(n=6, d=3, seed=0), af.Softmax(beta=9.0), af.SphereFlow(V=np.diag([1, 0.5, -0.3])), until=200.0
+    )
+    found = module._next_change(run, module.CLOSE, module.MOST)
+    assert found.time is None
+    assert "where following them took too long" in str(found)

@@ -324,3 +324,19 @@ def test_many_sources_are_looked_at_twice_and_none_that_is_heard_is_lost(monkeyp
         test_what_is_left_out_weighs_nothing_wherever_tokens_go(
             af.Softmax(beta=300.0), af.Flow(), False, 0.3, 2, monkeypatch
         )
+
+
+def test_steps_that_become_too_short_end_the_run(alone: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = around(SQUARE, 30, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "leg", lambda *given: None)
+        run = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    usual = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    np.testing.assert_allclose(run.final, usual.final, rtol=0, atol=1e-6)
+    flow = local_steps.Flowing(af.RescaledFlow(), Hearing(af.Softmax()), 1e-9, 1e-12, 4)
+    company = local_steps._All(flow, (4, 2), lambda t, y: -y)
+    assert company.leg(1.0, SQUARE, -SQUARE, 1e-20, 2.0, None) is None
+    monkeypatch.setattr(Company, "leg", lambda *given: None)
+    stopped = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    assert stopped.times[-1] == 0
+    assert "0" in stopped.stopped
