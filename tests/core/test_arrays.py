@@ -529,3 +529,19 @@ def test_matrices_of_another_library_stay_as_they_are(jax: Any) -> None:
     assert query_key._any_rectangle(Q, "Q") is Q
     with refused("Q"):
         query_key._any_rectangle(jax.numpy.full((2, 2), jax.numpy.nan), "Q")
+
+
+def test_layers_of_another_library_that_lose_a_direction_end_the_run(jax: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnflow.motions.stepper import NoDirection
+
+    step = af.Layers.step
+
+    def lost(self: Any, hearing: Any, x: Any, t: Any) -> Any:
+        if t == 2:
+            raise NoDirection("token 0 has no direction at step 2")
+        return step(self, hearing, x, t)
+
+    monkeypatch.setattr(af.Layers, "step", lost)
+    run = af.simulate(jax.numpy.array([[1.0], [0.0]]), af.Softmax(), af.Layers(gamma=0.5), until=5)
+    assert run.stopped == "token 0 has no direction at step 2"
+    assert run.times[-1] == 2

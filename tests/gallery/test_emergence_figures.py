@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from larger import larger
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from scipy.integrate import solve_ivp
@@ -22,7 +23,7 @@ from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
 from attnflow.figures.gallery.emergence import vertices, volume
 from attnflow.figures.gallery.emergence_attention import FAINTEST
-from attnflow.figures.gallery.emergence_hyperplanes import _levels, section
+from attnflow.figures.gallery.emergence_hyperplanes import _levels, _plane, section
 from attnflow.figures.style import DARK, look
 
 
@@ -385,3 +386,12 @@ def test_levels_of_one_sign_are_one_or_two() -> None:
     np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.0]])), [1.0])
     np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.5]])), [1.5, 1.0])
     np.testing.assert_array_equal(_levels(np.stack([start, [-1.0, 1.5]])), [1.5, -1.0, 0.0])
+
+
+def test_a_plane_beside_the_picture_is_not_drawn() -> None:
+    ax: Any = Figure().add_subplot(projection="3d")
+    ax.set(xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+    _plane(ax, np.array([0.0, 0.0, 1.0]), 5.0)
+    assert not ax.lines
+    _plane(ax, np.array([0.0, 0.0, 1.0]), 0.5)
+    assert len(ax.lines) == 1

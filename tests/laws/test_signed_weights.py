@@ -109,3 +109,10 @@ def test_mistakes_in_a_formula_are_named() -> None:
 
     with refused("a law must write signed_weights"):
         Silent().attend(X)
+
+
+def test_signed_weights_of_a_layer_are_those_of_its_law() -> None:
+    x = af.tokens.gaussian(n=4, d=2, seed=0)
+    laws = [af.Linear(), af.Linear(beta=-2.0)]
+    for k, law in enumerate(laws):
+        np.testing.assert_array_equal(af.ByLayer(laws).signed_weights(x, k), law.signed_weights(x, k))
