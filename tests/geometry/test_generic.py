@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 
 from attnflow.geometry import cells, chunk_linkage, genericity
 from attnflow.geometry.generic import _determinant

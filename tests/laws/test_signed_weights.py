@@ -11,6 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.laws import Law
+from attnflow.laws.by_layer import ByLayer
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,6 @@ def test_mistakes_in_a_formula_are_named() -> None:
 
 def test_signed_weights_of_a_layer_are_those_of_its_law() -> None:
     x = af.tokens.gaussian(n=4, d=2, seed=0)
-    laws = [af.Linear(), af.Linear(beta=-2.0)]
+    laws = [af.Linear(), af.Linear(B=[[2.0, 0.0], [1.0, -1.0]])]
     for k, law in enumerate(laws):
-        np.testing.assert_array_equal(af.ByLayer(laws).signed_weights(x, k), law.signed_weights(x, k))
+        np.testing.assert_array_equal(ByLayer(laws).signed_weights(x, k), law.signed_weights(x, k))
