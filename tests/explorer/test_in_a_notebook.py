@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import re
@@ -28,7 +29,7 @@ from attnflow.catalogue import REGISTERED, entries
 from attnflow.explorer import notebook
 from attnflow.explorer.notebook import Explorer
 from attnflow.explorer.state import FIRST, arguments, read
-from attnflow.explorer.state_of_run import state_of
+from attnflow.explorer.state_of_run import plain, state_of
 from attnflow.laws import graphs
 
 X0 = af.tokens.gaussian(12, 2, seed=4)
@@ -242,3 +243,9 @@ def test_what_the_page_does_not_know_is_refused() -> None:
     graph = np.triu(np.ones((4, 4), dtype=bool), -1)
     with refused("graph is a graph that the page has no name for"):
         state_of(af.simulate(x, af.Masked(af.Softmax(), graph=graph), af.Layers(gamma=0.5), until=1))
+
+
+def test_infinity_is_a_word_of_the_page() -> None:
+    beta = entries("law")["softmax"].parameters["beta"]
+    assert plain(beta, math.inf, 3) == "inf"
+    assert plain(beta, 2.0, 3) == 2.0

@@ -18,6 +18,7 @@ from attnflow.explorer.protocol import RunFrames, Session, encoded
 from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, ends_with, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
+from attnflow.runs.trajectory import Trajectory
 
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
 SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
@@ -321,3 +322,19 @@ def test_too_little_memory_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(run_stream.ANSWERS, "run", much)
     (answer,) = answers({"id": 7, "do": "run"}, 0, Session(), lambda: False)
     assert "there is not enough memory for this: take fewer tokens or a shorter run" in json.dumps(answer)
+
+
+def test_two_runs_are_one_script_and_two_commands() -> None:
+    state = {
+        "tokens": [[1.0, 0.0], [0.0, 1.0]], "law": {"name": "softmax", "beta": 2.0},
+        "motion": {"name": "layers", "gamma": 0.5}, "until": 3,
+    }  # fmt: skip
+    beside = {"law": {"name": "softmax", "beta": "inf"}, "motion": {"name": "layers", "gamma": 0.25}}
+    (answer,) = answers({"id": 1, "do": "text", "state": state, "beside": beside}, 0, Session(), lambda: False)
+    assert isinstance(answer, dict)
+    assert answer["command"].count("attnflow simulate") == 2
+    assert "--law hardmax" in answer["command"].splitlines()[1]
+    ran: dict[str, Any] = {}
+    exec(compile(answer["python"], "script", "exec"), ran)
+    runs = [one for one in ran.values() if isinstance(one, Trajectory)]
+    assert {type(run.law).__name__ for run in runs} == {"Softmax", "Hardmax"}
