@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,55 @@ def test_html_in_a_statement_stays_text(monkeypatch: pytest.MonkeyPatch) -> None
     assert "<b>" not in html
     assert Table(html).rows[1][1] == "x < y <b>for</b> z & w"
     assert card("<i>", {"<u>": "<s>", "none": None}).count("&lt;") == 3
+
+
+def test_proofs_are_shown_with_bounds_that_are_still_bounds() -> None:
+    run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=0.25)
+    proved = af.certify(run)
+    head, rows = shown(proved)
+    assert (head, rows["tokens"], rows["step or time"]) == ("Certified run", "2 in dimension 1", "0.25")
+    assert (rows["stopped"], rows["reached"]) == ("time 0.25 was reached", "the end of the run")
+    assert proved.error <= float(rows["error at most"]) <= 1.01 * proved.error
+    assert proved.radius <= float(rows["largest radius"])
+    exact = af.certify(af.simulate([[1.0], [-1.0]], af.Hardmax(), af.Layers(gamma=0.5), until=2))
+    assert (shown(exact)[1]["certified"], shown(exact)[1]["largest radius"]) == ("exact", "0")
+    found = af.enclosures.enclose([[1.0], [-1.0]], af.Softmax(), af.Flow(), 0.25)
+    head, rows = shown(found)
+    assert (head, rows["time"], rows["steps"], rows["certified"]) == (
+        "Enclosure",
+        "0.25",
+        str(len(found.steps)),
+        "ball",
+    )
+    assert found.radius <= float(rows["largest radius"])
+
+
+def test_states_at_rest_and_locks_are_shown() -> None:
+    one = af.enclosures.fixed_point([[1.0, 0.0], [1.0, 0.0]], af.Softmax(beta=2.0), af.SphereFlow())
+    head, rows = shown(one)
+    assert (head, rows["tokens"], rows["turns"], rows["certified"]) == (
+        "State at rest",
+        "2 in dimension 2",
+        "1",
+        "ball",
+    )
+    assert one.radius <= float(rows["largest radius"])
+    assert 0.99 * one.alone <= float(rows["alone within"]) <= one.alone
+    near = af.enclosures.stability(one)
+    head, rows = shown(near)
+    assert (head, rows["stable"], rows["eigenvalues"]) == ("Stability", "proved", "2")
+    assert 0.99 * near.basin <= float(rows["basin"]) <= near.basin
+    assert 0.99 * near.rate <= float(rows["rate"]) <= near.rate
+    apart = af.enclosures.fixed_point([[1.0, 0.0], [-1.0, 0.0]], af.Softmax(beta=2.0), af.SphereFlow())
+    rows = shown(af.enclosures.stability(apart))[1]
+    assert rows["stable"] == "refuted"
+    assert "basin" not in rows
+    balls = importlib.import_module("attnflow.enclosures.numbers").balls
+    kept = af.enclosures.locked(balls([[6.0], [-6.0]]), balls([[1.0]]), [Fraction(1)])
+    assert kept is not None
+    head, rows = shown(kept)
+    assert (head, rows["tokens"], rows["sets of leaders"]) == ("Locked", "2 in dimension 1", "2")
+    assert 10.0 < float(rows["gap"]) <= float(kept.gap)
 
 
 def test_dir_lists_the_public_names_and_nothing_else() -> None:

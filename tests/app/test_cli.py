@@ -174,7 +174,10 @@ def test_a_bad_plot_is_refused_before_the_run(tmp_path: Path, capsys: pytest.Cap
 
 BAD: dict[str, tuple[list[str], str]] = {
     "nothing": ([], "does not say 'tokens'"),
+    "nothing, in flags": ([], "add --cloud or --tokens, --law, --motion and --until to the command line"),
     "no law": ([*BASE], "does not say 'law'"),
+    "no law, in flags": ([*BASE], "does not say 'law' and 'motion': add --law and --motion to the command line"),
+    "no end": ([*SOFT[:8], *SOFT[10:]], "does not say 'until': add --until to the command line"),
     "unknown law": ([*BASE, "--law", "maxsoft", "--motion", "layers"], "no law 'maxsoft', expected one of softmax"),
     "unknown motion": ([*BASE, "--law", "softmax", "--motion", "walk"], "no motion 'walk', expected one of layers"),
     "unknown cloud": ([*SOFT, "--cloud", "ring"], "no cloud 'ring', expected one of gaussian"),

@@ -12,6 +12,7 @@ import xarray
 import attnflow as af
 from attnflow.app.cli import main
 from attnflow.app.parser import SWEEP_EXAMPLE
+from attnflow.app.sweep_command import _range
 from attnflow.sweeps.outcome import Batch
 from attnflow.sweeps.places import Work
 
@@ -181,3 +182,7 @@ def test_cells_without_a_finite_number_are_counted(study: Path, capsys: pytest.C
         f"{known.min():.6g} to {known.max():.6g}, mean {known.mean():.6g}; {12 - known.size} of 12 cells gave no finite"
     )
     assert row in said
+
+
+def test_a_sweep_without_any_number_says_so() -> None:
+    assert _range(np.full((3, 2), np.nan)) == "none of 3 cells gave a finite number"

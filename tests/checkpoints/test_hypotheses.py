@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from larger import larger
 from numpy.typing import NDArray
 from packages import package
 from refusals import refused
+from small_models import changed
 
 import attnflow as af
 from attnflow.checkpoints.hypotheses import hypotheses
@@ -274,3 +277,13 @@ def test_heads_of_a_trained_encoder_beside_their_nulls() -> None:
     assert shares.max() > 7 / 72 - 0.02
     # The two effective betas differ by two orders of magnitude.
     assert 100 < found["beta_norm"].mean() / found["beta_trace"].mean() < 1000
+
+
+def test_a_model_of_one_layer_has_one_tick(tmp_path: Path) -> None:
+    def first(tensors: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in tensors.items() if not re.search(r"\bh\.[1-9]", name)}
+
+    table = af.checkpoints.load(changed(tmp_path, "gpt2", first, n_layer=1)).hypotheses()
+    assert table.layers == 1
+    figure = af.figures.hypotheses(table)
+    assert figure.axes[0].get_xticks().tolist() == [0]

@@ -221,3 +221,14 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").unlink()
     with refused("config.json does not exist"):
         af.checkpoints.load(tmp_path / "model.safetensors")
+
+
+def test_more_layers_than_tensors_are_refused_before_they_are_named(tmp_path: Path) -> None:
+    with refused("asks for 9999 layers, but there are .* tensors in all: give the configuration that belongs"):
+        af.checkpoints.load(changed(tmp_path, "gpt2", n_layer=9999))
+
+
+def test_a_checkpoint_is_its_layers_in_order() -> None:
+    found = af.checkpoints.load(FIXTURES / "gpt2")
+    assert len(list(found)) == len(found.layers) == len(found)
+    assert all(one is other for one, other in zip(found, found.layers, strict=True))

@@ -198,3 +198,40 @@ def test_a_missing_package_is_named(folder: Path, name: str, monkeypatch: pytest
 def test_packages_are_imported_when_a_file_is_opened() -> None:
     code = "import sys, attnflow.checkpoints.files; print({'safetensors', 'gguf', 'tokenizers'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": np.zeros(2, np.float32)}, path)
+
+    def denied(self: Path, mode: str = "r") -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", denied)
+    with refused("cannot be opened .Permission denied.: give a file that you may read"):
+        open_tensors(path)
+
+
+def test_tensors_in_another_order_than_their_numbers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that forgot a tensor would leave numbers over, and all behind it would be read from wrong places."""
+    import safetensors
+
+    path, whole = tmp_path / "model.safetensors", safetensors.safe_open
+    save_file({"a": np.zeros(2, np.float32), "b": np.ones(3, np.float32)}, path)
+    size = path.stat().st_size
+
+    class Forgetful:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            self.file: Any = whole(*given, **named)
+
+        def offset_keys(self) -> list[str]:
+            return list(self.file.offset_keys())[:-1]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    monkeypatch.setattr(safetensors, "safe_open", Forgetful)
+    with refused(f"its tensors end at byte {size - 12}, the file at byte {size}"):
+        open_tensors(path)

@@ -19,6 +19,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.claims.certificates.certificate import FOLDER, names
+from attnflow.claims.certificates.exact import weights
 from attnflow.claims.certificates.make import make
 from attnflow.claims.witness import Witness
 from tools.certificates import GAP, INSTANCES
@@ -288,6 +289,67 @@ def test_statements_of_lean_are_those_that_are_shown() -> None:
             assert len(lines) == len(found.shown)
 
 
+# Instances that refute nothing, or not by an argument that certificates know, and what is said of them.
+SQUARE, LINE = np.eye(2), [[6.0, 0.0], [-6.0, 0.0]]
+NO_PROOF: list[tuple[str, dict[str, Any], str]] = [
+    ("fw/own-cell", {"tokens": [[1.0], [-1.0]]}, "no vertex that hears itself has a tie"),
+    ("fw/cluster-rate", {"tokens": [[1.0], [-1.0]], "B": [[2.0]], "steps": 3}, "for B = -I alone: leave B out"),
+    ("fw/cluster-rate", {"tokens": [[1.0], [-1.0]], "steps": 3}, "no token is above the bound"),
+    ("fw/hull-shrinks", {"tokens": [[1.0], [-1.0]], "V": [[0.5]], "steps": 3}, "no token leaves the hull"),
+    ("fw/exponential-rate", {"tokens": [[1.0], [-1.0], [0.0]], "gamma": "1 / (t + 2)"}, "a token has two leaders"),
+    ("fw/exponential-rate", {"tokens": [[1.0], [-1.0]], "gamma": "1 / (t + 2)"}, "all tokens are vertices"),
+    (
+        "fw/exponential-rate",
+        {"tokens": [[1.0], [2.0]], "gamma": "1 / (t + 2)"},
+        "token 0 is a vertex that hears",
+    ),
+    ("fw/exponential-rate", {"tokens": [[1.0], [-1.0]], "gamma": 0.5}, "for steps a / .t . b. alone"),
+    ("localmax/lyapunov/directed", {"tokens": [[1.0], [-1.0]], "delta": 1.0, "gamma": 0.5, "steps": 2}, "never rises"),
+    ("sphere/collapse/every-start", {"tokens": [[1.0, 0.0], [0.6, 0.8]]}, "fractions do not show that its tokens rest"),
+    ("fw/collapse-to-origin", {"tokens": [[1.0], [-1.0]], "steps": 3}, "0 stays in the hull"),
+    (
+        "fw/collapse-to-origin",
+        {"tokens": [[0.0], [1.5]], "beta": 0.5, "gamma": 0.5, "steps": 1},
+        "not far enough inside",
+    ),
+    ("emergence/polytope/rank", {"tokens": [[6.0], [-6.0]]}, "no token is at 0 for ever"),
+    ("emergence/polytope/pair", {"tokens": LINE}, "the limit may be 0"),
+    ("emergence/codimension-k/b", {"tokens": LINE, "V": SQUARE}, "at most three limits are proved to differ"),
+    ("emergence/codimension-k/b", {"tokens": LINE, "V": [[1.0, 0.5], [0.0, 1.0]]}, "for a diagonal V >= 0 alone"),
+    ("emergence/codimension-k/a", {"tokens": [[0.0, 0.0625], [0.0, 0.125]], "V": SQUARE}, "not locked to leaders"),
+    ("emergence/boolean/doubly-exponential", {"tokens": [[0.25], [0.5]]}, "another token is not far out at the start"),
+]
+
+
+@pytest.mark.parametrize(("claim", "instance", "words"), NO_PROOF)
+def test_what_refutes_nothing_has_no_certificate(claim: str, instance: dict[str, Any], words: str) -> None:
+    with refused(f"no certificate is made of this instance: .*{words}|certificates of {claim} are made .*{words}"):
+        make(claim, instance)
+
+
+def test_a_token_that_does_not_escape_in_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow of the stored certificate, which escapes later, ended after a hundredth of its time."""
+    whole = af.enclosures.enclose
+    monkeypatch.setattr(
+        "attnflow.claims.certificates.flows.enclose",
+        lambda x, law, motion, until, **named: whole(x, law, motion, 0.01, **named),
+    )
+    with refused("the extreme token does not escape to both sides"):
+        make("emergence/boolean/doubly-exponential", INSTANCES["emergence/boolean/doubly-exponential"])
+
+
+@pytest.mark.parametrize(
+    ("word", "defined"),
+    [("mirror", "A mirror\nchanges the signs"), ("lock", "A lock is a proof"), ("escape", "A token escapes if")],
+)
+def test_the_page_defines_its_words_where_it_first_uses_them(word: str, defined: str) -> None:
+    """Only the name of a key or the heading of the paragraph stands before the definition."""
+    before, found, _ = (ROOT / "docs/certificates.md").read_text(encoding="utf-8").partition(defined)
+    assert found
+    plain = before.replace("`mirrors`", "").replace("**Locks.**", "").replace("**Escapes.**", "")
+    assert word not in plain.lower().replace("block", "")
+
+
 def test_bad_certificates_are_refused_in_a_sentence(tmp_path: Path) -> None:
     text = tmp_path / "text.json"
     text.write_text("no", encoding="utf-8")
@@ -347,3 +409,9 @@ def test_a_check_leaves_the_precision_of_balls_alone(name: str) -> None:
     before = ctx.prec, ctx.cap
     check(af.claims.stored(name).data)
     assert (ctx.prec, ctx.cap) == before
+
+
+def test_weights_leave_out_points_that_say_nothing_new() -> None:
+    """Two copies of one point have no weights of their own; the third point is needed."""
+    points, p = np.array([[0], [0], [1]], dtype=object) * Fraction(1), np.array([Fraction(1, 2)])
+    assert weights(points, p) == [Fraction(1, 2), Fraction(0), Fraction(1, 2)]

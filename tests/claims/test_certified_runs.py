@@ -82,3 +82,10 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         af.certify(af.simulate(X, af.Sparsemax(), af.Layers(gamma=0.3), until=2))
     with refused("take too long"):
         af.certify(af.simulate(X, af.Softmax(), af.Layers(gamma=0.3), until=4000))
+
+
+def test_a_run_that_does_not_say_what_it_is_is_refused() -> None:
+    run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=0.1)
+    run.law = None
+    with refused("the run does not say its law and motion: give one from simulate"):
+        af.certify(run)

@@ -368,3 +368,33 @@ def test_no_constant_serves_a_bounded_extreme_token_from_the_start() -> None:
     """The token 1.5 is heard, 100 is not yet: nothing is said before the others are together."""
     given = [[100.0], [1.5], [-0.2824362973163289]]
     assert check("emergence/bounded-extreme", tokens=given).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("claim", "instance"),
+    [
+        ("emergence/boolean", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/boolean/doubly-exponential", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/bounded-extreme", {"tokens": [[1.0], [1.0]]}),
+        ("emergence/keller-segel", {"tokens": [[1.0, 0.0], [1.0, 0.0]]}),
+    ],
+)
+def test_where_the_model_is_not_defined_nothing_is_concluded(claim: str, instance: dict[str, Any]) -> None:
+    assert get(claim).conclusion(experiment(claim, **instance)) == []
+    assert af.check(claim, **instance).outcome == "hypotheses not met"
+
+
+def test_the_remark_on_pairs_is_about_pairs() -> None:
+    margins = get("emergence/polytope/pair").conclusion(experiment("emergence/polytope/pair", tokens=[[1.0, 0.5]]))
+    assert "two tokens in the plane" in str(margins.undecided)  # type: ignore[union-attr]
+
+
+def test_balls_prove_nothing_of_other_models_and_of_many_tokens() -> None:
+    e = experiment("emergence/boolean", tokens=[[-2.0], [0.25], [2.0]])
+    for law, motion in ((af.Hardmax(), e.motion), (e.law, af.Flow())):
+        assert not line._bounded_in_balls(Experiment(e.instance, law, motion), 1)
+
+
+def test_without_a_bounded_token_its_rate_is_open() -> None:
+    margins = line.bounded_extreme(experiment("emergence/bounded-extreme", tokens=[[1.0], [2.0]]))
+    assert [one.undecided for one in margins] == [line.NO_SHOT, line.NO_SHOT]

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments import experiment
 from refusals import refused
 
 import attnflow as af
 from attnflow.claims.check import decide
+from attnflow.claims.emergence import codimension, projections
 from attnflow.claims.emergence.codimension import left_space
 from attnflow.claims.emergence.limits import Settled, attention, frame_of, settled
 from attnflow.claims.emergence.settling import Discounted, Frame, final, leaders, rows
@@ -246,3 +248,23 @@ def test_the_discounted_flow_is_the_flow() -> None:
 def test_values_that_do_not_fit_are_refused(V: Any) -> None:
     with refused(r"V has shape|constant V|needs V"):
         af.check("emergence/hyperplanes", tokens=KITE, V=V)
+
+
+def test_roots_are_those_of_matrices_that_are_proved_to_be_positive() -> None:
+    from attnflow.claims.emergence.proofs import square_root
+
+    assert square_root(np.array([[-1.0]])) is None
+    assert square_root(np.array([[1.0, 0.5], [0.0, 1.0]])) is None
+    root = square_root(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    assert root is not None
+    np.testing.assert_allclose((root @ root).astype(float), [[2.0, 1.0], [1.0, 2.0]], atol=1e-14)
+
+
+def test_without_a_growing_eigenvalue_nothing_is_known_of_limits() -> None:
+    x, shrinking = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]], -np.eye(2)
+    e = experiment("emergence/codimension-k/b", tokens=x, V=shrinking, until=1.0)
+    assert codimension._subspaces(e, neutral=False).undecided is codimension.NO_GROWTH
+    e = experiment("emergence/hyperplanes", tokens=x, V=shrinking, until=1.0)
+    assert projections.along(e) is None
+    assert projections.ends_along(e) is projections.NO_SPACE
+    assert projections.NO_SPACE in [one.undecided for one in list(projections.hyperplanes(e))]

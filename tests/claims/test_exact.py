@@ -249,3 +249,9 @@ def test_polynomials_of_very_high_degree_are_not_multiplied_out() -> None:
     """Their degree would be 64^3: seconds and more for each coefficient."""
     assert not Schedule("(((t / 99) ** 64) ** 64) ** 64").rational
     assert Schedule("(t / 99) ** 64").rational
+
+
+def test_an_eigenvalue_below_the_least_float_has_gershgorins_bound() -> None:
+    tiny = Fraction(1, 10**400)
+    assert exact.largest_eigenvalue(np.array([[tiny]], dtype=object)) == tiny
+    assert exact.largest_eigenvalue(np.array([[tiny, tiny], [tiny, tiny]], dtype=object)) == 2 * tiny

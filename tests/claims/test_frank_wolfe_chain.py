@@ -217,3 +217,11 @@ def test_chains_move_in_the_mean_as_softmax_layers() -> None:
     _, ends = chains(TRIANGLE, af.Softmax(beta=1.0), 0.5, 1, 4000, 0)
     step = af.simulate(TRIANGLE, af.Softmax(beta=1.0), af.Layers(gamma=0.5), until=1).final
     np.testing.assert_allclose(ends.mean(axis=0), step, atol=0.05)
+
+
+def test_straight_lines_that_are_too_rare_decide_nothing() -> None:
+    verdict = af.check("fw/first-phase", vertices=TRIANGLE, tokens=[[0.2, 0.1]], beta=1.5, C=1e9)
+    assert verdict.outcome in ("undecided", "hypotheses not met")
+    e = experiment("fw/first-phase", vertices=TRIANGLE, tokens=[[0.2, 0.1]], beta=1.5, C=1e9)
+    margins = get("fw/first-phase").conclusion(e)
+    assert "too little to tell" in str(margins.undecided)  # type: ignore[union-attr]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from experiments import experiment
 from larger import larger
 
 import attnflow as af
+from attnflow.claims import normalisation
+from attnflow.claims.claim import REGISTER
 from attnflow.claims.normalisation import closed, off_rate
 from attnflow.claims.sphere.collapse import attracting_rate
 from attnflow.core.inputs import Array
@@ -100,3 +104,11 @@ def test_the_eigenvalue_of_the_triangle(beta: float) -> None:
 @larger
 def test_no_search_refutes_the_gap() -> None:
     assert af.search("sphere/collapse/gap", evaluations=60, seed=0) is None
+
+
+def test_one_token_is_not_equiangular() -> None:
+    (name,) = [id for id, one in REGISTER.items() if one.given.get("equiangular") is normalisation._equiangular]
+    tokens: dict[str, Any] = {"tokens": [[1.0, 0.0]]}
+    (margins,) = normalisation._equiangular(experiment(name, **tokens))
+    assert (margins.what, margins.worst) == ("n >= 2", -1)
+    assert af.check(name, **tokens).outcome == "hypotheses not met"

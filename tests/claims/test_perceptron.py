@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments import experiment
 
 import attnflow as af
+from attnflow.claims import perceptron
 from attnflow.claims.experiment import Experiment
 from attnflow.claims.perceptron import ON_CIRCLE, _slopes, most_in_an_arc, window
 
@@ -75,3 +77,20 @@ def test_what_is_outside_of_the_claim() -> None:
         assert af.check(CLAIM, **({"tokens": x} | given)).outcome == "hypotheses not met"
     with pytest.raises(af.InputError, match="inner has shape"):
         af.check(CLAIM, tokens=x, inner=[[1.0]], outer=[1.0])
+
+
+def test_tokens_that_do_not_come_to_rest_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perceptron, "NEWTON", 0)
+    verdict = af.check("mlp/cluster-mass", tokens=[[1.0, 0.0], [0.0, 1.0]], beta=2.0)
+    assert verdict.outcome == "undecided"
+    assert "the tokens did not come to rest" in verdict.because
+
+
+def test_tokens_as_far_apart_as_the_arc_is_wide_leave_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tokens at this distance: the bound is passed if the arc is a little wider, and not otherwise."""
+    e = experiment("mlp/cluster-mass", tokens=[[1.0, 0.0], [0.0, 1.0]], beta=2.0)
+    width = 1 / (2 * np.sqrt(2.0))
+    monkeypatch.setattr(perceptron, "_descended", lambda e: np.array([0.0, width]))
+    monkeypatch.setattr(perceptron, "_slopes", lambda e, angles: -np.eye(2))
+    (margins,) = perceptron.cluster_mass(e)
+    assert "two tokens are as far apart as the arc is wide" in str(margins.undecided)

@@ -438,3 +438,12 @@ def test_a_violation_beside_a_sample_that_divides_by_zero_is_found() -> None:
         assert witness.verdict.outcome == "violated"
     finally:
         del REGISTER["broken/one"]
+
+
+def test_what_the_optimiser_cannot_vary_is_left_alone() -> None:
+    from attnflow.claims.search import _numbers
+
+    x = np.array([[2.0], [-1.0]])
+    assert _numbers({"tokens": None}) is None
+    assert _numbers({"tokens": x, "symmetry": [{}]}) is None
+    np.testing.assert_array_equal(_numbers({"tokens": x}), [1.0, -0.5])

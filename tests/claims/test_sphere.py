@@ -15,6 +15,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.claims.check import decide
+from attnflow.claims.experiment import Experiment
 from attnflow.claims.instances import read
 from attnflow.claims.sphere import collapse, hemisphere, metastability, runs
 from attnflow.claims.sphere.metastability import early_by
@@ -286,3 +287,10 @@ def test_no_true_claim_is_violated(id: str) -> None:
         instance = read(claim, claim.setting.sample(np.random.default_rng([1, k]), k), 1)
         verdict = decide(claim, instance)
         assert verdict.outcome != "violated" or claim.refutable, verdict.because
+
+
+def test_other_models_are_not_plain_and_attract_nothing_that_is_known() -> None:
+    e = experiment("sphere/collapse/every-start", tokens=[[1.0, 0.0], [0.0, 1.0]])
+    assert collapse._plain(e)
+    assert not collapse._plain(Experiment(e.instance, af.Hardmax(), e.motion))
+    assert collapse.attracting_rate(Experiment(e.instance, e.law, af.Layers(gamma=0.5)), np.eye(2)) == 0.0

@@ -8,13 +8,16 @@ import pytest
 from refusals import refused
 
 import attnflow as af
+from attnflow.claims.emergence.settling import Rescaled
 from attnflow.claims.emergence.symmetry import (
     Group,
+    StepLimited,
     Symmetric,
     commuting,
     group_matrices,
     symmetric_cloud,
 )
+from attnflow.laws import Hearing
 from attnflow.motions import RescaledFlow
 
 FLIP: Any = [{"matrix": [[-1.0]], "permutation": [2, 1, 0]}]
@@ -98,3 +101,19 @@ def test_an_infinite_group_is_refused() -> None:
     c, s = np.cos(1.0), np.sin(1.0)
     with refused("elements"):
         Group.generated([{"matrix": [[c, -s], [s, c]], "permutation": [0]}], 1, 2)
+
+
+def test_a_group_of_one_element_changes_nothing_and_runs_of_few_steps_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array([[1.0, 0.5], [-1.0, 0.25]])
+    assert Group.generated(None, 2, 2).average(x) is x
+    given: dict[str, Any] = {"tokens": x, "until": 20.0}
+    assert "become too small" not in af.check("emergence/polytope", **given).because
+    monkeypatch.setattr(StepLimited, "most_steps", 1)
+    verdict = af.check("emergence/polytope", **given)
+    assert verdict.outcome == "undecided"
+    assert "the steps of the integrator become too small at t = " in verdict.because
+    stepper, usual = (flow.start(Hearing(af.Softmax()), x, 0.0) for flow in (Rescaled(), af.RescaledFlow()))
+    assert stepper.advance(1.0).ended is usual.advance(1.0).ended is None
+    assert stepper.slow() is None
+    assert stepper.state().keys() == usual.state().keys()
+    assert "become too small" in str(stepper.advance(1.0).ended)

@@ -17,7 +17,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.catalogue import entries
-from attnflow.core import arrays
+from attnflow.core import arrays, inputs, query_key
 from attnflow.core.inputs import Array
 from attnflow.runs.recording import Geometric, Record
 
@@ -505,3 +505,43 @@ def test_the_page_lists_the_laws_and_motions_that_take_arrays_of_other_libraries
         # Some laws take them unless their parameters say otherwise: a property says that.
         taking = {found.make.__name__ for found in entries(kind).values() if getattr(found.make, "array_api", False)}
         assert set(re.findall(r"`([A-Z]\w+)`", listed)) == taking
+
+
+def test_what_is_known_and_what_is_not(jax: Any) -> None:
+    class Broken:
+        def all(self) -> bool:
+            raise TypeError("no truth here")
+
+    with pytest.raises(TypeError, match="no truth here"):
+        arrays.holds(Broken())
+
+    def traced(value: Any) -> Any:
+        assert arrays.holds(value > 0)
+        with refused("gamma is traced by jax, expected a number that is known"):
+            inputs.number(value, "gamma")
+        return value
+
+    jax.jit(traced)(1.0)
+
+
+def test_matrices_of_another_library_stay_as_they_are(jax: Any) -> None:
+    Q = jax.numpy.eye(2)
+    assert query_key._any_rectangle(Q, "Q") is Q
+    with refused("Q"):
+        query_key._any_rectangle(jax.numpy.full((2, 2), jax.numpy.nan), "Q")
+
+
+def test_layers_of_another_library_that_lose_a_direction_end_the_run(jax: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnflow.motions.stepper import NoDirection
+
+    step = af.Layers.step
+
+    def lost(self: Any, hearing: Any, x: Any, t: Any) -> Any:
+        if t == 2:
+            raise NoDirection("token 0 has no direction at step 2")
+        return step(self, hearing, x, t)
+
+    monkeypatch.setattr(af.Layers, "step", lost)
+    run = af.simulate(jax.numpy.array([[1.0], [0.0]]), af.Softmax(), af.Layers(gamma=0.5), until=5)
+    assert run.stopped == "token 0 has no direction at step 2"
+    assert run.times[-1] == 2

@@ -229,3 +229,25 @@ def test_processes_agree_whatever_the_seed_of_their_hashes() -> None:
     names = made(START)
     # The seed of this process is another one.
     assert ran.stdout.split() == [digest(names["cell"]), digest(names["Model"](3))]
+
+
+def test_arrays_of_objects_and_cells_that_are_not_filled_yet() -> None:
+    def boxed(*parts: Any) -> Any:
+        found = np.empty(len(parts), dtype=object)
+        found[:] = parts
+        return found
+
+    assert digest(boxed("a", (1, 2))) == digest(boxed("a", (1, 2)))
+    assert digest(boxed("a", (1, 2))) != digest(boxed("a", (1, 3)))
+
+    def outer(later: int) -> list[str]:
+        def inner() -> int:
+            return filled + later
+
+        before = digest(inner)
+        filled = 1
+        return [before, digest(inner)]
+
+    assert outer(1) == outer(1)
+    assert outer(1)[0] != outer(2)[0]
+    assert outer(1)[0] != outer(1)[1]

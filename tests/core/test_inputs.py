@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,9 @@ import numpy as np
 import pytest
 
 import attnflow as af
+from attnflow.core.indices import _moderate
+from attnflow.core.inputs import OverLayers
+from attnflow.core.threads import threads
 
 LAYERS = af.Layers(gamma=0.5)
 X = [[1.0, 0.0], [0.0, 1.0]]
@@ -171,3 +176,22 @@ def test_the_caller_keeps_his_array() -> None:
     run = af.simulate(x, af.Softmax(), LAYERS, until=3)
     run.tokens[0] += 1
     np.testing.assert_array_equal(x, before)
+
+
+def test_how_many_threads_there_are_is_known_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba")
+    for given, expected in (("3", 3), ("0", os.cpu_count()), ("many", os.cpu_count())):
+        monkeypatch.setenv("NUMBA_NUM_THREADS", given)
+        assert threads() == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, True), ("left", True), (af.Softmax(), True), (3.0, True), (30.0, False), ([1.0, 2.0], True),
+        ([1.0, 20.0], False), (np.array([9.0, -11.0]), False), (lambda t: 1.0, False),
+        (OverLayers([1.0, 2.0], "a"), True), (OverLayers([1.0, 20.0], "a"), False),
+    ],
+)  # fmt: skip
+def test_parameters_that_are_known_to_be_below_a_bound(value: Any, expected: bool) -> None:
+    assert _moderate(value, 10.0) == expected

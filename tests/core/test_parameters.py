@@ -123,3 +123,25 @@ def test_mistakes_in_what_a_parameter_says_of_itself(default: Any, facts: dict[s
     with refused("^" + re.escape(sentence.format("Inner"))):
         register(law(inner=outer))
     assert "mistaken" not in entries("law")
+
+
+def test_fields_of_others_are_known_by_their_defaults() -> None:
+    """A law whose fields say nothing of themselves: a yes or no is a switch, a text a choice of any text."""
+
+    @dataclass(frozen=True, eq=False)
+    class Plain(af.Law):
+        name = "plain"
+        on: bool = True
+        way: str = "left"
+        h: float = 1.0
+        other: Any = None
+
+    found = parameters_of(Plain)
+    assert {name: one.kind for name, one in found.items()} == {
+        "on": "switch", "way": "choice", "h": "function", "other": "any",
+    }  # fmt: skip
+    assert found["way"].check("anywhere") == "anywhere"
+    with refused("way is 3, expected"):
+        found["way"].check(3)
+    with refused("on is 'yes', expected True or False"):
+        found["on"].check("yes")

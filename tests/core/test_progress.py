@@ -400,3 +400,19 @@ def test_a_run_ends_well_where_standard_error_is_closed(
             assert np.array_equal(found.tokens, expected)
     finally:
         progress.show(None)
+
+
+def test_a_task_that_does_not_know_how_far_it_is_adds_nothing_to_the_part_of_all() -> None:
+    class Quiet:
+        def line(self, *given: Any) -> None:
+            pass
+
+    reporter = progress.Reporter(Quiet())  # type: ignore[arg-type]
+    outer, inner = (progress.Task(name, total, reporter) for name, total in (("outer", 4.0), ("inner", 2.0)))
+    reporter.tasks = [outer, inner]
+    outer.done, outer.part, inner.done, inner.part = 0.5, 0.25, None, 0.5
+    assert reporter._fraction() == 0.5
+    inner.done = 0.5
+    assert reporter._fraction() == 0.625
+    outer.done = None
+    assert reporter._fraction() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy.special import i0, i1, iv
 
 import attnflow as af
 from attnflow.core.inputs import Array
-from attnflow.densities import Density, critical_beta, diagram
+from attnflow.densities import Density, branches, critical_beta, diagram, stationary
 from attnflow.densities.stationary import _turned
 
 
@@ -188,3 +189,42 @@ def test_just_beyond_beta_star_the_diagram_has_the_jump(beta: float) -> None:
 def test_sa_has_continuous_transitions() -> None:
     """Under SA no branch turned back in our runs, for beta up to 9."""
     assert not any(af.MeanField(beta).branch().first_order for beta in (1.0, 3.0, 9.0))
+
+
+def test_a_first_step_that_is_too_long_is_halved_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = af.MeanField(3.0, normalized=False)
+    usual = model.branch(until=1.02 * model.branch(until=None).start)
+    monkeypatch.setattr(branches, "FIRST", 40.0)
+    found = model.branch(until=1.02 * usual.start)
+    assert found.folds[0].kappa == pytest.approx(usual.folds[0].kappa, rel=1e-9)
+    assert found.crossings[0].kappa == pytest.approx(usual.crossings[0].kappa, rel=1e-9)
+
+
+def test_a_branch_that_is_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newton's method finds the first two points, and then none."""
+    along, asked = branches.Curve.along, list[float]()
+
+    def lost(self: branches.Curve, point: Any, step: float) -> Any:
+        asked.append(step)
+        return along(self, point, step) if len(asked) <= 2 else None
+
+    monkeypatch.setattr(branches.Curve, "along", lost)
+    with refused("the branch cannot be followed beyond kappa = .*: give an earlier end"):
+        af.MeanField(1.0, normalized=False).branch()
+
+
+def test_newtons_method_that_fails_finds_no_point_and_no_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps far beyond any density, and methods that are given too few steps."""
+    for normalized in (False, True):
+        curve = branches.Curve(af.MeanField(1.0, normalized=normalized), 1)
+        start = curve.start()
+        assert curve.along(start, 0.01) is not None
+        assert curve.along(start, 1e3) is None
+    model = af.MeanField(1.0, kappa=9.0)
+    assert stationary._solve(stationary.Balanced(model, 8), np.full(8, 5.0), 9.0) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(branches, "CLOSE", -1.0)
+        assert curve.along(start, 0.01) is None
+    monkeypatch.setattr(stationary, "STEPS", 1)
+    with refused("Newton's method found no stationary density near the one given: start from one of a run"):
+        model.stationary(lambda angles: 1 + 0.5 * np.cos(angles))

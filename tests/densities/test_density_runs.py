@@ -12,7 +12,7 @@ from refusals import refused
 from scipy import special
 
 import attnflow as af
-from attnflow.densities import Density, moments
+from attnflow.densities import Density, evolution, moments
 
 
 def bump(theta: Any) -> Any:
@@ -223,3 +223,25 @@ def test_what_makes_no_sense_is_refused() -> None:
         moments([[2.0, 0.0]])
     with refused("between -1 and 1"):
         Density.of(zonal, 3).at([2.0])
+
+
+def test_a_solver_that_fails_ends_the_run_and_says_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = evolution._started
+
+    def failing(*given: Any) -> Any:
+        equation, solver = whole(*given)
+        solver.step = lambda: "the step is too short"
+        return equation, solver
+
+    monkeypatch.setattr(evolution, "_started", failing)
+    run = af.MeanField(1.0).solve(lambda angles: 1 + 0.1 * np.cos(angles), 1.0)
+    assert run.stopped == "stopped at t = 0: the solver cannot take shorter steps (the step is too short)"
+    assert len(run) == 1
+
+
+def test_a_refusal_of_the_function_itself_is_kept() -> None:
+    def refusing(angles: Any) -> Any:
+        raise af.InputError("angles are not for me")
+
+    with refused("angles are not for me"):
+        af.MeanField(1.0).solve(refusing, 1.0)

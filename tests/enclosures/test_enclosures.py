@@ -15,6 +15,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.enclosures import Enclosure, enclose, steps
+from attnflow.enclosures.circles import NotAnalytic
 from attnflow.enclosures.fields import exponential
 from attnflow.enclosures.numbers import arithmetic, ball, balls
 
@@ -197,3 +198,14 @@ def test_options_of_another_kind_are_refused(options: Any, said: str) -> None:
 def test_too_many_tokens_are_refused() -> None:
     with refused("expected at most 36"):
         enclose(np.zeros((20, 2)), af.Softmax(), af.Flow(), 1.0)
+
+
+def test_a_flow_whose_circles_are_never_analytic_stops_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*given: Any) -> Any:
+        raise NotAnalytic
+
+    monkeypatch.setattr("attnflow.enclosures.steps.circle", never)
+    found = af.enclosures.enclose([[1.0], [-1.0]], af.Softmax(), af.Flow(), 1.0)
+    assert not found.reached
+    assert len(found.steps) == 0
+    assert float(found.final[0, 0].mid()) == 1.0

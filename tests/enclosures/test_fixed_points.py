@@ -13,7 +13,7 @@ from reference import DIGITS, Decimals, decimals, velocity
 from refusals import refused
 
 import attnflow as af
-from attnflow.enclosures import fixed_point, stability
+from attnflow.enclosures import basins, fixed_point, stability
 from attnflow.enclosures.basins import _falls, positive
 from attnflow.enclosures.fields import Field
 from attnflow.enclosures.fixed_points import inside
@@ -257,3 +257,16 @@ def test_nearly_singular_forms_are_not_positive() -> None:
     assert positive(arb_mat([[1, 0], [0, arb(1, 0.5)]]))
     assert not positive(arb_mat([[1, 0], [0, arb(1, 1.5)]]))
     assert not positive(arb_mat([[0, 0], [0, 0]]))
+
+
+def test_a_form_that_is_not_positive_proves_no_basin() -> None:
+    found = fixed_point([[1.0, 0.0], [1.0, 0.0]], af.Softmax(beta=2.0), af.SphereFlow())
+    with arithmetic(128):
+        assert basins._radius(found, -np.eye(4), 0.5) == 0.0
+        assert basins._radius(found, np.eye(4), 0.5) > 0.0
+
+
+def test_a_state_that_no_box_isolates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnflow.enclosures.fixed_points.inside", lambda *given: None)
+    with refused("a state at rest near these tokens is not proved to be isolated"):
+        fixed_point([[1.0, 0.0], [1.0, 0.0]], af.Softmax(beta=2.0), af.SphereFlow())

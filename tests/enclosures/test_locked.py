@@ -93,3 +93,10 @@ def test_what_is_not_locked_is_not_proved() -> None:
         # The slower coordinate separates the tokens; in the faster one they agree up to an error that would win.
         x, rates = balls([[1e-9, 5.0], [-1e-9, -5.0]]), [Fraction(2), Fraction(1)]
         assert locked(x, balls([[-1.0, 0.0], [0.0, 1.0]]), rates) is None
+
+
+def test_a_gap_that_grows_slower_than_tokens_move_does_not_lock() -> None:
+    """Tokens differ in a coordinate of the rate 1/100 alone; tokens of the rate 1 beside it could overtake the gap."""
+    x, slow = balls([[0.0, 4.0], [0.0, -4.0]]), Fraction(1, 100)
+    assert locked(x, balls(np.eye(2)), [slow, slow]) is not None
+    assert locked(x, balls(np.eye(2)), [Fraction(1), slow]) is None

@@ -107,3 +107,10 @@ def test_the_proof() -> None:
     assert high == TIGHT
     assert CERTIFICATE.prove(low, high) > 100_000
     assert af.claims.get(STORED.claim).status == "derived"
+
+
+def test_the_sum_vanishes_at_the_tight_arcs_with_the_right_weights_alone() -> None:
+    found = triples.Triples(Fraction(1, 6), Fraction(5, 4))
+    assert all(found.vanishes(*arcs) for arcs in triples.TIGHT_ARCS)
+    for cosines, pull in ((Fraction(1, 5), Fraction(5, 4)), (Fraction(1, 6), Fraction(4, 3))):
+        assert not triples.Triples(cosines, pull).vanishes(*triples.TIGHT_ARCS[0])

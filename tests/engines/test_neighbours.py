@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import attnflow as af
 from attnflow.core.inputs import InputError
-from attnflow.engines import choose, dense, neighbours
+from attnflow.engines import choose, dense, fused, neighbours
 
 Array = NDArray[np.float64]
 
@@ -206,3 +206,9 @@ def test_other_laws_are_refused() -> None:
     for kind, d in (("softmax", 2), ("top", 2), ("near", 4)):
         with pytest.raises(InputError, match="engine 'neighbours' serves Localmax and HegselmannKrause in up to 3"):
             choose("neighbours", kind, 5, 5, d)
+
+
+def test_balls_beyond_space_are_those_of_the_fused_engine() -> None:
+    x = np.random.default_rng(0).standard_normal((30, 4))
+    w = np.ones(30)
+    np.testing.assert_array_equal(neighbours.ball(x, x, x, w, 1.5), fused.ball(x, x, x, w, 1.5))

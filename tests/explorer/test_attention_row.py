@@ -145,3 +145,12 @@ def test_with_leaders_comes_how_much_each_token_is_heard(name: str) -> None:
     columns = matrix(shown, shown.tokens, 1).sum(axis=0) / len(shown.tokens)
     assert found["leaders"]
     np.testing.assert_allclose(found["heard"], columns, rtol=0, atol=1e-12)
+
+
+def test_scores_beyond_float64_are_refused() -> None:
+    one = read({
+        "tokens": [[1.0], [-1.0]], "law": {"name": "softmax", "beta": 1.0},
+        "motion": {"name": "layers", "gamma": 0.5}, "until": 1,
+    })  # fmt: skip
+    with pytest.raises(InputError, match="the scores of these tokens leave the range of float64: divide the tokens"):
+        row_of(np.array([[1e200], [-1e200]]), 0, one, 0)

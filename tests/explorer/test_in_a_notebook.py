@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import re
@@ -11,7 +12,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 from browser import launch
+from refusals import refused
 from served import alive, until, workers
 
 import attnflow as af
@@ -27,7 +29,7 @@ from attnflow.catalogue import REGISTERED, entries
 from attnflow.explorer import notebook
 from attnflow.explorer.notebook import Explorer
 from attnflow.explorer.state import FIRST, arguments, read
-from attnflow.explorer.state_of_run import state_of
+from attnflow.explorer.state_of_run import plain, state_of
 from attnflow.laws import graphs
 
 X0 = af.tokens.gaussian(12, 2, seed=4)
@@ -228,3 +230,22 @@ def test_a_notebook_shows_the_page_and_reads_back_what_was_dragged(
     # The page ends with its kernel.
     until(lambda: not alive(int(process)))
     assert not workers(int(process))
+
+
+def test_what_the_page_does_not_know_is_refused() -> None:
+    @dataclass(frozen=True, eq=False)
+    class Unknown(af.Softmax):
+        pass
+
+    x = af.tokens.polygon(4)
+    with refused("the page does not know the law Unknown.*: register it in the catalogue"):
+        state_of(af.simulate(x, Unknown(), af.Layers(gamma=0.5), until=1))
+    graph = np.triu(np.ones((4, 4), dtype=bool), -1)
+    with refused("graph is a graph that the page has no name for"):
+        state_of(af.simulate(x, af.Masked(af.Softmax(), graph=graph), af.Layers(gamma=0.5), until=1))
+
+
+def test_infinity_is_a_word_of_the_page() -> None:
+    beta = entries("law")["softmax"].parameters["beta"]
+    assert plain(beta, math.inf, 3) == "inf"
+    assert plain(beta, 2.0, 3) == 2.0

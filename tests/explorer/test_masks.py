@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from modules import importing
 from refusals import refused
 
 import attnflow as af
+from attnflow.explorer import pairs
 from attnflow.explorer.overlays import overlays_of
 from attnflow.explorer.presets import PRESETS
 from attnflow.explorer.server import models_and_colours
@@ -168,3 +170,13 @@ def test_the_attention_matrix_says_who_may_not_be_heard() -> None:
     assert said["said"][2].endswith("0 listens to 0: 1")
     assert len(set(said["masked"][:3])) == 1  # grey
     assert said["masked"] != said["silent"]
+
+
+def test_a_law_that_fails_in_another_way_is_not_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(data: Any) -> Any:
+        raise RuntimeError("somebody else's law")
+
+    assert pairs._refused("flow", "hardmax", {"name": "hardmax"})
+    monkeypatch.setattr(pairs, "read", failing)
+    assert pairs._refused("flow", "hardmax", {"name": "hardmax"}) == {}
+    assert pairs._in_few_words("layers", "softmax") == {"motion": "not with this law", "law": "not with this motion"}

@@ -18,6 +18,7 @@ from attnflow.explorer.protocol import RunFrames, Session, encoded
 from attnflow.explorer.run_stream import MOST_MEASURED, Simulation, ends_with, no_frames_yet, run, series, simulate_into
 from attnflow.explorer.state import MOST_FRAMES, arguments, read
 from attnflow.explorer.worker import answers
+from attnflow.runs.trajectory import Trajectory
 
 CLOUD = {"cloud": "gaussian", "n": 20, "d": 2, "seed": 3}
 SOFT = {"tokens": CLOUD, "law": {"name": "softmax", "beta": 4}, "motion": {"name": "layers", "gamma": 0.2}, "until": 50}
@@ -295,3 +296,45 @@ def test_the_colours_of_tokens_and_the_number_of_clusters_are_of_one_picture(mon
     assert sides[0] > 1.01 * sides[1]
     merged = next(answer["merged"] for answer in told if isinstance(answer, dict) and answer["kind"] == "series")
     assert near == [pytest.approx(merged * sides[0])]
+
+
+def test_between_frames_tokens_stay_on_the_sphere() -> None:
+    """Halfway between opposite points there is no direction: a number all the same, not NaN."""
+    state = read({
+        "tokens": [[1.0, 0.0], [0.0, 1.0]], "law": {"name": "softmax"}, "motion": {"name": "sphere-flow"}, "until": 1,
+    })  # fmt: skip
+    kept = no_frames_yet(1, state)
+    kept.times, kept.frames = [0.0, 1.0], [np.eye(2), np.array([[0.0, 1.0], [0.0, -1.0]])]
+    t, x = kept.between(0, 0.5)
+    assert t == 0.5
+    np.testing.assert_allclose(x, [[np.sqrt(0.5), np.sqrt(0.5)], [0.0, 0.0]])
+    np.testing.assert_allclose(kept.between(0, 0.25)[1][1], [0.0, 1.0])
+
+
+def test_tokens_without_clusters_are_not_coloured() -> None:
+    assert ends_with(np.array([[np.nan], [1.0]]), near=0.1) is None
+
+
+def test_too_little_memory_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def much(*given: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setitem(run_stream.ANSWERS, "run", much)
+    (answer,) = answers({"id": 7, "do": "run"}, 0, Session(), lambda: False)
+    assert "there is not enough memory for this: take fewer tokens or a shorter run" in json.dumps(answer)
+
+
+def test_two_runs_are_one_script_and_two_commands() -> None:
+    state = {
+        "tokens": [[1.0, 0.0], [0.0, 1.0]], "law": {"name": "softmax", "beta": 2.0},
+        "motion": {"name": "layers", "gamma": 0.5}, "until": 3,
+    }  # fmt: skip
+    beside = {"law": {"name": "softmax", "beta": "inf"}, "motion": {"name": "layers", "gamma": 0.25}}
+    (answer,) = answers({"id": 1, "do": "text", "state": state, "beside": beside}, 0, Session(), lambda: False)
+    assert isinstance(answer, dict)
+    assert answer["command"].count("attnflow simulate") == 2
+    assert "--law hardmax" in answer["command"].splitlines()[1]
+    ran: dict[str, Any] = {}
+    exec(compile(answer["python"], "script", "exec"), ran)
+    runs = [one for one in ran.values() if isinstance(one, Trajectory)]
+    assert {type(run.law).__name__ for run in runs} == {"Softmax", "Hardmax"}

@@ -57,3 +57,8 @@ def test_what_a_server_killed_with_its_workers_left_is_removed_by_the_next(tmp_p
     with pytest.raises(FileExistsError):
         scratch.make(str(new))
     assert tempfile.tempdir == before
+
+
+def test_a_number_that_no_process_has_might_be_one() -> None:
+    assert scratch._alive(os.getpid())
+    assert scratch._alive(1 << 80)

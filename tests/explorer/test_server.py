@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 import attnflow as af
 from attnflow.explorer import supervisor
 from attnflow.explorer.hosts import ours, same_site
+from attnflow.explorer.server import Refusal, read_message
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +183,8 @@ def test_a_server_for_everybody_takes_addresses_but_no_names() -> None:
     assert not ours("192.168.1.7:9", "127.0.0.1", 9)
     assert ours("lab.example:9", "lab.example", 9)
     assert same_site(None, "localhost:9")
+
+
+def test_a_message_without_text_is_refused() -> None:
+    with pytest.raises(Refusal, match="a binary message was given, expected JSON text such as"):
+        read_message(None)

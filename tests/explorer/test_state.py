@@ -167,6 +167,7 @@ def test_nothing_is_ever_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         ({"clock": "sidereal"}, "clock is 'sidereal', expected one of linear, log"),
         ({"tempo": 3}, "a key of the state is 'tempo'"),
         ({"law": None}, "does not say 'law'"),
+        ({"law": {"name": "softmax", "b": [1.0, "x"]}}, "b"),
     ],
 )
 def test_refusals(changes: dict[str, Any], said: str) -> None:

@@ -507,3 +507,33 @@ def test_paper_pages_name_stories_that_exist() -> None:
 def test_story_files_hold_text_and_numbers_alone() -> None:
     for path in FOLDER.glob("*.toml"):
         assert tomllib.loads(path.read_text(encoding="utf-8"))["name"] == path.stem
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("step = [3]", "step 1: a step is no table: begin it with a line [[step]]"),
+        (
+            'step = [{say = "a", task = "b", reaction = "c", state = 3}]',
+            "step 1: the state is no table, expected one with tokens, law, motion and until",
+        ),
+    ],
+)
+def test_a_step_or_a_state_that_is_no_table_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        stories.read(f'name = "short"\ntitle = "A"\n{text}\n', "lesson.toml")
+    assert said in str(refused.value)
+
+
+def test_a_true_story_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "lesson.toml"
+    path.write_text(SHORT, encoding="utf-8")
+    assert story_facts.true_story(str(path)).name == "short"
+
+
+def test_levels_are_counted_along_a_direction() -> None:
+    """Two tokens that stay where they are have two levels in one direction, and one across it."""
+    apart = SHORT.replace("[[0.0], [1.0]]", "[[-9.0, 0.0], [9.0, 0.0]]").replace("beta = 0", "beta = 9")
+    opening = opened(stories.read(apart, "a").steps[0])
+    found = [met({"what": "levels", "along": way, "equals": 2}, opening, opening)[1] for way in ([1, 0], [0, 1])]
+    assert found == ["2", "1"]

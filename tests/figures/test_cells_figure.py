@@ -13,7 +13,7 @@ from scipy.spatial import ConvexHull
 from attnflow import tokens
 from attnflow.core.inputs import Array
 from attnflow.figures import look
-from attnflow.figures.cells import area, cells_within, draw_cells, draw_vertices, make_room
+from attnflow.figures.cells import _spread, area, cells_within, draw_cells, draw_vertices, make_room
 from attnflow.figures.style import colours, sheet
 from attnflow.geometry import cells, hull
 
@@ -104,3 +104,11 @@ def test_numbers_do_not_cover_each_other_or_the_polygon(turns: Any) -> None:
     # Around the polygon in its order.
     angles = np.unwrap(np.arctan2(*(places - corners.vertices.mean(axis=0)).T[::-1]))
     assert (np.diff(angles) > 0).all()
+
+
+def test_numbers_that_need_the_whole_line_stand_evenly() -> None:
+    """Four places at each end and one between: moved apart, both ends would meet over the gap where the line is cut."""
+    places = np.array([0.0] * 4 + [2.9] + [5.8] * 4)
+    found = _spread(places, 1.0, 9.0)
+    np.testing.assert_allclose(np.diff(found), 1.0)
+    assert found.mean() == pytest.approx(places.mean())

@@ -16,7 +16,7 @@ from refusals import refused
 import attnflow as af
 from attnflow import figures
 from attnflow.core.inputs import Array
-from attnflow.figures import samples
+from attnflow.figures import groups, samples
 from attnflow.figures.gif import Gif
 from attnflow.figures.marks import DENSITY, PLACE, RING
 from attnflow.figures.places import SHARE, places
@@ -258,3 +258,21 @@ def test_a_picture_of_a_run_in_dask_shows_a_sample(monkeypatch: pytest.MonkeyPat
         density = by_gid(run.plot(), DENSITY)
     assert density.get_array().sum() == len(few.final)
     assert density.colorbar.ax.get_ylabel() == "tokens of the sample in a cell"
+
+
+def test_clusters_of_many_tokens_are_counted_where_they_are_at_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.repeat(np.array([[0.0, 0.0], [1.0, 1.0]]), [3, 2], axis=0)
+    found = groups._of_many(x, 0.1)
+    assert found is not None
+    assert found.sizes.tolist() == [3, 2]
+    assert groups._of_many(np.array([[0.0, 0.0], [1e12, 1e12]]), 1e-3) is None
+    monkeypatch.setattr(groups, "COUNTED_ONE_BY_ONE", 1)
+    assert groups._of_many(x, 0.1) is None
+
+
+def test_a_sample_without_its_outermost_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*given: Any) -> Any:
+        raise af.InputError("too many")
+
+    monkeypatch.setattr("attnflow.figures.samples.in_chunks.outermost", refusing)
+    assert samples._outermost(np.zeros((3, 2))).tolist() == []

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from larger import larger
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from refusals import refused
 
 import attnflow as af
@@ -20,7 +21,8 @@ from attnflow import figures
 from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups, heard
 from attnflow.figures.marks import LEADER, START, TOKEN
-from attnflow.figures.scene import history, outline, projection
+from attnflow.figures.polytope import in_front
+from attnflow.figures.scene import Between, history, outline, projection
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import DARK, LIGHT, Tone, colours, look, tone
 from attnflow.runs.trajectory import Trajectory
@@ -565,3 +567,22 @@ def test_says_what_is_missing(hardmax: Trajectory, monkeypatch: pytest.MonkeyPat
     for draw in (*draws, lambda run: figures.animate(run, tmp_path / "run.gif")):
         with refused(r"plotting needs matplotlib: pip install 'attnflow\[plot\]'"):
             draw(hardmax)
+
+
+def test_every_face_of_a_flat_polytope_is_seen() -> None:
+    square = af.geometry.hull([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    cube = af.geometry.hull([[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
+    ax = Figure().add_subplot(projection="3d")
+    assert in_front(ax, square, range(4))
+    assert 0 < sum(in_front(ax, cube, face) for face in cube.facets) < len(cube.facets)
+
+
+def test_between_its_moves_a_chain_rests() -> None:
+    run = af.simulate(
+        af.tokens.polygon(3), af.Softmax(beta=1.0), af.Jumps(gamma=0.5), until=9, record=[0, 4, 9], seed=0
+    )
+    states = Between(run, np.array([0.0, 3.9, 4.0, 8.0]))
+    for k, record in enumerate((0, 0, 1, 1)):
+        np.testing.assert_array_equal(states[k], run.tokens[record])
+    flow = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Flow(), until=1.0, record=[0.0, 1.0])
+    np.testing.assert_allclose(Between(flow, np.array([0.5]))[0], flow.tokens.mean(axis=0))

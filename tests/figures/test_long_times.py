@@ -11,6 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow import figures
+from attnflow.figures import long_times
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")
@@ -83,3 +84,12 @@ def test_phases_of_layers_alone_have_one_panel() -> None:
 def test_other_things_are_refused(draw: Any) -> None:
     with refused("expected what measure"):
         draw([1.0])
+
+
+def test_a_number_without_an_error_has_six_digits() -> None:
+    assert long_times._measured(2.0 / 3, 0.0) == "0.666667"
+
+
+def test_without_merges_the_key_is_below() -> None:
+    found = af.measure.staircase(af.simulate([[1.0, 0.0]], af.Softmax(), af.SphereFlow(), until=1.0))
+    assert long_times._free_corner(found, 1.0, 2.0) == "lower left"

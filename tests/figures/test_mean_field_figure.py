@@ -95,3 +95,12 @@ def test_other_things_are_refused() -> None:
         figures.mean_field([1.0])  # type: ignore[arg-type]
     with refused("one of these for each of the times"):
         figures.mean_field(made(3, 1), gap=[True])
+
+
+def test_more_tokens_of_another_shape_are_refused() -> None:
+    found = af.measure.mean_field(
+        lambda n, seed: af.tokens.uniform(n, 1, seed=seed), af.Softmax(), af.Layers(gamma=0.5), [0, 1], sizes=[4, 8],
+        reference=50,
+    )  # fmt: skip
+    with refused(r"many has the shape \(2, 9, 2\), expected \(2, 'N', 1\)"):
+        figures.mean_field(found, many=np.zeros((2, 9, 2)))

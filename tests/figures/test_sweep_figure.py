@@ -380,3 +380,37 @@ def test_what_cannot_be_drawn_is_refused_in_one_sentence(given: Any, options: di
     with refused(said):
         figures.sweep(given, **options)
     assert not plt.get_fignums()
+
+
+def test_long_words_are_turned_so_that_they_do_not_overlap() -> None:
+    short, long = (
+        figures.sweep(xarray.Dataset({"clusters": ("law", np.arange(4.0))}, {"law": [f"{k}{word}" for k in range(4)]}))
+        for word in ("", " a law with a very long name")
+    )
+    assert {tick.get_rotation() for tick in short.axes[0].get_xticklabels()} == {0.0}
+    assert {tick.get_rotation() for tick in long.axes[0].get_xticklabels()} == {30.0}
+
+
+def test_more_panels_than_can_be_read_are_refused() -> None:
+    values = {f"number {k}": ("beta", np.arange(3.0)) for k in range(99)}
+    with refused("the picture would have 99 panels, expected .* at most: choose with show"):
+        figures.sweep(xarray.Dataset(values, {"beta": np.arange(3.0)}))
+
+
+def test_lines_in_axes_of_ones_own_have_their_key_there() -> None:
+    ax: Any = plt.figure().subplots()
+    data = xarray.Dataset({"clusters": (("beta", "n"), np.ones((3, 2)))}, {"beta": [1.0, 2.0, 3.0], "n": [4, 5]})
+    figures.sweep(data, lines="n", ax=ax)
+    (key,) = [one for one in ax.get_children() if type(one).__name__ == "Legend"]
+    assert [text.get_text() for text in key.get_texts()] == ["$n$ = 4", "$n$ = 5"]
+    plt.close(ax.figure)
+
+
+def test_a_point_of_a_design_with_some_seeds_left_has_a_ring() -> None:
+    beta, gamma = np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.2])
+    data = grid({"point": range(3), "seed": range(4)}, {"x": beta[:, None]}, [(1, 0)])
+    data = data.assign_coords(beta=("point", beta), gamma=("point", gamma))
+    (ax,) = panels(figures.sweep(data))
+    np.testing.assert_allclose(found(ax, "part").get_offsets(), [[2.0, 0.1]])
+    with refused("lines is 'seed', but points of a design have no lines: leave it out"):
+        figures.sweep(data, lines="seed", average=[])

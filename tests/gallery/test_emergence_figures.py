@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from larger import larger
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from scipy.integrate import solve_ivp
@@ -20,8 +21,9 @@ from scipy.spatial import ConvexHull
 import attnflow as af
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
-from attnflow.figures.gallery.emergence import vertices
+from attnflow.figures.gallery.emergence import vertices, volume
 from attnflow.figures.gallery.emergence_attention import FAINTEST
+from attnflow.figures.gallery.emergence_hyperplanes import _levels, _plane, section
 from attnflow.figures.style import DARK, look
 
 
@@ -369,3 +371,27 @@ def test_dark_paper_has_no_light_marks() -> None:
     assert matplotlib.colors.to_hex(drawing.figure.get_facecolor()).upper() == DARK.paper
     trajectories = marks(drawing.figure.axes[0], "trajectory")
     assert {line.get_color() for line in trajectories} <= set(DARK.palette)
+
+
+def test_flat_hulls_have_no_volume_and_planes_beside_a_box_no_section() -> None:
+    assert volume(af.geometry.hull([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])) == 0.0
+    box, up = np.array([[0.0] * 3, [1.0] * 3]), np.array([0.0, 0.0, 1.0])
+    assert section(up, 2.0, box).shape == (0, 3)
+    corner = section(np.ones(3) / np.sqrt(3), np.sqrt(3), box)
+    np.testing.assert_allclose(corner, 1.0)
+
+
+def test_levels_of_one_sign_are_one_or_two() -> None:
+    start = np.array([0.5, 2.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.0]])), [1.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [1.0, 1.5]])), [1.5, 1.0])
+    np.testing.assert_array_equal(_levels(np.stack([start, [-1.0, 1.5]])), [1.5, -1.0, 0.0])
+
+
+def test_a_plane_beside_the_picture_is_not_drawn() -> None:
+    ax: Any = Figure().add_subplot(projection="3d")
+    ax.set(xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+    _plane(ax, np.array([0.0, 0.0, 1.0]), 5.0)
+    assert not ax.lines
+    _plane(ax, np.array([0.0, 0.0, 1.0]), 0.5)
+    assert len(ax.lines) == 1

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.colors import rgb_to_hsv, to_hex
 from matplotlib.path import Path
+from refusals import refused
 from scipy.spatial import ConvexHull
 
 from attnflow.core.inputs import Array
 from attnflow.figures.gallery import Drawing, named
-from attnflow.figures.gallery.frank_wolfe_polygons import corners, directions, scattered, uniform_in
+from attnflow.figures.gallery.frank_wolfe_polygons import TRIES, _until, corners, directions, scattered, uniform_in
 from attnflow.figures.gallery.frank_wolfe_times import arrivals
 from attnflow.figures.groups import groups
 from attnflow.figures.marks import LEADER, START, TOKEN
@@ -267,3 +268,15 @@ class TestTimes:
 def test_another_seed_is_another_picture(name: str) -> None:
     one, other = (named(f"fw/{name}").seeded(seed).draw().figure.axes[0] for seed in (1, 2))
     assert not np.array_equal(rings(one), rings(other))
+
+
+def test_too_few_points_for_a_polygon_around_the_disc_are_refused() -> None:
+    tried = []
+
+    def accepted(x: Array) -> bool:
+        tried.append(x)
+        return False
+
+    with refused("no such polygon was found around the disc of radius 1/4: give more points"):
+        _until(accepted, lambda: np.zeros((1, 2)))
+    assert len(tried) == TRIES

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from larger import larger
 from refusals import refused
@@ -225,3 +226,10 @@ def test_a_parameter_that_the_function_lacks_is_refused_when_the_figure_is_regis
 
     gallery.entry("test/any", "T", "s", h=3)(anything)
     assert gallery._known["test/any"].parameters == {"h": 3}
+
+
+def test_parameters_are_said_as_they_can_be_typed() -> None:
+    from attnflow.figures.gallery import _plain
+
+    assert _plain(np.array([1.0, 2.5])) == "[1, 2.5]"
+    assert _plain(np.float64(0.5)) == "0.5"

@@ -340,3 +340,8 @@ def test_outlines_bend_gently() -> None:
                 turns.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
     assert len(np.concatenate(turns)) > 500
     assert np.quantile(np.concatenate(turns), 0.95) < 3
+
+
+def test_a_strip_of_three_betas_has_one_empty_place() -> None:
+    drawn = named("laws/strip").function(n=4, betas=(0.0, 1.0, np.inf), layers=2)
+    assert [ax.get_visible() for ax in drawn.figure.axes[:4]] == [True, True, True, False]

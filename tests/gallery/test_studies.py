@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.integrate import solve_ivp
 
 from attnflow.core.inputs import Array
-from attnflow.figures.gallery import Drawing, named
+from attnflow.figures.gallery import Drawing, named, studies
 
 pytestmark = pytest.mark.usefixtures("figures_closed")
 
@@ -94,3 +95,11 @@ def test_localmax_clusters_are_those_of_a_plain_loop() -> None:
             assert mean == pytest.approx(np.mean([localmax_clusters(x, delta, 0.5) for x in clouds]))
         assert line.get_ydata()[-1] == 1.0
     assert "seeds 3 to 5" in drawing.caption
+
+
+def test_what_has_no_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with refused("no single pick leads farther than 1 for k = 3: give a smaller radius"):
+        studies.first_exit(1.0, 3, np.random.default_rng(0), 0.1, 1.0, 1)
+    monkeypatch.setattr(studies, "MOST_LAYERS", 1)
+    with refused("tokens still move after 1 layers: their clusters are not counted"):
+        studies.clusters_at_rest(0.1, 5, 0, 0.5)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import refused
 
-from attnflow.geometry import cells, genericity
+from attnflow.geometry import cells, chunk_linkage, genericity
 from attnflow.geometry.generic import _determinant
 
 Array = NDArray[np.float64]
@@ -68,3 +70,10 @@ def test_a_vertex_that_ties_and_a_vertex_that_loses_are_decided() -> None:
     lost = genericity([[3.0, 1.0], [1.0, 0.0], [3.0, -1.0], [2.5, 0.1]])
     assert [(b.index, b.margin, b.decided) for b in tie.broken if b.condition == "b"] == [(1, 0.0, True)]
     assert [(b.index, b.margin, b.decided) for b in lost.broken if b.condition == "b"] == [(1, -2.0, True)]
+
+
+def test_too_many_tokens_between_clusters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_linkage, "MOST_POINTS", 1)
+    doubt: Any = None
+    with refused("2 tokens decide which clusters belong together, too many to be compared"):
+        chunk_linkage.settled(np.zeros(1, dtype=np.int64), doubt, [(np.array([0, 0]), np.zeros((2, 1)))])

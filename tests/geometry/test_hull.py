@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from scipy.optimize import linprog
 
 import attnflow as af
 from attnflow.geometry import hull
-from attnflow.geometry.nearest import distance
+from attnflow.geometry.nearest import distance, non_negative
 
 Array = NDArray[np.float64]
 
@@ -307,3 +308,31 @@ def test_several_points_at_once_and_none() -> None:
     assert np.asarray(square.distance(np.empty((0, 2)))).shape == (0,)
     assert np.asarray(square.contains(np.empty((0, 2)))).shape == (0,)
     assert hull([[1.0, 2.0]]).boundary().shape == (0, 0)
+
+
+def test_a_hull_that_qhull_gives_up_has_no_facets_but_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.spatial
+
+    corners = np.array(list(product((0.0, 1.0), repeat=3)))
+    found = hull(corners)
+
+    def failing(points: Any) -> Any:
+        raise scipy.spatial.QhullError("precision")
+
+    monkeypatch.setattr(scipy.spatial, "ConvexHull", failing)
+    with refused("the facets of these 8 vertices in dimension 3 are degenerate beyond the precision of Qhull"):
+        _ = found.facets
+    assert found.support([1.0, 1.0, 1.0]) == pytest.approx(3.0)
+
+
+def test_least_squares_that_cycle_are_solved_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.optimize
+
+    def cycling(*given: Any, **named: Any) -> Any:
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    system, target = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]]), np.array([1.0, -1.0, 2.0])
+    usual = non_negative(system, target)
+    monkeypatch.setattr(scipy.optimize, "nnls", cycling)
+    np.testing.assert_allclose(non_negative(system, target), usual, atol=1e-12)
+    assert usual.min() == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,3 +240,13 @@ def test_a_new_law_needs_only_its_weights() -> None:
     run = af.simulate(x, law, af.Layers(gamma=0.5), until=3)
     np.testing.assert_allclose(run.tokens[1], x + 0.5 * (law.weights(x) @ x - x), atol=1e-14)
     assert run.report["engine"] == "dense"
+
+
+def test_a_law_that_weighs_otherwise_separates_nothing() -> None:
+    class Wider(af.HegselmannKrause):
+        def log_weights(self, x: Any, t: float = 0, **given: Any) -> Any:
+            return af.HegselmannKrause(eps=9.0).log_weights(x, t, **given)
+
+    x, apart = np.array([[0.0], [5.0]]), np.array([0, 1])
+    assert af.HegselmannKrause(eps=1.0).separates(x, apart)
+    assert not Wider(eps=1.0).separates(x, apart)

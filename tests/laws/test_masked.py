@@ -350,3 +350,8 @@ def test_scores_are_those_of_queries_and_keys() -> None:
         assert same.products(X).keys is X
     with refused("b is not K.T @ b_Q for any bias b_Q"):
         af.Masked(af.Softmax(Q=Q[:1], K=K[:1], b=[1.0, 5.0]), causal=True).weights(X)
+
+
+def test_a_masked_law_takes_the_arrays_of_the_law_inside() -> None:
+    for inside in (af.Softmax(), af.Hardmax(), af.HegselmannKrause(eps=1.0)):
+        assert af.Masked(inside, causal=True).array_api == inside.array_api

@@ -11,6 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.laws import Law
+from attnflow.laws.by_layer import ByLayer
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,3 +110,10 @@ def test_mistakes_in_a_formula_are_named() -> None:
 
     with refused("a law must write signed_weights"):
         Silent().attend(X)
+
+
+def test_signed_weights_of_a_layer_are_those_of_its_law() -> None:
+    x = af.tokens.gaussian(n=4, d=2, seed=0)
+    laws = [af.Linear(), af.Linear(B=[[2.0, 0.0], [1.0, -1.0]])]
+    for k, law in enumerate(laws):
+        np.testing.assert_array_equal(ByLayer(laws).signed_weights(x, k), law.signed_weights(x, k))

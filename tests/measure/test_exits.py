@@ -376,3 +376,15 @@ def test_chains_that_move_too_often_end_with_advice(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(exits, "MOST_MOVES", 30)
     with refused(r"moved 30 times.*exit_probability"):
         exit_times(np.repeat(TRIANGLE, 2, axis=0), SOFT(beta=12.0), 0.1, 0.5, runs=20)
+
+
+def test_exits_of_what_is_no_chain_are_refused() -> None:
+    run = af.simulate([[1.0], [-1.0]], af.Softmax(), af.Layers(gamma=0.5), until=1)
+    with refused("exits are those of a chain of tokens of mass one, but the motion is Layers.*: use Jumps"):
+        exits._of_chains(run, radius=0.5)
+
+
+def test_a_chain_that_cannot_move_goes_nowhere() -> None:
+    rule = exits.exit_problem([[1.0], [-1.0]], af.Softmax(beta=1.0), 0.5, 0.5)[1]
+    assert exits._cheapest(np.array([[1.0], [1.0]]), rule) == []
+    assert len(exits._cheapest(np.array([[1.0], [-1.0]]), rule)) > 0

@@ -136,3 +136,19 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_linkage, "MOST_CELLS", 50)
     with refused("tokens fill more than 50 cells of diameter tol, too many to be compared: give a larger tol, or take"):
         af.measure.clusters(x, 0.01)
+
+
+def test_clouds_beyond_float64_and_masses_are_refused() -> None:
+    from types import SimpleNamespace
+
+    import dask.array
+
+    from attnflow.measure import in_chunks
+    from attnflow.measure.attention import _in_chunks
+
+    huge = dask.array.from_array(np.full((4, 2), 1e200), chunks=(2, 2))
+    with refused("size 1e.200"):
+        in_chunks.box(huge)
+    state: Any = SimpleNamespace(x=huge, t=0, masses=np.ones(4))
+    with refused("masses count in who leads, but the tokens of this run are in Dask"):
+        _in_chunks(af.Softmax(), state)

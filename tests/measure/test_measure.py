@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from refusals import refused
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial import ConvexHull
 from scipy.spatial.distance import pdist
 
 import attnflow as af
@@ -126,3 +130,27 @@ def test_summary_hears_the_masses() -> None:
     for masses, leading in ((None, 2), ([1, 7, 2], 1)):
         run = af.simulate(x, af.Softmax(beta=2.0), af.Layers(gamma=1e-9), until=1, masses=masses)
         assert af.measure.summary(run).leaders == leading
+
+
+def test_a_cloud_that_qhull_gives_up_has_the_same_diameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tokens in a plane of space: flat, so that there are no facets."""
+    flat = np.random.default_rng(0).standard_normal((5000, 2)) @ np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    far = np.linalg.norm(flat[:, None, :][:1] - flat, axis=2).max()
+    found = af.measure.diameter(flat)
+    assert far <= found <= 2 * far
+    ends = flat[ConvexHull(flat[:, :2]).vertices]
+    assert found == pytest.approx(np.linalg.norm(ends[:, None] - ends, axis=2).max(), rel=1e-12)
+
+
+def test_a_cloud_without_facets_has_its_diameter_from_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.spatial
+
+    def failing(points: Any) -> Any:
+        raise scipy.spatial.QhullError("flat")
+
+    x = np.random.default_rng(0).standard_normal((200, 3))
+    far = np.linalg.norm(x[:, None] - x, axis=2).max()
+    module = importlib.import_module("attnflow.measure.diameter")
+    monkeypatch.setattr(module, "MOST_COMPARED", 10)
+    monkeypatch.setattr(scipy.spatial, "ConvexHull", failing)
+    assert module._farthest(x) == pytest.approx(far, rel=1e-12)

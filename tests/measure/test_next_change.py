@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from scipy.integrate import quad
 import attnflow as af
 from attnflow.core.inputs import Array
 from attnflow.figures.groups import groups
+
+module = importlib.import_module("attnflow.measure.next_change")
 
 
 def on_a_line(beta: float, gamma: float, radius: float) -> int:
@@ -250,3 +253,31 @@ def test_numbers_and_pictures_count_the_same_clusters() -> None:
     assert end.clusters == groups(run, run.final, 12).clusters == dots(run.final, width)
     assert end.tol == 0.01
     assert end.clusters < af.measure.summary(run, tol=1e-3).clusters  # where a picture shows one dot
+
+
+def test_a_prediction_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*given: Any) -> Any:
+        raise af.InputError("these tokens are not followed")
+
+    run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2)
+    monkeypatch.setattr(module, "_predicted", refusing)
+    found = af.measure.next_change(run)
+    assert found.time is None
+    assert "these tokens are not followed" in str(found)
+
+
+def test_many_tokens_of_a_chain_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = af.simulate(af.tokens.polygon(3), af.Softmax(beta=40.0), af.Jumps(gamma=0.1), until=5, seed=0)
+    monkeypatch.setattr(module, "MOST_TOKENS", 2)
+    assert "these are 3 tokens, and at most 2 are looked at" in str(af.measure.next_change(run))
+
+
+def test_what_takes_too_long_to_follow_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values push tokens around for ever: they are followed over few states, and then no further."""
+    monkeypatch.setattr(module, "MOST", module.Effort(places=100, states=5))
+    run = af.simulate(
+        af.tokens.sphere(n=6, d=3, seed=0), af.Softmax(beta=9.0), af.SphereFlow(V=np.diag([1, 0.5, -0.3])), until=200.0
+    )
+    found = module._next_change(run, module.CLOSE, module.MOST)
+    assert found.time is None
+    assert "where following them took too long" in str(found)

@@ -192,3 +192,9 @@ def test_times_of_any_size(unit: float) -> None:
 def test_bad_input_is_one_sentence(given: tuple[Any, ...], options: dict[str, Any], sentence: str) -> None:
     with refused(sentence):
         contraction_rate(*given, **options)
+
+
+def test_a_fit_without_residuals_has_no_error() -> None:
+    from attnflow.measure.rates import _noise
+
+    assert _noise(np.arange(5.0), [(1.0, np.zeros(5)), (2.0, np.zeros(4))], 0) == 0.0

@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -279,3 +280,20 @@ def test_bad_input_is_refused(name: str) -> None:
     call, words = REFUSED[name]
     with refused(words):
         call()
+
+
+def test_paths_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {
+        "x": af.tokens.polygon(3),
+        "law": af.Softmax(beta=2.0),
+        "gamma": 0.1,
+        "radius": 0.5,
+        "steps": 500,
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(splitting, "MOST_MOVES", 1)
+        with refused("paths have moved 1 times without an end: give fewer steps, or a larger gamma"):
+            af.measure.exit_probability(**given, runs=64)
+    monkeypatch.setattr(splitting, "MOST_RARE", 1)
+    with refused("80 of 80 paths have made 1 rare picks without an end: give fewer steps, a smaller radius"):
+        af.measure.exit_probability(af.tokens.polygon(3), af.Softmax(beta=8.0), 0.1, 0.3, 500, runs=64)

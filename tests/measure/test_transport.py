@@ -166,3 +166,11 @@ def test_many_light_atoms_on_the_line_count() -> None:
     assert af.measure.wasserstein(x, [[0.0]], masses=masses) == pytest.approx(np.sqrt(away), rel=1e-6)
     with refused("power is 5000"):
         af.measure.wasserstein([[0.0]], [[1.0]], power=5000)
+
+
+def test_tokens_that_only_rounding_tells_apart_stay_in_one_atom() -> None:
+    """The mean of two numbers that follow each other is one of them, or rounds to the larger."""
+    one = np.nextafter(1.0, 0.0)
+    few = quantise(np.array([[one], [1.0], [5.0]]), 3)
+    assert few.error <= 1e-15
+    assert sorted(few.centres.ravel().round(9)) in ([1.0, 5.0], [1.0, 1.0, 5.0])

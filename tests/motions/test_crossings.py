@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import expm
 
-from attnflow.motions.solvers.crossings import Race, Rounding, quadratic_times
+from attnflow.motions.solvers.crossings import Race, Rounding, bernstein, first_root, quadratic_times
 from attnflow.motions.solvers.leader_graph import SPAN, LeaderGraph, Piece
 
 Array = NDArray[np.float64]
@@ -145,3 +145,8 @@ def test_a_gap_that_opens_at_zero_closes_again(u: float) -> None:
     assert quadratic_times(-from_start, -from_end, np.array([1e-15]))[0] == 0
     upward = np.array([[0.0], [3 * u], [3.0]]), np.array([[3 * (1 + u)], [-3 * (2 + u)], [3.0]])
     assert quadratic_times(*upward, np.array([1e-15]))[0] == np.inf
+
+
+def test_a_polynomial_that_begins_below_0_has_its_root_at_the_start() -> None:
+    powers = np.array([-1.0, 2.0])
+    assert first_root(powers, powers @ bernstein(1)) == 0.0

@@ -263,3 +263,80 @@ def test_many_tokens_need_fewer_sums() -> None:
     assert run.report["evaluations"] < 0.7 * usual.report["evaluations"]
     apart = np.abs(run.final - usual.final).max(axis=1)
     assert np.quantile(apart, 0.999) < 1e-6
+
+
+@pytest.mark.parametrize("doublings", [6, 0])
+def test_tokens_that_stray_further_than_was_assumed_cost_steps_and_no_accuracy(
+    alone: list[int], doublings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens are thought to be eight times slower than they are: this is doubled, or the step is refused."""
+    x, law, motion, until = around(SQUARE, 30, 0), af.Softmax(beta=2.0), af.RescaledFlow(), 1.0
+    usual = af.simulate(x, law, motion, until)
+    parts = len(alone)
+    monkeypatch.setattr(local_steps, "SPARE", local_steps.SPARE / 8)
+    monkeypatch.setattr(local_steps, "DOUBLINGS", doublings)
+    run = af.simulate(x, law, motion, until)
+    if doublings:
+        assert len(alone) - parts > parts > 0
+    else:
+        assert run.report["evaluations"] > usual.report["evaluations"]
+    np.testing.assert_allclose(run.final, usual.final, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("following", "parts"), [(0, 1), (9, 4), (40, 1)])
+def test_a_step_is_refused_if_a_part_cannot_take_it(
+    alone: list[int], following: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No part comes through; or a part never ends where others heard it; or too many tokens heard it elsewhere."""
+    n = 40
+    flow = local_steps.Flowing(af.RescaledFlow(), Hearing(af.Softmax()), 1e-9, 1e-12, n)
+    company = local_steps._All(flow, (n, 1), None)
+
+    def velocity(t: float, x: Array) -> Array:
+        # Each of a few tokens follows the one before it, or all follow the first.
+        heard = np.roll(x, 1, axis=0) if following < n else x[:1]
+        return np.where(np.arange(n)[:, None] < following, heard, 0.0) - x
+
+    monkeypatch.setattr(company, "velocity", velocity)
+    asked = []
+
+    class Moved:
+        pairs = 1
+
+        def __init__(self, rows: Any) -> None:
+            self.x = np.ones((len(rows), 1))
+
+    def repeated(self: Company, step: Step, bad: Any, first: float) -> Any:
+        asked.append(len(bad))
+        return Moved(bad) if following else None
+
+    monkeypatch.setattr(Company, "_repeated", repeated)
+    x = np.zeros((n, 1))
+    step = Step(company.velocity, 0.0, x, company.velocity(0.0, x), 0.1)
+    assert company._ended(step, np.array([0]), np.full(n, 50.0)) is None
+    assert len(asked) == parts
+
+
+def test_many_sources_are_looked_at_twice_and_none_that_is_heard_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First by coarse groups of tokens, then by fine ones, or by one group where these would be too many."""
+    for name, value in (("FEW_SOURCES", 100), ("MOST_COMPARED", 1)):
+        monkeypatch.setattr(heard_sources, name, value)
+        test_what_is_left_out_weighs_nothing_wherever_tokens_go(
+            af.Softmax(beta=300.0), af.Flow(), False, 0.3, 2, monkeypatch
+        )
+
+
+def test_steps_that_become_too_short_end_the_run(alone: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = around(SQUARE, 30, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "leg", lambda *given: None)
+        run = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    usual = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    np.testing.assert_allclose(run.final, usual.final, rtol=0, atol=1e-6)
+    flow = local_steps.Flowing(af.RescaledFlow(), Hearing(af.Softmax()), 1e-9, 1e-12, 4)
+    company = local_steps._All(flow, (4, 2), lambda t, y: -y)
+    assert company.leg(1.0, SQUARE, -SQUARE, 1e-20, 2.0, None) is None
+    monkeypatch.setattr(Company, "leg", lambda *given: None)
+    stopped = af.simulate(x, af.Softmax(beta=2.0), af.RescaledFlow(), 0.5)
+    assert stopped.times[-1] == 0
+    assert "0" in stopped.stopped

@@ -14,8 +14,9 @@ import attnflow as af
 from attnflow.catalogue import build
 from attnflow.core.inputs import Array
 from attnflow.laws import Hearing
-from attnflow.motions import ContinuousMotion
+from attnflow.motions import ContinuousMotion, random_steps
 from attnflow.motions.random_steps import noise_of
+from attnflow.motions.stepper import NoDirection
 from attnflow.runs.ensembles import ManyHearing
 
 SPHERE = af.tokens.sphere(n=6, d=3, seed=0)
@@ -432,3 +433,43 @@ def test_noise_under_layer_norm_has_no_mean_over_coordinates(norm: str) -> None:
     found = walked(large, SOFT, SPHERE @ basis.T, normals, 5)
     assert np.abs(found.sum(axis=1)).max() < 1e-14
     np.testing.assert_allclose(found, walked(small, SOFT, SPHERE, normals @ basis, 5) @ basis.T, atol=1e-13)
+
+
+def test_what_the_motion_inside_says_of_itself_is_what_the_noisy_one_says() -> None:
+    for inside in (af.Flow(), af.SphereFlow(), af.RescaledFlow()):
+        noisy = af.Noisy(inside, kappa=5.0, dt=0.01)
+        for name in ("memoryless", "moving_frame", "grows", "hint", "hint_of_sums", "surface", "discrete"):
+            assert getattr(noisy, name) == getattr(inside, name)
+    assert af.Noisy(af.RescaledFlow(), kappa=5.0, dt=0.01).moving_frame
+    assert af.Noisy(af.Flow(), kappa=5.0, dt=0.01).grows
+
+
+def test_a_frame_that_does_not_say_what_noise_is_there_is_refused() -> None:
+    class Framed(af.Flow):
+        moving_frame = True
+
+    with refused("Framed moves in a frame and does not say what noise is there: let it write into_frame"):
+        af.Noisy(Framed(), kappa=5.0, dt=0.01)
+
+
+def test_random_steps_that_lose_a_direction_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path fails at once: at the start this is refused, later the run ends there and says why."""
+    motion, whole = af.Noisy(af.Layers(gamma=0.5), sigma=0.1), af.Noisy.path
+
+    def lost(at: int) -> Any:
+        def path(self: Any, hearing: Any, x: Any, t: Any, until: Any, draw: Any) -> Any:
+            for step in whole(self, hearing, x, t, until, draw):
+                if step[0] > at:
+                    raise NoDirection(f"token 0 has no direction after step {at}")
+                yield step
+
+        return path
+
+    monkeypatch.setattr(random_steps, "steps_per_stretch", lambda n: 1)
+    monkeypatch.setattr(af.Noisy, "path", lost(0))
+    with pytest.raises(NoDirection, match="after step 0"):
+        af.simulate([[1.0], [0.0]], af.Softmax(), motion, until=4, seed=0)
+    monkeypatch.setattr(af.Noisy, "path", lost(2))
+    run = af.simulate([[1.0], [0.0]], af.Softmax(), motion, until=4, seed=0)
+    assert run.times[-1] == 2
+    assert "token 0 has no direction after step 2" in run.stopped

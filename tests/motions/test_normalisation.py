@@ -346,3 +346,9 @@ def test_layers_of_other_arrays_end_where_nothing_is_heard() -> None:
     run = af.simulate(torch.tensor(X0), LAW, af.SphereLayers(V=until(2), norm="ngpt"), until=5)
     assert run.stopped.startswith("what is heard by token 0 is 0 at step 2 and has no direction")
     assert run.tokens.shape[0] == 3
+
+
+def test_layers_on_the_sphere_without_a_simple_flow_are_followed_themselves() -> None:
+    for motion in (af.SphereLayers(dt=0.1, centred=True), af.SphereLayers(dt=lambda t: 0.1)):
+        assert motion.long_run(1e-6) == (motion, 1.0)
+    assert af.SphereLayers(dt=0.1).long_run(1e-6)[0].surface == "sphere"

@@ -180,3 +180,10 @@ def test_a_table_of_what_was_observed_holds_it(shape: tuple[int, ...], tmp_path:
 def test_a_slice_of_systems_is_refused_in_a_sentence() -> None:
     with refused(r"asked for by slice\(0, 2, None\), expected one number"):
         found()[0:2]  # type: ignore[index]
+
+
+def test_an_ensemble_is_loaded_without_a_law(tmp_path: Path) -> None:
+    found = af.ensemble(np.zeros((2, 3, 1)), af.Softmax(), af.Layers(gamma=0.5), until=1)
+    found.save(tmp_path / "a.npz")
+    with refused("holds an ensemble, which takes no law or motion here: leave them out"):
+        af.load(tmp_path / "a.npz", law=af.Softmax())

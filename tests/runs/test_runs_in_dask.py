@@ -324,3 +324,12 @@ def test_the_first_bad_row_of_all_is_named() -> None:
         ):  # fmt: skip
             with refused("tokens hold a value that is not finite in row 43:"):
                 use()
+
+
+def test_chunks_that_are_gone_are_named(tmp_path: Path) -> None:
+    x = dask.array.from_array(np.random.default_rng(0).standard_normal((8, 2)), chunks=(4, 2))
+    af.simulate(x, af.Hardmax(), af.Layers(gamma=0.5), until=1, store=tmp_path / "a")
+    tokens: Any = af.load(tmp_path / "a").tokens
+    shutil.rmtree(tmp_path / "a" / "tokens")
+    with refused("is damaged: tokens 0 to 3 cannot be read; use another copy, or run again"):
+        tokens[0, :4].compute()

@@ -321,3 +321,23 @@ def test_a_run_has_no_items_and_says_what_to_take() -> None:
             use()
     np.testing.assert_array_equal(np.array([run, run])[1], run.tokens)  # NumPy takes it as an array, not as a sequence
     np.testing.assert_array_equal(np.asarray(run), run.tokens)
+
+
+def test_a_state_that_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = af.simulate(af.tokens.polygon(3), af.Softmax(beta=1.0), af.Jumps(gamma=0.5), until=9, record=[0, 9], seed=0)
+    chain.about["seed"] = None
+    chain.report.pop("seed", None)
+    with pytest.raises(InputError, match="this run is not finished and its seed not known"):
+        chain.at(5)
+    run = af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=9, record=[0, 9])
+
+    class Ended:
+        def __init__(self, self_: Any, hearing: Any, x: Any, t: Any, state: Any = None) -> None:
+            self.t, self.x = t, x
+
+        def advance(self, until: float) -> Stretch:
+            return Stretch.none(self.t, self.x, "tokens met")
+
+    monkeypatch.setattr(af.Layers, "start", lambda *given: Ended(*given))
+    with pytest.raises(InputError, match="the state at t = 5 cannot be replayed: tokens met"):
+        run.at(5)

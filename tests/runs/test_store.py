@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -323,3 +324,22 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     (path / "zarr.json").write_text("{")
     with refused("not a whole Zarr store"):
         af.load(path)
+
+
+def test_a_file_system_without_locks_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def unknown(*given: Any) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    with pytest.warns(UserWarning, match="knows no locks: make sure that no other process writes there"):
+        af.simulate([[1.0], [0.0]], af.Softmax(), af.Layers(gamma=0.5), until=2, store=tmp_path / "a.zarr")
+    assert len(af.load(tmp_path / "a.zarr")) == 3
+
+
+def test_a_finished_run_is_read_without_its_checkpoint(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"tokens": [[1.0], [0.0]], "law": af.Softmax(), "motion": af.Layers(gamma=0.5), "until": 4}
+    usual = af.simulate(**given, store=tmp_path / "a.zarr")
+    (tmp_path / "a.zarr" / store.CHECKPOINT).write_bytes(b"no checkpoint")
+    np.testing.assert_array_equal(af.simulate(**given, store=tmp_path / "a.zarr").tokens, usual.tokens)

@@ -230,3 +230,19 @@ def test_one_thread_where_numba_has_one(monkeypatch: pytest.MonkeyPatch) -> None
         numba.set_num_threads(before)
     declared_cells(LAYERS, OVER)([0])
     assert asked == [1, before]
+
+
+def test_systems_that_cannot_move_together_move_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ensembles of more than two fail: they are halved, and the numbers are those of before."""
+    usual, first, sizes = swept(), ensembles.independent, list[int]()
+
+    def failing(tokens: Any, *args: Any, **options: Any) -> Any:
+        sizes.append(len(tokens))
+        if len(tokens) > 2:
+            raise RuntimeError("too many")
+        return first(tokens, *args, **options)
+
+    monkeypatch.setattr("attnflow.app.declared.independent", failing)
+    found = swept()
+    assert max(sizes) > 2 >= min(sizes)
+    np.testing.assert_array_equal(found.diameter, usual.diameter)

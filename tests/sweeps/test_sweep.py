@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
+import logging
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,8 +18,10 @@ from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
+from attnflow.sweeps import cells, listening, shipping
 from attnflow.sweeps.cells import KEY
 from attnflow.sweeps.grid import Grid
+from attnflow.sweeps.outcome import Outcome
 
 OVER = {"a": [0, 1, 2], "b": {"from": 1.0, "to": 2.0, "count": 5}}
 
@@ -173,3 +179,47 @@ def test_a_latin_hypercube_has_one_point_in_each_row_and_column() -> None:
     assert sorted(np.floor((found.a.values + 1) * 8).tolist()) == list(range(16))
     assert sorted(np.floor(found.b.values * 2).tolist()) == list(range(16))
     assert (found.value.values == found.a.values + found.b.values).all()
+
+
+def test_functions_without_a_signature_are_taken_as_they_are() -> None:
+    """Python does not say what `max` takes: it is called, and gets no generator."""
+    grid = Grid({"beta": [1.0]})
+    cells.check_function(max, grid)
+    assert not cells.wants_rng(max, grid)
+
+
+def test_whole_numbers_fit_a_first_cell_of_fractions() -> None:
+    found = Outcome({"a": np.array(3)}).fitted({"a": ((), "<f8")})
+    assert (found.failed, found.values["a"].dtype.str, float(found.values["a"])) == ("", "<f8", 3.0)
+
+
+def test_modules_that_were_there_before_are_put_back() -> None:
+    other = ModuleType("json")
+    with shipping._found_by_imports({"json": other, "only here": other}):
+        assert sys.modules["json"] is sys.modules["only here"] is other
+    assert sys.modules["json"] is json
+    assert "only here" not in sys.modules
+
+
+def test_what_a_cell_logs_is_kept_as_plain_text() -> None:
+    log, wrong = logging.getLogger("a cell"), logging.makeLogRecord({"msg": "%d", "args": ("x",), "levelno": 40})
+    log.setLevel(logging.DEBUG)
+    with listening.listening(logging.WARNING):
+        log.info("too quiet")
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            log.exception("it failed")
+        listening._log.handle(wrong)
+        assert sys.stderr.encoding is not None or hasattr(sys.stderr, "fileno")
+        said = listening.said()
+    (record,) = [one for one in said if isinstance(one, logging.LogRecord)]
+    assert record.getMessage() == "it failed"
+    assert "ValueError: inside" in str(record.exc_text)
+    assert "Logging error" in "".join(one[1] for one in said if isinstance(one, tuple))
+
+
+def test_without_xarray_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with refused("a sweep returns an xarray.Dataset: pip install 'attnflow.cluster.'"):
+        af.sweep(lambda beta: beta, over={"beta": [1.0]}, on="here")

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from attnflow import catalogue, watch
 from attnflow.app import long_times
-from attnflow.app.flags import NAMES
+from attnflow.app.flags import NAMES, listed
 from attnflow.app.nested import copied, has, name_in, owner, words
 from attnflow.catalogue import check_keys, check_parameters
 from attnflow.core.calls import meant
@@ -27,6 +27,8 @@ from attnflow.core.schedules import Schedule
 # The tables of what the catalogue knows, each with the kind that it is of and the key of its name.
 MODELS = {table: (kind, key) for kind, (table, key) in NAMES.items()}
 TABLES = ("tokens", "law", "motion", "stop", "measure", "output")
+# What every run must say, each with the flag that says it.
+FLAGS = {"tokens": "--cloud or --tokens", "law": "--law", "motion": "--motion", "until": "--until"}
 TOP = ("until", "seed", "record", "engine", "precision", "masses", *TABLES)
 
 
@@ -125,9 +127,12 @@ class Config:
         for table, (_, key) in MODELS.items():
             if key in data.get(table, {}):
                 chosen(data[table], table)
-        for name in ("tokens", "law", "motion", "until"):
-            if name not in data:
-                raise InputError(f"the configuration does not say '{name}': add it to the file or the command line")
+        if missing := [name for name in FLAGS if name not in data]:
+            said = listed((f"'{name}'" for name in missing), "and")
+            flags = listed((FLAGS[name] for name in missing), "and")
+            raise InputError(
+                f"the configuration does not say {said}: add {flags} to the command line, or write the same into a file"
+            )
         optional: dict[str, Any] = {name: data[name] for name in ("seed", "engine", "precision") if name in data}
         return {
             "tokens": self._cloud(data["tokens"]),
@@ -271,10 +276,8 @@ def _read(path: Path) -> Array:
         return np.loadtxt(path, delimiter=",", ndmin=2)
 
 
-def _alternatives(place: dict[str, Any], table: str | None, key: str) -> list[str]:
+def _alternatives(place: dict[str, Any], table: str, key: str) -> list[str]:
     """Return the parameters in whose place a parameter of a law or a motion is given."""
-    if table not in MODELS:
-        return []
     kind, name = MODELS[table]
     known = catalogue.entries(kind)
     named = place.get(name)

@@ -219,10 +219,10 @@ def _meaning(one: Parameter) -> str:
     return f"{one.help}, {bounds}" if bounds else one.help
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str], word: str = "or") -> str:
     """Return names as a sentence has them: "a, b or c"."""
     *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def _choice(line: str, kind: str, shown: str) -> str:

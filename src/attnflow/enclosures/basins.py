@@ -33,10 +33,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError
 from attnflow.enclosures.fields import SPHERE, dot
 from attnflow.enclosures.fixed_points import BITS, FixedPoint
-from attnflow.enclosures.numbers import Numbers, arithmetic, array, ball, middles
+from attnflow.enclosures.numbers import Numbers, arithmetic, array, ball, digits, middles
 from attnflow.enclosures.pinned import Pinned, dominant, heard
 
 # The rate that is proved is at least this part of the one of floats.
@@ -59,6 +60,16 @@ class Stability:
     basin: float
     rate: float
     certified: ClassVar[str] = "ball"
+
+    def _repr_html_(self) -> str:
+        words = {True: "proved", False: "refuted", None: "neither proved nor refuted"}
+        rows = {
+            "stable": words[self.stable], "eigenvalues": len(self.eigenvalues),
+            "largest real part": f"about {max(float(one.real.mid()) for one in self.eigenvalues):.3g}",
+            "basin": digits(self.basin, up=False) if self.stable else None,
+            "rate": digits(self.rate, up=False) if self.stable else None, "certified": self.certified,
+        }  # fmt: skip
+        return card("Stability", rows)
 
 
 def stability(found: FixedPoint) -> Stability:

@@ -29,10 +29,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, cloud
 from attnflow.enclosures.fields import RESCALED, SPHERE
 from attnflow.enclosures.flows import MOST, field_of
-from attnflow.enclosures.numbers import Numbers, arithmetic, array, balls, floats, largest_radius, middles
+from attnflow.enclosures.numbers import Numbers, arithmetic, array, balls, digits, floats, largest_radius, middles
 from attnflow.enclosures.pinned import Pinned, differentiated, heard
 from attnflow.laws import Law
 from attnflow.motions import Motion
@@ -74,6 +75,14 @@ class FixedPoint:
     def middle(self) -> Array:
         """The middles of the balls as floats."""
         return floats(self.box)
+
+    def _repr_html_(self) -> str:
+        n, d = self.box.shape
+        rows = {
+            "tokens": f"{n} in dimension {d}", "largest radius": digits(self.radius, up=True),
+            "alone within": digits(self.alone, up=False), "turns": self.turns, "certified": self.certified,
+        }  # fmt: skip
+        return card("State at rest", rows)
 
 
 def fixed_point(tokens: ArrayLike, law: Law, motion: Motion) -> FixedPoint:

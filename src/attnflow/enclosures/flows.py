@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnflow.core import progress
+from attnflow.core.cards import card
 from attnflow.core.inputs import Array, InputError, cloud, number, quoted, varies_in_time, whole
 from attnflow.enclosures.fields import RESCALED, SPACE, SPHERE, Field
 from attnflow.enclosures.mirrors import Mirrors
-from attnflow.enclosures.numbers import Numbers, arithmetic, ball, balls, floats, largest_radius
+from attnflow.enclosures.numbers import Numbers, arithmetic, ball, balls, digits, floats, largest_radius
 from attnflow.enclosures.steps import Framed, NoStep, Step, step
 from attnflow.laws import Law, check_law
 from attnflow.motions import Motion, check_motion
@@ -56,6 +57,14 @@ class Enclosure:
     def middle(self) -> Array:
         """The middles of the balls at the end, as floats."""
         return floats(self.final)
+
+    def _repr_html_(self) -> str:
+        n, d = self.final.shape
+        rows = {
+            "tokens": f"{n} in dimension {d}", "time": f"{float(self.times[-1]):g}", "steps": len(self.steps),
+            "largest radius": digits(self.radius, up=True), "stopped": self.stopped, "certified": self.certified,
+        }  # fmt: skip
+        return card("Enclosure", rows)
 
 
 def field_of(law: Law, motion: Motion, d: int) -> Field:

@@ -38,9 +38,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from attnflow.core.cards import card
 from attnflow.enclosures.fields import dot
 from attnflow.enclosures.mirrors import Mirrors
-from attnflow.enclosures.numbers import Numbers, array, ball, largest
+from attnflow.enclosures.numbers import Numbers, array, ball, digits, largest, largest_radius
 
 # The gap must be at least this before a proof is tried: I is then small.
 LEAST = 10.0
@@ -62,6 +63,16 @@ class Locked:
     leaders: Leaders
     limits: Numbers
     gap: Any
+
+    def _repr_html_(self) -> str:
+        n, d = self.limits.shape
+        kept = {one for one in self.leaders if one is not None}
+        rows = {
+            "tokens": f"{n} in dimension {d}", "sets of leaders": len(kept),
+            "gap": digits(float(self.gap.lower()), up=False),
+            "largest radius of a limit": digits(largest_radius(self.limits), up=True),
+        }  # fmt: skip
+        return card("Locked", rows)
 
 
 def locked(x: Numbers, form: Numbers, rates: Sequence[Fraction], mirrors: Mirrors | None = None) -> Locked | None:

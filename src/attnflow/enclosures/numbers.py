@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -74,6 +75,16 @@ def largest(bounds: Iterable[Any]) -> Any:
 def largest_radius(values: Numbers) -> float:
     """Return the largest radius of some balls, rounded up to a float."""
     return max((float(one.rad()) for one in values.ravel()), default=0.0)
+
+
+def digits(bound: float, *, up: bool) -> str:
+    """Return a bound in three digits, rounded up or down, so that it is still a bound.
+
+    >>> digits(1.2301e-16, up=True), digits(0.12399, up=False), digits(0.0, up=True)
+    ('1.24e-16', '0.123', '0')
+    """
+    context = Context(prec=3, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{context.create_decimal(bound):g}".replace("E", "e")
 
 
 def floats(values: Numbers) -> NDArray[np.float64]:

@@ -88,7 +88,9 @@ class RunFrames(Recording):
         after, y = self.frame(k + 1)
         between: Array = (1 - part) * x + part * y
         if motion.surface == "sphere":
-            between /= np.linalg.norm(between, axis=1, keepdims=True)
+            # Between opposite points there is no direction: halfway, such a token is drawn at 0.
+            lengths = np.linalg.norm(between, axis=1, keepdims=True)
+            between /= np.where(lengths > 0, lengths, 1.0)
         return float((1 - part) * t + part * after), between
 
 

@@ -122,7 +122,4 @@ def _name(kind: str, found: Entry) -> dict[str, Any]:
         for one in other.parameters.values():
             if one.limit == found.name and other.name in shown(kind):
                 return {"name": other.name, one.key: "inf"}
-    exact = found.data.get("exact_for")
-    if isinstance(exact, str) and exact in shown(kind):
-        return {"name": exact}
     raise InputError(f"the page does not show the {kind} {found.title.lower()}: {COPY}")

@@ -156,6 +156,8 @@ def doubly_exponential(instance: dict[str, Any]) -> Parts:
     law, motion, runs = Softmax(B=B.astype(float)), Flow(V=V.astype(float)), []
     order, bits = 20, 128
     others = np.delete(x, token, axis=0)
+    if not (np.abs(others.astype(float)) > bar).all():
+        raise NoProof("no certificate is made of this instance: another token is not far out at the start")
     for start, side in zip(starts, (-1, 1), strict=True):
 
         def enough(balls: Numbers, side: int = side) -> bool:
@@ -166,8 +168,6 @@ def doubly_exponential(instance: dict[str, Any]) -> Parts:
         if not enough(found.final):
             raise NoProof("no certificate is made of this instance: the extreme token does not escape to both sides")
         runs.append(_run(found, order, bits))
-    if not (np.abs(others.astype(float)) > bar).all():
-        raise NoProof("no certificate is made of this instance: another token is not far out at the start")
     ends = f"between {starts[0]} and {starts[1]}"
     words = f"from some start {ends} the extreme token stays bounded, and its row is slow"
     return {"others": others, "B": B, "V": V, "starts": starts}, {"runs": runs}, words

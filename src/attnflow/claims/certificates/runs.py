@@ -9,9 +9,10 @@ import numpy as np
 
 from attnflow.claims import balls, exact
 from attnflow.claims.experiment import products
+from attnflow.core.cards import card
 from attnflow.core.inputs import InputError
 from attnflow.enclosures import enclose
-from attnflow.enclosures.numbers import Numbers, ball, largest, largest_radius
+from attnflow.enclosures.numbers import Numbers, ball, digits, largest, largest_radius
 from attnflow.runs.trajectory import Trajectory
 
 # Runs of layers are replayed if that takes at most this many products of machine words.
@@ -37,6 +38,16 @@ class CertifiedRun:
     def radius(self) -> float:
         """The largest radius of a ball."""
         return 0.0 if self.certified == "exact" else largest_radius(self.tokens)
+
+    def _repr_html_(self) -> str:
+        n, d = self.tokens.shape
+        rows = {
+            "tokens": f"{n} in dimension {d}", "step or time": f"{self.time:g}",
+            "error at most": digits(self.error, up=True), "largest radius": digits(self.radius, up=True),
+            "stopped": self.stopped, "reached": "the end of the run" if self.reached else "only a part of the run",
+            "certified": self.certified,
+        }  # fmt: skip
+        return card("Certified run", rows)
 
 
 def certified_run(run: Trajectory) -> CertifiedRun:
