@@ -30,8 +30,8 @@ from tools.checker.exact import Refused
 ROOT = Path(__file__).parents[2]
 CHECKER = [ROOT / "tools/check_certificate.py", *sorted((ROOT / "tools/checker").glob("*.py"))]
 VERDICTS = ROOT / "src/attnflow/figures/gallery/verdicts.json"
-# Of more than two seconds on one core.
-LONG = ("emergence/boolean/doubly-exponential", GAP.claim)
+# Of more than two seconds on one core; the last two of one, and like that of emergence/codimension-k/a.
+LONG = ("emergence/boolean/doubly-exponential", GAP.claim, "emergence/codimension-k/b", "emergence/codimension-k/c")
 # Where each number is tried: in flows of many coordinates that takes long.
 SMALL = [name for name in INSTANCES if not name.startswith(("emergence/codimension", "emergence/boolean"))]
 QUICK = [name for name in SMALL if not name.startswith(("emergence", "causal"))]

@@ -26,6 +26,8 @@ N = 230
 # The queries that are compared, the outlier among them.
 SOME = slice(0, N, 17)
 FORMS = ("identity", "minus identity", "not symmetric")
+# Separable sums of these take seconds: other clouds have the same form and beta. `make test-all` has them.
+SLOW = {(3, "line", "not symmetric", 30.0), (2, "normal", "not symmetric", 1e3)}
 CLOUDS = ("normal", "far outlier", "all equal", "line", "heavy tails", "far away", "two tight clusters", "copies")
 
 
@@ -104,6 +106,8 @@ def test_every_engine_is_within_its_tolerance(engine: str, name: str, d: int) ->
     # Adding up N tokens far from the origin rounds too.
     bound = TOLERANCE * np.linalg.norm(np.ptp(x, axis=0)) + N * 2.0**-52 * np.abs(x).max()
     for which, weighted, beta in trials(name):
+        if engine == "separable" and (d, name, which, beta) in SLOW and "ATTNFLOW_EXAMPLES" not in os.environ:
+            continue
         q = x if which == "identity" else x @ form(which, d).T
         mean, log_total = softmax(q, x, x, log_masses(weighted) if weighted else None, beta)
         exact, exact_total = expected(name, d, which, weighted, beta)
@@ -133,7 +137,9 @@ def test_no_engine_depends_on_the_unit_of_length(engine: str, d: int, scale: flo
     if engine == "separable" and d > SEPARABLE_DIMENSION:
         pytest.skip("separable sums are for space")
     softmax = importlib.import_module(f"attnflow.engines.{engine}").softmax
-    for exponent in (10.0, 600.0, 1100.0):
+    # Separable sums with such exponents take a second each: one of the two is enough for them.
+    few = engine == "separable" and "ATTNFLOW_EXAMPLES" not in os.environ
+    for exponent in (10.0, 1100.0) if few else (10.0, 600.0, 1100.0):
         x, beta, expected = sums_in_the_unit(engine, d, exponent)
         found = softmax(scale * x, y := scale * x, y, None, beta / scale**2)
         same = softmax(y, y, y, None, beta / scale**2)

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from larger import larger
 from served import LONG, PATIENCE, Line, alive, until, workers
 from websockets.sync.client import connect
 
@@ -33,8 +34,16 @@ def explore(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+# Both signals and both moments; all four pairs in make test-all.
+@pytest.mark.parametrize(
+    ("how", "early"),
+    [
+        (signal.SIGINT, False),
+        (signal.SIGKILL, True),
+        pytest.param(signal.SIGINT, True, marks=larger),
+        pytest.param(signal.SIGKILL, False, marks=larger),
+    ],
+)
 def test_the_command_serves_until_it_is_ended_and_leaves_nothing_behind(how: signal.Signals, early: bool) -> None:
     with explore() as process:
         assert process.stdout is not None

@@ -130,7 +130,7 @@ def address() -> str:
 
 
 @pytest.mark.parametrize(
-    ("seed", "actions"), [(0, 40), *(pytest.param(seed, 2000, marks=larger) for seed in (1, 2, 3))]
+    ("seed", "actions"), [(0, 16), *(pytest.param(seed, 2000, marks=larger) for seed in (1, 2, 3))]
 )
 def test_nothing_fails_whatever_is_done(address: str, seed: int, actions: int) -> None:
     with launch(viewport={"width": 1280, "height": 860}, accept_downloads=True) as page:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import launch, shared_address
+from larger import larger
 from numpy.typing import NDArray
 from visits import copied, settled
 
@@ -136,7 +137,9 @@ def test_beta_slides_to_infinity_and_becomes_hardmax(page: Page) -> None:
     assert sorted(drawn) == sorted(af.geometry.hull(x0).indices.tolist())
 
 
-@pytest.mark.parametrize("name", ["fw/run", "emergence/polytope-3d", "emergence/one-dimension"])
+@pytest.mark.parametrize(
+    "name", ["fw/run", "emergence/polytope-3d", pytest.param("emergence/one-dimension", marks=larger)]
+)
 def test_a_preset_comes_by_its_address(page: Page, address: str, name: str) -> None:
     # The first into a new page, the others into a page that is open.
     if name == "fw/run":
@@ -171,7 +174,9 @@ def test_a_link_shows_the_same_screen(page: Page, address: str) -> None:
     assert {k: again[1][k] for k in ("t", "show", "camera")} == {k: view[k] for k in ("t", "show", "camera")}
 
 
-@pytest.mark.parametrize("motion", [{"name": "layers", "gamma": "2 / (t + 2)"}, {"name": "rescaled-flow"}])
+@pytest.mark.parametrize(
+    "motion", [{"name": "layers", "gamma": "2 / (t + 2)"}, pytest.param({"name": "rescaled-flow"}, marks=larger)]
+)
 def test_copied_python_reproduces_the_tokens(page: Page, motion: dict[str, Any]) -> None:
     show(page, {**SQUARE, "law": {"name": "softmax", "beta": 3.0}, "motion": motion, "until": 6})
     drag(page, 4, (-0.31, 0.57))

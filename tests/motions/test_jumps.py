@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -139,6 +140,10 @@ def test_two_steps_have_the_law_of_all_choices() -> None:
     assert agrees(Counter(map(key, finals)), expected)
 
 
+# Runs of each kind that are compared, which the tests share.
+RUNS = 400 if "ATTNFLOW_EXAMPLES" in os.environ else 150
+
+
 @cache
 def ends(literal: bool, runs: int) -> Array:
     """States after 40 steps at beta = 4, gamma = .25, of runs one after the other."""
@@ -148,7 +153,7 @@ def ends(literal: bool, runs: int) -> Array:
 
 @pytest.mark.parametrize("measure", [lambda x: x[:, 0, 0], lambda x: np.linalg.norm(np.ptp(x, axis=1), axis=1)])
 def test_literal_and_effective_steps_agree_in_law(measure: Callable[[Array], Array]) -> None:
-    effective, literal = (np.round(measure(x), 9) for x in (ends(False, 300), ends(True, 400)))
+    effective, literal = (np.round(measure(x), 9) for x in (ends(False, RUNS), ends(True, RUNS)))
     assert stats.ks_2samp(effective, literal).pvalue > LEVEL
 
 
@@ -410,7 +415,7 @@ def test_small_blocks_of_memory_change_no_law(monkeypatch: pytest.MonkeyPatch) -
 def test_chains_together_agree_with_literal_runs() -> None:
     """The states after many moves, of chains together and of runs one step after the other."""
     _, together = chains(X, af.Softmax(beta=4.0), 0.25, 40, 4000, 0)
-    literal = ends(True, 400)
+    literal = ends(True, RUNS)
     for i, k in itertools.product(range(4), range(2)):
         assert stats.ks_2samp(np.round(together[:, i, k], 9), np.round(literal[:, i, k], 9)).pvalue > LEVEL / 8
 
