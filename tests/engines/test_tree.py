@@ -237,6 +237,16 @@ def test_expansions_are_within_the_tolerance(cloud: str, gain: float) -> None:
     assert_close(x[::3] + 0.2, x, rng.standard_normal((n, 3)), rng.uniform(-9, 9, n), gain, np.arange(0, n // 3, 203))
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_one_narrow_cluster_among_tokens_far_apart(d: int) -> None:
+    """Boxes of a few sources beside others that are heard 2^1000 times as well."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = np.concatenate([1e-3 * rng.standard_normal((5803, d)), 3 * rng.standard_normal((200, d))])
+        for gain in (20.0, 300.0):
+            assert_close(x, x, x, None, gain, np.arange(0, len(x), 301))
+
+
 def test_sources_are_prepared_once() -> None:
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((3000, 2)), rng.standard_normal((3000, 3))

@@ -44,9 +44,9 @@ LARGEST_EXPONENT, LARGEST_PRECISE = 3e4, 2e3
 BLOCK = 2e6
 # If the separable way costs at most this many pairs per token, halves are not considered.
 CHEAP = 5000.0
-# From BLOCKED_DIMENSION dimensions on, halves by matrix products are faster than direct sums; their last parts have
-# LEAF tokens.
-BLOCKED_DIMENSION, LEAF = 8, 256
+# From HALVES_DIMENSION dimensions on, halves by matrix products are faster than direct sums; their last parts have LEAF
+# tokens.
+HALVES_DIMENSION, LEAF = 8, 256
 
 compilation.announce()
 
@@ -159,13 +159,13 @@ def _plan(queries: Array, keys: Array, gain: float, columns: int | None, counts:
     pairs, width = float(counts.sum()), d if columns is None else columns
     pair = 1.0 if d == width == 2 else 0.9 + 0.125 * (d + width)
     plans = [_Plan("direct", pair * pairs)]
-    if pairs < FEW_PAIRS and (d < BLOCKED_DIMENSION or pairs <= engines.BLOCKED_PAIRS):
+    if pairs < FEW_PAIRS and (d < HALVES_DIMENSION or pairs <= engines.BLOCKED_PAIRS):
         return plans[0]
     with np.errstate(over="ignore"):
         reach = gain * math.sqrt(float(_largest_square(queries)) * float(_largest_square(keys)))
     if not reach <= (LARGEST_PRECISE if precise else LARGEST_EXPONENT):
         return plans[0]
-    if d >= BLOCKED_DIMENSION and pairs > engines.BLOCKED_PAIRS:
+    if d >= HALVES_DIMENSION and pairs > engines.BLOCKED_PAIRS:
         return _Plan("halves", 0.0, LEAF)
     if d > separable.MOST_DIMENSIONS or precise:
         return plans[0]

@@ -64,32 +64,40 @@ def carry_out(
     """Return what `softmax` does, by the choice made for these queries and keys."""
     if choice.name == "separable":
         return separable.carry_out(choice.plan, queries, keys, values, log_masses, gain)
-    mean, log_total = module(choice.name).softmax(queries, keys, values, log_masses, gain)
-    return mean, log_total
+    sums: tuple[Array, Array] = module(choice.name).softmax(queries, keys, values, log_masses, gain)
+    return sums
 
 
 def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work."""
     m, n, d = len(queries), len(keys), keys.shape[1]
-    pairs = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
-    least = min(pairs, for_others(Choice("separable", 0.0), queries, keys, gain), key=lambda choice: choice.work)
+    least = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
+    made = separable.plan(queries, keys, gain)
+    if made is not None and made.cost(m, n) < least.work:
+        least = Choice("separable", made.cost(m, n), made)
     if least.work <= TREE_CALL + TREE_TOKEN * (m + n):
         return least
     heard = tree_sample.heard(queries, keys, gain) if d > 2 else 0.0
-    return min(least, for_others(Choice("tree", 0.0, None, heard), queries, keys, gain), key=lambda choice: choice.work)
+    tree = Choice("tree", _work_of_tree(m, n, d, heard), None, heard)
+    return min(least, tree, key=lambda choice: choice.work)
 
 
 def for_others(choice: Choice, queries: Array, keys: Array, gain: float) -> Choice:
-    """Return the same choice for other tokens; the tree where the separable engine does not apply."""
+    """Return the same choice for other tokens; the tree where the separable engine does not apply to them."""
     m, n, d = len(queries), len(keys), keys.shape[1]
-    if choice.name == "separable":
-        made = separable.plan(queries, keys, gain)
-        if made is not None:
-            return Choice("separable", made.cost(m, n), made)
-        return for_others(Choice("tree", 0.0, None, 1.0), queries, keys, gain)
-    if choice.name != "tree":
+    if choice.name in ("fused", "blocked"):
         return choice._replace(work=float(m * n))
-    looks = choice.heard * (IN_SPACE if d == 3 else d / IN_DIMENSIONS) * m * n
+    if choice.name == "separable" and (made := separable.plan(queries, keys, gain)) is not None:
+        return Choice("separable", made.cost(m, n), made)
+    heard = choice.heard if choice.name == "tree" else 1.0
+    return Choice("tree", _work_of_tree(m, n, d, heard), None, heard)
+
+
+def _work_of_tree(m: int, n: int, d: int, heard: float) -> float:
+    """Return the work of m queries and n keys, if the tree looks at this part of their pairs."""
+    work = TREE_CALL + TREE_TOKEN * (m + n)
     if d == 3:
-        looks = min(looks, MOST_IN_SPACE * (m + n))
-    return choice._replace(work=TREE_CALL + TREE_TOKEN * (m + n) + (looks if d > 2 else 0.0))
+        work += min(IN_SPACE * heard * m * n, MOST_IN_SPACE * (m + n))
+    elif d > 3:
+        work += d / IN_DIMENSIONS * heard * m * n
+    return work

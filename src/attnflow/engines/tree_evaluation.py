@@ -205,7 +205,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
     g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
     faint = (FAINT - (sources.boxes[0, 3 * d] - mass) - given[1]) / g
-    own, apart = heard, calm and len(heard) > WIDTH
+    apart = calm and len(heard) > WIDTH
     any_few, any_many = False, False
     for p in mine.orders:
         any_few, any_many = any_few or p == FEW, any_many or p == MANY
@@ -224,6 +224,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             shift = highest(sources, queries, heard, i)
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
+        own = heard
         if apart:
             own = room.own[: audible(sources, queries, heard, i, shift + splat(faint), room.own)]
             apart = len(own) < APART * len(heard)
@@ -231,7 +232,6 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             add_pairs_of_keys(sources, queries, g, own, i, shift, mass, room.sums)
         else:
             add_pairs(sources, queries, values, g, own, i, shift, mass, room)
-        own = heard
         if len(mine.nodes):
             _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
         inverse = splat(1.0) / load(room.sums, 0)
@@ -244,5 +244,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             for f in range(len(values)):
                 mean[row, f] = room.sums[(1 + f) * WIDTH + k]
             log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
-            worst = max(worst, room.bound[k]) if len(mine.nodes) else 0.0
+            if len(mine.nodes):
+                # The total is at least 1 of the lower bound; one that is not, or no number, came from expansions.
+                worst = max(worst, room.bound[k]) if room.sums[k] > 0.5 and room.bound[k] >= 0.0 else np.inf
     return worst

@@ -193,7 +193,8 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
                 top = maximum(top, t)
             store(room.weights, 0, top)
             level = room.weights[0]
-            for lane in range(1, WIDTH):
+            # With fewer than eight sources the other lanes are those of other nodes.
+            for lane in range(1, min(WIDTH, nodes[b, LAST] - nodes[b, FIRST])):
                 level = max(level, room.weights[lane])
         room.parts[count, 0], room.parts[count, 1], room.part_levels[count] = inside, part, level
         highest = max(highest, level)

@@ -1,8 +1,9 @@
-"""Which part of all pairs the tree looks at: an estimate from a few boxes of queries and some of the sources.
+"""Estimate which part of all pairs the tree looks at, from a few boxes of queries and some of the sources.
 
-A box of queries that are neighbours hears a source by the rule of `tree_lists`, with two nodes V in the lower bound of
-the total: the source with the top score at the centre of the box, and all sources together. The tree finds better nodes
-in between, and replaces some pairs by expansions: it looks at fewer pairs than estimated.
+A box of queries that are neighbours hears a source by the rule of `tree_lists`. The lower bound of the total is tried
+with two nodes V: the source with the top score at the centre of the box, and all sources together. The tree finds
+better nodes in between, and replaces some pairs by expansions. So with equal masses it looks at fewer pairs than
+estimated.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def heard(queries: Array, keys: Array, gain: float) -> float:
     (1.0, True)
     """
     m, n, gain = len(queries), len(keys), max(gain, 1e-300)
+    if not m:
+        return 1.0
     first = np.linspace(0, max(0, m - QUERIES), BOXES).astype(int)
     boxes = queries[ordered(queries)[np.minimum(first[:, None] + np.arange(QUERIES), m - 1)]]
     low, high = boxes.min(axis=1), boxes.max(axis=1)

@@ -190,23 +190,28 @@ def ordered(rows: Array) -> Array:
     """Return the order of points in which neighbours in a trie follow each other."""
     rows = np.require(rows, np.float64, ["C", "W"])
     low, high = rows.min(axis=0), rows.max(axis=0)
-    return _in_cells(rows, low, max(float((high - low).max()), 1e-300) * (1 + 1e-9))[1]
+    bits, unit = _finest(rows.shape[1], max(float((high - low).max()), 1e-300) * (1 + 1e-9))
+    order: Array = _in_order(rows, low, unit, bits)[1]
+    return order
 
 
-def _in_cells(rows: Array, low: Array, size: float) -> tuple[Array, Array]:
-    """Return the codes of points in the cube with this corner and edge, sorted, and the order of the points."""
-    d = rows.shape[1]
+def _finest(d: int, size: float) -> tuple[int, float]:
+    """Return how many bits of a code an axis of d has, and the edge of the finest cells of a cube with this edge."""
     bits = min(AXIS_BITS, CODE_BITS // d)
-    code, order = _sorted(_codes(rows, low, size / 2**bits, bits, _spread(d)), bits * d)
-    return code, order
+    return bits, size / 2**bits
+
+
+def _in_order(rows: Array, low: Array, unit: float, bits: int) -> Any:
+    """Return the codes of points, sorted, and where they come from."""
+    d = rows.shape[1]
+    return _sorted(_codes(rows, low, unit, bits, _spread(d)), bits * d)
 
 
 def trie(rows: Array, log2_masses: Array, low: Array, half: float) -> Trie:
     """Return the trie of points in the cube with this corner and half-width; an empty array stands for equal masses."""
     n, d = rows.shape
-    bits = min(AXIS_BITS, CODE_BITS // d)
-    unit = 2 * half / 2**bits
-    code, order = _in_cells(rows, low, 2 * half)
+    bits, unit = _finest(d, 2 * half)
+    code, order = _in_order(rows, low, unit, bits)
     nodes, node_bits = _nodes(code)
     boxes, cells = np.empty((len(nodes), 3 * d + 1)), np.empty((len(nodes), 2 * d))
     axes = tuple(range(d)) if d <= 3 else np.arange(d)
