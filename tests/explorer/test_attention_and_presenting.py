@@ -10,9 +10,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from browser import launch, shared_address
+from larger import details
 from test_attention_row import STATES, matrix, state, unfolded
 from test_page import SQUARE, show
 from visits import settled
+
+pytestmark = details
 
 Page = Any
 

@@ -13,12 +13,14 @@ import pytest
 import segno
 import uvicorn
 from browser import launch, serving
-from larger import larger
+from larger import details, larger
 from websockets.sync.client import connect
 
 from attnflow.core.inputs import InputError
 from attnflow.explorer.audience import Audience, checked, code_of, drawn, printed
 from attnflow.explorer.server import serve
+
+pytestmark = details
 
 Page = Any
 STATE: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from larger import larger
+from larger import details, larger
 from modules import importing
 from test_stage import SETUP, SHOW, SHOWN, SVG, parts
 
@@ -18,6 +18,8 @@ from attnflow.explorer.protocol import Session, encoded
 from attnflow.explorer.run_stream import run
 from attnflow.explorer.state import MANY, MOST_FRAMES, MOST_TOKENS, RUN_BYTES, State, arguments, read
 from attnflow.runs.recording import Every
+
+pytestmark = details
 
 Page = Any
 ONES = "[0, 1, 2, 3, 4, 5, 6, 7]"

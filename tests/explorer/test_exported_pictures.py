@@ -18,12 +18,15 @@ import numpy as np
 import pytest
 from browser import launch
 from films import frames_of
+from larger import details
 from numpy.typing import NDArray
 from PIL import Image
 from served import Line, Served, serving, until
 
 from attnflow.explorer.scratch import PREFIX
 from attnflow.explorer.supervisor import Job, Supervisor
+
+pytestmark = details
 
 Page = Any
 # Mean and largest differences of pixels of two pictures of one scene that are drawn at different scales.

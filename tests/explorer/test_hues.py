@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from larger import larger
+from larger import details, larger
 from modules import importing
 from test_stage import SETUP, drag, parts, places
 
 from attnflow.explorer.overlays import overlays_of
 from attnflow.explorer.state import read
 from attnflow.figures.style import LIGHT, shades
+
+pytestmark = details
 
 Page = Any
 SHOW = dict.fromkeys(("cells", "hull", "leaders"), True)

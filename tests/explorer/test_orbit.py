@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import details
 from modules import importing
 from test_stage import SETUP, SHOW, SHOWN, SVG, parts
 
 from attnflow.catalogue import entries
+
+pytestmark = details
 
 Page = Any
 # The stage of these tests covers the button.

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import details
 from visits import SOFT, settled, show
+
+pytestmark = details
 
 Page = Any
 

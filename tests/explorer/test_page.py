@@ -228,6 +228,20 @@ def test_a_refusal_is_a_sentence_and_the_picture_stays(page: Page) -> None:
     page.wait_for_function("() => !document.querySelector('#status').textContent.includes('gamma')")
 
 
+def test_a_refusal_that_comes_late_is_not_said(page: Page) -> None:
+    """It is about a screen that was left; the server itself, whose sentences have no number, is still heard."""
+    show(page, SQUARE)
+    receive = "(given) => window.attnflow.requests.receive({kind: 'refused', ...given})"
+    page.evaluate(receive, {"id": 0, "sentence": "gamma is 3"})
+    page.evaluate(receive, {"id": None, "sentence": "the message is too long"})
+    page.wait_for_function("() => document.querySelector('#status').textContent.includes('too long')")
+    page.evaluate(receive, {"id": 0, "sentence": "gamma is 3"})
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert "too long" in page.locator("#status").text_content()
+    show(page, {**SQUARE, "until": 11})
+    page.wait_for_function("() => document.querySelector('#status').textContent === ''")
+
+
 def test_a_damaged_link_is_a_sentence_and_the_page_goes_on(page: Page, address: str) -> None:
     show(page, SQUARE)
     page.goto(f"{address}#bm90IGEgbGluaw")

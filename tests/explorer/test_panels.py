@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from browser import launch, shared_address
+from larger import details
 from test_page import SQUARE, show
 from visits import settled
+
+pytestmark = details
 
 Page = Any
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import launch, serving
+from larger import details
 from modules import FOLDER
 from refusals import refused
 
@@ -24,6 +25,8 @@ from attnflow.core.parameters import about
 from attnflow.explorer.server import models_and_colours
 from attnflow.explorer.state import FIRST, arguments, read
 from attnflow.explorer.state_text import command, python
+
+pytestmark = details
 
 MODULE = '''
 from dataclasses import dataclass, field

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from browser import SEEN, shared_address
+from larger import details
 from visits import settled, state
+
+pytestmark = details
 
 Page = Any
 

@@ -91,6 +91,9 @@ export function createRequests(store, player, socket, shown) {
     Object.assign(overlays, { key: key(k), run: store.run.id });
   }
 
+  /** What was asked before the run that is asked for now was about another screen: its refusal is of no interest. */
+  const late = (/** @type {any} */ { id }) => typeof id === "number" && 0 <= id && id < run.id;
+
   /** A run that no other has replaced was lost with its worker: it is asked for once more, not for ever. */
   function lost(/** @type {number} */ id) {
     if (id !== run.id) return;
@@ -166,7 +169,7 @@ export function createRequests(store, player, socket, shown) {
       if (header.id === overlays.id) {
         overlays.answered();
         lost(overlays.run);
-      } else if (!rows.receive(header) && !claims.receive(header)) {
+      } else if (!rows.receive(header) && !claims.receive(header) && !late(header)) {
         const about = header.id === run.id ? "run" : "message";
         store.put("refused", { sentence: header.sentence, about, state: run.state });
         if (header.id === run.id) answered();
