@@ -12,8 +12,8 @@ from attnflow.engines import BLOCKED_DIMENSION, Memory, module, separable, tree_
 from attnflow.engines.centring import about_centre
 
 # The work of the tree, in pairs of the engine that sums all of them: of a call, and of a token. In the plane that is
-# all. Separable sums that cost more, as they do from beta R^2 = 100 on with 100,000 tokens, are left to the tree.
-TREE_CALL, TREE_TOKEN = 3e6, 200.0
+# all. Separable sums that cost more, as they do from beta R^2 = 80 on with 100,000 tokens, are left to the tree.
+TREE_CALL, TREE_TOKEN = 5e6, 110.0
 # Beyond the plane the tree looks at a part of all pairs, and each takes it longer: IN_SPACE times as long in space, and
 # d / IN_DIMENSIONS times in d dimensions. In space expansions leave at most the work of MOST_IN_SPACE pairs a token.
 IN_SPACE, IN_DIMENSIONS, MOST_IN_SPACE = 1.6, 3.5, 20000.0
