@@ -13,7 +13,7 @@ SOURCES := $(shell find src -name "*.py" -o -name "*.json")
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-all test-reference tests tests-of-minimum lint kernels browser typescript page-types workflows
-.PHONY: collected coverage mutants dist try-wheel bench claims certificates proved models notebooks docs clean
+.PHONY: coverage mutants dist try-wheel bench claims certificates proved models notebooks docs clean
 
 help:
 	@echo "make demo      one cloud of tokens under three laws: a table, pictures and a stored run in out/"
@@ -94,19 +94,13 @@ workflows: .venv/library
 kernels: .venv/library
 	PYTHONPATH=src $(BIN)/python tests/compile_kernels.py
 
-# To read all tests for the first time takes three times as long: pytest rewrites their assertions, and Python compiles what
-# they import. Both processes of tests would do all of it at once; here one does, while mypy has the other core. What fails
-# is said by the tests.
-collected: .venv/ready
-	-@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1
-
 # Beside the kernels, the other core installs what tests need and checks style and types.
 test: .venv/library
-	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript collected
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	$(PYTEST)
 
 test-all: .venv/library
-	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript collected
+	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	ATTNFLOW_EXAMPLES=400 $(PYTEST)
 
 # The reference library of trained models is large, and stays out of the environment of the library itself.
