@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 larger = pytest.mark.skipif("ATTNFLOW_EXAMPLES" not in os.environ, reason="a larger instance: make test-all")
-# Whole files of tests that drive the explorer's page: what most visitors do is tested in `make test`.
+# What few visitors of the explorer's page do; what most do is tested in `make test`.
 details = pytest.mark.skipif("ATTNFLOW_EXAMPLES" not in os.environ, reason="a detail of the page: make test-all")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import PATIENCE, launch
-from larger import larger
+from larger import details, larger
 from numpy.typing import NDArray
 from served import alive, serving, until, workers
 from visits import copied
@@ -217,6 +217,7 @@ def test_tokens_stay_on_the_sphere_of_one_side_wherever_they_are_dragged(page: P
     np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, rtol=0, atol=1e-12)
 
 
+@details
 def test_controls_change_the_chosen_side_alone_and_undo_covers_both(page: Page) -> None:
     show(page)
     page.locator("#side-right").check(force=True)
@@ -245,6 +246,7 @@ def test_controls_change_the_chosen_side_alone_and_undo_covers_both(page: Page) 
     assert [side["law"]["beta"] for side in states(page)] == ["inf", 1.0]
 
 
+@details
 def test_matrices_of_both_sides_follow_the_dimension(page: Page) -> None:
     turned = [[0.0, 1.0], [-1.0, 0.0]]
     for side in ("left", "right"):
@@ -255,6 +257,7 @@ def test_matrices_of_both_sides_follow_the_dimension(page: Page) -> None:
         assert all(run.tokens.shape[2] == 3 for run in simulated(page))
 
 
+@details
 def test_both_stages_show_the_same_part_of_space(page: Page) -> None:
     # The right run leaves the cloud, the left one does not.
     show(page, {"until": 3}, {"law": SOFT, "motion": {"name": "flow"}})
@@ -298,6 +301,7 @@ def test_a_refusal_is_said_on_its_side_only(page: Page) -> None:
     simulated(page)
 
 
+@details
 def test_what_is_chosen_and_said_on_the_right_is_so_for_the_whole_page(page: Page) -> None:
     show(page)
     names = [page.locator(one).get_attribute("aria-label").split(".")[0] for one in ("#stage", "#other-stage")]
@@ -308,6 +312,7 @@ def test_what_is_chosen_and_said_on_the_right_is_so_for_the_whole_page(page: Pag
     assert page.locator("#status").text_content() == "Take fewer."
 
 
+@details
 def test_new_tokens_start_on_the_sphere_of_either_side(page: Page) -> None:
     flow = {"law": SOFT, "motion": {"name": "sphere-flow"}, "tokens": {**CLOUD, "cloud": "sphere"}, "until": 1}
     show(page, flow, {"law": SOFT, "motion": LAYERS})
@@ -332,6 +337,7 @@ def test_new_tokens_start_on_the_sphere_of_either_side(page: Page) -> None:
     page.locator("#side-left").check(force=True)
 
 
+@details
 def test_both_rooms_turn_together_until_one_is_taken(page: Page) -> None:
     page.emulate_media(reduced_motion="no-preference")
     show(page, {"tokens": {**CLOUD, "d": 3}, "until": 2})
@@ -382,6 +388,7 @@ FILM = """async (side) => {
 }"""
 
 
+@details
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_in_a_movie_the_rings_move_as_well(page: Page, side: str) -> None:
     show(page, {"until": 4}, {"law": HARD, "motion": LAYERS})
@@ -401,6 +408,7 @@ def test_in_a_movie_the_rings_move_as_well(page: Page, side: str) -> None:
     page.locator("#side-left").check(force=True)
 
 
+@details
 def test_where_a_density_is_drawn_there_are_no_rings(page: Page) -> None:
     show(page)
     drawn = page.evaluate(
@@ -431,6 +439,7 @@ def test_of_very_many_tokens_there_are_no_rings(page: Page) -> None:
     button.click()
 
 
+@details
 def test_presenting_two_sides_the_caption_says_which_it_is_of(page: Page) -> None:
     show(page)
     page.evaluate("() => attnflow.presenter.enter()")
@@ -459,6 +468,7 @@ def test_a_link_shows_both_sides_again(page: Page) -> None:
     simulated(page)
 
 
+@details
 def test_copied_python_makes_both_runs_and_says_their_distance(page: Page, capsys: Any) -> None:
     show(page, LEFT, {"law": SOFT, "motion": {"name": "rescaled-flow"}})
     drag(page, "left", 1, (-20, 10))
@@ -470,6 +480,7 @@ def test_copied_python_makes_both_runs_and_says_their_distance(page: Page, capsy
     assert f"largest distance {told['largest'][-1]:.4g}" in capsys.readouterr().out
 
 
+@details
 def test_the_second_line_and_its_workers_end_with_the_comparison(page: Page, opened: Opened) -> None:
     show(page, LEFT, None)
     page.wait_for_function("() => attnflow.store.claims.waiting === false")
@@ -496,6 +507,7 @@ def test_the_second_line_and_its_workers_end_with_the_comparison(page: Page, ope
     assert there <= workers()
 
 
+@details
 def test_a_law_is_compared_with_its_limit_at_first(page: Page) -> None:
     found = page.evaluate(
         """async () => {
