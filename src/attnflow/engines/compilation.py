@@ -58,7 +58,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
             return
         self.running += 1
         if not self.said:
-            note("compiling kernels, once per installation for each kind of sum (some seconds each)")
+            note("compiling kernels, once per installation for each kind of sum (up to half a minute each)")
             self.said = True
 
     def on_end(self, event: Any) -> None:

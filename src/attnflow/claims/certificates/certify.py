@@ -56,9 +56,7 @@ def certify(found: Verdict | Trajectory) -> Verdict | CertifiedRun:
     if isinstance(found, Trajectory):
         return certified_run(found)
     if not isinstance(found, Verdict):
-        raise InputError(
-            f"found is {quoted(found)}, expected what check or simulate returns: give af.check(claim, **instance)"
-        )
+        raise InputError(f"found is {quoted(found)}, expected what check or simulate returns: give a run or a verdict")
     return _certified(found)
 
 
