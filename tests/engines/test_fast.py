@@ -51,6 +51,18 @@ def test_every_plan_is_made() -> None:
     assert fast.name(x, x, 3000.0) == "tree"
 
 
+@pytest.mark.parametrize("beta", [0.01, 0.3, 3.0, 10.0, 100.0])
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_sample_refuses_no_plan_that_would_be_taken(name: str, beta: float) -> None:
+    x = CLOUDS[name]
+    made = separable.plan(x, x, beta)
+    cost = np.inf if made is None else made.cost(N, N)
+    others = min(N * N, fast.TREE_CALL + fast.TREE_TOKEN * 2 * N) if x.shape[1] == 2 else N * N
+    assert (separable.plan(x, x, beta, others) is not None) or cost >= others
+    if x.shape[1] == 2:
+        assert (fast.name(x, x, beta) == "separable") == (cost < others)
+
+
 @pytest.mark.parametrize(("beta", "engines"), [(1.0, ["separable"]), (30.0, ["tree"]), (3e3, ["tree"])])
 def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """And the plan is made once."""
@@ -65,9 +77,10 @@ def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monk
 
         return call
 
-    def counted(queries: Array, keys: Array, gain: float) -> Any:
-        plans.append(len(keys))
-        return plan(queries, keys, gain)
+    def counted(queries: Array, keys: Array, gain: float, *most: float) -> Any:
+        if most:
+            plans.append(len(keys))
+        return plan(queries, keys, gain, *most)
 
     monkeypatch.setattr(separable, "carry_out", noted("separable", carry_out))
     monkeypatch.setattr(tree, "softmax", noted("tree", walk))

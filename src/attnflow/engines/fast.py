@@ -72,10 +72,10 @@ def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work."""
     m, n, d = len(queries), len(keys), keys.shape[1]
     least = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
-    made = separable.plan(queries, keys, gain)
+    made = separable.plan(queries, keys, gain, least.work if d > 2 else min(least.work, _work_of_tree(m, n, d, 0.0)))
     if made is not None and made.cost(m, n) < least.work:
         least = Choice("separable", made.cost(m, n), made)
-    if least.work <= TREE_CALL + TREE_TOKEN * (m + n):
+    if least.work <= _work_of_tree(m, n, d, 0.0):
         return least
     heard = tree_sample.heard(queries, keys, gain) if d > 2 else 0.0
     tree = Choice("tree", _work_of_tree(m, n, d, heard), None, heard)

@@ -64,6 +64,8 @@ MOST_COLUMNS = 4
 CALL, TOKEN, TOKEN_IN_SPACE = 2e6, 50.0, 200.0
 # A box costs as much as this number of tokens, in the plane and in space.
 BOX, BOX_IN_SPACE = 4, 30
+# Tokens of a sample that tells whether a plan may be cheap enough.
+SAMPLE = 8192
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,8 +108,11 @@ def in_plane(rows: Array) -> Array:
     return np.require(rows, np.float64, ["C", "W"])
 
 
-def plan(queries: Array, keys: Array, gain: float) -> Plan | None:
-    """Return the cheaper of the given and the principal axes, None if the engine does not apply."""
+def plan(queries: Array, keys: Array, gain: float, most: float = math.inf) -> Plan | None:
+    """Return the cheaper of the given and the principal axes, None if the engine does not apply.
+
+    Or None if some of the tokens, which are in fewer panels than all, show that the plan would cost more than `most`.
+    """
     if not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
         return None
     k = in_plane(keys)
@@ -115,6 +120,13 @@ def plan(queries: Array, keys: Array, gain: float) -> Plan | None:
     with np.errstate(all="ignore"):
         sources = Side(straight_box(*ends(k)), len(k))
         targets = sources if q is k else Side(straight_box(*ends(q)), len(q))
+        if most < math.inf and len(k) > SAMPLE:
+            fullest = along(targets, sources, gain, np.eye(k.shape[1]))
+            if fullest is None or fullest.work > CHEAP * (len(k) + len(q)):
+                some = k[:: len(k) // SAMPLE]
+                fewer = plan(some if q is k else q[:: -(-len(q) // SAMPLE)], some, gain)
+                if fewer is None or fewer.cost(len(q), len(k)) > most:
+                    return None
         straight = along(targets, sources, gain, np.eye(k.shape[1]), (q, k))
         if straight is None or straight.work > CHEAP * (len(k) + len(q)):
             turn = _principal_axes((k,) if q is k else (k, q))

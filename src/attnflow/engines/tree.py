@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -136,10 +137,13 @@ def _widened(made: Trie, low: Array, least: float) -> Trie:
     """Return the trie with cells of at least this half-width: dyadic ones, which hold the others."""
     d = len(made.points)
     centres, halves = made.cells[:, :d], made.cells[:, d:]
-    if halves.min() >= least:
+    narrow = np.flatnonzero(reduce(np.logical_or, (halves < least).T))
+    if not len(narrow):
         return made
-    wide = halves * 2.0 ** np.maximum(0, np.ceil(np.log2(least / halves)))
-    return made._replace(cells=np.hstack([low + (np.floor((centres - low) / (2 * wide)) * 2 + 1) * wide, wide]))
+    wide = halves[narrow] * 2.0 ** np.maximum(0, np.ceil(np.log2(least / halves[narrow])))
+    cells = made.cells.copy()
+    cells[narrow] = np.hstack([low + (np.floor((centres[narrow] - low) / (2 * wide)) * 2 + 1) * wide, wide])
+    return made._replace(cells=cells)
 
 
 def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -> Sources:
