@@ -214,7 +214,7 @@ def test_formulas_are_drawings_in_the_colour_of_the_text_that_say_what_they_are(
     written = [" ".join(formula.split()) for formula in re.findall(r"(?s)(?<!\$)\${1,2}(?!\$)(.+?)\${1,2}", prose)]
     drawings = re.findall(r'<svg class="formula" role="img" aria-label="([^"]*)".*?<path d="(M[^"]*)"/></svg>', html)
     assert [unescape(said) for said, _ in drawings] == written
-    assert len(written) > 10
+    assert len(written) >= (1 if page.startswith("claims/") else 11)  # a new paper may have one short claim
     assert "$" not in "".join(re.findall(r"(?s)<p>(.*?)</p>", html))
     style = next((site / "_static").glob("site.css")).read_text(encoding="utf-8")
     assert re.search(r"svg\.formula \{[^}]*fill: currentColor", style)
