@@ -122,11 +122,9 @@ def plan(queries: Array, keys: Array, gain: float, most: float = math.inf) -> Pl
         targets = sources if q is k else Side(straight_box(*ends(q)), len(q))
         if most < math.inf and len(k) > SAMPLE:
             fullest = along(targets, sources, gain, np.eye(k.shape[1]))
-            if fullest is None or fullest.work > CHEAP * (len(k) + len(q)):
-                some = k[:: len(k) // SAMPLE]
-                fewer = plan(some if q is k else q[:: -(-len(q) // SAMPLE)], some, gain)
-                if fewer is None or fewer.cost(len(q), len(k)) > most:
-                    return None
+            cheap = fullest is not None and fullest.work <= CHEAP * (len(k) + len(q))
+            if not cheap and _cost_of_sample(q, k, gain) > most:
+                return None
         straight = along(targets, sources, gain, np.eye(k.shape[1]), (q, k))
         if straight is None or straight.work > CHEAP * (len(k) + len(q)):
             turn = _principal_axes((k,) if q is k else (k, q))
@@ -136,6 +134,13 @@ def plan(queries: Array, keys: Array, gain: float, most: float = math.inf) -> Pl
             if other is not None and (straight is None or other.work < straight.work):
                 return Plan(q, k, q_rows, k_rows, other)
     return None if straight is None else Plan(q, k, q, k, straight)
+
+
+def _cost_of_sample(q: Array, k: Array, gain: float) -> float:
+    """Return what all tokens would cost if they were in the panels of a sample: nearly a lower bound."""
+    some = k[:: len(k) // SAMPLE]
+    made = plan(some if q is k else q[:: max(1, len(q) // SAMPLE)], some, gain)
+    return math.inf if made is None else made.cost(len(q), len(k))
 
 
 def _turned(rows: Array, straight: Box, turn: Array) -> tuple[Side, Array]:

@@ -137,6 +137,7 @@ def _widened(made: Trie, low: Array, least: float) -> Trie:
     """Return the trie with cells of at least this half-width: dyadic ones, which hold the others."""
     d = len(made.points)
     centres, halves = made.cells[:, :d], made.cells[:, d:]
+    # Column by column: rows of d numbers are reduced slowly.
     narrow = np.flatnonzero(reduce(np.logical_or, (halves < least).T))
     if not len(narrow):
         return made
