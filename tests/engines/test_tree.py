@@ -133,6 +133,22 @@ def test_a_crowd_at_the_threshold_costs_less_than_the_tolerance() -> None:
         assert assert_close(q, k, v, None, 1.0) <= tree.TOLERANCE
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_crowd_that_some_queries_hear_costs_less_than_the_tolerance(d: int) -> None:
+    """Queries that are not equal know lower bounds of their totals from those before them; the keys are the values."""
+    rng, n = np.random.default_rng(0), tree_trie.LEAF - 1  # so few that no expansion serves them
+    q, k = 0.2 * rng.standard_normal((203, d)), np.zeros((n + 1, d))
+    q[:, 0] += 1.0
+    for exponent in np.arange(20.0, 45.0, 0.5):
+        k[0, 1], k[1:, 0], k[1:, 1] = 1.0, -exponent, -1.0
+        mean, log_total = tree.softmax(q, k, k, None, 1.0)
+        expected, expected_total = dense.softmax(q, k, k, None, 1.0)
+        # Only the second coordinate is compared with its own extent, 2; the crowd is far away along the first one.
+        assert np.abs(mean - expected)[:, 1].max() <= 2 * tree.TOLERANCE
+        assert np.abs(mean - expected).max() <= exponent * tree.TOLERANCE
+        assert np.abs(log_total - expected_total).max() <= 1.1 * tree.TOLERANCE
+
+
 def test_on_a_circle() -> None:
     """As flows end: a thin ring of tokens, of whom each hears some on the rim in front of it."""
     rng, n, gain = np.random.default_rng(0), 20_000, 1e5

@@ -150,14 +150,14 @@ def maximum(typing, x, y):
 
 
 @intrinsic
-def any_above(typing, x, y):
-    """Say whether x > y in some lane."""
+def above(typing, x, y):
+    """Return a whole number whose bits say, from the lowest on, in which lanes x > y."""
 
     def generate(context, builder, signature, args):
         lanes_above = builder.bitcast(builder.fcmp_ordered(">", *args), ir.IntType(args[0].type.count))
-        return builder.icmp_unsigned("!=", lanes_above, ir.Constant(lanes_above.type, 0))
+        return builder.zext(lanes_above, ir.IntType(64))
 
-    return types.boolean(x, x), generate
+    return types.int64(x, x), generate
 
 
 @intrinsic

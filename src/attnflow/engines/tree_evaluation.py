@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, any_above, exp2, exp2_short, load, maximum, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, above, exp2, exp2_short, load, maximum, muladd, splat, spread, store
 from attnflow.engines.tree_expansions import NODES, lagrange
-from attnflow.engines.tree_lists import FAINT, FEW, LEVELS, MANY
+from attnflow.engines.tree_lists import FEW, LEVELS, MANY
 from attnflow.engines.tree_trie import part
 
 # Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
@@ -23,9 +23,12 @@ FEWER = 3 * MANY * WIDTH
 CURVES = np.concatenate([np.cos((p - 2) * np.arccos(NODES[p - FEW : 2 * p - FEW])) for p in (FEW, MANY)])
 # Sources of which weights are kept at once.
 BLOCK = 16
-# Eight queries look for the sources that they hear themselves, as long as these are less than this part of the sources
-# that their box hears.
-APART = 0.7
+# What eight queries leave out weighs at most this part of their totals: beside expansions, which err too, and alone.
+FAINTER, FAINTER_ALONE = math.log2(1e-11), math.log2(5e-11)
+# Coordinates of means err by less than this part of the size of the keys.
+UNSURE = 2.0**-32
+# Where rounding changes exponents by less than this, they are computed as they are, without a difference of scores.
+SMOOTH = 1e-6
 
 
 @part
@@ -125,20 +128,25 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
 
 
 @part
-def add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
+def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
     """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers.
 
-    In the plane the third coordinate is the second again, and is not used.
+    Sources that stay below the scores `least` of all eight queries are left out. In the plane the third coordinate is
+    the second again, and is not used.
     """
     points, d, stride, wide = sources.points, len(sources.axes), sources.points.shape[1], queries.points.shape[1]
-    x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
     total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
-    g, mass = splat(g), splat(mass)
+    least, g, mass = least - shift, splat(g), splat(mass)
+    x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
+    x, y, z, back, least = g * x, g * y, g * z, splat(0.0) - muladd(g, shift, mass), g * least - mass
     for j in heard:
         a, b, c = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
-        s = muladd(y, b, x * a) - shift if d == 2 else muladd(z, c, muladd(y, b, x * a)) - shift
-        w = exp2_short(muladd(g, s, spread(sources.log2_masses, j) - mass))
-        total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
+        e = muladd(y, b, muladd(x, a, back))
+        if d == 3:
+            e = muladd(z, c, e)
+        if above(e, least):
+            w = exp2_short(e + spread(sources.log2_masses, j))
+            total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
     store(sums, 0, total)
     store(sums, WIDTH, one)
     store(sums, 2 * WIDTH, other)
@@ -146,24 +154,27 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, mass, sums):
 
 
 @part
-def add_pairs(sources, queries, values, g, heard, i, shift, mass, room):
-    """Add the sources in any dimension, with any values."""
+def add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room):
+    """Add the sources in any dimension, with any values, but those below the scores `least` of all eight queries."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
-    stride = points.shape[1]
+    stride, g, mass, least, back = points.shape[1], splat(g), splat(mass), least - shift, splat(0.0) - shift
     for first in range(0, len(heard), BLOCK):
-        some, total = heard[first : first + BLOCK], load(room.sums, 0)
-        for r in range(len(some)):
-            s = splat(0.0) - shift
+        count, total = 0, load(room.sums, 0)
+        for j in heard[first : first + BLOCK]:
+            s = back
             for a in range(d):
-                s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + some[r]), s)
-            w = exp2_short(muladd(splat(g), s, spread(sources.log2_masses, some[r]) - splat(mass)))
-            total = total + w
-            store(room.field, r * WIDTH, w)
+                s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
+            if above(s, least):
+                w = exp2_short(muladd(g, s, spread(sources.log2_masses, j) - mass))
+                total = total + w
+                store(room.field, count * WIDTH, w)
+                room.own[count] = j
+                count += 1
         store(room.sums, 0, total)
         for f in range(len(values)):
             s = load(room.sums, (1 + f) * WIDTH)
-            for r in range(len(some)):
-                s = muladd(load(room.field, r * WIDTH), spread(values, f * values.shape[1] + some[r]), s)
+            for r in range(count):
+                s = muladd(load(room.field, r * WIDTH), spread(values, f * values.shape[1] + room.own[r]), s)
             store(room.sums, (1 + f) * WIDTH, s)
 
 
@@ -182,18 +193,28 @@ def highest(sources, queries, heard, i):
 
 
 @part
-def audible(sources, queries, heard, i, least, own):
-    """List the sources that some of the eight queries from i on hear, with scores above `least`; return how many."""
-    points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
-    stride, count = points.shape[1], np.uint64(0)
-    x, y = load(queries.points, i), load(queries.points, wide + i)
+def log2_mass(sources, heard):
+    """Bound the binary logarithm of the mass of some sources."""
+    most = -np.inf
     for j in heard:
-        s = muladd(y, spread(points, stride + j), x * spread(points, j))
-        for a in range(2, d):
-            s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
-        own[count] = j
-        count += np.uint64(any_above(s, least))
-    return count
+        most = max(most, sources.log2_masses[j])
+    return min(most + math.log2(max(1, len(heard))), sources.boxes[0, -1])
+
+
+@part
+def least_heard(queries, d, i, tangents, known):
+    """Return below which score each of the eight queries from i on may leave out sources, by the `known` tangents.
+
+    As log Z is convex, log Z(q) >= log Z(p) + g <q - p, m>, with the mean m of the keys that p hears. Where Z(p) and m
+    are known, sources whose e^{g <q, s>} is a given part of e^{this} are faint. A tangent is m and a number to add.
+    """
+    wide, least = queries.points.shape[1], splat(-np.inf)
+    for k in range(known):
+        s = spread(tangents, d * WIDTH + k)
+        for a in range(d):
+            s = muladd(spread(tangents, a * WIDTH + k), load(queries.points, a * wide + i), s)
+        least = maximum(least, s)
+    return least
 
 
 @part
@@ -204,8 +225,13 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
     """
     g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
-    faint = (FAINT - (sources.boxes[0, 3 * d] - mass) - given[1]) / g
-    apart = calm and len(heard) > WIDTH
+    # Tangents of the eight queries before, which are in A too; for the first ones, that of the leader.
+    tangents, known, unsure = room.tangents, 1, given[1]
+    faint = (FAINTER if len(mine.nodes) else FAINTER_ALONE) - given[1] - log2_mass(sources, heard)
+    for a in range(d):
+        tangents[a * WIDTH] = v[a]
+        unsure += UNSURE * g * given[2] * (queries.boxes[A, d + a] - queries.boxes[A, a])
+    tangents[d * WIDTH] = (mass + faint) / g
     any_few, any_many = False, False
     for p in mine.orders:
         any_few, any_many = any_few or p == FEW, any_many or p == MANY
@@ -224,26 +250,34 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             shift = highest(sources, queries, heard, i)
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
-        own = heard
-        if apart:
-            own = room.own[: audible(sources, queries, heard, i, shift + splat(faint), room.own)]
-            apart = len(own) < APART * len(heard)
-        if itself and d <= 3:
-            add_pairs_of_keys(sources, queries, g, own, i, shift, mass, room.sums)
+        least = least_heard(queries, d, i, tangents, known) if calm else splat(-np.inf)
+        if itself and d <= 3 and calm and given[1] < SMOOTH:
+            add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, room.sums)
         else:
-            add_pairs(sources, queries, values, g, own, i, shift, mass, room)
+            add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room)
         if len(mine.nodes):
             _add_expansions(sources, queries, 1 if itself else 1 + len(values), given, A, i, v, mass, mine, room)
         inverse = splat(1.0) / load(room.sums, 0)
         store(room.bound, 0, inverse * load(room.bound, 0))
+        score = splat(0.0)
         for f in range(1, 1 + len(values)):
-            store(room.sums, f * WIDTH, inverse * load(room.sums, f * WIDTH))
+            m = inverse * load(room.sums, f * WIDTH)
+            store(room.sums, f * WIDTH, m)
+            if itself:
+                score = muladd(m, load(queries.points, (f - 1) * stride + i), score)
         store(room.field, 0, shift)
+        store(room.field, WIDTH, score)
         for k in range(min(WIDTH, last - i)):
             row = queries.order[i + k]
             for f in range(len(values)):
                 mean[row, f] = room.sums[(1 + f) * WIDTH + k]
-            log_total[row] = (g * room.field[k] + mass + math.log2(room.sums[k])) / LOG2E
+            total = g * room.field[k] + mass + math.log2(room.sums[k])
+            log_total[row] = total / LOG2E
+            if itself:
+                for a in range(d):
+                    tangents[a * WIDTH + k] = room.sums[(1 + a) * WIDTH + k]
+                tangents[d * WIDTH + k] = (total + faint - unsure) / g - room.field[WIDTH + k]
+                known = k + 1
             if len(mine.nodes):
                 # The total is at least 1 of the lower bound; one that is not, or no number, came from expansions.
                 worst = max(worst, room.bound[k]) if room.sums[k] > 0.5 and room.bound[k] >= 0.0 else np.inf

@@ -8,6 +8,9 @@ For any node V of the sources with mass W and centroid v, and any query q, Jense
 All sources in a box B have together at most the share (W_B / W) e^{g max <q, s - v>} of Z(q), the maximum over q in the
 box A of queries and s in B; it is attained in corners. A box is left out if that is at most `FAINT` times W_B divided
 by the mass of all, so that all that is left out weighs at most `FAINT` of Z(q). Exponents are binary throughout.
+
+"Leaves" are boxes whose sources are looked at one by one: leaves of the trie, and boxes with a few more sources that no
+expansion could serve.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, store
+from attnflow.engines.simd import WIDTH, above, load, maximum, muladd, splat
 from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
 
 FAINT = math.log2(3e-11)
@@ -31,18 +34,24 @@ LARGEST_EXPONENT = 2e5
 HALVE, END_HERE, KNOWN = 0, 1, 2
 # Lists hold at most this many expansions.
 LONGEST = 4096
+# All lanes of a vector.
+EVERY = (1 << WIDTH) - 1
 # Nanoseconds in the plane and in space: a pair; a token of an expansion with few and with many nodes; a part of one;
 # a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
-        [0.5, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 13000.0, 40.0, 100.0, 6.0],
+        [0.45, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 13000.0, 40.0, 100.0, 6.0],
         [0.6, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 18000.0, 100.0, 200.0, 18.0],
     ]
 )
-# Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down. Of the
-# sources in a box, this part is heard per bit of what it weighs above the least that counts.
-ENDS, HANDED, HEARD = 1.3, 0.3, 0.03
+# Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down.
+ENDS, HANDED = 1.3, 0.3
+# Of the sources in a box, the part HEARD is summed per bit of what it weighs above the least that counts and SOFT more
+# bits; single queries leave out the others. Halves of a box of queries have this part SPARED of its pairs less.
+HEARD, SOFT, SPARED = 0.03, 8.0, 0.25
+# Boxes of at most SIFTED sources are looked through source by source, if they are FAR times too wide to be expanded.
+SIFTED, FAR = 64, 4.0
 
 
 @part
@@ -168,6 +177,8 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     levels = max(0.0, math.log2(asking / 64))
     floor = FAINT - (boxes[0, 3 * d] - mass)
     narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
+    # An expansion of fewer sources never pays.
+    few = cost[VALUE] / (ENDS * cost[PAIR])
     stack[0] = 0
     while waiting:
         waiting -= 1
@@ -178,7 +189,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         held = nodes[b, LAST] - nodes[b, FIRST]
         share = r + boxes[b, 3 * d] - mass
         z = width(sources, queries, A, b) if held > LEAF else np.inf
-        direct = asking * held * cost[PAIR] * min(1.0, HEARD * (r - floor))
+        direct = asking * held * cost[PAIR] * min(1.0, HEARD * max(1.0, r - floor - SOFT))
         least = held * cost[TOKEN] if len(above) == 0 else 0.0
         if z <= narrow and count < LONGEST and least + asking * cost[VALUE] < ENDS * direct:
             p = nodes_for(sources, queries, given, A, b, to_z * z, share, v)
@@ -202,7 +213,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
                     count += 1
                     top = max(top, share)
                     continue
-        if nodes[b, RIGHT] < 0:
+        if nodes[b, RIGHT] < 0 or held <= few or (held <= SIFTED and z > FAR * narrow):
             leaves[raw] = b
             raw, tokens, top = raw + 1, tokens + held, max(top, share)
         else:
@@ -218,25 +229,31 @@ def halves(asking, orders, tokens, cost):
     for p in orders:
         value, part = value + cost[VALUE + (p == MANY)], part + cost[PART + (p == MANY)]
     shared = 0.5 * (1 - 1.0 / max(1, len(orders)))
-    saved = asking * (value * shared + 0.35 * tokens * cost[PAIR])
+    saved = asking * (value * shared + SPARED * tokens * cost[PAIR])
     return saved > 2 * part + cost[BOX] + cost[LISTED] * tokens
 
 
 @part
-def sift(sources, queries, given, A, v, leaves, heard, room):
+def sift(sources, queries, given, A, v, leaves, heard):
     """List the sources in some leaves that a query in A can hear: each stays below its part of `FAINT` otherwise."""
-    g, slack, nodes, points = given[0], given[1], sources.nodes, sources.points
+    g, slack, nodes, points = splat(given[0]), splat(given[1]), sources.nodes, sources.points
     d, stride, count = len(sources.axes), points.shape[1], 0
     # A source of mass w is left out like a box: its share of Z is at most FAINT times w over the mass of all.
-    floor = FAINT - (sources.boxes[0, 3 * d] - v[2 * d])
+    floor = splat(FAINT - (sources.boxes[0, 3 * d] - v[2 * d]))
     for b in leaves:
-        for j in range(nodes[b, FIRST], nodes[b, LAST], WIDTH):
+        last = nodes[b, LAST]
+        for j in range(nodes[b, FIRST], last, WIDTH):
             s = splat(0.0)
             for a in range(d):
                 y = load(points, a * stride + j) - splat(v[a])
                 s = s + maximum(splat(queries.boxes[A, a]) * y, splat(queries.boxes[A, d + a]) * y)
-            store(room, 0, muladd(splat(g), s, splat(slack)))
-            for k in range(min(WIDTH, nodes[b, LAST] - j)):
-                heard[count] = j + k
-                count += room[k] > floor
+            loud = above(muladd(g, s, slack), floor) & ((1 << min(WIDTH, last - j)) - 1)
+            if loud == EVERY:
+                for k in range(WIDTH):
+                    heard[count + k] = j + k
+                count += WIDTH
+            elif loud:
+                for k in range(WIDTH):
+                    heard[count] = j + k
+                    count += loud >> k & 1
     return count

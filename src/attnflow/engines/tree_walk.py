@@ -23,7 +23,7 @@ STEP, DESCEND, ANSWER = 0, 1, KNOWN
 # Queries evaluated in one go.
 TOGETHER = 1024
 # A box whose bound of the error, of the size of the keys, is larger is done again.
-LIMIT = 6e-11
+LIMIT = 5e-11
 
 
 class Expansions(NamedTuple):
@@ -62,6 +62,7 @@ class Room(NamedTuple):
     field: Array
     bound: Array
     tails: Array
+    tangents: Array
     heard: Array
     orders: Array
     leaves: Array
@@ -74,7 +75,8 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     size, more = MANY**d if d <= 3 else 0, WIDTH * (4 + BLOCK)
     numbers = [(1 + columns) * size, size, size, max(AT_ONCE * MANY, size), AT_ONCE * MANY, AT_ONCE, 3 * AT_ONCE]
     numbers += [12 * MANY * MANY, 6 * MANY * WIDTH, 6 * MANY * WIDTH, 2 * MANY * WIDTH, columns * WIDTH, 0, 0, LONGEST]
-    counts = [LONGEST, LONGEST, sources, sources, sources]
+    numbers.append(d * WIDTH)
+    counts = [LONGEST, LONGEST, sources, sources, BLOCK]
     return Room(
         exponentials,
         np.empty(4 * PARTS, np.int64),
@@ -129,7 +131,7 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
     Say whether no expansion overflowed and the bound of the errors is within the `LIMIT`.
     """
     v = mine.leader
-    heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens, room.field)]
+    heard = room.tokens[: sift(sources, queries, given, A, v, room.leaves[:raw], room.tokens)]
     calm = top < given[5]
     if not calm and len(mine.nodes):
         return False
