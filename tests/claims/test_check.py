@@ -131,6 +131,22 @@ def test_doubtful_conclusions() -> None:
     assert judged(at("x > 0", 3, 0.0, strict=True)).outcome == "violated"
 
 
+def test_a_failure_after_a_tie_of_leaders_does_not_count() -> None:
+    """Token 2 hears tokens 0 and 1 alike at the start, and with steps 1 / sqrt(t + 2) there are only floats."""
+    given = {"tokens": [[1.0, 1.0], [-1.0, 1.0], [0.0, 0.1]], "gamma": "1 / sqrt(t + 2)", "steps": 6}
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", at("x >= 0", 1, -0.5))
+    verdict = decide(claim, read(MODEL, given))
+    assert (verdict.outcome, verdict.where) == ("undecided", (0, 2))
+
+
+def test_a_run_without_fractions_is_not_said_to_be_too_long_for_them() -> None:
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", at("x > 0", 0, 0.05, 0.1, True))
+    for gamma, words in (("1 / sqrt(t + 2)", "this run cannot be computed in fractions"), (0.5, "if asked for")):
+        verdict = decide(claim, read(MODEL, {"tokens": FAR, "gamma": gamma, "steps": 60}), most=1.0)
+        assert verdict.outcome == "undecided"
+        assert words in verdict.because
+
+
 def test_nothing_seen_is_nothing_decided() -> None:
     verdict = judged(lambda e: Margins("x", np.empty((0, 2)), np.arange(0)))
     assert (verdict.outcome, verdict.margin, verdict.where) == ("undecided", 0.0, None)
