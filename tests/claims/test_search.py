@@ -265,16 +265,16 @@ PAIR = {"tokens": np.array([[0.7], [-0.3]]), "steps": 4, "gamma": 0.5, "B": None
 
 
 def test_tokens_that_cannot_be_judged_are_passed_over_on_the_way_down() -> None:
-    """Every move of the optimiser is refused; and without tokens it has nothing to move."""
+    """Moves to one side are refused, and on the other the claim fails; without tokens there is nothing to move."""
 
-    def unmoved(e: Experiment) -> Margins:
-        if (np.asarray(e.instance["tokens"]) != PAIR["tokens"]).any():
-            raise InputError("other tokens")
-        return once("x", 1.0)
+    def low(e: Experiment) -> Margins:
+        x = float(e.instance["tokens"][0, 0])
+        if x > 0.75:
+            raise InputError("too far")
+        return once("x >= .2", x - 0.2)
 
-    search = claimed(unmoved)
-    assert search._descended(PAIR) is None
-    assert search.used > 4
+    search = claimed(low)
+    assert search._descended(PAIR).instance["tokens"][0, 0] < 0.2
     assert search._descended({**PAIR, "tokens": None}) is None
 
 

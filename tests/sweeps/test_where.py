@@ -32,7 +32,6 @@ from attnflow.sweeps import on_dask, running, where
 from attnflow.sweeps.cells import KEY
 from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.listening import MOST
-from attnflow.sweeps.places import Here
 from attnflow.sweeps.results import Results
 from attnflow.sweeps.study import plan
 
@@ -207,14 +206,14 @@ def half(x: int) -> float:
 
 def test_the_dashboard_is_linked_where_bokeh_is(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with Client(threads, set_as_default=False) as client:
-        place = on_dask.OnDask(client, lambda cells: [])
+        place, results = on_dask.OnDask(client, lambda cells: []), Results(Grid({"x": range(9)}), {}, None)
+        sweep = running.Sweep(results.grid, results, place)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         assert place.link is None
+        assert "dashboard" not in sweep.table(9, 3)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
         assert str(place.link).startswith("http://")
-        results = Results(Grid({"x": range(9)}), {}, None)
-        assert running.Sweep(results.grid, results, place).table(9, 3)["dashboard"] == place.link
-        assert "dashboard" not in running.Sweep(results.grid, results, Here(lambda cells: [])).table(9, 3)
+        assert sweep.table(9, 3)["dashboard"] == str(place.link)
 
 
 def test_a_plan_counts_the_workers_of_its_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
