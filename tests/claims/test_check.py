@@ -1,6 +1,7 @@
 """How verdicts are reached: hypotheses step by step, doubts, proofs, several instances."""
 
 import math
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -129,6 +130,51 @@ def test_doubtful_conclusions() -> None:
     assert (holds.outcome, holds.margin) == ("holds", -0.005)
     assert judged(at("x >= 0", 3, -0.05, tol=0.1)).outcome == "undecided"
     assert judged(at("x > 0", 3, 0.0, strict=True)).outcome == "violated"
+
+
+def test_a_failure_after_a_tie_of_leaders_does_not_count() -> None:
+    """Token 2 hears tokens 0 and 1 alike at the start, and with steps 1 / sqrt(t + 2) there are only floats."""
+    given = {"tokens": [[1.0, 1.0], [-1.0, 1.0], [0.0, 0.1]], "gamma": "1 / sqrt(t + 2)", "steps": 6}
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", at("x >= 0", 1, -0.5))
+    verdict = decide(claim, read(MODEL, given))
+    assert (verdict.outcome, verdict.where) == ("undecided", (0, 2))
+
+
+def test_a_run_without_fractions_is_not_said_to_be_too_long_for_them() -> None:
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", at("x > 0", 0, 0.05, 0.1, True))
+    for gamma, words in (("1 / sqrt(t + 2)", "this run cannot be computed in fractions"), (0.5, "if asked for")):
+        verdict = decide(claim, read(MODEL, {"tokens": FAR, "gamma": gamma, "steps": 60}), most=1.0)
+        assert verdict.outcome == "undecided"
+        assert words in verdict.because
+
+
+@pytest.mark.parametrize(
+    ("step", "value", "expected"),
+    [(2, -0.5, ("holds", "exact", 5)), (9, -0.5, ("violated", "float", None)), (9, 0.05, ("holds", "float", 9))],
+)
+def test_fractions_of_the_first_steps_against_floats_of_all(
+    step: int, value: float, expected: tuple[str, str, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five steps are done in fractions, which see no fault: one that floats see there is none, a later one stands."""
+    monkeypatch.setattr(sys.modules["attnflow.claims.check"], "EXACT_AT_ONCE", 0.0)
+
+    def positive(e: Experiment) -> Margins:
+        values = np.ones(int(e.horizon))
+        values[step : step + 1] = 1.0 if e.exact else value
+        return Margins("x > 0", values, np.arange(len(values)), 0.0 if e.exact else 0.1, strict=True)
+
+    claim = Claim("test/claim", MODEL.paper, "", "proved", MODEL.setting, "", positive)
+    verdict = decide(claim, read(MODEL, {"tokens": FAR, "steps": 20}), most=3 * 3 * 2 * 5 * (1 + 5 / 64))
+    assert (verdict.outcome, verdict.certified, verdict.decided_to) == expected
+
+
+def test_a_repaired_claim_on_other_parameters_says_nothing_of_a_violation() -> None:
+    """The first repaired claim is about the same runs; the second needs a V, which is not given."""
+    claim = replace(get("fw/cluster-rate"), conclusion=at("x >= 0", 4, -0.5))
+    for repair, said in ((claim.repair, True), ("causal/two-points/repaired", False)):
+        verdict = decide(replace(claim, repair=repair), read(claim, {"tokens": [[3.0], [-1.0]], "steps": 6}))
+        assert verdict.outcome == "violated"
+        assert (f"a hypothesis of {repair}, fails first" in verdict.because) is said
 
 
 def test_nothing_seen_is_nothing_decided() -> None:

@@ -251,6 +251,16 @@ def test_polynomials_of_very_high_degree_are_not_multiplied_out() -> None:
     assert Schedule("(t / 99) ** 64").rational
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_an_eigenvalue_far_smaller_than_the_matrix(seed: int) -> None:
+    """Q diag(1e-8, -1, -2, -3) Q, Q a rational reflection: floats know eight digits of 1e-8, and so does the bound."""
+    u = exact.rational(np.random.default_rng(seed).integers(1, 9, 4))
+    Q = exact.rational(np.eye(4)) - 2 * np.outer(u, u) / (u @ u)
+    small = Fraction(1, 10**8)
+    bound = exact.largest_eigenvalue(Q @ np.diag(np.array([small, -1, -2, -3], dtype=object)) @ Q)
+    assert small <= bound <= small * (1 + Fraction(1, 10**5))
+
+
 def test_an_eigenvalue_below_the_least_float_has_gershgorins_bound() -> None:
     tiny = Fraction(1, 10**400)
     assert exact.largest_eigenvalue(np.array([[tiny]], dtype=object)) == tiny

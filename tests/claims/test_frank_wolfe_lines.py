@@ -111,3 +111,20 @@ def test_almost_every_start_has_one_leader() -> None:
         verdict = af.check("fw/single-leader", tokens=tied, gamma=gamma, steps=4)
         assert (verdict.outcome, verdict.certified) == ("holds", "exact")
     assert af.check("fw/single-leader", tokens=tied, B=[[1.0, 0.0], [0.0, 0.0]]).outcome != "holds"
+
+
+def test_samples_of_single_leaders_have_forms_without_a_kernel() -> None:
+    """Every kind of form is drawn; of the third, with small whole entries, every ninth is 0 on a line."""
+    setting = get("fw/single-leader").setting
+    forms = [setting.sample(np.random.default_rng(seed), 4)["B"] for seed in range(60)]
+    assert all(B is None or np.linalg.matrix_rank(B) == len(B) for B in forms)
+    assert 0 < sum(B is None for B in forms) < 30
+
+
+def test_a_vertex_that_owns_its_cell_by_rounding_alone_leaves_the_claim_open() -> None:
+    """<v_1, v_1> and <v_1, v_0> differ by 2^-55."""
+    tokens = [[1.0, 1.0], [1.0, 2.0**-55], [-1.0, 0.0], [0.3, 0.6]]
+    verdict = af.check("fw/straight-lines", tokens=tokens)
+    assert verdict.outcome == "undecided"
+    assert "(vertex 1 ties with vertex 0)" in verdict.because
+    assert af.check("fw/straight-lines", tokens=[*tokens[:1], [1.0, 0.0], *tokens[2:]]).outcome == "hypotheses not met"

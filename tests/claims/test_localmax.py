@@ -102,6 +102,9 @@ def test_a_token_without_limit() -> None:
     constant = af.check("localmax/leaders-move", law=lambda law: replace(law, delta=1.0), **given)
     assert constant.outcome == "violated"
     assert af.check("localmax/leaders-move", **{**given, "deltas": (1.0, 1.0)}).outcome == "hypotheses not met"
+    short = af.check("localmax/leaders-move", **{**given, "steps": 1})
+    assert short.outcome == "undecided"
+    assert "no periodic orbit is found from 1 steps; to decide it, give more steps" in short.because
 
 
 def test_an_orbit_that_the_law_does_not_follow_is_none() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from attnflow.claims import Claim
+from attnflow.claims import Claim, get
 from attnflow.claims import all as all_claims
 from attnflow.claims.check import decide
 from attnflow.claims.instances import read
@@ -34,6 +35,13 @@ def test_every_other_sample_is_multiplied_by_a_power_of_two(claim: Claim) -> Non
     low, high = setting.scales
     assert all(exponent == round(exponent) and low <= exponent <= high for exponent in exponents)
     assert len(set(exponents)) > 1
+
+
+def test_both_ends_of_the_scales_are_drawn() -> None:
+    setting = replace(get("fw/cluster-rate").setting, scales=(2, 3))
+    plain = [setting.sample(np.random.default_rng([seed, 1]), 1)["tokens"] for seed in range(20)]
+    factors = {float(np.abs(setting.drawn(seed, 1)["tokens"]).max() / np.abs(x).max()) for seed, x in enumerate(plain)}
+    assert factors == {4.0, 8.0}
 
 
 def test_default_checks_see_other_scales_and_two_rounds_see_every_kind_both_ways() -> None:

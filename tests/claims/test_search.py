@@ -222,6 +222,19 @@ def test_a_universal_constant_must_grow() -> None:
     assert not search.fails_with(1e6)
 
 
+def test_a_violation_must_survive_larger_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With twice and four times the constant: here samples fail with less than 50."""
+    search, proof = claimed(None), Verdict("violated", -1.0, (0, None), "exact", "")
+    monkeypatch.setattr(search, "fails_with", lambda C: C < 50)
+    assert [search.survives({"C": C}, proof) for C in (10.0, 12.4, 12.6, 20.0, 30.0)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
 def test_thin_triangles_have_starts_too() -> None:
     claim = get("fw/first-phase")
     for k in range(400 if ALL else 100):
@@ -246,6 +259,37 @@ def test_refusals_do_not_end_a_search() -> None:
 
     assert claimed(short_runs_only).run() is None
     assert not claimed(short_runs_only)._violated({"tokens": np.ones((2, 1)), "steps": 8, "gamma": 0.5, "B": None})
+
+
+PAIR = {"tokens": np.array([[0.7], [-0.3]]), "steps": 4, "gamma": 0.5, "B": None}
+
+
+def test_tokens_that_cannot_be_judged_are_passed_over_on_the_way_down() -> None:
+    """Moves to one side are refused, and on the other the claim fails; without tokens there is nothing to move."""
+
+    def low(e: Experiment) -> Margins:
+        x = float(e.instance["tokens"][0, 0])
+        if x > 0.75:
+            raise InputError("too far")
+        return once("x >= .2", x - 0.2)
+
+    search = claimed(low)
+    assert search._descended(PAIR).instance["tokens"][0, 0] < 0.2
+    assert search._descended({**PAIR, "tokens": None}) is None
+
+
+def test_a_smaller_witness_that_does_not_survive_is_given_up() -> None:
+    """Other tokens violate the claim in runs of four steps alone, these in longer runs too."""
+
+    def longer(e: Experiment) -> Margins:
+        own = (np.asarray(e.instance["tokens"], dtype=float) == PAIR["tokens"]).all()
+        return once("x", -1.0 if e.steps == 4 or (own and e.steps > 4) else 1.0)
+
+    search = claimed(longer)
+    verdict = attack.decide(search.claim, PAIR)
+    small, _ = attack.shrink(PAIR, verdict, search._still(verdict))
+    assert (small["tokens"] != PAIR["tokens"]).any()
+    np.testing.assert_array_equal(search._settle(PAIR, verdict).instance["tokens"], PAIR["tokens"])
 
 
 def test_margins_are_descended() -> None:

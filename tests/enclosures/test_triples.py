@@ -81,6 +81,11 @@ def test_the_sum_vanishes_at_two_triples_for_beta_minus_two_thirds() -> None:
     assert not replace(CERTIFICATE, cosines=Fraction(1, 5)).vanishes(*TIGHT_ARCS[0])
 
 
+def test_the_sum_does_not_vanish_for_another_beta(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triples, "TIGHT", Fraction(3, 4))
+    assert not any(CERTIFICATE.vanishes(*arcs) for arcs in TIGHT_ARCS)
+
+
 def test_parts_of_the_proof() -> None:
     assert CERTIFICATE.negative(Fraction(4, 25), Fraction(1, 4)) < 7000
     near = replace(CERTIFICATE, near=Fraction(1, 400))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,25 @@ def test_only_a_page_that_leads_may_ask() -> None:
     assert (room.open, room.version, room.screen) == (False, 0, None)
     with refused("was asked for by a page that does not lead"):
         asked(Audience("alone"), "", "allow", open=True)
+
+
+def test_codes_are_for_terminals_that_have_their_letters() -> None:
+    link = "http://192.168.0.7:8080/"
+    assert audience.printed(link, "utf-8").count("\n") > 10
+    assert (
+        audience.printed(link, "ascii")
+        == audience.printed(link, "latin-1")
+        == audience.printed(link, "none such")
+        == ""
+    )
+
+
+def test_the_picture_of_a_code_has_its_squares() -> None:
+    """Each dark stretch of a row is one line of the path, as long as it has squares."""
+    link = "http://192.168.0.7:8080/"
+    svg = audience.drawn(link).decode()
+    squares = sum(map(sum, audience.code_of(link).matrix_iter(border=0)))
+    assert sum(map(int, re.findall(r"h(\d+)", re.findall(r'd="([^"]*)"', svg)[-1]))) == squares
 
 
 def test_a_teacher_opens_the_settings_and_shows_a_screen() -> None:

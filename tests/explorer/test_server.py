@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 import attnflow as af
 from attnflow.explorer import supervisor
 from attnflow.explorer.hosts import ours, same_site
-from attnflow.explorer.server import Refusal, read_message
+from attnflow.explorer.server import Refusal, read_event, read_message
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +188,16 @@ def test_a_server_for_everybody_takes_addresses_but_no_names() -> None:
 def test_a_message_without_text_is_refused() -> None:
     with pytest.raises(Refusal, match="a binary message was given, expected JSON text such as"):
         read_message(None)
+
+
+def test_binary_messages_are_pictures_of_a_movie() -> None:
+    def message(header: bytes, image: bytes = b"picture") -> dict[str, bytes]:
+        return {"bytes": len(header).to_bytes(4, "little") + header + image}
+
+    id, do, order = read_event(message(b'{"id": 3, "do": "frame"}'))
+    assert (id, do, json.loads(order)) == (3, "frame", {"id": 3, "do": "frame", "image": "cGljdHVyZQ=="})
+    with pytest.raises(Refusal, match="a binary message asks for 'run', expected 'frame'") as told:
+        read_event(message(b'{"id": 4, "do": "run"}'))
+    assert told.value.id == 4
+    with pytest.raises(Refusal, match="the header of a binary message is not UTF-8"):
+        read_event(message(b"\xff\xfe"))

@@ -14,6 +14,7 @@ import attnflow as af
 from attnflow import figures
 from attnflow.figures.clock import Clock
 from attnflow.figures.marks import END
+from attnflow.figures.scene import filled
 from attnflow.figures.stage import HULL
 from attnflow.figures.style import sheet
 from attnflow.runs.trajectory import Trajectory
@@ -100,6 +101,14 @@ def test_dashboards_follow_leaps_on_their_way(leaps: Trajectory) -> None:
         at = np.flatnonzero(times == t)[0]
         # What is 0 has no place on a logarithmic axis.
         assert np.nan_to_num(values[at]) == pytest.approx(af.measure.diameter(leaps.at(int(t))), rel=1e-6)
+
+
+def test_nothing_is_added_to_leaps_where_each_step_is_known(leaps: Trajectory) -> None:
+    times = leaps.times.astype(np.float64)
+    known, states = filled(leaps, times, leaps.tokens, 40)
+    assert len(known) > len(times)
+    again = filled(leaps, known, states, 40)
+    assert again == (known, states)
 
 
 def test_chains_on_the_line_rest_between_their_moves() -> None:

@@ -11,6 +11,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow import figures
+from attnflow.figures.transformers import PANELS
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("figures_closed")
@@ -48,6 +49,13 @@ def test_panels_are_the_measurements_of_each_layer_by_their_formulas() -> None:
         assert curves[3][k] == pytest.approx(-(heads * np.log(heads)).sum() / (2 * N) / np.log(N))
         assert curves[4][k] == np.mean([len(set(one.argmax(axis=1))) for one in heads])
         assert curves[5][k] == pytest.approx(heads.mean(axis=1).max())
+
+
+def test_panels_whose_numbers_differ_widely_are_logarithmic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here what differs at all differs widely; shares between 0 and 1 stay on an even axis."""
+    monkeypatch.setattr("attnflow.figures.transformers.WIDE", 1.0)
+    axes: Any = figures.by_layer(run(0)).axes
+    assert [ax.get_yscale() for ax in axes] == ["log" if wide else "linear" for wide in PANELS.values()]
 
 
 def test_bands_hold_all_seeds_of_a_null_model() -> None:

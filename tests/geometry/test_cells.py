@@ -277,6 +277,22 @@ def test_directions_that_a_singular_form_does_not_see() -> None:
     assert area(polygons[0]) + area(polygons[2]) == pytest.approx(ConvexHull(v).volume, rel=1e-12)
 
 
+def test_directions_that_a_singular_form_does_not_see_in_many_dimensions() -> None:
+    """Sums of 16 products round more than those of two: vertices 0 and 1, across which B is blind, are alike."""
+    rng = np.random.default_rng(0)
+    across = rng.standard_normal(16)
+    B = np.eye(16) - np.outer(across, across) / (across @ across)
+    v = rng.standard_normal((17, 16))
+    v[1] = v[0] + across
+    inside = rng.dirichlet(np.full(17, 0.2), size=300) @ v
+    scores = inside @ (v @ B).T
+    first = np.maximum(scores[:, 0], scores[:, 1]) > scores[:, 2:].max(axis=1)
+    assert 10 < first.sum() < 290
+    parts = cells(v, B)
+    for i in (0, 1):
+        np.testing.assert_array_equal(parts.region(i).contains(inside), first)
+
+
 def test_ambiguity_counts_what_cancels() -> None:
     """B x = x_0 - x_1 is tiny where the coordinates are large: its rounding is theirs."""
     parts = cells([[1.0, 0.0], [-1.0, 0.0]], [[0.1, -0.1], [0.0, 0.0]])

@@ -112,6 +112,15 @@ def test_the_hypothesis_that_failed(V: Array, B: Array | None, theorem: str, wor
     assert words in classify(V, B).failed[theorem]
 
 
+def test_eigenvalues_far_smaller_than_the_matrix_are_in_order() -> None:
+    """They are s + r and s - r, r^2 = 1 - b^2: their moduli differ by 2e-7 of r, and entries are a thousand times r."""
+    s, b = -1e-10, 1 - 5e-7
+    r = (1 - b * b) ** 0.5
+    found = classify(np.array([[s + 1, -b], [b, s - 1]]))
+    np.testing.assert_allclose(found.eigenvalues, [s - r, s + r], rtol=1e-8)
+    assert found.failed["hyperplanes"].endswith("is -0.001, not positive")
+
+
 def test_close_is_not_equal() -> None:
     """A gap of 1e-9 between normal eigenvalues is one; the 1e-8 which rounding gives Jordan blocks is not."""
     near = classify(np.diag([1.0, 1.0 - 1e-9]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from refusals import refused
 
 import attnflow as af
 from attnflow.laws import Law
+from attnflow.laws.around import Around
 
 N = 6
 RNG = np.random.default_rng(5)
@@ -146,6 +148,16 @@ def test_functions_of_time_and_layers() -> None:
     np.testing.assert_array_equal(
         layers.weights(X, t=1), af.Positional(af.Softmax(), alibi=2.0, bias=2 * BIAS).weights(X)
     )
+
+
+def test_a_law_of_ones_own_around_another_needs_its_scores() -> None:
+    @dataclass(frozen=True, eq=False)
+    class Plain(Around):
+        law: Law
+
+    np.testing.assert_allclose(Plain(af.Softmax()).weights(X), af.Softmax().weights(X), rtol=1e-14)
+    with refused("Plain came with HegselmannKrause, which has no scores <q_i, k_j>: give a law whose rows follow"):
+        Plain(af.HegselmannKrause()).weights(X)
 
 
 def test_what_is_refused() -> None:

@@ -177,6 +177,13 @@ def test_cells_far_from_the_origin_that_touch_at_opposite_corners(way: str) -> N
         assert single_linkage(x, tol * (1 - 1e-15)).max() == 1
 
 
+def test_cells_on_both_sides_of_the_origin_stay_apart_where_only_their_boxes_are_near() -> None:
+    """Boxes are .9 apart, points sqrt(1.17) = 1.08 at least; the sums of some, not their differences, are short."""
+    x = np.repeat([[-0.45, -0.3], [-0.9, 0.3], [0.9, -0.3], [0.45, 0.3]], 30, axis=0)
+    assert single_linkage(x, 1.0).tolist() == [0] * 60 + [1] * 60
+    assert single_linkage(x, 1.09).max() == 0
+
+
 @pytest.mark.parametrize("few", [1, DIAMETER.MOST_COMPARED])
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 90), d=st.integers(1, 10))

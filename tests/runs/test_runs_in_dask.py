@@ -242,6 +242,11 @@ def test_what_runs_in_dask_refuse(tmp_path: Path) -> None:
         def step(self, hearing: Any, x: Any, t: int) -> Any:
             return x - x.mean(axis=0)
 
+    class Plain(af.Law):
+        name, title, formula = "plain", "plain", "P_ij = 1 / n"
+
+    with refused("a store must be able to tell runs apart: make your law and motion dataclasses"):
+        af.simulate(x, Plain(), LAYERS, 1, store=tmp_path / "run.zarr")
     with refused(r"Together\(gamma=0.5\) moves tokens in memory"):
         af.simulate(x, soft, Together(gamma=0.5), 1)
 

@@ -194,3 +194,21 @@ def test_results_beyond_memory_are_refused() -> None:
     large = Outcome({"value": np.broadcast_to(np.float64(1.0), (10**6, 10**6))})
     with refused("do not fit into memory: return less from each cell"):
         results.take([0], [large])
+
+
+def test_the_first_cell_that_works_decides_what_is_stored(tmp_path: Path) -> None:
+    """Batches come back in any order: names, shapes and their order are those of the earliest cell so far."""
+    grid, pair, one = Grid({"a": range(4)}), np.array([1.0, 2.0]), np.array(3.0)
+    results = Results(grid, {}, tmp_path / "s.zarr")
+    assert results.claim(False).tolist() == [0, 1, 2, 3]
+    results.divide(1)
+    results.take([3, 0], [Outcome({"b": one}), Outcome(failed="not now")])
+    for cell, values in (2, {"b": one, "c": pair}), (1, {"c": 2 * pair, "b": 2 * one}):
+        results.take([cell], [Outcome(values)])
+    results.close()
+    again = Results(grid, {}, tmp_path / "s.zarr")
+    assert again.missing(False).tolist() == [3]
+    assert again.failed.tolist() == ["not now", "", "", ""]
+    assert list(again.values) == ["c", "b"]
+    np.testing.assert_array_equal(again.values["c"][1:3], [2 * pair, pair])
+    np.testing.assert_array_equal(again.values["b"][1:3], [6.0, 3.0])

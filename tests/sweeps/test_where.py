@@ -27,9 +27,13 @@ from distributed import Client, LocalCluster
 from refusals import refused
 
 import attnflow as af
+from attnflow.app.sweep import cells_of
 from attnflow.sweeps import on_dask, running, where
 from attnflow.sweeps.cells import KEY
+from attnflow.sweeps.grid import Grid
 from attnflow.sweeps.listening import MOST
+from attnflow.sweeps.results import Results
+from attnflow.sweeps.study import plan
 
 LARGE = "ATTNFLOW_EXAMPLES" in os.environ
 
@@ -196,13 +200,29 @@ def test_a_table_before_and_a_line_after_two_seconds(
     assert capsys.readouterr() == ("", "")
 
 
+def half(x: int) -> float:
+    return x / 2
+
+
 def test_the_dashboard_is_linked_where_bokeh_is(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with Client(threads, set_as_default=False) as client:
-        place = on_dask.OnDask(client, lambda cells: [])
+        place, results = on_dask.OnDask(client, lambda cells: []), Results(Grid({"x": range(9)}), {}, None)
+        sweep = running.Sweep(results.grid, results, place)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         assert place.link is None
+        assert "dashboard" not in sweep.table(9, 3)
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
         assert str(place.link).startswith("http://")
+        assert sweep.table(9, 3)["dashboard"] == str(place.link)
+
+
+def test_a_plan_counts_the_workers_of_its_place(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    cells = cells_of(half, {"x": range(9)}, None, None, 0)
+    with Client(threads, set_as_default=False) as client:
+        tables = [plan(cells, Results(cells.grid, {}, None), on) for on in (client, "here", None)]
+    assert [table["batches"].split(", ")[1] for table in tables] == ["1 at once", "1 at once", "64 at once"]
+    assert {table["cells"] for table in tables} == {"9 (9 x), 9 to run"}
 
 
 # A script as users write them, without `if __name__ == "__main__"`.

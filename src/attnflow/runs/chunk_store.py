@@ -145,8 +145,6 @@ class ChunkStore(Store):
 
     def finish(self, **results: Any) -> None:
         """Write how the run ended, and from where it could go on if its end were later."""
-        if self.start is not None:  # a run without steps
-            self._compute(self.start[1], first_lost)
         if self.marked is not None:
             self._mark()
         shutil.rmtree(self.path / STEPS, ignore_errors=True)

@@ -197,12 +197,10 @@ def _merging_fits(e: Experiment, rng: Rng, d: int, due: float) -> bool:
     """Draw tokens in dimension d, and say whether all pairs pass .999 within the factor of the time that is due.
 
     Only inner products matter: n tokens move in the space that they span, where each has n coordinates. Those of
-    independent normal vectors are a triangle, normal below its diagonal and chi on it (Bartlett's decomposition).
+    independent normal vectors are a triangle, normal below its diagonal and chi on it (Bartlett's decomposition), where
+    d >= n, as `many_dimensions` always is.
     """
-    if d > e.n:
-        x = np.tril(rng.standard_normal((e.n, e.n)), -1) + np.diag(np.sqrt(rng.chisquare(d - np.arange(e.n))))
-    else:
-        x = rng.standard_normal((e.n, d))
+    x = np.tril(rng.standard_normal((e.n, e.n)), -1) + np.diag(np.sqrt(rng.chisquare(d - np.arange(e.n))))
     x = normalised(x)
     run = e.evolve(x, MISSES * due, record=[due / MISSES, MISSES * due])
     others = ~np.eye(e.n, dtype=bool)
