@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from larger import larger
 from scipy.optimize import linprog
 
 import attnflow as af
@@ -59,7 +60,8 @@ def laws(B: Any) -> list[Any]:
     return [*hard, af.Localmax(2.0, B=B), af.Localmax(0.25, B=B, threshold="relative"), af.HegselmannKrause(eps=2.5)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+# Six seeds have every dimension without and with a form; under seed 11, a top score below 0 is met by a relative slack.
+@pytest.mark.parametrize("seed", [*range(5), 11, *(pytest.param(seed, marks=larger) for seed in range(5, 11))])
 def test_replays_are_those_of_a_loop_by_hand(seed: int) -> None:
     rng = np.random.default_rng(seed)
     d = 1 + seed % 3
