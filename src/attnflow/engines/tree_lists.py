@@ -42,7 +42,7 @@ PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
         [0.45, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 13000.0, 40.0, 100.0, 6.0],
-        [0.6, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 18000.0, 100.0, 200.0, 18.0],
+        [0.5, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 18000.0, 100.0, 200.0, 12.0],
     ]
 )
 # Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down.
