@@ -31,6 +31,7 @@ class _Points(NamedTuple):
 class _Room(NamedTuple):
     sums: Array
     field: Array
+    own: Array
 
 
 @about_centre
@@ -82,7 +83,8 @@ def _columns(rows: Array) -> Array:
 
 @compiled
 def _sums(heard, asked, values, itself, gain, lists, mean, log_total):
-    room = _Room(np.empty((1 + len(values)) * WIDTH), np.empty(BLOCK * WIDTH))
+    room = _Room(np.empty((1 + len(values)) * WIDTH), np.empty(BLOCK * WIDTH), np.empty(BLOCK, np.int32))
+    every = splat(-np.inf)
     for k in range(len(lists.begins) - 1):
         own = lists.sources[lists.first[k] : lists.first[k + 1]]
         for i in range(lists.begins[k], lists.begins[k + 1], WIDTH):
@@ -90,9 +92,9 @@ def _sums(heard, asked, values, itself, gain, lists, mean, log_total):
             for f in range(1 + len(values)):
                 store(room.sums, f * WIDTH, splat(0.0))
             if itself:
-                add_pairs_of_keys(heard, asked, gain, own, i, top, 0.0, room.sums)
+                add_pairs_of_keys(heard, asked, gain, own, i, top, every, 0.0, room.sums)
             else:
-                add_pairs(heard, asked, values, gain, own, i, top, 0.0, room)
+                add_pairs(heard, asked, values, gain, own, i, top, every, 0.0, room)
             inverse = splat(1.0) / load(room.sums, 0)
             for f in range(1, 1 + len(values)):
                 store(room.sums, f * WIDTH, inverse * load(room.sums, f * WIDTH))

@@ -27,8 +27,6 @@ BLOCK = 16
 FAINTER, FAINTER_ALONE = math.log2(1e-11), math.log2(5e-11)
 # Coordinates of means err by less than this part of the size of the keys.
 UNSURE = 2.0**-32
-# Where rounding changes exponents by less than this, they are computed as they are, without a difference of scores.
-SMOOTH = 1e-6
 
 
 @part
@@ -135,17 +133,16 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
     the second again, and is not used.
     """
     points, d, stride, wide = sources.points, len(sources.axes), sources.points.shape[1], queries.points.shape[1]
-    total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
-    least, g, mass = least - shift, splat(g), splat(mass)
     x, y, z = load(queries.points, i), load(queries.points, wide + i), load(queries.points, (d - 1) * wide + i)
-    x, y, z, back, least = g * x, g * y, g * z, splat(0.0) - muladd(g, shift, mass), g * least - mass
+    total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
+    g, mass = splat(g), splat(mass)
     for j in heard:
         a, b, c = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
-        e = muladd(y, b, muladd(x, a, back))
+        s = muladd(y, b, x * a)
         if d == 3:
-            e = muladd(z, c, e)
-        if above(e, least):
-            w = exp2_short(e + spread(sources.log2_masses, j))
+            s = muladd(z, c, s)
+        if above(s, least):
+            w = exp2_short(muladd(g, s - shift, spread(sources.log2_masses, j) - mass))
             total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
     store(sums, 0, total)
     store(sums, WIDTH, one)
@@ -157,15 +154,15 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
 def add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room):
     """Add the sources in any dimension, with any values, but those below the scores `least` of all eight queries."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
-    stride, g, mass, least, back = points.shape[1], splat(g), splat(mass), least - shift, splat(0.0) - shift
+    stride, g, mass = points.shape[1], splat(g), splat(mass)
     for first in range(0, len(heard), BLOCK):
         count, total = 0, load(room.sums, 0)
         for j in heard[first : first + BLOCK]:
-            s = back
+            s = splat(0.0)
             for a in range(d):
                 s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
             if above(s, least):
-                w = exp2_short(muladd(g, s, spread(sources.log2_masses, j) - mass))
+                w = exp2_short(muladd(g, s - shift, spread(sources.log2_masses, j) - mass))
                 total = total + w
                 store(room.field, count * WIDTH, w)
                 room.own[count] = j
@@ -251,7 +248,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
         for f in range(1 + len(values)):
             store(room.sums, f * WIDTH, splat(0.0))
         least = least_heard(queries, d, i, tangents, known) if calm else splat(-np.inf)
-        if itself and d <= 3 and calm and given[1] < SMOOTH:
+        if itself and d <= 3:
             add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, room.sums)
         else:
             add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room)
