@@ -149,6 +149,19 @@ def test_a_crowd_that_some_queries_hear_costs_less_than_the_tolerance(d: int) ->
         assert np.abs(log_total - expected_total).max() <= 1.1 * tree.TOLERANCE
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_huge_gains_leave_the_top_score_alone(d: int) -> None:
+    """Scores of tokens anywhere round; the top one of each query is still the top one, at distance 0."""
+    x = np.random.default_rng(0).standard_normal((300, d))
+    scores = x @ x.T
+    top = np.sort(scores, axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-12
+    for gain in (1e17, 1e20, 1e100, 1e300):
+        for values in (x, x.copy()):
+            mean = tree.softmax(x, x, values, None, gain)[0]
+            np.testing.assert_allclose(mean[clear], x[scores.argmax(axis=1)][clear], rtol=0, atol=1e-14)
+
+
 def test_on_a_circle() -> None:
     """As flows end: a thin ring of tokens, of whom each hears some on the rim in front of it."""
     rng, n, gain = np.random.default_rng(0), 20_000, 1e5

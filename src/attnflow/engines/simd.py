@@ -150,12 +150,12 @@ def maximum(typing, x, y):
 
 
 @intrinsic
-def above(typing, x, y):
+def lanes_above(typing, x, y):
     """Return a whole number whose bits say, from the lowest on, in which lanes x > y."""
 
     def generate(context, builder, signature, args):
-        lanes_above = builder.bitcast(builder.fcmp_ordered(">", *args), ir.IntType(args[0].type.count))
-        return builder.zext(lanes_above, ir.IntType(64))
+        found = builder.bitcast(builder.fcmp_ordered(">", *args), ir.IntType(args[0].type.count))
+        return builder.zext(found, ir.IntType(64))
 
     return types.int64(x, x), generate
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, above, exp2, exp2_short, load, maximum, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, exp2, exp2_short, lanes_above, load, maximum, muladd, splat, spread, store
 from attnflow.engines.tree_expansions import NODES, lagrange
 from attnflow.engines.tree_lists import FEW, LEVELS, MANY
 from attnflow.engines.tree_trie import part
@@ -25,7 +25,7 @@ CURVES = np.concatenate([np.cos((p - 2) * np.arccos(NODES[p - FEW : 2 * p - FEW]
 BLOCK = 16
 # What eight queries leave out weighs at most this part of their totals: beside expansions, which err too, and alone.
 FAINTER, FAINTER_ALONE = math.log2(1e-11), math.log2(5e-11)
-# Coordinates of means err by less than this part of the size of the keys.
+# Means, with weights as they are rounded, err by less than this part of the size of the keys: twice the tolerance.
 UNSURE = 2.0**-32
 
 
@@ -141,7 +141,7 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
         s = muladd(y, b, x * a)
         if d == 3:
             s = muladd(z, c, s)
-        if above(s, least):
+        if lanes_above(s, least):
             w = exp2_short(muladd(g, s - shift, spread(sources.log2_masses, j) - mass))
             total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
     store(sums, 0, total)
@@ -161,7 +161,7 @@ def add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room):
             s = splat(0.0)
             for a in range(d):
                 s = muladd(load(queries.points, a * wide + i), spread(points, a * stride + j), s)
-            if above(s, least):
+            if lanes_above(s, least):
                 w = exp2_short(muladd(g, s - shift, spread(sources.log2_masses, j) - mass))
                 total = total + w
                 store(room.field, count * WIDTH, w)
@@ -191,7 +191,7 @@ def highest(sources, queries, heard, i):
 
 @part
 def log2_mass(sources, heard):
-    """Bound the binary logarithm of the mass of some sources."""
+    """Bound the binary logarithm of the mass of some sources from above; it is -inf if there are none."""
     most = -np.inf
     for j in heard:
         most = max(most, sources.log2_masses[j])
@@ -202,8 +202,8 @@ def log2_mass(sources, heard):
 def least_heard(queries, d, i, tangents, known):
     """Return below which score each of the eight queries from i on may leave out sources, by the `known` tangents.
 
-    As log Z is convex, log Z(q) >= log Z(p) + g <q - p, m>, with the mean m of the keys that p hears. Where Z(p) and m
-    are known, sources whose e^{g <q, s>} is a given part of e^{this} are faint. A tangent is m and a number to add.
+    As log Z is convex, log Z(q) >= L(q) = log Z(p) + g <q - p, m>, with the mean m of the keys that p hears. A source
+    is left out where e^{g <q, s>} is too small a part of e^{L(q)}. A tangent is m, and the score added to <q, m>.
     """
     wide, least = queries.points.shape[1], splat(-np.inf)
     for k in range(known):
@@ -222,7 +222,8 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
     """
     g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
-    # Tangents of the eight queries before, which are in A too; for the first ones, that of the leader.
+    # Tangents of the eight queries before, which are in A too. The first queries have that of the leader, and so have
+    # all of them if the values are not the keys.
     tangents, known, unsure = room.tangents, 1, given[1]
     faint = (FAINTER if len(mine.nodes) else FAINTER_ALONE) - given[1] - log2_mass(sources, heard)
     for a in range(d):

@@ -9,8 +9,8 @@ All sources in a box B have together at most the share (W_B / W) e^{g max <q, s 
 box A of queries and s in B; it is attained in corners. A box is left out if that is at most `FAINT` times W_B divided
 by the mass of all, so that all that is left out weighs at most `FAINT` of Z(q). Exponents are binary throughout.
 
-"Leaves" are boxes whose sources are looked at one by one: leaves of the trie, and boxes with a few more sources that no
-expansion could serve.
+"Leaves" are boxes whose sources are looked at one by one: leaves of the trie, and boxes of some dozens of sources that
+no expansion could serve.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, above, load, maximum, muladd, splat
+from attnflow.engines.simd import WIDTH, lanes_above, load, maximum, muladd, splat
 from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
 
 FAINT = math.log2(3e-11)
@@ -47,8 +47,8 @@ COSTS = np.array(
 )
 # Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down.
 ENDS, HANDED = 1.3, 0.3
-# Of the sources in a box, the part HEARD is summed per bit of what it weighs above the least that counts and SOFT more
-# bits; single queries leave out the others. Halves of a box of queries have this part SPARED of its pairs less.
+# Of a box that weighs b bits more than the least that counts, about the part HEARD (b - SOFT) is summed; queries leave
+# out the others. Halving a box of queries spares the part SPARED of its pairs. These numbers were found by trial.
 HEARD, SOFT, SPARED = 0.03, 8.0, 0.25
 # Boxes of at most SIFTED sources are looked through source by source, if they are FAR times too wide to be expanded.
 SIFTED, FAR = 64, 4.0
@@ -178,7 +178,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     floor = FAINT - (boxes[0, 3 * d] - mass)
     narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
     # An expansion of fewer sources never pays.
-    few = cost[VALUE] / (ENDS * cost[PAIR])
+    few = cost[VALUE] / (ENDS * cost[PAIR]) if widest > 0.0 else 0.0
     stack[0] = 0
     while waiting:
         waiting -= 1
@@ -247,7 +247,7 @@ def sift(sources, queries, given, A, v, leaves, heard):
             for a in range(d):
                 y = load(points, a * stride + j) - splat(v[a])
                 s = s + maximum(splat(queries.boxes[A, a]) * y, splat(queries.boxes[A, d + a]) * y)
-            loud = above(muladd(g, s, slack), floor) & ((1 << min(WIDTH, last - j)) - 1)
+            loud = lanes_above(muladd(g, s, slack), floor) & ((1 << min(WIDTH, last - j)) - 1)
             if loud == EVERY:
                 for k in range(WIDTH):
                     heard[count + k] = j + k
