@@ -23,8 +23,8 @@ I_p(y) <= I_{p-2}(y) y^2 / (4 p (p - 1)), and I_{p-2} is even and nonnegative, s
 z^2 / (8 p (p - 1)) times the coefficient of degree p - 2 of P itself: this is computed for each expansion of each box
 that is evaluated (`tree_evaluation.tail`). Times the weights of the expansions at a query, divided by its total, it
 bounds the error of the mean. Where that exceeds 5e-11 of the size of the keys, the box is done again with half the z
-(an error some 10^4 times smaller), then without expansions. Eight queries leave out at most 1e-11 of their totals beside
-expansions, which is 3e-11 + 5e-11 + 1e-11 in all, and 5e-11 where there are none.
+(an error some 10^4 times smaller), then without expansions. Eight queries leave out at most 1e-11 of their totals
+beside expansions, which is 3e-11 + 5e-11 + 1e-11 in all, and 5e-11 where there are none.
 
 Exponents g <a, b - v> round by 2^-53 of their size: boxes beyond `LARGEST_EXPONENT` are summed directly, from scores
 whose difference is taken before the gain multiplies. A gradient loses digits where g h_A D is small, D the size of the
