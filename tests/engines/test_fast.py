@@ -56,11 +56,31 @@ def test_every_plan_is_made() -> None:
 def test_a_sample_refuses_no_plan_that_would_be_taken(name: str, beta: float) -> None:
     x = CLOUDS[name]
     made = separable.plan(x, x, beta)
-    cost = np.inf if made is None else made.cost(N, N)
-    others = min(N * N, fast.TREE_CALL + fast.TREE_TOKEN * 2 * N) if x.shape[1] == 2 else N * N
-    assert (separable.plan(x, x, beta, others) is not None) or cost >= others
-    if x.shape[1] == 2:
-        assert (fast.name(x, x, beta) == "separable") == (cost < others)
+    cost, spread = (np.inf, 0.0) if made is None else (made.cost(N, N), made.spread)
+
+    def others(spread: float) -> float:
+        """The work of the others, the tree only in the plane."""
+        tree = fast.TREE_CALL + fast.TREE_TOKEN * 2 * N
+        tree += fast.TREE_SPREAD * np.sqrt(N * max(0.0, spread - fast.COMPACT))
+        return float(min(N * N, tree) if x.shape[1] == 2 else N * N)
+
+    known = others(spread)
+    assert (separable.plan(x, x, beta, lambda spread: known) is not None) or cost >= known
+    # The spread of a sample decides: nearly that of all.
+    if x.shape[1] == 2 and (cost < others(0.9 * spread) or cost >= others(1.1 * spread)):
+        assert (fast.name(x, x, beta) == "separable") == (cost < known)
+
+
+@pytest.mark.parametrize(("name", "beta", "boxes"), [("disc", 90.0, np.pi / 4 * 45**2), ("line", 3.0, 13.8)])
+def test_over_how_many_boxes_tokens_are_spread_decides(name: str, beta: float, boxes: float) -> None:
+    """A disc fills pi / 4 of its 45 by 45 boxes; normal ones are spread over 2 sqrt(pi) s / h of a line."""
+    x = CLOUDS[name]
+    made = separable.plan(x, x, beta)
+    assert made is not None
+    assert 0.8 * boxes < made.spread < 1.1 * boxes
+    cost = 1.1 * made.cost(N, N)
+    assert separable.plan(x, x, beta, lambda spread: cost if spread > 0.7 * boxes else 0.0) is not None
+    assert separable.plan(x, x, beta, lambda spread: cost if spread > 1.3 * boxes else 0.0) is None
 
 
 @pytest.mark.parametrize(("beta", "engines"), [(1.0, ["separable"]), (30.0, ["tree"]), (3e3, ["tree"])])
@@ -77,7 +97,7 @@ def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monk
 
         return call
 
-    def counted(queries: Array, keys: Array, gain: float, *most: float) -> Any:
+    def counted(queries: Array, keys: Array, gain: float, *most: Any) -> Any:
         if most:
             plans.append(len(keys))
         return plan(queries, keys, gain, *most)

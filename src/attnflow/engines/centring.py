@@ -114,7 +114,7 @@ def centre(points: Array, reach: Any = 0.0) -> Array:
     """
     xp = namespace(points)
     if xp is np and points.ndim == 2 and points.shape[1] <= NARROW and points.dtype == np.float64:
-        high, low = points.max(axis=0), points.min(axis=0)
+        low, high = ends(points)
         sides = list(zip(high.tolist(), low.tolist(), strict=True))
         if all(math.isfinite(above - below) for above, below in sides):
             distance = max(abs(below + (above - below) / 2) for above, below in sides)

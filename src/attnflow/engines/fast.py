@@ -5,15 +5,17 @@ The choice is a function of the inputs, never of timings. All are within 1e-10 o
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from attnflow.core.inputs import Array
 from attnflow.engines import BLOCKED_DIMENSION, Memory, module, separable, tree_sample
 from attnflow.engines.centring import about_centre
 
-# The work of the tree, in pairs of the engine that sums all of them: of a call, and of a token. In the plane that is
-# all. Separable sums that cost more, as they do from beta R^2 = 80 on with 100,000 tokens, are left to the tree.
-TREE_CALL, TREE_TOKEN = 5e6, 110.0
+# The work of the tree, in pairs of the engine that sums all of them: of a call, and of a token; and in the plane, for n
+# tokens that are spread over S > COMPACT boxes of a separable grid, TREE_SPREAD times the root of n (S - COMPACT).
+# Separable sums that cost more are left to the tree: those of 100,000 tokens in a disc from about beta R^2 = 100 on.
+TREE_CALL, TREE_TOKEN, TREE_SPREAD, COMPACT = 5e6, 110.0, 3000.0, 64.0
 # Beyond the plane the tree looks at a part of all pairs, and each takes it longer: IN_SPACE times as long in space, and
 # d / IN_DIMENSIONS times in d dimensions. In space expansions leave at most the work of MOST_IN_SPACE pairs a token.
 IN_SPACE, IN_DIMENSIONS, MOST_IN_SPACE = 1.6, 3.5, 20000.0
@@ -72,9 +74,11 @@ def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work."""
     m, n, d = len(queries), len(keys), keys.shape[1]
     least = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
-    made = separable.plan(queries, keys, gain, least.work if d > 2 else min(least.work, _work_of_tree(m, n, d, 0.0)))
+    made = separable.plan(queries, keys, gain, lambda spread: min(least.work, _in_plane(m, n, d, spread)))
     if made is not None and made.cost(m, n) < least.work:
         least = Choice("separable", made.cost(m, n), made)
+        if d <= 2:
+            return least
     if least.work <= _work_of_tree(m, n, d, 0.0):
         return least
     heard = tree_sample.heard(queries, keys, gain) if d > 2 else 0.0
@@ -91,6 +95,11 @@ def for_others(choice: Choice, queries: Array, keys: Array, gain: float) -> Choi
         return Choice("separable", made.cost(m, n), made)
     heard = choice.heard if choice.name == "tree" else 1.0
     return Choice("tree", _work_of_tree(m, n, d, heard), None, heard)
+
+
+def _in_plane(m: int, n: int, d: int, spread: float) -> float:
+    """Return the work of the tree for tokens that are spread over this number of boxes, infinite beyond the plane."""
+    return _work_of_tree(m, n, d, 0.0) + TREE_SPREAD * math.sqrt(m * max(0.0, spread - COMPACT)) if d <= 2 else math.inf
 
 
 def _work_of_tree(m: int, n: int, d: int, heard: float) -> float:

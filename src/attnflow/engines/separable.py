@@ -32,7 +32,9 @@ an axis is multiplied (to fetch them takes longer than moments save).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -89,6 +91,16 @@ class Plan:
             tokens += number + box * min(number, math.prod(len(axis) for axis in side.held))
         return CALL + grid.work + token * tokens
 
+    @cached_property
+    def spread(self) -> float:
+        """Over how many boxes the queries are spread: 1 over the chance that two of them are in the same one."""
+        cut, box = self.grid.targets, np.zeros(len(self.targets))
+        for a, most in enumerate(cut.panels.tolist()):
+            place = (self.targets[:, a] - cut.box.centre[a]) * cut.scale[a] + most / 2
+            box = box * most + np.clip(np.floor(place), 0, most - 1)
+        size = np.unique(box, return_counts=True)[1].astype(float)
+        return float(size.sum() * (size.sum() - 1) / max(size @ (size - 1), 1.0))
+
 
 def _principal_axes(sides: tuple[Array, ...]) -> Array:
     """Return the principal axes of a sample of all sides as columns."""
@@ -108,10 +120,13 @@ def in_plane(rows: Array) -> Array:
     return np.require(rows, np.float64, ["C", "W"])
 
 
-def plan(queries: Array, keys: Array, gain: float, most: float = math.inf) -> Plan | None:
+def plan(
+    queries: Array, keys: Array, gain: float, most: Callable[[float], float] = lambda spread: math.inf
+) -> Plan | None:
     """Return the cheaper of the given and the principal axes, None if the engine does not apply.
 
-    Or None if some of the tokens, which are in fewer panels than all, show that the plan would cost more than `most`.
+    Or None if the plan would cost more than `most`, a function of the number of boxes over which queries are
+    spread. Some of the tokens show that: they are in fewer panels than all.
     """
     if not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
         return None
@@ -120,27 +135,39 @@ def plan(queries: Array, keys: Array, gain: float, most: float = math.inf) -> Pl
     with np.errstate(all="ignore"):
         sources = Side(straight_box(*ends(k)), len(k))
         targets = sources if q is k else Side(straight_box(*ends(q)), len(q))
-        if most < math.inf and len(k) > SAMPLE:
+        some = None
+        if len(k) > SAMPLE and most(0.0) < math.inf:
             fullest = along(targets, sources, gain, np.eye(k.shape[1]))
-            cheap = fullest is not None and fullest.work <= CHEAP * (len(k) + len(q))
-            if not cheap and _cost_of_sample(q, k, gain) > most:
-                return None
-        straight = along(targets, sources, gain, np.eye(k.shape[1]), (q, k))
-        if straight is None or straight.work > CHEAP * (len(k) + len(q)):
-            turn = _principal_axes((k,) if q is k else (k, q))
-            sources, k_rows = _turned(k, sources.box, turn)
-            targets, q_rows = (sources, k_rows) if q is k else _turned(q, targets.box, turn)
-            other = along(targets, sources, gain, turn, (q_rows, k_rows))
-            if other is not None and (straight is None or other.work < straight.work):
-                return Plan(q, k, q_rows, k_rows, other)
-    return None if straight is None else Plan(q, k, q, k, straight)
+            if fullest is None or fullest.work > CHEAP * (len(k) + len(q)):
+                some = _of_sample(q, k, gain)
+                if some is None or _too_dear(some, some, len(q), len(k), most):
+                    return None
+        made = _planned(q, k, targets, sources, gain)
+    return None if made is None or _too_dear(made, some or made, len(q), len(k), most) else made
 
 
-def _cost_of_sample(q: Array, k: Array, gain: float) -> float:
-    """Return what all tokens would cost if they were in the panels of a sample: nearly a lower bound."""
+def _too_dear(made: Plan, like: Plan, queries: int, keys: int, most: Callable[[float], float]) -> bool:
+    """Say whether these numbers of tokens, in the panels of a plan, cost more than `most` for the spread of `like`."""
+    cost = made.cost(queries, keys)
+    return cost > most(0.0) and cost > most(like.spread)
+
+
+def _of_sample(q: Array, k: Array, gain: float) -> Plan | None:
+    """Return the plan of a sample: with all tokens in its panels it costs nearly a lower bound of what they cost."""
     some = k[:: len(k) // SAMPLE]
-    made = plan(some if q is k else q[:: max(1, len(q) // SAMPLE)], some, gain)
-    return math.inf if made is None else made.cost(len(q), len(k))
+    return plan(some if q is k else q[:: max(1, len(q) // SAMPLE)], some, gain)
+
+
+def _planned(q: Array, k: Array, targets: Side, sources: Side, gain: float) -> Plan | None:
+    straight = along(targets, sources, gain, np.eye(k.shape[1]), (q, k))
+    if straight is None or straight.work > CHEAP * (len(k) + len(q)):
+        turn = _principal_axes((k,) if q is k else (k, q))
+        sources, k_rows = _turned(k, sources.box, turn)
+        targets, q_rows = (sources, k_rows) if q is k else _turned(q, targets.box, turn)
+        other = along(targets, sources, gain, turn, (q_rows, k_rows))
+        if other is not None and (straight is None or other.work < straight.work):
+            return Plan(q, k, q_rows, k_rows, other)
+    return None if straight is None else Plan(q, k, q, k, straight)
 
 
 def _turned(rows: Array, straight: Box, turn: Array) -> tuple[Side, Array]:

@@ -283,6 +283,16 @@ def _together(*held: NDArray[np.bool_]) -> Indices:
     return order[np.logical_and.reduce([boxes.any(axis=0) for boxes in held])[order]]
 
 
+def _groups(scales: Array) -> Indices:
+    """Return where each group of at most LANES columns starts, and the end; columns without a common box are apart."""
+    starts, held = [0], scales > -np.inf
+    shared = (held[:, 1:] & held[:, :-1]).any(axis=0)
+    for column in range(1, held.shape[1]):
+        if not shared[column - 1] or column == starts[-1] + LANES:
+            starts.append(column)
+    return np.array([*starts, held.shape[1]])
+
+
 def _places(shape: tuple[int, ...], columns: Indices) -> Indices:
     """Return where each box is if only these columns are kept, negative for the others."""
     rank = np.full(shape[1], -1 - shape[0] * len(columns))
@@ -362,7 +372,7 @@ def propagated(
             room = rooms[a % 2]
             steps = (room[0].size, room.shape[2], 1) if a + 1 < d else (number * lifted.size, 1, number)
             own = scales[:, columns], shift, lifted[columns], faintest
-            contract(slab, lines, K, *own, rows, seats, places[columns], room.ravel(), steps)
+            contract(slab, lines, K, _groups(own[0]), *own, rows, seats, places[columns], room.ravel(), steps)
             slab, columns, scales = room, kept, heard
         polynomials = slab.ravel()[: fields * steps[0]].reshape(fields, -1, number)
         yield Slab(part.start * behind, scales.ravel(), polynomials)

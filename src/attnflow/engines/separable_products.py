@@ -18,10 +18,10 @@ from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_
 from attnflow.engines.separable_places import SORT_PIECES
 from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, store
 
-# Boxes in the lanes; the lines of an index set are dealt out to this number of tasks.
-LANES, DEALT = 2 * WIDTH, 16
-# Target panels whose sums are written together.
-BLOCK = 32
+# Boxes in the lanes; target panels whose matrices stay in the cache while lines are multiplied by them.
+LANES, BLOCK = 2 * WIDTH, 8
+# Numbers of the grid that a task fetches at most; tasks for all threads, at least where there are many panels.
+FETCHED, TASKS = 1 << 16, 32
 
 
 @compiled
@@ -69,36 +69,40 @@ def lift(scales, shifts):
 
 
 @compiled
-def _heard(scales, shifts, lifted, t, first, faintest, active, factors):
-    """List the source panels that a target panel hears from some box in the lanes, with the factors of all lanes."""
+def _heard(scales, shifts, lifted, t, first, end, faintest, active, factors, place):
+    """List the source panels that a target panel hears from some column of a group, with the factors of all lanes.
+
+    Both are written from `place` on; the number of panels is returned.
+    """
     kept = 0
     for s in range(len(scales)):
-        heard = False
+        heard, at = False, (place + kept) * LANES
         for lane in range(LANES):
             x = -np.inf
-            if first + lane < len(lifted):
+            if first + lane < end:
                 x = scales[s, first + lane] + shifts[t, s] - lifted[first + lane, t]
             # A box without sources has no scale, one that is not wanted has an infinite one: x may be no number.
-            factors[kept * LANES + lane] = x if x > faintest else -2000.0
+            factors[at + lane] = x if x > faintest else -2000.0
             heard |= x > faintest
         if heard:
-            for at in range(kept * LANES, (kept + 1) * LANES, WIDTH):
-                store(factors, at, exp2(load(factors, at)))
-            active[kept] = s
+            for i in range(at, at + LANES, WIDTH):
+                store(factors, i, exp2(load(factors, i)))
+            active[place + kept] = s
             kept += 1
     return kept
 
 
 @compiled
-def _eight(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
+def _eight(columns, at, active, heard, factors, matrices, row, length, sums, to, across):
     """Write sum_{s, l} K[s, l, k] x[s, l] for eight k, from K[0, 0, 0] at `row`, to sums with the stride `across`.
 
-    The numbers x (s, l, LANES) of sixteen boxes start at `at`, l < length.
+    The numbers x (s, l, LANES) of sixteen boxes start at `at`, l < length. The panels s, and the factors of the
+    boxes, are those from heard[0] to heard[1].
     """
     z = splat(0.0)
     a0, a1, b0, b1, c0, c1, d0, d1 = z, z, z, z, z, z, z, z
     e0, e1, f0, f1, g0, g1, h0, h1 = z, z, z, z, z, z, z, z
-    for i in range(kept):
+    for i in range(heard[0], heard[1]):
         k, o = row + active[i] * P * P, at + active[i] * length * LANES
         low, high = load(factors, i * LANES), load(factors, i * LANES + WIDTH)
         for _ in range(length):
@@ -139,11 +143,11 @@ def _eight(columns, at, active, kept, factors, matrices, row, length, sums, to, 
 
 
 @compiled
-def _four(columns, at, active, kept, factors, matrices, row, length, sums, to, across):
+def _four(columns, at, active, heard, factors, matrices, row, length, sums, to, across):
     """Do the same for four k."""
     z = splat(0.0)
     a0, a1, b0, b1, c0, c1, d0, d1 = z, z, z, z, z, z, z, z
-    for i in range(kept):
+    for i in range(heard[0], heard[1]):
         k, o = row + active[i] * P * P, at + active[i] * length * LANES
         low, high = load(factors, i * LANES), load(factors, i * LANES + WIDTH)
         for _ in range(length):
@@ -168,75 +172,96 @@ def _four(columns, at, active, kept, factors, matrices, row, length, sums, to, a
 
 
 @in_parallel
-def contract(grid, lines, matrices, scales, shifts, lifted, faintest, rows, seats, places, result, steps):
+def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, rows, seats, places, result, steps):
     """Multiply the first axis by the matrices of `exponentials`, for each column of boxes on the other axes.
+
+    Columns from groups[i] to groups[i + 1], at most LANES of them, are multiplied together.
 
     The grid has the shape (fields, numbers, boxes). The result is flat; `steps` are the distances between its fields,
     its numbers and its boxes. `lines` belongs to the index set of the grid, `rows` and `seats` to that of the result.
     The panel s in the column o has the place s * columns + o among the boxes of the grid; places[o, t] is that of the
     panel t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted
     after; e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
+
+    A task multiplies some lines of LANES columns by the matrices of a stretch of target panels.
     """
     fields, panels, L = grid.shape[0], len(matrices), len(lines)
-    S, R = scales.shape
-    groups, most, longest = -(-R // LANES), 0, 0
+    S, many, most, longest = len(scales), len(groups) - 1, 0, 0
     starts = np.zeros(L, dtype=np.int64)
     for line in range(1, L):
         starts[line] = starts[line - 1] + lines[line - 1]
-    for k in range(DEALT):
+    dealt = -(-(starts[L - 1] + lines[L - 1]) * S * LANES // FETCHED)
+    for k in range(dealt):
         total, number = 0, 0
-        for line in range(k, L, DEALT):
+        for line in range(k, L, dealt):
             total, number = total + lines[line], number + rows[line] + WIDTH
         most, longest = max(most, total), max(longest, number)
-    tasks = fields * groups * DEALT
+    stretch = max(BLOCK, panels * fields * many * dealt // TASKS)
+    stretches = -(-panels // stretch)
+    tasks = fields * many * dealt * stretches
     for piece in numba.prange(SORT_PIECES):
-        active, factors = np.empty(S, dtype=np.int64), np.empty((S + 1) * LANES)
-        columns, sums = np.empty(most * S * LANES), np.empty(longest * min(panels, BLOCK) * LANES)
-        room = active, factors, columns, sums
+        active, ends, factors = np.empty(BLOCK * S, np.int64), np.empty((BLOCK, 2), np.int64), _room(BLOCK * S * LANES)
+        room = active, ends, factors, _room(most * S * LANES), _room(longest * BLOCK * LANES)
         for task in range(piece, tasks, SORT_PIECES):
-            where = task // (groups * DEALT), task // DEALT % groups * LANES, task % DEALT
+            part, low = task // stretches, task % stretches * stretch
+            group = part // dealt % many
+            where = part // (many * dealt), groups[group], groups[group + 1], part % dealt, dealt
             own = scales, shifts, lifted, faintest
-            _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room)
+            here = low, min(panels, low + stretch)
+            _contract(grid, where, here, starts, lines, matrices, own, rows, seats, places, result, steps, room)
 
 
 @compiled
-def _contract(grid, where, starts, lines, matrices, own, rows, seats, places, result, steps, room):
-    """Multiply LANES columns from the column where[1] on, of the field where[0], for a part of the lines."""
-    f, first, dealt = where
+def _room(size):
+    """Return an array that starts where a cache line does: vectors that go over its end take twice as long."""
+    room = np.empty(size + WIDTH)
+    skip = -room.ctypes.data // 8 % WIDTH
+    return room[skip : skip + size]
+
+
+@compiled
+def _contract(grid, where, here, starts, lines, matrices, own, rows, seats, places, result, steps, room):
+    """Multiply one group of columns of one field, for some lines and the target panels from here[0] to here[1]."""
+    f, first, end, dealt, step = where
     scales, shifts, lifted, faintest = own
-    active, factors, columns, sums = room
+    active, ends, factors, columns, sums = room
     _, numbers, boxes = grid.shape
-    panels, (S, R), L = len(matrices), scales.shape, len(lines)
+    (S, R), L = scales.shape, len(lines)
     # What is far apart in memory is fetched once, and written once.
     at = 0
-    for line in range(dealt, L, DEALT):
+    for line in range(dealt, L, step):
         for s in range(S):
             for k in range(lines[line]):
                 o = (f * numbers + starts[line] + k) * boxes + s * R + first
                 store(columns, at, load(grid, o))
                 store(columns, at + WIDTH, load(grid, o + WIDTH))
                 at += LANES
-    for low in range(0, panels, BLOCK):
-        high = min(panels, low + BLOCK)
+    for low in range(here[0], here[1], BLOCK):
+        high = min(here[1], low + BLOCK)
         across = (high - low) * LANES
         for t in range(low, high):
-            kept = _heard(scales, shifts, lifted, t, first, faintest, active, factors)
-            at, to = 0, (t - low) * LANES
-            for line in range(dealt, L, DEALT):
+            begin = (t - low) * S
+            ends[t - low, 0] = begin
+            ends[t - low, 1] = begin + _heard(scales, shifts, lifted, t, first, end, faintest, active, factors, begin)
+        at, start = 0, 0
+        for line in range(dealt, L, step):
+            for t in range(low, high):
+                heard, to = (ends[t - low, 0], ends[t - low, 1]), start + (t - low) * LANES
                 for k in range(0, rows[line], WIDTH):
                     row = t * S * P * P + k
                     if rows[line] - k > WIDTH // 2:
-                        _eight(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
+                        _eight(columns, at, active, heard, factors, matrices, row, lines[line], sums, to, across)
                     else:
-                        _four(columns, at, active, kept, factors, matrices, row, lines[line], sums, to, across)
-                    to += min(WIDTH, rows[line] - k) * across
-                at += lines[line] * S * LANES
+                        _four(columns, at, active, heard, factors, matrices, row, lines[line], sums, to, across)
+                    to += WIDTH * across
+            at += lines[line] * S * LANES
+            start += rows[line] * across
         at = 0
-        for line in range(dealt, L, DEALT):
+        for line in range(dealt, L, step):
             for k in range(rows[line]):
                 to = f * steps[0] + seats[line * P + k] * steps[1]
                 for t in range(low, high):
-                    for lane in range(min(LANES, R - first)):
+                    for lane in range(end - first):
                         if places[first + lane, t] >= 0:
                             result[to + places[first + lane, t] * steps[2]] = sums[at + lane]
                     at += LANES

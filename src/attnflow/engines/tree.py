@@ -61,7 +61,7 @@ LARGEST_PRODUCT, CALM = 1e300, 900.0
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Boxes of queries that are walked by each thread, at least; queries worth a thread.
-TASKS, PER_THREAD = 8, 2048
+TASKS, PER_THREAD = 4, 2048
 
 
 def name(queries: Array, keys: Array, gain: float) -> str:

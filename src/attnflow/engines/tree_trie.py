@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 from attnflow.core.inputs import Array
+from attnflow.engines.centring import ends
 from attnflow.engines.kernels import compiled, in_parallel
 from attnflow.engines.simd import WIDTH
 
@@ -47,20 +48,20 @@ class Trie(NamedTuple):
 
 
 @part
-def _place(x, low, unit, bits):
-    """Return the number of the finest cell that holds a coordinate."""
-    return min(max(int((x - low) / unit), 0), (1 << bits) - 1)
+def _place(x, low, per_unit, bits):
+    """Return the number of the finest cell that holds a coordinate, with this number of cells per length."""
+    return min(max(int((x - low) * per_unit), 0), (1 << bits) - 1)
 
 
 @in_parallel
 def _codes(rows, low, unit, bits, spread):
     n, d = rows.shape
-    code = np.empty(n, np.uint64)
+    code, per_unit = np.empty(n, np.uint64), 1.0 / unit
     for piece in numba.prange(PIECES):
         for i in range(piece * n // PIECES, (piece + 1) * n // PIECES):
             c = np.uint64(0)
             for a in range(d):
-                place = _place(rows[i, a], low[a], unit, bits)
+                place = _place(rows[i, a], low[a], per_unit, bits)
                 for k in range(0, bits, SPREAD):
                     digits = spread[place >> k & ((1 << SPREAD) - 1)]
                     c |= digits << np.uint64(k * d + d - 1 - a)
@@ -132,7 +133,7 @@ def _nodes(code):
 def _arrange(rows, given, low, unit, axis_bits, bits, trie):
     """Fill the cells, the points in their order, and the boxes of leaves."""
     nodes, boxes, cells, points, log2_masses, order, _ = trie
-    d, count = len(points), len(nodes)
+    d, count, per_unit = len(points), len(nodes), 1.0 / unit
     for piece in numba.prange(PIECES):
         for v in range(piece * count // PIECES, (piece + 1) * count // PIECES):
             first, last = nodes[v, FIRST], nodes[v, LAST]
@@ -140,7 +141,7 @@ def _arrange(rows, given, low, unit, axis_bits, bits, trie):
                 free = (bits[v] - (d - 1 - a)) // d + 1
                 cells[v, d + a] = 0.5 * unit * 2.0**free
                 cells[v, a] = (
-                    low[a] + unit * (_place(rows[order[first], a], low[a], unit, axis_bits) >> free << free)
+                    low[a] + unit * (_place(rows[order[first], a], low[a], per_unit, axis_bits) >> free << free)
                 ) + cells[v, d + a]
             if nodes[v, RIGHT] >= 0:
                 continue
@@ -189,7 +190,7 @@ def _spread(d: int) -> Array:
 def ordered(rows: Array) -> Array:
     """Return the order of points in which neighbours in a trie follow each other."""
     rows = np.require(rows, np.float64, ["C", "W"])
-    low, high = rows.min(axis=0), rows.max(axis=0)
+    low, high = ends(rows)
     bits, unit = _finest(rows.shape[1], max(float((high - low).max()), 1e-300) * (1 + 1e-9))
     order: Array = _in_order(rows, low, unit, bits)[1]
     return order
