@@ -20,7 +20,7 @@ from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, stor
 
 # Boxes in the lanes; target panels whose matrices stay in the cache while lines are multiplied by them.
 LANES, BLOCK = 2 * WIDTH, 8
-# Numbers of the grid that a task fetches at most; tasks for all threads, at least where there are many panels.
+# Numbers of the grid that a task fetches, about; tasks for all threads, where there are enough panels.
 FETCHED, TASKS = 1 << 16, 32
 
 
@@ -190,7 +190,7 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
     starts = np.zeros(L, dtype=np.int64)
     for line in range(1, L):
         starts[line] = starts[line - 1] + lines[line - 1]
-    dealt = -(-(starts[L - 1] + lines[L - 1]) * S * LANES // FETCHED)
+    dealt = min(L, -(-(starts[L - 1] + lines[L - 1]) * S * LANES // FETCHED))
     for k in range(dealt):
         total, number = 0, 0
         for line in range(k, L, dealt):
