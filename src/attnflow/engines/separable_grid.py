@@ -285,8 +285,9 @@ def _together(*held: NDArray[np.bool_]) -> Indices:
 
 def _groups(scales: Array) -> Indices:
     """Return where each group of at most LANES columns starts, and the end; columns without a common box are apart."""
-    starts, held = [0], scales > -np.inf
-    shared = (held[:, 1:] & held[:, :-1]).any(axis=0)
+    starts = [0]
+    held: NDArray[np.bool_] = scales > -np.inf
+    shared: NDArray[np.bool_] = (held[:, 1:] & held[:, :-1]).any(axis=0)
     for column in range(1, held.shape[1]):
         if not shared[column - 1] or column == starts[-1] + LANES:
             starts.append(column)
