@@ -286,12 +286,11 @@ def _together(*held: NDArray[np.bool_]) -> Indices:
 def _groups(scales: Array) -> Indices:
     """Return where each group of at most LANES columns starts, and the end; columns without a common box are apart."""
     starts = [0]
-    held: NDArray[np.bool_] = scales > -np.inf
-    shared: NDArray[np.bool_] = (held[:, 1:] & held[:, :-1]).any(axis=0)
-    for column in range(1, held.shape[1]):
-        if not shared[column - 1] or column == starts[-1] + LANES:
+    shared = np.any(np.minimum(scales[:, 1:], scales[:, :-1]) > -np.inf, axis=0)
+    for column, together in enumerate(shared, 1):
+        if not together or column == starts[-1] + LANES:
             starts.append(column)
-    return np.array([*starts, held.shape[1]])
+    return np.unique([*starts, scales.shape[1]])  # without columns there is no group
 
 
 def _places(shape: tuple[int, ...], columns: Indices) -> Indices:
