@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ def test_entries_can_be_shown(found: Entry) -> None:
     assert found.summary.endswith((".", ":"))
     if found.kind != "cloud":
         assert found.formula_for({})
-        assert "arXiv" in found.citation or "(20" in found.citation
+        advice = "give the arXiv number of the paper, or its year in parentheses: (arXiv 1706.03762), (1998)"
+        assert re.search(r"arXiv|\((1[6-9]|20)\d\d", found.citation), f"{found.name} cites {found.citation!r}: {advice}"
 
 
 @pytest.mark.parametrize("found", ALL, ids=lambda found: f"{found.kind}-{found.name}")

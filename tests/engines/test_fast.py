@@ -83,6 +83,14 @@ def test_over_how_many_boxes_tokens_are_spread_decides(name: str, beta: float, b
     assert separable.plan(x, x, beta, lambda spread: cost if spread > 1.3 * boxes else 0.0) is None
 
 
+def test_a_disc_is_left_to_separable_sums_because_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    x = np.sqrt(rng.random((100_000, 1))) * af.tokens.sphere(n=100_000, d=2, seed=5)
+    assert fast.name(x, x, 100.0) == "separable"
+    monkeypatch.setattr(fast, "TREE_SPREAD", 0.0)
+    assert fast.name(x, x, 100.0) == "tree"
+
+
 @pytest.mark.parametrize(("beta", "engines"), [(1.0, ["separable"]), (30.0, ["tree"]), (3e3, ["tree"])])
 def test_the_engine_that_is_named_is_taken(beta: float, engines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """And the plan is made once."""

@@ -195,6 +195,16 @@ def test_faint_sources_are_heard_if_they_are_heavy() -> None:
     assert_close(x, x, x, np.log(10.0) * rng.uniform(-12, 0, 3000), 80.0)
 
 
+@pytest.mark.parametrize("scale", [1e-45, 1e-52, 1e-60, 1e-120])
+def test_tiny_keys_are_heard_by_huge_queries(scale: float) -> None:
+    rng = np.random.default_rng(3)
+    y, z = rng.standard_normal((3000, 2)), rng.standard_normal((100, 2))
+    mean, log_total = tree.softmax(z / scale, y * scale, y * scale, None, 2.0)
+    expected, total = dense.softmax(z, y, y, None, 2.0)
+    np.testing.assert_allclose(mean / scale, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(log_total, total, rtol=0, atol=1e-9)
+
+
 def test_scores_that_overflow_are_handed_over() -> None:
     x = 1e180 * np.random.default_rng(0).standard_normal((200, 2))
     with np.errstate(over="ignore", invalid="ignore"):

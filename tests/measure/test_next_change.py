@@ -185,7 +185,10 @@ def test_what_still_moves_and_what_is_over() -> None:
     assert one.next_change.time == math.inf
     assert str(one.next_change) == "at rest for ever: all tokens are at one place"
     gathering = af.simulate(x0, af.Softmax(beta=0.1), af.Layers(gamma=0.1), until=100)
-    assert str(gathering.next_change) == "at rest for ever: all tokens are at one place"
+    assert gathering.next_change.time == math.inf
+    assert str(gathering.next_change) == "no token moves farther than the radius again: all of them come to one place"
+    later = af.simulate(gathering.final, af.Softmax(beta=0.1), af.Layers(gamma=0.1), until=2000)
+    assert 0 < np.linalg.norm(later.final - gathering.final, axis=1).max() < gathering.next_change.radius
     slow = af.simulate([[1.0], [-1.0]], af.Softmax(beta=1e4), af.Layers(gamma=0.1), until=5)
     assert str(slow.next_change) == "at rest: no change within 10^300 steps or units of time"
     tie = af.simulate([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]], af.Hardmax(), af.Layers(gamma=0.1), until=5)

@@ -210,6 +210,8 @@ class Config:
         path = self.folder / value
         if value not in self.files and not path.is_file():
             expected = "a list of rows, or a .csv or .npy file"
+            if value.lstrip().startswith("["):
+                raise InputError(f"{what} are {quoted(value)}, which is not a list of rows of numbers: give {expected}")
             raise InputError(f"{what} should come from {value}, which is not a file: give {expected}")
         try:
             table = self.files[value] if value in self.files else _read(path)

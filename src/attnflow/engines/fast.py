@@ -14,7 +14,7 @@ from attnflow.engines.centring import about_centre
 
 # The work of the tree, in pairs of the engine that sums all of them: of a call, and of a token; and in the plane, for n
 # tokens that are spread over S > COMPACT boxes of a separable grid, TREE_SPREAD times the root of n (S - COMPACT).
-# Separable sums that cost more are left to the tree: those of 100,000 tokens in a disc from about beta R^2 = 100 on.
+# Separable sums that cost more are left to the tree: those of 100,000 tokens in a disc from about beta R^2 = 125 on.
 TREE_CALL, TREE_TOKEN, TREE_SPREAD, COMPACT = 5e6, 110.0, 3000.0, 64.0
 # Beyond the plane the tree looks at a part of all pairs, and each takes it longer: IN_SPACE times as long in space, and
 # d / IN_DIMENSIONS times in d dimensions. In space expansions leave at most the work of MOST_IN_SPACE pairs a token.

@@ -26,10 +26,10 @@ Measured in space, 10^5 normal tokens in a ball, CPU ms with all 16^3 products a
 beta 4 801 and 439 (products with K 683 and 335, moments 44 and 40, evaluation 54 and 42). What did not help: a total
 degree below 16 (816 products, but means err by 1e-6 at the corners of panels with z = 2; panels half as wide would do,
 and cost 16 times as many products with K); numbers of one box, not of one product, next to each other in memory while
-an axis is multiplied (to fetch them takes longer than moments save). What does help: to multiply by the matrices of
-eight target panels while they are in the cache, for all columns (a disc at beta 10, products of one thread: 41 ms where
-all matrices were fetched for each line, and 31); and to keep columns without a common box apart (two clusters at beta
-300: 8.9 and 7.4).
+an axis is multiplied (to fetch them takes longer than moments save). What does help: to multiply all columns
+by the matrices of eight target panels while these are in the cache (the products of a disc at beta 10, one thread, take
+31 ms; if each line fetches all matrices, 41 ms); and not to multiply columns together that share no box (two clusters
+at beta 300: 7.4 ms; together 8.9 ms).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def plan(
         sources = Side(straight_box(*ends(k)), len(k))
         targets = sources if q is k else Side(straight_box(*ends(q)), len(q))
         some = None
-        if len(k) > SAMPLE and most(0.0) < math.inf:
+        if len(k) >= 2 * SAMPLE and most(0.0) < math.inf:
             fullest = along(targets, sources, gain, np.eye(k.shape[1]))
             if fullest is None or fullest.work > CHEAP * (len(k) + len(q)):
                 some = _of_sample(q, k, gain)

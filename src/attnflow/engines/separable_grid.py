@@ -284,11 +284,18 @@ def _together(*held: NDArray[np.bool_]) -> Indices:
 
 
 def _groups(scales: Array) -> Indices:
-    """Return where each group of at most LANES columns starts, and the end; columns without a common box are apart."""
+    """Return where each group of columns starts, and the end.
+
+    A group has at most LANES columns; it ends sooner if it shares no box with the columns that would complete it.
+    """
     starts = [0]
-    shared = np.any(np.minimum(scales[:, 1:], scales[:, :-1]) > -np.inf, axis=0)
-    for column, together in enumerate(shared, 1):
-        if not together or column == starts[-1] + LANES:
+    alike = np.any(np.minimum(scales[:, 1:], scales[:, :-1]) > -np.inf, axis=0)
+    for column, together in enumerate(alike, 1):
+        first, end = starts[-1], starts[-1] + LANES
+        if not together and column < end:
+            here, rest = (scales[:, part].max(axis=1) for part in (slice(first, column), slice(column, end)))
+            together = np.any(np.minimum(here, rest) > -np.inf)
+        if not together or column == end:
             starts.append(column)
     return np.unique([*starts, scales.shape[1]])  # without columns there is no group
 

@@ -183,7 +183,7 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
     panel t of the targets in the result, negative if it is not wanted. Boxes are meant times 2^scales before, 2^lifted
     after; e^{g t' s'} is 2^shifts, and terms below 2^faintest of the largest are left out.
 
-    A task multiplies some lines of LANES columns by the matrices of a stretch of target panels.
+    A task multiplies some lines of a group of columns by the matrices of a stretch of target panels.
     """
     fields, panels, L = grid.shape[0], len(matrices), len(lines)
     S, many, most, longest = len(scales), len(groups) - 1, 0, 0

@@ -84,8 +84,23 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
     if not len(queries) or not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        longest, largest = (np.maximum(high, -low) for low, high in map(ends, (queries, keys)))
+        (least, most), (low, high) = map(ends, (queries, keys))
+        longest, largest = np.maximum(most, -least), np.maximum(high, -low)
+        raised = _raised(gain, _size(low, high))
+        # A gain that is raised changes no weight: scores times the gain stay below the unit of rounding.
+        if raised > gain and not raised * (longest @ largest) <= 2.0**-53:
+            return False
         return bool(longest @ largest <= LARGEST_PRODUCT) and bool((largest @ largest) <= LARGEST_PRODUCT)
+
+
+def _size(low: Array, high: Array) -> float:
+    """Return the size D of keys between these corners."""
+    return float((high - low).max()) or float(np.abs(high).max()) or 1.0
+
+
+def _raised(gain: float, size: float) -> float:
+    """Return the gain, or the least one for which gradients are accurate, if that is larger."""
+    return max(gain, LEAST_GAIN / size / size)
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,8 +174,8 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
     """
     rows = in_plane(keys)
     low, high = ends(rows)
-    size = float((high - low).max()) or float(np.abs(high).max()) or 1.0
-    gain = min(max(gain, LEAST_GAIN / size / size), LARGEST_GAIN)
+    size = _size(low, high)
+    gain = min(_raised(gain, size), LARGEST_GAIN)
     half = size / 2 * (1 + 1e-9)
     if (z := gain * half * half) > WIDEST:
         half *= math.sqrt(WIDEST / z * 2.0 ** math.ceil(math.log2(z / WIDEST)))

@@ -51,6 +51,7 @@ MOST = Effort(places=400, states=2000)
 QUICK = Effort(places=100, states=200)
 
 TOGETHER = "at rest for ever: all tokens are at one place"
+GATHERING = "no token moves farther than the radius again: all of them come to one place"
 APART = "at rest for ever: no cluster hears another"
 
 
@@ -230,7 +231,7 @@ def _followed(law: Law, motion: Motion, run: Trajectory, radius: float, most: Ef
             return None, f"{far}; to follow them further may take seconds, which run.next_change does"
         return None, f"{far}, where following them took too long"
     if not np.ptp(watcher.x, axis=0).any() and getattr(motion, "V", None) is None:
-        return math.inf, TOGETHER
+        return math.inf, GATHERING
     if leaping:
         return math.inf, "at rest: no change within 10^300 steps or units of time"
     if _separated(law, watcher.x, 0, radius):
