@@ -199,6 +199,10 @@ BAD: dict[str, tuple[list[str], str]] = {
     "seed a fraction": ([*SOFT, "--seed", "1.5"], "seed is 1.5"),
     "record a word": ([*SOFT, "--record", "all"], "record is 'all'"),
     "missing tokens": (["--tokens", "none.csv", "--until", "3", *SOFT[10:]], "which is not a file"),
+    "tokens that are no numbers": (
+        ["--tokens", "[[1,nan],[0,1]]", "--until", "3", *SOFT[10:]],
+        "not a list of rows of numbers",
+    ),
     "missing file": (["none.toml"], "cannot be read"),
     "n a word": ([*SOFT, "--n", "many"], "n is 'many'"),
     "normalized a word": ([*SPHERE, "--normalized", "no"], "normalized is 'no'"),
