@@ -213,7 +213,7 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
 
 @compiled
 def _room(size):
-    """Return an array that starts where a cache line does: vectors that go over its end take twice as long."""
+    """Return an array that starts where a cache line does: vectors that go over its end take about a fifth longer."""
     room = np.empty(size + WIDTH)
     skip = -room.ctypes.data // 8 % WIDTH
     return room[skip : skip + size]
