@@ -142,6 +142,14 @@ def test_tight_flows_hear_exact_sums() -> None:
     np.testing.assert_array_equal(run.final, again.final)
 
 
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_no_queries(d: int) -> None:
+    keys = np.random.default_rng(d).standard_normal((20_000, d))
+    mean, log_total = fast.softmax(keys[:0], keys, keys, None, 1.0)
+    assert mean.shape == (0, d)
+    assert log_total.shape == (0,)
+
+
 @pytest.mark.parametrize("m", [1, 5, 20])
 def test_few_queries_of_many_keys(m: int) -> None:
     """So few that a sixteenth of them is none."""

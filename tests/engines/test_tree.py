@@ -195,6 +195,29 @@ def test_faint_sources_are_heard_if_they_are_heavy() -> None:
     assert_close(x, x, x, np.log(10.0) * rng.uniform(-12, 0, 3000), 80.0)
 
 
+@pytest.mark.parametrize("logarithm", [1e6, 1e12, -1e9])
+def test_a_factor_of_all_masses_leaves_the_means_alone(logarithm: float) -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((3000, 2)), rng.standard_normal((3000, 2))
+    masses = rng.uniform(-1, 1, 3000)
+    # What is left of the masses beside a large logarithm, without rounding.
+    rest = (masses + logarithm) - logarithm
+    for values in (x, y):
+        mean, log_total = tree.softmax(x, x, values, masses + logarithm, 20.0)
+        expected, total = tree.softmax(x, x, values, rest, 20.0)
+        np.testing.assert_allclose(mean, expected, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(log_total, total + logarithm, rtol=1e-15, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-303, 1e-120, 1e115, 1e140])
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+def test_clouds_of_extreme_sizes_give_what_all_pairs_give(scale: float, gain: float) -> None:
+    rng = np.random.default_rng(2)
+    x = scale * rng.standard_normal((200, 2))
+    expected = x.mean(axis=0) if gain == 0.0 or scale < 1 else x[np.argmax(x @ x.T, axis=1)]
+    np.testing.assert_allclose(tree.softmax(x, x, x, None, gain)[0] / scale, expected / scale + 0 * x, atol=1e-12)
+
+
 @pytest.mark.parametrize("scale", [1e-45, 1e-52, 1e-60, 1e-120])
 def test_tiny_keys_are_heard_by_huge_queries(scale: float) -> None:
     rng = np.random.default_rng(3)

@@ -48,8 +48,9 @@ def test_everything_is_heard_for_small_beta() -> None:
 
 def test_tokens_at_one_place_and_tokens_that_overflow() -> None:
     assert tree_sample.heard(np.ones((50, 4)), np.ones((50, 4)), 1.0) == 1.0
-    huge = 1e200 * np.random.default_rng(0).standard_normal((50, 4))
-    assert 0.0 <= tree_sample.heard(huge, huge, 1.0) <= 1.0
+    some = np.random.default_rng(0).standard_normal((50, 4))
+    for huge in (1e200 * some, 1e307 * np.abs(some)):
+        assert 0.0 <= tree_sample.heard(huge, huge, 1.0) <= 1.0
 
 
 @pytest.mark.parametrize("d", [4, 7, 10])

@@ -165,7 +165,8 @@ def test_writing_many_figures_leaves_none_open_and_warns_of_none(tmp_path: Path)
     ("arguments", "said"),
     [
         (["fw/cell"], "did you mean fw/cells"),
-        (["nothing-like-it-at-all"], "`attnflow figure list` names them all"),
+        (["spehre"], "did you mean sphere? "),
+        (["xyzzy"], "there is no figure 'xyzzy': `attnflow figure list` names them all"),
         (["fw/cells", "--only", "jpg"], "format is 'jpg'"),
         (["claims/verdicts", "--seed", "1"], "nothing random"),
         (["fw/cells", "--seed", "-1"], "seed"),

@@ -74,6 +74,8 @@ def plan(queries: Array, keys: Array, gain: float) -> Choice:
     """Return the choice with the least predicted work."""
     m, n, d = len(queries), len(keys), keys.shape[1]
     least = Choice("blocked" if d >= BLOCKED_DIMENSION else "fused", float(m * n))
+    if not m:
+        return least
     made = separable.plan(queries, keys, gain, lambda spread: min(least.work, _in_plane(m, n, d, spread)))
     if made is not None and made.cost(m, n) < least.work:
         least = Choice("separable", made.cost(m, n), made)

@@ -60,6 +60,8 @@ MOST_DIMENSIONS, EXPANDED = 16, 3
 LARGEST_PRODUCT, CALM = 1e300, 900.0
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
+# Clouds are at least so large, and at most the inverse.
+LEAST_SIZE = 1e-100
 # Boxes of queries that are walked by each thread, at least; queries worth a thread.
 TASKS, PER_THREAD = 4, 2048
 
@@ -86,9 +88,13 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         (least, most), (low, high) = map(ends, (queries, keys))
         longest, largest = np.maximum(most, -least), np.maximum(high, -low)
-        raised = _raised(gain, _size(low, high))
+        size = _size(low, high)
+        raised = _raised(gain, size)
         # A gain that is raised changes no weight: scores times the gain stay below the unit of rounding.
         if raised > gain and not raised * (longest @ largest) <= 2.0**-53:
+            return False
+        # Of larger or smaller clouds, the raised gain or the cells are no normal numbers.
+        if not LEAST_SIZE <= size <= 1 / LEAST_SIZE:
             return False
         return bool(longest @ largest <= LARGEST_PRODUCT) and bool((largest @ largest) <= LARGEST_PRODUCT)
 
@@ -116,6 +122,7 @@ class Sources:
     size: float
     low: Array
     half: float
+    heaviest: float
 
     def hear(self, queries: Array) -> tuple[Array, Array]:
         """Return the means and the logarithms of the totals of some queries."""
@@ -132,6 +139,7 @@ class Sources:
         rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2], calm
         _Walk((self.trie, asked, self.values, itself, rules), mean, log_total).go()
         mean += self.centre
+        log_total += self.heaviest
         # Means are within the box of the values; those of equal values are equal to them.
         return np.clip(mean, *self.ends, out=mean)[:, : queries.shape[1] if itself else None], log_total
 
@@ -180,14 +188,16 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
     if (z := gain * half * half) > WIDEST:
         half *= math.sqrt(WIDEST / z * 2.0 ** math.ceil(math.log2(z / WIDEST)))
     corner = low + (high - low) / 2 - half
-    made = trie(rows, np.empty(0) if log_masses is None else log_masses * LOG2E, corner, half)
+    # A factor that all masses share could be so large that exponents beside it lose their digits.
+    heaviest = 0.0 if log_masses is None else float(log_masses.max())
+    made = trie(rows, np.empty(0) if log_masses is None else (log_masses - heaviest) * LOG2E, corner, half)
     if values is keys:
-        return Sources(keys, made, made.points, np.zeros(1), (low, high), gain, size, corner, half)
+        return Sources(keys, made, made.points, np.zeros(1), (low, high), gain, size, corner, half, heaviest)
     low, high = ends(values)
     centre = low + (high - low) / 2
     columns = np.zeros((values.shape[1], made.points.shape[1]))
     columns[:, : len(keys)] = (values - centre)[made.order].T
-    return Sources(keys, made, columns, centre, (low, high), gain, size, corner, half)
+    return Sources(keys, made, columns, centre, (low, high), gain, size, corner, half, heaviest)
 
 
 class _Walk:

@@ -33,9 +33,10 @@ def heard(queries: Array, keys: Array, gain: float) -> float:
     first = np.linspace(0, max(0, m - QUERIES), BOXES).astype(int)
     boxes = queries[ordered(queries)[np.minimum(first[:, None] + np.arange(QUERIES), m - 1)]]
     low, high = boxes.min(axis=1), boxes.max(axis=1)
-    some, every = keys[np.random.default_rng(0).choice(n, min(n, SOURCES), replace=False)], keys.mean(axis=0)
+    some = keys[np.random.default_rng(0).choice(n, min(n, SOURCES), replace=False)]
     faint, parts = FAINT * math.log(2) / gain, np.empty((2, BOXES))
     with np.errstate(over="ignore", invalid="ignore"):
+        every = keys.mean(axis=0)
         for k in range(BOXES):
             top = keys[np.argmax(keys @ (low[k] + high[k]))]
             for part, v, floor in ((0, top, faint - math.log(n) / gain), (1, every, faint)):

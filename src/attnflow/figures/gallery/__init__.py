@@ -154,7 +154,8 @@ def named(name: str) -> Entry:
 
     if name in entries():
         return entries()[name]
-    near = get_close_matches(str(name), entries(), n=1, cutoff=0.4)
+    groups = {one.split("/")[0] for one in entries()}
+    near = get_close_matches(str(name), [*entries(), *sorted(groups)], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError(f"there is no figure {name!r}: {hint}`attnflow figure list` names them all")
 
