@@ -91,10 +91,11 @@ workflows: .venv/library
 	node tools/lint_workflows.mjs .venv/node
 
 # Two tests that need the same kernel would both compile it. The library is read from src: pip may be replacing it.
+# Two processes compile what is left of both cores: what runs beside them is one process, and would be done last.
 kernels: .venv/library
-	PYTHONPATH=src $(BIN)/python tests/compile_kernels.py
+	PYTHONPATH=src nice -n 10 $(BIN)/python tests/compile_kernels.py
 
-# Beside the kernels, the other core installs what tests need and checks style and types.
+# Beside the kernels, one core installs what tests need and checks style and types.
 test: .venv/library
 	@$(MAKE) --no-print-directory -j 2 lint kernels browser typescript
 	$(PYTEST)
