@@ -104,7 +104,11 @@ def test_the_law_and_the_claim_of_the_page_work_as_files_of_the_library(tmp_path
         (tmp_path / name).write_text(text, encoding="utf-8")
 
     def run(*words: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'src'}{os.pathsep}{tmp_path}"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path / 'src'}{os.pathsep}{tmp_path}",
+            "PYTEST_ADDOPTS": "",
+        }
         done = subprocess.run(
             [sys.executable, "-m", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
