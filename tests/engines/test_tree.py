@@ -13,7 +13,6 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from attnflow.engines import Memory, dense, fast, fused, tree, tree_trie
-from attnflow.engines.compilation import on_one_thread
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -277,11 +276,21 @@ def test_interpolation_errs_by_less_than_its_bound(p: int, z: float) -> None:
         assert abs(high[p]) <= 2.1 * bound + noise
 
 
-def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    x = np.random.default_rng(0).standard_normal((20_000, 2))
-    alone = on_one_thread(tree.softmax)(x, x, x, None, 50.0)
-    for here, there in zip(alone, tree.softmax(x, x, x, None, 50.0), strict=True):
-        np.testing.assert_array_equal(here, there)
+@pytest.mark.parametrize("beta", [1.0, 50.0, 2e3])
+@pytest.mark.parametrize("cloud", ["normal", "copies"])
+def test_results_do_not_depend_on_the_number_of_threads(
+    cloud: str, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of few tokens are boxes of many queries that are not halved: each thread takes some of their queries."""
+    x = np.random.default_rng(0).standard_normal((20_000 if cloud == "normal" else 5, 2))
+    x = np.tile(x, (20_000 // len(x), 1))
+    alone, few = tree.prepare(x, x, None, beta).hear(x), fused.softmax(x[:5], x, x, None, beta)
+    for here, there in zip(alone, few, strict=True):
+        np.testing.assert_allclose(here[:5], there, rtol=1e-12, atol=1e-9)
+    for threads in (2, 3, 7):
+        monkeypatch.setattr("numba.get_num_threads", lambda threads=threads: threads)
+        for here, there in zip(alone, tree.prepare(x, x, None, beta).hear(x), strict=True):
+            np.testing.assert_array_equal(here, there)
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-3, 5.0, 80.0, 2e3])

@@ -24,6 +24,10 @@ from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, mulad
 with suppress(ImportError), lent(GOMP_SPINCOUNT="1000"):
     import numba.np.ufunc.omppool
 
+# The C library of Linux gives the memory of a sum back and fetches it again for the next one, which can take as
+# long as the sum itself. After a block of nearly 32 MiB was freed, it keeps up to 64 MiB.
+np.empty((1 << 25) - (1 << 16), np.uint8)
+
 LOG2E, EPS = math.log2(math.e), 2.0**-52
 TILE = 64
 ROWS_PER_TASK = 64

@@ -44,6 +44,7 @@ import numpy as np
 from attnflow.core.inputs import Array
 from attnflow.engines import fused
 from attnflow.engines.centring import about_centre, ends
+from attnflow.engines.compilation import on_one_thread
 from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable_grid import (
     CHEAP,
@@ -155,8 +156,12 @@ def _too_dear(made: Plan, like: Plan, queries: int, keys: int, most: Callable[[f
     return cost > most(0.0) and cost > most(like.spread)
 
 
+@on_one_thread
 def _of_sample(q: Array, k: Array, gain: float) -> Plan | None:
-    """Return the plan of a sample: with all tokens in its panels it costs nearly a lower bound of what they cost."""
+    """Return the plan of a sample: with all tokens in its panels it costs nearly a lower bound of what they cost.
+
+    The passes over so few tokens take less time than to wake other threads.
+    """
     some = k[:: len(k) // SAMPLE]
     return plan(some if q is k else q[:: max(1, len(q) // SAMPLE)], some, gain)
 

@@ -34,10 +34,10 @@ keys: cells of queries are at least so wide that it is not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from typing import Any
 
 import numba
@@ -50,8 +50,8 @@ from attnflow.engines.kernels import LOG2E
 from attnflow.engines.separable import in_plane
 from attnflow.engines.tree_expansions import EXPONENTIALS
 from attnflow.engines.tree_lists import COSTS, WIDEST
-from attnflow.engines.tree_trie import FIRST, LAST, Trie, trie
-from attnflow.engines.tree_walk import ANSWER, DESCEND, STEP, TOGETHER, Expansions, room, walk
+from attnflow.engines.tree_trie import Trie, trie
+from attnflow.engines.tree_walk import TOGETHER, Expansions, Room, Tasks, room, walk
 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
@@ -63,7 +63,7 @@ LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Clouds are at least so large, and at most the inverse.
 LEAST_SIZE = 1e-100
 # Boxes of queries that are walked by each thread, at least; queries worth a thread.
-TASKS, PER_THREAD = 4, 2048
+TASKS, PER_THREAD = 8, 2048
 
 
 def name(queries: Array, keys: Array, gain: float) -> str:
@@ -201,48 +201,31 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
 
 
 class _Walk:
-    """The sums of all queries: boxes level by level, until there are enough for all threads, then each to its end."""
+    """The sums of all queries: first steps alone, until there are boxes for all threads, then each box to its end."""
 
     def __init__(self, given: tuple[Any, ...], mean: Array, log_total: Array) -> None:
         self.given, self.results = given, (mean, log_total)
-        sources, self.queries, values = given[:3]
+        sources, _, values = given[:3]
         self.threads = min(numba.get_num_threads(), len(log_total) // PER_THREAD + 1)
         size = len(sources.points), len(values), sources.points.shape[1]
         self.rooms = [room(*size, EXPONENTIALS) for _ in range(self.threads)]
 
     def go(self) -> int:
         """Return how many boxes were done again."""
-        sources, d = self.given[0], len(self.given[0].points)
+        sources, d, n = self.given[0], len(self.given[0].points), len(self.results[1])
         leader = np.concatenate([sources.boxes[0, 2 * d : 3 * d], np.zeros(d), sources.boxes[0, 3 * d :]])
         none: Any = np.empty(0, np.int32)
         root = Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader)
+        tasks = Tasks(np.zeros((1, 5), np.int64), np.zeros((2, 2), np.int64), root)
         if self.threads == 1:
-            return self._walk((DESCEND, 0, 0, root, 0, 0))[2]
-        with ThreadPoolExecutor(self.threads) as pool:
-            return sum(doubts for _, _, doubts in pool.map(self._walk, self._tasks(root, pool)))
+            return self._walk(tasks, 0)(self.rooms[0])[1]
+        tasks, _ = self._walk(tasks, max(n // (TASKS * self.threads), TOGETHER))(self.rooms[0])
+        work = self._walk(tasks, 0)
+        with ThreadPoolExecutor(self.threads - 1) as pool:
+            others = [pool.submit(work, memory) for memory in self.rooms[1:]]
+            return work(self.rooms[0])[1] + sum(other.result()[1] for other in others)
 
-    def _tasks(self, root: Expansions, pool: ThreadPoolExecutor) -> list[tuple[Any, ...]]:
-        """Return the boxes that are left to walk, each small; calls of `walk` take long enough to be counted."""
-        nodes = self.queries.nodes
-        most = max(nodes[0, LAST] // (TASKS * self.threads), TOGETHER)
-        boxes: list[tuple[Any, ...]] = [(STEP, 0, 0, root, 0, 0)]
-        tasks: list[tuple[Any, ...]] = []
-        while boxes:
-            below: list[tuple[Any, ...]] = []
-            for (_, box, *_), (mine, goes, _) in zip(boxes, pool.map(self._walk, boxes), strict=True):
-                first, last, right, _ = nodes[box].tolist()
-                if not goes:
-                    pieces = [*range(first, last, most // TOGETHER * TOGETHER), last]
-                    tasks += [(ANSWER, box, box, mine, *piece) for piece in pairwise(pieces)]
-                    continue
-                for child in (box + 1, right):
-                    few = nodes[child, LAST] - nodes[child, FIRST] <= most
-                    (tasks if few else below).append((DESCEND if few else STEP, child, box, mine, 0, 0))
-            boxes = below
-        return tasks
-
-    def _walk(self, task: tuple[Any, ...]) -> Any:
-        memory = self.rooms.pop()
-        done = walk(*self.given, *task, memory, *self.results)
-        self.rooms.append(memory)
-        return done
+    def _walk(self, tasks: Tasks, most: int) -> Callable[[Room], tuple[Tasks, int]]:
+        """Return a function that does what is left of these tasks, with memory of its own."""
+        next_task = np.zeros(1, np.int64)
+        return lambda memory: walk(*self.given, tasks, next_task, most, memory, *self.results)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
 from attnflow.core.inputs import Array
 from attnflow.engines.kernels import compiled
@@ -19,7 +22,6 @@ from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
 
-STEP, DESCEND, ANSWER = 0, 1, KNOWN
 # Queries evaluated in one go.
 TOGETHER = 1024
 # A box whose bound of the error, of the size of the keys, is larger is done again.
@@ -38,6 +40,19 @@ class Expansions(NamedTuple):
     places: Array
     data: Array
     leader: Array
+
+
+class Tasks(NamedTuple):
+    """Boxes of queries that are left to walk: each row of `boxes` has A, its parent P, the number of P's expansions.
+
+    Then follow the first and the last of some queries of A, which is its own P then; or 0 and 0, if all of A is left,
+    which may still be halved. The expansions number i are those of `sets` from starts[i, 0] on, and their values those
+    of `sets.data` from starts[i, 1] on.
+    """
+
+    boxes: Array
+    starts: Array
+    sets: Expansions
 
 
 class Room(NamedTuple):
@@ -156,39 +171,94 @@ def _settle(sources, queries, values, itself, given, A, P, above, mine, first, l
     return doubts
 
 
-@compiled
-def walk(sources, queries, values, itself, given, aim, A, P, above, first, last, room, mean, log_total):
-    """Do one `STEP`, to the box A whose parent P has the expansions `above`; or `DESCEND` to all boxes in A.
+@intrinsic
+def _taken(typing, counter):
+    """Add one to the first number of an array of whole numbers, and return what it was: no two threads get the same."""
 
-    Or `ANSWER` the queries from first to last of A, whose own expansions are `above`. Return the expansions of A and
-    whether it is to be halved, after a step, and how many boxes were done again.
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.atomic_rmw("add", array.data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+    return types.int64(counter), generate
+
+
+@maker
+def _kept(boxes, lists):
+    """Return these boxes as tasks; the expansions of their parents are put one after the other."""
+    starts, across = np.zeros((len(lists) + 1, 2), np.int64), len(lists[0].leader)
+    for i in range(len(lists)):
+        starts[i + 1, 0], starts[i + 1, 1] = starts[i, 0] + len(lists[i].nodes), starts[i, 1] + len(lists[i].data)
+    count, numbers = starts[-1, 0], starts[-1, 1]
+    nodes, orders, leader = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(len(lists) * across)
+    sets = Expansions(nodes, orders, np.empty(count), np.empty(count, np.int64), np.empty(numbers), leader)
+    for i in range(len(lists)):
+        first, last, one = starts[i, 0], starts[i + 1, 0], lists[i]
+        sets.nodes[first:last], sets.orders[first:last] = one.nodes, one.orders
+        sets.levels[first:last], sets.places[first:last] = one.levels, one.places
+        sets.data[starts[i, 1] : starts[i + 1, 1]] = one.data
+        sets.leader[i * across : (i + 1) * across] = one.leader
+    rows = np.empty((len(boxes), 5), np.int64)
+    for k in range(len(boxes)):
+        rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3], rows[k, 4] = boxes[k]
+    return Tasks(rows, starts, sets)
+
+
+@maker
+def _above(tasks, i):
+    """Return the expansions number i of some tasks."""
+    sets, starts, across = tasks.sets, tasks.starts, len(tasks.sets.leader) // (len(tasks.starts) - 1)
+    here, numbers = slice(starts[i, 0], starts[i + 1, 0]), slice(starts[i, 1], starts[i + 1, 1])
+    leader = sets.leader[i * across : (i + 1) * across]
+    return Expansions(
+        sets.nodes[here], sets.orders[here], sets.levels[here], sets.places[here], sets.data[numbers], leader
+    )
+
+
+@compiled
+def walk(sources, queries, values, itself, given, tasks, next_task, most, room, mean, log_total):
+    """Do the tasks that no other thread has taken; return how many boxes were done again.
+
+    Or, if `most` is positive, only halve the boxes until they have at most so many queries; return these as tasks.
     """
-    doubts = 0
-    mine, goes, lists, waiting = above, False, [above], [(A, P, 0)]
-    while len(waiting):
-        A, P, depth = waiting.pop()
-        while len(lists) > depth + 1:
-            lists.pop()
-        if aim != ANSWER:
-            # False, but not as a literal, for which Numba would compile the callee once more.
-            ends = aim == ANSWER
-            mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[depth], ends, room)
-            first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
-        if aim == STEP:
-            break
-        if goes:
-            lists.append(mine)
-            waiting.append((queries.nodes[A, RIGHT], A, depth + 1))
-            waiting.append((A + 1, A, depth + 1))
-            continue
-        known = lists[depth]
-        for begin in range(first, last, TOGETHER):
-            if aim == ANSWER or last - first > TOGETHER:
-                _, raw, _, top, _ = visit(
-                    sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
+    doubts, raw, top, together = 0, 0, 0.0, max(TOGETHER, most // TOGETHER * TOGETHER)
+    lists, left = [_above(tasks, 0)], [(0, 0, 0, 0, 0)]
+    left.pop()
+    number = _taken(next_task)
+    while number < len(tasks.boxes):
+        lists[0] = _above(tasks, tasks.boxes[number, 2])
+        first, last = tasks.boxes[number, 3], tasks.boxes[number, 4]
+        # Of a task with some queries of a box, the box has its expansions already.
+        answer, mine, goes = last > first, lists[0], False
+        waiting = [(tasks.boxes[number, 0], tasks.boxes[number, 1], 0)]
+        while len(waiting):
+            A, P, own = waiting.pop()
+            if not answer:
+                first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
+                if last - first <= most:
+                    left.append((A, P, own, 0, 0))
+                    continue
+                while most == 0 and len(lists) > own + 1:
+                    lists.pop()
+                mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[own], answer, room)
+            known = lists[own]
+            if goes or most:
+                lists.append(mine)
+                own = len(lists) - 1
+            if goes:
+                waiting.append((queries.nodes[A, RIGHT], A, own))
+                waiting.append((A + 1, A, own))
+                continue
+            for i in range(first, last, together):
+                end = min(i + together, last)
+                if most:
+                    left.append((A, A, own, i, end))
+                    continue
+                if answer or last - first > TOGETHER:
+                    _, raw, _, top, _ = visit(
+                        sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
+                    )
+                doubts += _settle(
+                    sources, queries, values, itself, given, A, P, known, mine, i, end, raw, top, room, mean, log_total
                 )
-            end = min(begin + TOGETHER, last)
-            doubts += _settle(
-                sources, queries, values, itself, given, A, P, known, mine, begin, end, raw, top, room, mean, log_total
-            )
-    return mine, goes, doubts
+        number = _taken(next_task)
+    return _kept(left, lists) if most else tasks, doubts
