@@ -12,7 +12,7 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel, inlined
+from attnflow.engines.kernels import compiled, in_parallel, inlined, whole_lines
 from attnflow.engines.separable_blocks import P, recombine
 from attnflow.engines.separable_places import PIECES
 from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
@@ -91,8 +91,10 @@ def evaluate(u, order, start, boxes, lines, rows, grid, levels, slope, back, cen
     columns, low, here = mean.shape[1], start[0], start[-1] - start[0]
     for piece in numba.prange(PIECES):
         first, end = low + piece * here // PIECES, low + (piece + 1) * here // PIECES
-        part, sums = np.zeros(fields * L * P), np.empty((fields + d) * WIDTH)
-        means, higher = np.empty(columns * WIDTH), np.empty(WIDTH)
+        part, sums = whole_lines(fields * L * P), whole_lines((fields + d) * WIDTH)
+        means, higher = whole_lines(columns * WIDTH), whole_lines(WIDTH)
+        for o in range(0, len(part), WIDTH):
+            store(part, o, splat(0.0))
         box = np.searchsorted(start, first, side="right") - 1
         while first < end:
             last = min(end, start[box + 1])

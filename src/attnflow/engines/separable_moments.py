@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel
+from attnflow.engines.kernels import compiled, in_parallel, whole_lines
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import P, powers, recombine
 from attnflow.engines.separable_places import PIECES
@@ -100,12 +100,12 @@ def moments(u, order, start, places, lines, rows, exponents, values, centre, gri
     `rows`. A box that goes over an end of a piece is added up after the others, piece by piece. `u` is flat.
     """
     n, d, size = len(order), u.size // (len(order) + WIDTH), len(grid) * len(lines) * P
-    parts = np.empty((PIECES, 3, size))
+    parts = whole_lines(PIECES * 3 * size).reshape(PIECES, 3, size)
     cut = np.full((PIECES, 2), -1)
     for piece in numba.prange(PIECES):
         first, end = piece * n // PIECES, (piece + 1) * n // PIECES
-        left, right, middle = np.empty(TOGETHER * P), np.empty(TOGETHER * P), np.empty(TOGETHER * P)
-        room = left, right, middle, np.empty(TOGETHER), np.empty(TOGETHER)
+        left, right, middle = whole_lines(TOGETHER * P), whole_lines(TOGETHER * P), whole_lines(TOGETHER * P)
+        room = left, right, middle, whole_lines(TOGETHER), whole_lines(TOGETHER)
         box = np.searchsorted(start, first, side="right") - 1
         while first < end:
             last = min(end, start[box + 1])

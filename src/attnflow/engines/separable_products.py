@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import LOG2E, compiled, in_parallel
+from attnflow.engines.kernels import LOG2E, compiled, in_parallel, whole_lines
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, P
 from attnflow.engines.separable_places import SORT_PIECES
@@ -200,8 +200,12 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
     stretches = -(-panels // stretch)
     tasks = fields * many * dealt * stretches
     for piece in numba.prange(SORT_PIECES):
-        active, ends, factors = np.empty(BLOCK * S, np.int64), np.empty((BLOCK, 2), np.int64), _room(BLOCK * S * LANES)
-        room = active, ends, factors, _room(most * S * LANES), _room(longest * BLOCK * LANES)
+        active, ends, factors = (
+            np.empty(BLOCK * S, np.int64),
+            np.empty((BLOCK, 2), np.int64),
+            whole_lines(BLOCK * S * LANES),
+        )
+        room = active, ends, factors, whole_lines(most * S * LANES), whole_lines(longest * BLOCK * LANES)
         for task in range(piece, tasks, SORT_PIECES):
             part, low = task // stretches, task % stretches * stretch
             group = part // dealt % many
@@ -209,14 +213,6 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
             own = scales, shifts, lifted, faintest
             here = low, min(panels, low + stretch)
             _contract(grid, where, here, starts, lines, matrices, own, rows, seats, places, result, steps, room)
-
-
-@compiled
-def _room(size):
-    """Return an array that starts where a cache line does: vectors that go over its end take about a fifth longer."""
-    room = np.empty(size + WIDTH)
-    skip = -room.ctypes.data // 8 % WIDTH
-    return room[skip : skip + size]
 
 
 @compiled

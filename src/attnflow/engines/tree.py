@@ -86,7 +86,8 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
     if not len(queries) or not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        (least, most), (low, high) = map(ends, (queries, keys))
+        low, high = ends(keys)
+        least, most = (low, high) if queries is keys else ends(queries)
         longest, largest = np.maximum(most, -least), np.maximum(high, -low)
         size = _size(low, high)
         raised = _raised(gain, size)
@@ -137,11 +138,11 @@ class Sources:
         heaviest = max(float(np.abs(self.values).max(initial=0.0)), float(largest.max()), 1.0)
         calm = CALM - math.log2(heaviest)
         rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2], calm
-        _Walk((self.trie, asked, self.values, itself, rules), mean, log_total).go()
-        mean += self.centre
-        log_total += self.heaviest
         # Means are within the box of the values; those of equal values are equal to them.
-        return np.clip(mean, *self.ends, out=mean)[:, : queries.shape[1] if itself else None], log_total
+        box = np.array(np.broadcast_arrays(self.centre, *self.ends))
+        _Walk((self.trie, asked, self.values, itself, rules), (mean, log_total, box)).go()
+        log_total += self.heaviest
+        return mean[:, : queries.shape[1] if itself else None], log_total
 
     def _asked(self, queries: Array) -> Trie:
         """Return the trie of the queries; their cells fit those of the keys: g h_A h_B is WIDEST times a power of 2."""
@@ -203,16 +204,16 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
 class _Walk:
     """The sums of all queries: first steps alone, until there are boxes for all threads, then each box to its end."""
 
-    def __init__(self, given: tuple[Any, ...], mean: Array, log_total: Array) -> None:
-        self.given, self.results = given, (mean, log_total)
+    def __init__(self, given: tuple[Any, ...], results: tuple[Array, Array, Array]) -> None:
+        self.given, self.results = given, results
         sources, _, values = given[:3]
-        self.threads = min(numba.get_num_threads(), len(log_total) // PER_THREAD + 1)
+        self.threads = min(numba.get_num_threads(), len(results[0]) // PER_THREAD + 1)
         size = len(sources.points), len(values), sources.points.shape[1]
         self.rooms = [room(*size, EXPONENTIALS) for _ in range(self.threads)]
 
     def go(self) -> int:
         """Return how many boxes were done again."""
-        sources, d, n = self.given[0], len(self.given[0].points), len(self.results[1])
+        sources, d, n = self.given[0], len(self.given[0].points), len(self.results[0])
         leader = np.concatenate([sources.boxes[0, 2 * d : 3 * d], np.zeros(d), sources.boxes[0, 3 * d :]])
         none: Any = np.empty(0, np.int32)
         root = Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader)
@@ -228,4 +229,4 @@ class _Walk:
     def _walk(self, tasks: Tasks, most: int) -> Callable[[Room], tuple[Tasks, int]]:
         """Return a function that does what is left of these tasks, with memory of its own."""
         next_task = np.zeros(1, np.int64)
-        return lambda memory: walk(*self.given, tasks, next_task, most, memory, *self.results)
+        return lambda memory: walk(*self.given, tasks, next_task, most, memory, self.results)

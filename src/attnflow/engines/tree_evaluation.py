@@ -59,14 +59,17 @@ def _plane(data, o, p, values, slopes, first, second):
 
 
 @part
-def _field(data, o, p, d, room, sums):
-    """Write a function given at p^d nodes, and its gradient, at eight places."""
+def _field(data, o, p, d, values, slopes, sums):
+    """Write a function given at p^d nodes, and its gradient, at eight places.
+
+    It takes arrays, not the room that holds them: a call would copy all of the room.
+    """
     first, step = (0, MANY * WIDTH) if p == MANY else (FEWER, FEW * WIDTH)
     last, one = first + (d - 1) * step, splat(1.0)
     f, slope, along, across = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
     for k in range(p if d == 3 else 1):
-        g, g1, g2 = _plane(data, o + k * p * p, p, room.values, room.slopes, last - step, last)
-        u, u1 = (load(room.values, first + k * WIDTH), load(room.slopes, first + k * WIDTH)) if d == 3 else (one, one)
+        g, g1, g2 = _plane(data, o + k * p * p, p, values, slopes, last - step, last)
+        u, u1 = (load(values, first + k * WIDTH), load(slopes, first + k * WIDTH)) if d == 3 else (one, one)
         f, slope = muladd(u, g, f), muladd(u1, g, slope)
         along, across = muladd(u, g1, along), muladd(u, g2, across)
     store(sums, 0, f)
@@ -114,7 +117,7 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
         w = exp2(exponent)
         bound = muladd(w, spread(room.tails, e), bound)
         for f in range(fields):
-            _field(mine.data, o + f * p**d, p, d, room, room.field)
+            _field(mine.data, o + f * p**d, p, d, room.values, room.slopes, room.field)
             t = w * load(room.field, 0)
             store(room.sums, f * WIDTH, load(room.sums, f * WIDTH) + t)
             if fields == 1:
@@ -215,11 +218,13 @@ def least_heard(queries, d, i, tangents, known):
 
 
 @part
-def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total):
+def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, results):
     """Fill the means and logarithms of some queries of A; return the worst bound of their errors.
 
+    The `results` are arrays of both, and one that says what to add to means, and their least and their largest values.
     Exponents of sources are relative to the leader, if `calm`; else to the largest score of each query.
     """
+    mean, log_total, box = results
     g, d, stride, worst = given[0], len(sources.axes), queries.points.shape[1], 0.0
     v, mass = mine.leader, mine.leader[-1]
     # Tangents of the eight queries before, which are in A too. The first queries have that of the leader, and so have
@@ -268,7 +273,9 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
         for k in range(min(WIDTH, last - i)):
             row = queries.order[i + k]
             for f in range(len(values)):
-                mean[row, f] = room.sums[(1 + f) * WIDTH + k]
+                m = room.sums[(1 + f) * WIDTH + k] + box[0, f]
+                # What is no number stays so.
+                mean[row, f] = box[1, f] if m < box[1, f] else box[2, f] if m > box[2, f] else m
             total = g * room.field[k] + mass + math.log2(room.sums[k])
             log_total[row] = total / LOG2E
             if itself:

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from attnflow.core.inputs import Array
-from attnflow.engines.kernels import compiled
+from attnflow.engines.kernels import compiled, whole_lines
 from attnflow.engines.simd import WIDTH
 from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
 from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
@@ -97,7 +97,7 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
         np.empty(4 * PARTS, np.int64),
         np.empty((PARTS, 2), np.int64),
         np.empty(PARTS),
-        *(np.empty(count + more) for count in numbers),
+        *(whole_lines(count + more) for count in numbers),
         *(np.empty(count + WIDTH, np.int32) for count in counts),
     )
 
@@ -130,7 +130,7 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
         places[e] = total
         total += room.orders[e] ** d * (1 + len(fields))
     mine = Expansions(
-        room.heard[:count].copy(), room.orders[:count].copy(), np.empty(count), places, np.empty(total + WIDTH), own
+        room.heard[:count].copy(), room.orders[:count].copy(), np.empty(count), places, whole_lines(total + WIDTH), own
     )
     if count:
         bases(queries.cells, P, A, d, room)
@@ -140,7 +140,7 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
 
 
 @part
-def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
+def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, results):
     """Evaluate the queries from first to last of A, which hears its expansions and the `raw` leaves in the room.
 
     Say whether no expansion overflowed and the bound of the errors is within the `LIMIT`.
@@ -152,19 +152,19 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
         return False
     for e in range(len(mine.nodes)):
         room.tails[e] = tail(sources, queries, given, A, mine, e, room)
-    bound = evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, mean, log_total)
+    bound = evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, results)
     return bound <= LIMIT
 
 
 @maker
-def _settle(sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, mean, log_total):
+def _settle(sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, results):
     """Evaluate some queries of A with expansions on smaller cells, or with none, until the bound is kept.
 
     Return how often it was not.
     """
     g, slack, size, widest, cost, calm = given
     for doubts in range(3):
-        if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, mean, log_total):
+        if _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, results):
             break
         stricter = g, slack, size, 0.5 * widest if doubts == 0 else 0.0, cost, calm
         mine, _, raw, top = _step(sources, queries, values, itself, stricter, A, P, above, doubts >= 0, room)
@@ -190,7 +190,7 @@ def _kept(boxes, lists):
         starts[i + 1, 0], starts[i + 1, 1] = starts[i, 0] + len(lists[i].nodes), starts[i, 1] + len(lists[i].data)
     count, numbers = starts[-1, 0], starts[-1, 1]
     nodes, orders, leader = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(len(lists) * across)
-    sets = Expansions(nodes, orders, np.empty(count), np.empty(count, np.int64), np.empty(numbers), leader)
+    sets = Expansions(nodes, orders, np.empty(count), np.empty(count, np.int64), whole_lines(numbers), leader)
     for i in range(len(lists)):
         first, last, one = starts[i, 0], starts[i + 1, 0], lists[i]
         sets.nodes[first:last], sets.orders[first:last] = one.nodes, one.orders
@@ -215,8 +215,8 @@ def _above(tasks, i):
 
 
 @compiled
-def walk(sources, queries, values, itself, given, tasks, next_task, most, room, mean, log_total):
-    """Do the tasks that no other thread has taken; return how many boxes were done again.
+def walk(sources, queries, values, itself, given, tasks, next_task, most, room, results):
+    """Do the tasks that no other thread has taken, and fill the results; return how many boxes were done again.
 
     Or, if `most` is positive, only halve the boxes until they have at most so many queries; return these as tasks.
     """
@@ -258,7 +258,7 @@ def walk(sources, queries, values, itself, given, tasks, next_task, most, room, 
                         sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
                     )
                 doubts += _settle(
-                    sources, queries, values, itself, given, A, P, known, mine, i, end, raw, top, room, mean, log_total
+                    sources, queries, values, itself, given, A, P, known, mine, i, end, raw, top, room, results
                 )
         number = _taken(next_task)
     return _kept(left, lists) if most else tasks, doubts
