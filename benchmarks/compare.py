@@ -57,7 +57,7 @@ def plotted(curves: dict[float, tuple[list[int], list[float]]], path: Path) -> N
             last, end = sizes[-1], 1_000_000
             far = seconds[-1] * (end / last) ** 2
             ax.loglog([last, end], [seconds[-1], far], color=tone().ink, ls=":", label=r"$\propto n^2$")
-        ax.set(xlabel="number of tokens $n$", ylabel="seconds for one attention sum")
+        ax.set(xlabel="number of tokens $n$", ylabel="CPU seconds for one attention sum")
         ax.set_title("$d = 2$, normal tokens clipped to radius 3, float64", fontsize=11)
         ax.legend()
     af.figures.save(figure, path)
