@@ -91,7 +91,7 @@ workflows: .venv/library
 	node tools/lint_workflows.mjs .venv/node
 
 # Two tests that need the same kernel would both compile it. The library is read from src: pip may be replacing it.
-# Two processes compile what is left of both cores: what runs beside them is one process, and would be done last.
+# Two processes compile, and give way to the one process that runs beside them, which would otherwise end last.
 kernels: .venv/library
 	PYTHONPATH=src nice -n 10 $(BIN)/python tests/compile_kernels.py
 

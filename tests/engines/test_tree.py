@@ -12,7 +12,7 @@ from larger import larger, leave_tree_to_larger
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from attnflow.engines import Memory, dense, fast, fused, tree, tree_trie
+from attnflow.engines import Memory, dense, fast, fused, module, tree, tree_trie
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -276,21 +276,52 @@ def test_interpolation_errs_by_less_than_its_bound(p: int, z: float) -> None:
         assert abs(high[p]) <= 2.1 * bound + noise
 
 
-@pytest.mark.parametrize("beta", [1.0, 50.0, 2e3])
-@pytest.mark.parametrize("cloud", ["normal", "copies"])
+def copies() -> Array:
+    """Boxes of many queries that are not halved: each thread takes some of them."""
+    return np.tile(np.random.default_rng(0).standard_normal((5, 2)), (4000, 1))
+
+
+def one_narrow_cluster() -> Array:
+    """Boxes of many queries that are not halved, and are done again."""
+    rng = np.random.default_rng(0)
+    return np.concatenate([0.03 * rng.standard_normal((7800, 3)), 3 * rng.standard_normal((200, 3))])
+
+
+@pytest.mark.parametrize("beta", [1.0, 10.0, 50.0, 2e3])
+@pytest.mark.parametrize("cloud", ["copies", "one narrow cluster", "normal", "heavy tails"])
 def test_results_do_not_depend_on_the_number_of_threads(
     cloud: str, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copies of few tokens are boxes of many queries that are not halved: each thread takes some of their queries."""
-    x = np.random.default_rng(0).standard_normal((20_000 if cloud == "normal" else 5, 2))
-    x = np.tile(x, (20_000 // len(x), 1))
+    made = {"copies": copies, "one narrow cluster": one_narrow_cluster}
+    x = made[cloud]() if cloud in made else CLOUDS[cloud](np.random.default_rng(0), 20_000, 2)
+    monkeypatch.setattr("numba.get_num_threads", lambda: 1)
     alone, few = tree.prepare(x, x, None, beta).hear(x), fused.softmax(x[:5], x, x, None, beta)
     for here, there in zip(alone, few, strict=True):
-        np.testing.assert_allclose(here[:5], there, rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(here[:5], there, rtol=1e-10, atol=1e-9)
     for threads in (2, 3, 7):
         monkeypatch.setattr("numba.get_num_threads", lambda threads=threads: threads)
         for here, there in zip(alone, tree.prepare(x, x, None, beta).hear(x), strict=True):
             np.testing.assert_array_equal(here, there)
+
+
+def test_what_is_no_number_stays_so() -> None:
+    """A value that is infinite has no mean; the others have theirs."""
+    x = np.random.default_rng(0).standard_normal((3000, 2))
+    values = np.column_stack([np.r_[np.inf, np.zeros(2999)], np.ones(3000)])
+    with np.errstate(invalid="ignore"):
+        mean, _ = tree.prepare(x, values, None, 1.0).hear(x[:9])
+    assert not np.isfinite(mean[:, 0]).any()
+    np.testing.assert_allclose(mean[:, 1], 1.0)
+
+
+@pytest.mark.parametrize("engine", ["tree", "separable", "fast", "fused"])
+def test_no_queries_hear_nothing(engine: str) -> None:
+    x = np.random.default_rng(0).standard_normal((20_000, 2))
+    mean, log_total = module(engine).softmax(x[:0], x, x, None, 1.0)
+    assert mean.shape == (0, 2)
+    assert log_total.shape == (0,)
+    assert tree.prepare(x, x, None, 1.0).hear(x[:0])[0].shape == (0, 2)
+    assert fast.for_others(fast.plan(x, x, 1.0), x[:0], x, 1.0).work >= 0.0
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-3, 5.0, 80.0, 2e3])

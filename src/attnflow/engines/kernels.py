@@ -24,8 +24,8 @@ from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, mulad
 with suppress(ImportError), lent(GOMP_SPINCOUNT="1000"):
     import numba.np.ufunc.omppool
 
-# The C library of Linux gives the memory of a sum back and fetches it again for the next one, which can take as
-# long as the sum itself. After a block of nearly 32 MiB was freed, it keeps up to 64 MiB.
+# The C library of Linux gives the memory of a sum back and fetches it again for the next one, which can take as long as
+# the sum itself. After a block of nearly 32 MiB was freed, it keeps 64 MiB of freed memory, except for larger arrays.
 np.empty((1 << 25) - (1 << 16), np.uint8)
 
 LOG2E, EPS = math.log2(math.e), 2.0**-52
@@ -43,7 +43,7 @@ inlined = numba.njit(inline="always")
 
 @compiled
 def whole_lines(size):
-    """Return an array that starts where a cache line does: vectors that go over its end take up to twice as long."""
+    """Return an array that starts at a cache line: loading a vector from two lines takes up to twice as long."""
     room = np.empty(size + WIDTH)
     skip = -room.ctypes.data // 8 % WIDTH
     return room[skip : skip + size]

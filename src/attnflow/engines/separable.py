@@ -132,7 +132,7 @@ def plan(
     Or None if the plan would cost more than `most`, a function of the number of boxes over which queries are
     spread. Some of the tokens show that: they are in fewer panels than all.
     """
-    if not 1 <= keys.shape[1] <= MOST_DIMENSIONS:
+    if not 1 <= keys.shape[1] <= MOST_DIMENSIONS or not len(queries):
         return None
     k = in_plane(keys)
     q = k if queries is keys else in_plane(queries)
@@ -160,7 +160,7 @@ def _too_dear(made: Plan, like: Plan, queries: int, keys: int, most: Callable[[f
 def _of_sample(q: Array, k: Array, gain: float) -> Plan | None:
     """Return the plan of a sample: with all tokens in its panels it costs nearly a lower bound of what they cost.
 
-    The passes over so few tokens take less time than to wake other threads.
+    The passes over so few tokens take less time than waking other threads.
     """
     some = k[:: len(k) // SAMPLE]
     return plan(some if q is k else q[:: max(1, len(q) // SAMPLE)], some, gain)

@@ -34,7 +34,6 @@ keys: cells of queries are at least so wide that it is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -51,7 +50,7 @@ from attnflow.engines.separable import in_plane
 from attnflow.engines.tree_expansions import EXPONENTIALS
 from attnflow.engines.tree_lists import COSTS, WIDEST
 from attnflow.engines.tree_trie import Trie, trie
-from attnflow.engines.tree_walk import TOGETHER, Expansions, Room, Tasks, room, walk
+from attnflow.engines.tree_walk import TOGETHER, Expansions, Room, Tasks, joined, room, walk
 
 TOLERANCE = 1e-10
 # In more dimensions cells do not tell tokens apart; in more than EXPANDED, expansions have too many nodes.
@@ -60,9 +59,9 @@ MOST_DIMENSIONS, EXPANDED = 16, 3
 LARGEST_PRODUCT, CALM = 1e300, 900.0
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
-# Clouds are at least so large, and at most the inverse.
+# Clouds that are smaller, or larger than the inverse, are left to all pairs.
 LEAST_SIZE = 1e-100
-# Boxes of queries that are walked by each thread, at least; queries worth a thread.
+# About so many boxes of queries for each thread, if there are enough queries; queries worth a thread.
 TASKS, PER_THREAD = 8, 2048
 
 
@@ -127,6 +126,8 @@ class Sources:
 
     def hear(self, queries: Array) -> tuple[Array, Array]:
         """Return the means and the logarithms of the totals of some queries."""
+        if not len(queries):
+            return np.empty((0, len(self.ends[0]))), np.empty(0)
         asked, d = self._asked(queries), len(self.trie.points)
         gain2 = min(self.gain * LOG2E, LARGEST_GAIN)
         longest, largest = (np.maximum(-t.boxes[0, :d], t.boxes[0, d : 2 * d]) for t in (asked, self.trie))
@@ -202,7 +203,7 @@ def prepare(keys: Array, values: Array, log_masses: Array | None, gain: float) -
 
 
 class _Walk:
-    """The sums of all queries: first steps alone, until there are boxes for all threads, then each box to its end."""
+    """The sums of all queries: boxes are halved until there are enough for all threads, then walked to their ends."""
 
     def __init__(self, given: tuple[Any, ...], results: tuple[Array, Array, Array]) -> None:
         self.given, self.results = given, results
@@ -218,15 +219,19 @@ class _Walk:
         none: Any = np.empty(0, np.int32)
         root = Expansions(none, none, np.empty(0), np.empty(0, np.int64), np.empty(0), leader)
         tasks = Tasks(np.zeros((1, 5), np.int64), np.zeros((2, 2), np.int64), root)
-        if self.threads == 1:
-            return self._walk(tasks, 0)(self.rooms[0])[1]
-        tasks, _ = self._walk(tasks, max(n // (TASKS * self.threads), TOGETHER))(self.rooms[0])
-        work = self._walk(tasks, 0)
-        with ThreadPoolExecutor(self.threads - 1) as pool:
-            others = [pool.submit(work, memory) for memory in self.rooms[1:]]
-            return work(self.rooms[0])[1] + sum(other.result()[1] for other in others)
+        with ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
+            # One thread alone makes the first boxes, as many as there are threads; then all of them make smaller ones.
+            for boxes in (self.threads, TASKS * self.threads) if self.threads > 1 else ():
+                tasks = joined([left for left, _ in self._walk(pool, tasks, max(n // boxes, TOGETHER))])
+            return sum(doubts for _, doubts in self._walk(pool, tasks, 0))
 
-    def _walk(self, tasks: Tasks, most: int) -> Callable[[Room], tuple[Tasks, int]]:
-        """Return a function that does what is left of these tasks, with memory of its own."""
+    def _walk(self, pool: ThreadPoolExecutor, tasks: Tasks, most: int) -> list[tuple[Tasks, int]]:
+        """Let all threads, each with a room of its own, take tasks until none is left."""
         next_task = np.zeros(1, np.int64)
-        return lambda memory: walk(*self.given, tasks, next_task, most, memory, self.results)
+
+        def work(memory: Room) -> tuple[Tasks, int]:
+            done: tuple[Tasks, int] = walk(*self.given, tasks, next_task, most, memory, self.results)
+            return done
+
+        others = [pool.submit(work, memory) for memory in self.rooms[1 : len(tasks.boxes)]]
+        return [work(self.rooms[0]), *(other.result() for other in others)]

@@ -43,16 +43,28 @@ class Expansions(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """Boxes of queries that are left to walk: each row of `boxes` has A, its parent P, the number of P's expansions.
+    """Boxes of queries that are left to walk: a row of `boxes` has A, its parent P, and the place i of P's expansions.
 
-    Then follow the first and the last of some queries of A, which is its own P then; or 0 and 0, if all of A is left,
-    which may still be halved. The expansions number i are those of `sets` from starts[i, 0] on, and their values those
-    of `sets.data` from starts[i, 1] on.
+    These are the expansions of `sets` from starts[i, 0] on; their values are in `sets.data` from starts[i, 1] on. The
+    row ends with 0 and 0 if all of A is left, which may still be halved. It ends with the first query and the one after
+    the last, if only these queries of A are left; then A stands in the place of P too.
     """
 
     boxes: Array
     starts: Array
     sets: Expansions
+
+
+def joined(parts: list[Tasks]) -> Tasks:
+    """Return the tasks that several threads have left."""
+    if len(parts) == 1:
+        return parts[0]
+    places = np.cumsum([0, *(len(part.starts) - 1 for part in parts)])
+    ends = np.cumsum([np.zeros(2, np.int64), *(part.starts[-1] for part in parts)], axis=0)
+    boxes = [part.boxes + np.array([0, 0, place, 0, 0]) for part, place in zip(parts, places, strict=False)]
+    starts = [part.starts[:-1] + end for part, end in zip(parts, ends, strict=False)]
+    sets = Expansions(*map(np.concatenate, zip(*(part.sets for part in parts), strict=True)))
+    return Tasks(np.concatenate(boxes), np.concatenate([*starts, ends[-1:]]), sets)
 
 
 class Room(NamedTuple):
@@ -185,21 +197,32 @@ def _taken(typing, counter):
 @maker
 def _kept(boxes, lists):
     """Return these boxes as tasks; the expansions of their parents are put one after the other."""
-    starts, across = np.zeros((len(lists) + 1, 2), np.int64), len(lists[0].leader)
+    place, count = np.full(len(lists), -1), 0
+    for _, _, i, _, _ in boxes:
+        if place[i] < 0:
+            place[i], count = count, count + 1
+    starts, across = np.zeros((count + 1, 2), np.int64), len(lists[0].leader)
     for i in range(len(lists)):
-        starts[i + 1, 0], starts[i + 1, 1] = starts[i, 0] + len(lists[i].nodes), starts[i, 1] + len(lists[i].data)
-    count, numbers = starts[-1, 0], starts[-1, 1]
-    nodes, orders, leader = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(len(lists) * across)
-    sets = Expansions(nodes, orders, np.empty(count), np.empty(count, np.int64), whole_lines(numbers), leader)
+        if place[i] >= 0:
+            starts[place[i] + 1, 0], starts[place[i] + 1, 1] = len(lists[i].nodes), len(lists[i].data)
+    for i in range(count):
+        starts[i + 1, 0], starts[i + 1, 1] = starts[i, 0] + starts[i + 1, 0], starts[i, 1] + starts[i + 1, 1]
+    listed, numbers = starts[-1, 0], starts[-1, 1]
+    nodes, orders, leader = np.empty(listed, np.int32), np.empty(listed, np.int32), np.empty(count * across)
+    sets = Expansions(nodes, orders, np.empty(listed), np.empty(listed, np.int64), whole_lines(numbers), leader)
     for i in range(len(lists)):
-        first, last, one = starts[i, 0], starts[i + 1, 0], lists[i]
+        at, one = place[i], lists[i]
+        if at < 0:
+            continue
+        first, last = starts[at, 0], starts[at + 1, 0]
         sets.nodes[first:last], sets.orders[first:last] = one.nodes, one.orders
         sets.levels[first:last], sets.places[first:last] = one.levels, one.places
-        sets.data[starts[i, 1] : starts[i + 1, 1]] = one.data
-        sets.leader[i * across : (i + 1) * across] = one.leader
+        sets.data[starts[at, 1] : starts[at + 1, 1]] = one.data
+        sets.leader[at * across : (at + 1) * across] = one.leader
     rows = np.empty((len(boxes), 5), np.int64)
     for k in range(len(boxes)):
-        rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3], rows[k, 4] = boxes[k]
+        A, P, i, first, last = boxes[k]
+        rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3], rows[k, 4] = A, P, place[i], first, last
     return Tasks(rows, starts, sets)
 
 
@@ -218,25 +241,29 @@ def _above(tasks, i):
 def walk(sources, queries, values, itself, given, tasks, next_task, most, room, results):
     """Do the tasks that no other thread has taken, and fill the results; return how many boxes were done again.
 
-    Or, if `most` is positive, only halve the boxes until they have at most so many queries; return these as tasks.
+    Or, if `most` is positive, only halve the boxes until they have at most so many queries; the queries of larger boxes
+    that are better not halved are parted. Return what is left as tasks.
     """
     doubts, raw, top, together = 0, 0, 0.0, max(TOGETHER, most // TOGETHER * TOGETHER)
     lists, left = [_above(tasks, 0)], [(0, 0, 0, 0, 0)]
     left.pop()
     number = _taken(next_task)
     while number < len(tasks.boxes):
-        lists[0] = _above(tasks, tasks.boxes[number, 2])
+        while most == 0 and len(lists):
+            lists.pop()
+        lists.append(_above(tasks, tasks.boxes[number, 2]))
         first, last = tasks.boxes[number, 3], tasks.boxes[number, 4]
         # Of a task with some queries of a box, the box has its expansions already.
-        answer, mine, goes = last > first, lists[0], False
-        waiting = [(tasks.boxes[number, 0], tasks.boxes[number, 1], 0)]
+        answer, mine, goes = last > first, lists[-1], False
+        waiting = [(tasks.boxes[number, 0], tasks.boxes[number, 1], len(lists) - 1)]
         while len(waiting):
             A, P, own = waiting.pop()
             if not answer:
                 first, last = queries.nodes[A, FIRST], queries.nodes[A, LAST]
-                if last - first <= most:
-                    left.append((A, P, own, 0, 0))
-                    continue
+            if last - first <= most:
+                left.append((A, P, own, first * answer, last * answer))
+                continue
+            if not answer:
                 while most == 0 and len(lists) > own + 1:
                     lists.pop()
                 mine, goes, raw, top = _step(sources, queries, values, itself, given, A, P, lists[own], answer, room)
@@ -254,6 +281,8 @@ def walk(sources, queries, values, itself, given, tasks, next_task, most, room, 
                     left.append((A, A, own, i, end))
                     continue
                 if answer or last - first > TOGETHER:
+                    # Parts of its queries, which different threads may take, start from what A has itself.
+                    P, known = A, mine
                     _, raw, _, top, _ = visit(
                         sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
                     )
