@@ -11,7 +11,9 @@ import pytest
 from larger import larger, leave_tree_to_larger
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
+from refusals import refused
 
+import attnflow as af
 from attnflow.engines import Memory, dense, fast, fused, module, tree, tree_trie
 
 Array = NDArray[np.float64]
@@ -322,6 +324,14 @@ def test_no_queries_hear_nothing(engine: str) -> None:
     assert log_total.shape == (0,)
     assert tree.prepare(x, x, None, 1.0).hear(x[:0])[0].shape == (0, 2)
     assert fast.for_others(fast.plan(x, x, 1.0), x[:0], x, 1.0).work >= 0.0
+    assert af.Entmax().hear(x[:0], sources=x, values=x).mean.shape == (0, 2)
+
+
+@pytest.mark.parametrize("engine", ["fused", "separable", "tree", "fast", "blocked"])
+def test_values_of_other_length_are_refused(engine: str) -> None:
+    x = np.random.default_rng(0).standard_normal((10, 2))
+    with refused("values have 3 rows, expected 10: one for each source"):
+        module(engine).softmax(x, x, x[:3], None, 1.0)
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-12, 1e-3, 5.0, 80.0, 2e3])

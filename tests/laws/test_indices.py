@@ -273,6 +273,24 @@ def test_a_law_that_depends_on_an_order_it_is_not_told_is_refused(law: Law) -> N
         af.ensemble(x[None], law, af.Layers(gamma=0.5), until=1)
 
 
+class Cauchy(Law):
+    """Weights that fall with the distance."""
+
+    def log_weights(self, x, t=0, *, sources=None, masses=None):  # type: ignore[no-untyped-def]
+        y = x if sources is None else sources
+        s = -np.log1p(((x[:, None] - y) ** 2).sum(axis=2))
+        return s - np.logaddexp.reduce(s, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("place", "size"), [(1.0, 1e-12), (1e3, 1e-9), (1e6, 1e-5)])
+def test_rounding_of_a_small_cloud_far_away_is_no_order(place: float, size: float) -> None:
+    x = place + size * af.tokens.gaussian(n=40, d=2, seed=0)
+    for law in (Cauchy(), af.Heads([Cauchy(), af.Softmax()])):
+        assert af.simulate(x, law, af.Layers(gamma=0.5), until=3).tokens.shape == (4, 40, 2)
+    with refused("ByShape depend on the order of the tokens"):
+        af.simulate(x, ByShape(), af.Layers(gamma=0.5), until=3)
+
+
 class Window(Law):
     """Tokens at most 2500 places away, by the shape of the weights."""
 

@@ -266,7 +266,9 @@ def refuse_hidden_order(
             return
         if probabilities(law):
             there, back = xp.exp(there), xp.exp(back)
-        means, other = there @ y, back @ _reversed(y)
+        # Seen from one of the tokens: means of a small cloud far from the origin are rounded by more than its extent.
+        z = y - y[0]
+        means, other = there @ z, back @ _reversed(z)
         extent = xp.max(y, axis=0) + xp.max(-y, axis=0)
         apart = abs(means - xp.stack([other[..., m - 1 - i, :] for i in range(m)], axis=-2)) > DIFFERENT * extent
         differing = apart.sum(axis=-1) > 0

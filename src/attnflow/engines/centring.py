@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from attnflow.core.arrays import namespace
-from attnflow.core.inputs import Array
+from attnflow.core.inputs import Array, InputError
 
 Sums = tuple[Array, Array]
 
@@ -43,6 +43,8 @@ def about_centre(softmax: Callable[..., Sums]) -> Callable[..., Sums]:
 
     @wraps(softmax)
     def sums(queries: Array, keys: Array, values: Array, log_masses: Array | None, gain: float, *memory: Any) -> Sums:
+        if len(values) != len(keys):
+            raise InputError(f"values have {len(values)} rows, expected {len(keys)}: one for each source")
         if log_masses is not None and 0 < (present := np.flatnonzero(log_masses > -np.inf)).size < len(keys):
             return sums(queries, keys[present], values[present], log_masses[present], gain)
         if clearly_near(keys) and (values is keys or clearly_near(values)):
@@ -100,7 +102,7 @@ def size(points: Array) -> Any:
     """Return the largest coordinate of each system."""
     xp = namespace(points)
     if xp is np and points.ndim == 2:
-        return np.abs(points).max()
+        return np.abs(points).max(initial=0.0)
     return xp.max(xp.max(xp.abs(points), axis=-1), axis=-1)
 
 
