@@ -17,6 +17,8 @@ from scipy.optimize import linprog
 
 import attnflow as af
 from attnflow.geometry import hull
+from attnflow.geometry.affine import Frame
+from attnflow.geometry.extreme import extreme
 from attnflow.geometry.nearest import distance, non_negative
 
 Array = NDArray[np.float64]
@@ -142,6 +144,17 @@ def test_cross_polytopes(d: int) -> None:
     assert len(k.edges) == (2 * d * (2 * d - 1) // 2 - d if d > 2 else 4)
     assert k.support(np.ones(d)) == 1
     np.testing.assert_allclose(k.offsets, 1 / np.sqrt(d))
+
+
+@pytest.mark.parametrize("mirror", [1.0, -1.0])
+def test_neighbours_that_are_both_nearly_flat_are_not_left_out_together(mirror: float) -> None:
+    """Of two corners of small height, one stays: without both, the first would be further than tol from the hull."""
+    tol = 1e-3
+    x = np.array([[-0.5, 0.0], [-0.2, -0.0012], [0.1, -0.0016], [0.5, 0.0], [0.5, 1.0], [-0.5, 1.0]])
+    x *= [mirror, 1.0]
+    kept = extreme(x, Frame.of(x, tol), tol)
+    assert len(kept) == 5
+    assert max(hull(x[kept]).distance(p) for p in x) <= tol
 
 
 @pytest.mark.parametrize(("n", "d", "r"), [(40, 3, 1), (40, 3, 2), (200, 2, 1), (40, 6, 3), (1_000, 5, 2), (5, 9, 4)])
