@@ -323,6 +323,9 @@ def test_no_queries_hear_nothing(engine: str) -> None:
     assert mean.shape == (0, 2)
     assert log_total.shape == (0,)
     assert tree.prepare(x, x, None, 1.0).hear(x[:0])[0].shape == (0, 2)
+    line = x[:, :1].copy()
+    assert tree.prepare(line, line, None, 1.0).hear(line[:0])[0].shape == (0, 1)
+    assert tree.prepare(x, line, None, 1.0).hear(x[:0])[0].shape == (0, 1)
     assert fast.for_others(fast.plan(x, x, 1.0), x[:0], x, 1.0).work >= 0.0
     assert af.Entmax().hear(x[:0], sources=x, values=x).mean.shape == (0, 2)
 

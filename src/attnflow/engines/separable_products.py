@@ -200,11 +200,8 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
     stretches = -(-panels // stretch)
     tasks = fields * many * dealt * stretches
     for piece in numba.prange(SORT_PIECES):
-        active, ends, factors = (
-            np.empty(BLOCK * S, np.int64),
-            np.empty((BLOCK, 2), np.int64),
-            whole_lines(BLOCK * S * LANES),
-        )
+        active, ends = np.empty(BLOCK * S, np.int64), np.empty((BLOCK, 2), np.int64)
+        factors = whole_lines(BLOCK * S * LANES)
         room = active, ends, factors, whole_lines(most * S * LANES), whole_lines(longest * BLOCK * LANES)
         for task in range(piece, tasks, SORT_PIECES):
             part, low = task // stretches, task % stretches * stretch

@@ -61,7 +61,7 @@ LARGEST_PRODUCT, CALM = 1e300, 900.0
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Clouds that are smaller, or larger than the inverse, are left to all pairs.
 LEAST_SIZE = 1e-100
-# About so many boxes of queries for each thread, if there are enough queries; queries worth a thread.
+# Boxes of queries for each thread, about, where there are enough queries; the number of queries worth a thread.
 TASKS, PER_THREAD = 8, 2048
 
 
@@ -127,7 +127,7 @@ class Sources:
     def hear(self, queries: Array) -> tuple[Array, Array]:
         """Return the means and the logarithms of the totals of some queries."""
         if not len(queries):
-            return np.empty((0, len(self.ends[0]))), np.empty(0)
+            return np.empty((0, queries.shape[1] if self.values is self.trie.points else len(self.values))), np.empty(0)
         asked, d = self._asked(queries), len(self.trie.points)
         gain2 = min(self.gain * LOG2E, LARGEST_GAIN)
         longest, largest = (np.maximum(-t.boxes[0, :d], t.boxes[0, d : 2 * d]) for t in (asked, self.trie))

@@ -241,8 +241,8 @@ def _above(tasks, i):
 def walk(sources, queries, values, itself, given, tasks, next_task, most, room, results):
     """Do the tasks that no other thread has taken, and fill the results; return how many boxes were done again.
 
-    Or, if `most` is positive, only halve the boxes until they have at most so many queries; the queries of larger boxes
-    that are better not halved are parted. Return what is left as tasks.
+    Or, if `most` is positive, only halve the boxes until none has more than `most` queries, and return them as tasks. A
+    larger box that is better not halved becomes several tasks, each with a part of its queries.
     """
     doubts, raw, top, together = 0, 0, 0.0, max(TOGETHER, most // TOGETHER * TOGETHER)
     lists, left = [_above(tasks, 0)], [(0, 0, 0, 0, 0)]
