@@ -18,7 +18,7 @@ from numba.core.extending import _Intrinsic
 import attnflow
 from attnflow.engines import compilation
 from attnflow.engines.compilation import FOLDERS, version_of_kernels
-from attnflow.engines.kernels import score
+from attnflow.engines.kernels import is_far
 
 ROOT = Path(attnflow.__file__).parent
 KERNELS = [
@@ -41,12 +41,12 @@ def test_compiled_code_holds_that_of_kernels_alone(name: str) -> None:
 
 def test_code_on_disk_is_not_read_once_a_kernel_has_changed(tmp_path: Path) -> None:
     """An index that names a module of an older version, which is no more, would end in a traceback."""
-    file = score._cache._cache_file
+    file = is_far._cache._cache_file
     before = vars(file)["_index_path"]
     vars(file)["_index_path"] = str(tmp_path / "index.nbi")
     try:
         for version, ends in ((numba.__version__, False), (version_of_kernels(ROOT), True)):
-            (tmp_path / "index.nbi").write_bytes(pickle.dumps(version) + b"cattnflow.engines.gone\nscore\n.")
+            (tmp_path / "index.nbi").write_bytes(pickle.dumps(version) + b"cattnflow.engines.gone\nis_far\n.")
             if ends:
                 with pytest.raises(ModuleNotFoundError):
                     file._load_index()

@@ -14,7 +14,7 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel
+from attnflow.engines.kernels import in_parallel, internal, internal_with_arrays
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.simd import added, exp2, exp2_within, filled, largest, load, maximum, muladd, spread, store, width
 
@@ -24,7 +24,7 @@ EDGE = 192
 DEPTH = 64
 
 
-@compiled
+@internal
 def _score(queries, i, rows, keys, j, columns, tile):
     """Fill the tile (rows, columns) with <q_i, k_j>, from query i and key j on."""
     d, block = keys.shape[1:]
@@ -37,7 +37,7 @@ def _score(queries, i, rows, keys, j, columns, tile):
                 product(queries, at, 1, block, keys, first, block, count, tile, r * EDGE + c, EDGE, k > 0)
 
 
-@compiled
+@internal
 def _apply(tile, row, column, rows, columns, values, j, factor, part, sums, i):
     """Multiply the sums of rows from i on by their factors, and add A @ values[j:]; A is the tile with these strides.
 
@@ -53,7 +53,7 @@ def _apply(tile, row, column, rows, columns, values, j, factor, part, sums, i):
                 sums[b, i + r, k] = factor[r] * sums[b, i + r, k] + part[r * block + k]
 
 
-@compiled
+@internal
 def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total):
     """Turn scores into 2^{g (s - M) + log2 w}, M the largest so far, and add them to the totals.
 
@@ -80,7 +80,7 @@ def _weigh(tile, rows, columns, last, logs, j, gain, top, factor, total):
         total[r] = factor[r] * total[r] + added(whole)
 
 
-@compiled
+@internal_with_arrays
 def _rows(queries, i, rows, keys, n, logs, values, gain, sums, total, top):
     """Do the work of `softmax_parallel` for some rows from i on; of totals and tops only these are given."""
     padded, block, kind = len(logs), keys.shape[2], keys.dtype
@@ -108,7 +108,7 @@ def softmax_parallel(queries, keys, n, logs, values, gain, sums, total, top):
 # Where queries are keys, s_ij = s_ji: a tile of the tokens i and j serves the first, and its transpose the others.
 
 
-@compiled
+@internal
 def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
     """Turn scores into e = 2^{g s}, and add e_ij w_j to the totals of rows and w_i e_ij to those of columns, if others.
 
@@ -131,7 +131,7 @@ def _weigh_both(tile, rows, columns, masses, i, j, gain, across, total):
             total[j + c] += across[c]
 
 
-@compiled
+@internal_with_arrays
 def _pair(keys, i, rows, j, columns, masses, values, gain, sums, total):
     """Do the work of `symmetric_parallel` for the tokens from i on and those from j on."""
     block, kind = keys.shape[2], keys.dtype

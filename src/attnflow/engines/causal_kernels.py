@@ -13,14 +13,14 @@ import numba
 import numpy as np
 
 from attnflow.engines import LARGEST_GAIN
-from attnflow.engines.kernels import LOG2E, ROWS_PER_TASK, TILE, compiled, in_parallel, score
+from attnflow.engines.kernels import LOG2E, ROWS_PER_TASK, TILE, in_parallel, internal, score
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 # In the search for a top score this is added to scores that a query does not hear.
 LOWEST = -1e300
 
 
-@compiled
+@internal
 def _mark(first, last, i, j, mask):
     """Write for each of the eight queries from i on whether it hears the source j: 1 or 0, and then 0 or `LOWEST`."""
     for lane in range(WIDTH):
@@ -29,7 +29,7 @@ def _mark(first, last, i, j, mask):
         mask[WIDTH + lane] = 0.0 if heard else LOWEST
 
 
-@compiled
+@internal
 def _plane(queries, i, keys, values, first, last, log2_masses, gain, mean, mask):
     """Eight queries in the plane, exponents within `UNSHIFTED`: no shift, no floor, and the sums stay in registers."""
     m, stride = queries.shape[1], keys.shape[1]
@@ -55,7 +55,7 @@ def _plane(queries, i, keys, values, first, last, log2_masses, gain, mean, mask)
     return total
 
 
-@compiled
+@internal
 def _top(queries, i, keys, first, last, mask):
     """Return the top scores of eight queries."""
     all_from, all_to, end = first[i + WIDTH - 1], last[i], last[i + WIDTH - 1]
@@ -69,7 +69,7 @@ def _top(queries, i, keys, first, last, mask):
     return highest
 
 
-@compiled
+@internal
 def _space(queries, i, keys, values, first, last, log2_masses, gain, highest, mean, room):
     """Eight queries in any dimension: weights of a tile of sources, then coordinate by coordinate."""
     mask, tile = room

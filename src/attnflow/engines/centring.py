@@ -29,6 +29,8 @@ EPS = float(np.finfo(np.float64).eps)
 NEAR = 16.0
 # With at most NARROW coordinates Python's own numbers are faster than short arrays.
 NARROW = 16
+# So many points of a cloud, or more, are one long row when coordinates are compared.
+LONG = 128
 # A rounding error of means below this fraction of the cloud's extent is accepted without centring.
 HARMLESS = 1e-12
 # The factors e^{g <c, y_j>} become masses only if their logarithms differ by at most this.
@@ -89,13 +91,23 @@ def tilt(y: Array, c: Array, gain: float) -> Array:
 
 
 def ends(points: Array) -> tuple[Array, Array]:
-    """Return the least and the largest value of each coordinate: where they are is found faster than what they are.
+    """Return the least and the largest value of each coordinate.
+
+    Short rows are compared slowly: of few points it is faster to find where those values are, and rows of many points
+    are taken as long ones first.
 
     >>> ends(np.array([[0.0, 1.0], [1.0, -3.0]]))
     (array([ 0., -3.]), array([1., 1.]))
     """
-    every = np.arange(points.shape[1])
-    return points[points.argmin(axis=0), every], points[points.argmax(axis=0), every]
+    n, d = points.shape
+    if d > NARROW:
+        return points.min(axis=0), points.max(axis=0)
+    if n < LONG * LONG or not points.flags.c_contiguous:
+        every = np.arange(d)
+        return points[points.argmin(axis=0), every], points[points.argmax(axis=0), every]
+    rows, rest = points[: n - n % LONG].reshape(-1, LONG * d), points[n - n % LONG :]
+    low, high = (np.concatenate([row.reshape(LONG, d), rest]) for row in (rows.min(axis=0), rows.max(axis=0)))
+    return ends(low)[0], ends(high)[1]
 
 
 def size(points: Array) -> Any:

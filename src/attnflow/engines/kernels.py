@@ -39,6 +39,12 @@ UNSHIFTED = 500.0
 compiled = kept_on_disk(nogil=True, error_model="numpy")
 in_parallel = kept_on_disk(nogil=True, error_model="numpy", parallel=True)
 inlined = numba.njit(inline="always")
+# What only compiled code calls has no entrance from Python, which takes long to compile: to call it from Python would
+# crash. `internal` functions make no arrays, so they count no references to arrays: to count them takes as long as some
+# twenty products, for each array at each call. They call no `internal_with_arrays`, which may make arrays.
+_INTERNAL = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+internal = numba.njit(_nrt=False, **_INTERNAL)
+internal_with_arrays = numba.njit(**_INTERNAL)
 
 
 @compiled
@@ -52,7 +58,7 @@ def whole_lines(size):
 # Softmax sums
 
 
-@compiled
+@internal
 def score(queries, i, keys, j):
     """Scores of the eight queries from i on with the source j."""
     d, m = queries.shape
@@ -63,7 +69,7 @@ def score(queries, i, keys, j):
     return s
 
 
-@compiled
+@internal
 def _largest(columns, scratch):
     """Return the largest squared norm of a column."""
     d, m = columns.shape
@@ -87,7 +93,7 @@ def exponent_bound(queries, keys, gain, scratch):
     return gain * LOG2E * longest * (longest if queries is keys else math.sqrt(_largest(queries, scratch)))
 
 
-@compiled
+@internal
 def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
     """Eight queries in the plane, exponents within `UNSHIFTED`: no shift, no floor, and the sums stay in registers."""
     m, stride = queries.shape[1], keys.shape[1]
@@ -105,7 +111,7 @@ def _softmax_plane(queries, i, keys, values, n, log2_masses, gain, mean, top):
     return total
 
 
-@compiled
+@internal
 def _softmax_space(queries, i, keys, values, n, log2_masses, gain, mean, top, tile):
     """Eight queries in any dimension, any exponents: weights of a tile of sources, then coordinate by coordinate."""
     m, stride = queries.shape[1], keys.shape[1]
@@ -251,7 +257,7 @@ def turn(rows, columns):
             columns[k, i] = rows[i, k]
 
 
-@compiled
+@internal
 def apply(form, x, result):
     """Fill the result with a matrix applied to each column."""
     for a in range(form.shape[0]):
@@ -262,7 +268,7 @@ def apply(form, x, result):
                 result[a, i] += form[a, b] * x[b, i]
 
 
-@compiled
+@internal
 def _average(x, mean, gamma):
     """Move x by gamma (mean - x), or to the mean itself when gamma = 1; a whole number of vectors."""
     step = splat(gamma)
@@ -278,7 +284,7 @@ def _average(x, mean, gamma):
 # a tie is exact equality.
 
 
-@compiled
+@internal
 def _plain_score(query, key):
     s = query[0] * key[0]
     for k in range(1, len(query)):
@@ -286,7 +292,7 @@ def _plain_score(query, key):
     return s
 
 
-@compiled
+@internal
 def _top_row(query, columns, values, weights, slack, relative, mean, scores):
     """Fill the mean over the neighbours of one query; sources come coordinate first, `scores` is room for theirs."""
     n = len(scores)

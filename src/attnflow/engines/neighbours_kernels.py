@@ -19,7 +19,7 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel, inlined
+from attnflow.engines.kernels import in_parallel, inlined, internal, internal_with_arrays
 from attnflow.engines.simd import WIDTH, add_where, added, load, muladd_where, rounded_sum, splat, spread
 
 # At most this many groups, or nodes, wait to be visited: each level of a tree of less than 2^60 leaves leaves one.
@@ -165,7 +165,7 @@ def face(queries, keys, bounds, leader, size, doubt, margin, normals, index, fac
             facts[i, d], facts[i, 2 * d + 1], facts[i, 2 * d + 2] = bounds[at], offset, room
 
 
-@compiled
+@internal
 def _aim(groups, group, first, last, normals, facts, aim):
     """Fill the middle and half the sides of the box of unit vectors of a group, a pivot p, and what decides.
 
@@ -216,7 +216,7 @@ def _beyond(packed, at, d, q0, q1, q2, bound, total, sum0, sum1):
 # Groups of queries
 
 
-@compiled
+@internal
 def _look_at(queries, i, radius2, packed, places, count, heard):
     """Add to the sums of a query what it hears of some blocks, source by source."""
     columns, d = queries.shape[1], packed.shape[1] - 3
@@ -237,7 +237,7 @@ def _look_at(queries, i, radius2, packed, places, count, heard):
     heard[i, 2] += added(sum1)
 
 
-@compiled
+@internal
 def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, heard, places):
     """Fill the sums of some queries: `base`, and what they hear of some nodes, a list of blocks at a time."""
     for i in range(first, last):
@@ -256,7 +256,7 @@ def _look(queries, first, last, radius2, nodes, begin, end, rows, packed, base, 
         _look_at(queries, i, radius2, packed, places, count, heard)
 
 
-@compiled
+@internal_with_arrays
 def _decide(group, fine, radius2, groups, aim, rows, boxes, sums, nodes, begin, end, waiting, base):
     """Decide the nodes from `begin` to `end` for a group; put undecided ones behind, and add those heard to `base`.
 
@@ -291,7 +291,7 @@ def _decide(group, fine, radius2, groups, aim, rows, boxes, sums, nodes, begin, 
     return nodes, filled, undecided
 
 
-@compiled
+@internal_with_arrays
 def _hear(start, asked, queries, radius2, tree, packed, heard):
     """Fill the sums that the queries of a group hear; without a radius, these have half-spaces."""
     query_rows, groups, normals = asked

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from attnflow.core.inputs import Array
-from attnflow.engines.kernels import LOG2E, compiled, in_parallel
+from attnflow.engines.kernels import LOG2E, compiled, in_parallel, internal, internal_with_arrays
 from attnflow.engines.simd import WIDTH, exp2_within, load, muladd, splat, spread, store
 
 STRIP = 2 * WIDTH
@@ -50,7 +50,7 @@ def _prepare(x, values, log_masses, gain, scores, sums):
     return largest if calm else math.nan
 
 
-@compiled
+@internal
 def _diagonal(x, i, given, gain, heard):
     """Let the rows of one strip hear each other."""
     n = x.shape[1]
@@ -67,7 +67,7 @@ def _diagonal(x, i, given, gain, heard):
         store(heard, 2 * n + row, sum1)
 
 
-@compiled
+@internal
 def _strip(x, i, first, last, given, gain, heard, lanes, place):
     """Let sixteen rows and the sources from first to last, all later, hear each other; `lanes` is theirs from `place`.
 
@@ -100,7 +100,7 @@ def _strip(x, i, first, last, given, gain, heard, lanes, place):
     store(heard, 2 * n + b, sum_b1)
 
 
-@compiled
+@internal_with_arrays
 def _panel(x, start, stop, given, gain, heard):
     """Add to `heard` all pairs of a row from start to stop and the same or a later source, both ways."""
     n = x.shape[1]

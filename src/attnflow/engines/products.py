@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from attnflow.engines.kernels import compiled
+from attnflow.engines.kernels import internal
 from attnflow.engines.simd import WIDTH, filled, load, muladd, spread, store, width
 
 # Of the result, ROWS rows of two vectors, BLOCK doubles, are computed at once: as many sums as fit into the registers.
 ROWS, BLOCK = 4, 2 * WIDTH
 
 
-@compiled
+@internal
 def product(a, at, row, column, b, first, stride, count, c, place, across, adds):
     """Write A B, or add it, into ROWS rows of two vectors of c, from `place` on with the stride `across`.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from attnflow.engines.kernels import compiled
+from attnflow.engines.kernels import internal
 from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
 
 P = 2 * WIDTH
@@ -28,7 +28,7 @@ TO_CHEBYSHEV_T, TO_POWERS_T = np.ascontiguousarray(TO_CHEBYSHEV.T), np.ascontigu
 _BITS = np.array([[(k >> b & 1) == wanted for k in range(WIDTH)] for wanted in (1, 0) for b in range(3)], dtype=float)
 
 
-@compiled
+@internal
 def powers(u, i, factor, rows, at):
     """Write a factor times 1, x, ..., x^15 for x = u[i]."""
     x = spread(u, i)
@@ -42,7 +42,7 @@ def powers(u, i, factor, rows, at):
     store(rows, at + WIDTH, fourth * fourth * low)
 
 
-@compiled
+@internal
 def _along(part, o, stride, length, moments):
     """Recombine eight lines at once, which start at o."""
     for step in range(length):
@@ -57,7 +57,7 @@ def _along(part, o, stride, length, moments):
         store(part, o + j * stride, total)
 
 
-@compiled
+@internal
 def recombine(part, o, d, rows, lines, moments):
     """Change the basis of the 16^d numbers from o on, in place, where the index set of `rows` and `lines` has them.
 

@@ -7,15 +7,13 @@ By Horner's rule, b <- b v + c and b' <- b' v + b, row by row, and then once mor
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel, inlined, whole_lines
+from attnflow.engines.kernels import LOG2E, in_parallel, inlined, internal, whole_lines
 from attnflow.engines.separable_blocks import P, recombine
 from attnflow.engines.separable_places import PIECES
-from attnflow.engines.simd import WIDTH, load, muladd, splat, spread, store
+from attnflow.engines.simd import WIDTH, load, log2, muladd, splat, spread, store
 
 
 @inlined
@@ -42,7 +40,7 @@ def _plane(part, o, rows, first, u, v):
     return f, along, across
 
 
-@compiled
+@internal
 def _fields(u, i, n, d, part, rows, fields, sums):
     """Write the values of several fields at eight targets."""
     last, before = load(u, (d - 1) * (n + WIDTH) + i), load(u, (d - 2) * (n + WIDTH) + i)
@@ -58,7 +56,7 @@ def _fields(u, i, n, d, part, rows, fields, sums):
         store(sums, f * WIDTH, total)
 
 
-@compiled
+@internal
 def _gradient(u, i, n, d, part, rows, sums):
     """Write one field and its gradient at eight targets."""
     last, before = load(u, (d - 1) * (n + WIDTH) + i), load(u, (d - 2) * (n + WIDTH) + i)
@@ -92,7 +90,7 @@ def evaluate(u, order, start, boxes, lines, rows, grid, levels, slope, back, cen
     for piece in numba.prange(PIECES):
         first, end = low + piece * here // PIECES, low + (piece + 1) * here // PIECES
         part, sums = whole_lines(fields * L * P), whole_lines((fields + d) * WIDTH)
-        means, higher = whole_lines(columns * WIDTH), whole_lines(WIDTH)
+        means = whole_lines(max(1, columns) * WIDTH)
         for o in range(0, len(part), WIDTH):
             store(part, o, splat(0.0))
         box = np.searchsorted(start, first, side="right") - 1
@@ -126,7 +124,7 @@ def evaluate(u, order, start, boxes, lines, rows, grid, levels, slope, back, cen
                     s = spread(levels, box)
                     for a in range(d):
                         s = muladd(spread(slope, a), load(u, a * (n + WIDTH) + i), s)
-                    store(higher, 0, s)
+                    store(means, 0, muladd(log2(load(sums, 0)), splat(1 / LOG2E), s))
                     for t in range(min(WIDTH, last - i)):
-                        log_total[order[i + t]] = math.log(sums[t]) + higher[t]
+                        log_total[order[i + t]] = means[t]
             first, box = last, box + 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel, whole_lines
+from attnflow.engines.kernels import in_parallel, internal, whole_lines
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import P, powers, recombine
 from attnflow.engines.separable_places import PIECES
@@ -21,7 +21,7 @@ from attnflow.engines.simd import WIDTH, exp2, load, muladd, splat, spread, stor
 TOGETHER = 4 * P
 
 
-@compiled
+@internal
 def _narrow(left, r, right, number, part, at):
     """Add four rows of eight columns of the product of the transpose of `left` and `right`."""
     a, b, c, d = load(part, at), load(part, at + P), load(part, at + 2 * P), load(part, at + 3 * P)
@@ -35,7 +35,7 @@ def _narrow(left, r, right, number, part, at):
     store(part, at + 3 * P, d)
 
 
-@compiled
+@internal
 def _add_product(part, o, left, right, number, rows, first):
     """Add the product of the transpose of `left` and `right`, 16 columns each, where the index set has numbers."""
     for r in range(0, P, ROWS):
@@ -45,7 +45,7 @@ def _add_product(part, o, left, right, number, rows, first):
             _narrow(left, r, right, number, part, o + r * P)
 
 
-@compiled
+@internal
 def _add_tokens(u, order, stretch, exponents, values, centre, rows, part, room):
     """Add to part (fields, 16^d) the moments of the sources from stretch[0] to stretch[1], at most `TOGETHER`."""
     first, last = stretch
@@ -79,7 +79,7 @@ def _add_tokens(u, order, stretch, exponents, values, centre, rows, part, room):
                 _add_product(part, (f * P + k) * P * P, left, right, number, rows, k * P)
 
 
-@compiled
+@internal
 def _add_part(part, d, lines, rows, place, grid):
     """Recombine the moments of a box, and add them to the grid."""
     L = len(lines)

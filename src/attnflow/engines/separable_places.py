@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel
+from attnflow.engines.kernels import in_parallel, internal
 
 # Pieces of the passes over tokens; of the sort, which needs a counter for each box in each piece.
 PIECES, SORT_PIECES = 64, 8
@@ -31,7 +31,7 @@ def turned(rows, centre, axes):
     return result
 
 
-@compiled
+@internal
 def _panel(x, centre, scale, panels):
     return max(0, min(int((x - centre) * scale + 0.5 * panels), panels - 1))
 

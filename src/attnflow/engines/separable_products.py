@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import LOG2E, compiled, in_parallel, whole_lines
+from attnflow.engines.kernels import LOG2E, in_parallel, internal, whole_lines
 from attnflow.engines.products import ROWS, product
 from attnflow.engines.separable_blocks import NODES, TO_CHEBYSHEV, TO_CHEBYSHEV_T, P
 from attnflow.engines.separable_places import SORT_PIECES
@@ -24,7 +24,7 @@ LANES, BLOCK = 2 * WIDTH, 8
 FETCHED, TASKS = 1 << 16, 32
 
 
-@compiled
+@internal
 def _times(a, b, result):
     """Product of two 16-by-16 matrices."""
     for r in range(0, P, ROWS):
@@ -68,7 +68,7 @@ def lift(scales, shifts):
     return result
 
 
-@compiled
+@internal
 def _heard(scales, shifts, lifted, t, first, end, faintest, active, factors, place):
     """List the source panels that a target panel hears from some column of a group, with the factors of all lanes.
 
@@ -92,7 +92,7 @@ def _heard(scales, shifts, lifted, t, first, end, faintest, active, factors, pla
     return kept
 
 
-@compiled
+@internal
 def _eight(columns, at, active, heard, factors, matrices, row, length, sums, to, across):
     """Write sum_{s, l} K[s, l, k] x[s, l] for eight k, from K[0, 0, 0] at `row`, to sums with the stride `across`.
 
@@ -142,7 +142,7 @@ def _eight(columns, at, active, heard, factors, matrices, row, length, sums, to,
     store(sums, to + 7 * across + WIDTH, h1)
 
 
-@compiled
+@internal
 def _four(columns, at, active, heard, factors, matrices, row, length, sums, to, across):
     """Do the same for four k."""
     z = splat(0.0)
@@ -212,7 +212,7 @@ def contract(grid, lines, matrices, groups, scales, shifts, lifted, faintest, ro
             _contract(grid, where, here, starts, lines, matrices, own, rows, seats, places, result, steps, room)
 
 
-@compiled
+@internal
 def _contract(grid, where, here, starts, lines, matrices, own, rows, seats, places, result, steps, room):
     """Multiply one group of columns of one field, for some lines and the target panels from here[0] to here[1]."""
     f, first, end, dealt, step = where

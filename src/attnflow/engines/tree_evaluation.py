@@ -11,11 +11,22 @@ import math
 
 import numpy as np
 
-from attnflow.engines.kernels import LOG2E
-from attnflow.engines.simd import WIDTH, exp2, exp2_short, lanes_above, load, maximum, muladd, splat, spread, store
+from attnflow.engines.kernels import LOG2E, internal
+from attnflow.engines.simd import (
+    WIDTH,
+    exp2,
+    exp2_short,
+    lanes_above,
+    load,
+    log2,
+    maximum,
+    muladd,
+    splat,
+    spread,
+    store,
+)
 from attnflow.engines.tree_expansions import NODES, lagrange
 from attnflow.engines.tree_lists import FEW, LEVELS, MANY
-from attnflow.engines.tree_trie import part
 
 # Where the basis of 8 nodes on an axis starts: those of 16 nodes on up to three axes come first.
 FEWER = 3 * MANY * WIDTH
@@ -29,7 +40,7 @@ FAINTER, FAINTER_ALONE = math.log2(1e-11), math.log2(5e-11)
 UNSURE = 2.0**-32
 
 
-@part
+@internal
 def _plane(data, o, p, values, slopes, first, second):
     """Return f, df/du and df/dv of the polynomial with the values data[o + p k + r] at the nodes, at eight places."""
     zero = splat(0.0)
@@ -58,7 +69,7 @@ def _plane(data, o, p, values, slopes, first, second):
     return f, along, across
 
 
-@part
+@internal
 def _field(data, o, p, d, values, slopes, sums):
     """Write a function given at p^d nodes, and its gradient, at eight places.
 
@@ -78,7 +89,7 @@ def _field(data, o, p, d, values, slopes, sums):
     store(sums, d * WIDTH, across)
 
 
-@part
+@internal
 def tail(sources, queries, given, A, mine, e, room):
     """Bound the error of an expansion where its weight 2^L e^{g <q - a, b>} is 1, of the size of the keys.
 
@@ -102,7 +113,7 @@ def tail(sources, queries, given, A, mine, e, room):
     return bound
 
 
-@part
+@internal
 def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
     """Add the expansions to the sums of the eight queries from i on; write the bound of their errors."""
     g, d = given[0], len(sources.axes)
@@ -128,7 +139,7 @@ def _add_expansions(sources, queries, fields, given, A, i, v, mass, mine, room):
     store(room.bound, 0, bound)
 
 
-@part
+@internal
 def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
     """Add the sources in the plane or in space, whose values are the keys: all sums stay in registers.
 
@@ -153,7 +164,7 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
     store(sums, d * WIDTH, third)
 
 
-@part
+@internal
 def add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room):
     """Add the sources in any dimension, with any values, but those below the scores `least` of all eight queries."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
@@ -178,7 +189,7 @@ def add_pairs(sources, queries, values, g, heard, i, shift, least, mass, room):
             store(room.sums, (1 + f) * WIDTH, s)
 
 
-@part
+@internal
 def highest(sources, queries, heard, i):
     """Return the largest scores of the eight queries from i on."""
     points, d, wide = sources.points, len(sources.axes), queries.points.shape[1]
@@ -192,7 +203,7 @@ def highest(sources, queries, heard, i):
     return highest
 
 
-@part
+@internal
 def log2_mass(sources, heard):
     """Bound the binary logarithm of the mass of some sources from above; it is -inf if there are none."""
     most = -np.inf
@@ -201,7 +212,7 @@ def log2_mass(sources, heard):
     return min(most + math.log2(max(1, len(heard))), sources.boxes[0, -1])
 
 
-@part
+@internal
 def least_heard(queries, d, i, tangents, known):
     """Return below which score each of the eight queries from i on may leave out sources, by the `known` tangents.
 
@@ -217,7 +228,7 @@ def least_heard(queries, d, i, tangents, known):
     return least
 
 
-@part
+@internal
 def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine, heard, room, results):
     """Fill the means and logarithms of some queries of A; return the worst bound of their errors.
 
@@ -268,7 +279,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
             store(room.sums, f * WIDTH, m)
             if itself:
                 score = muladd(m, load(queries.points, (f - 1) * stride + i), score)
-        store(room.field, 0, shift)
+        store(room.field, 0, muladd(splat(g), shift, splat(mass) + log2(load(room.sums, 0))))
         store(room.field, WIDTH, score)
         for k in range(min(WIDTH, last - i)):
             row = queries.order[i + k]
@@ -276,7 +287,7 @@ def evaluate(sources, queries, values, itself, given, calm, A, first, last, mine
                 m = room.sums[(1 + f) * WIDTH + k] + box[0, f]
                 # What is no number stays so.
                 mean[row, f] = box[1, f] if m < box[1, f] else box[2, f] if m > box[2, f] else m
-            total = g * room.field[k] + mass + math.log2(room.sums[k])
+            total = room.field[k]
             log_total[row] = total / LOG2E
             if itself:
                 for a in range(d):

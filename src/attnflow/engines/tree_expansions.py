@@ -17,11 +17,11 @@ import math
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from attnflow.engines.kernels import LOG2E
+from attnflow.engines.kernels import LOG2E, internal
 from attnflow.engines.separable_blocks import powers
 from attnflow.engines.simd import WIDTH, exp2, load, maximum, muladd, splat, spread, store
 from attnflow.engines.tree_lists import FAINT, FEW, MANY, WIDEST, first_from, reach
-from attnflow.engines.tree_trie import END, FIRST, LAST, RIGHT, part
+from attnflow.engines.tree_trie import END, FIRST, LAST, RIGHT
 
 # An expansion has at most this many parts; moments are taken of this many sources at once.
 PARTS, AT_ONCE = 1024, 64
@@ -56,7 +56,7 @@ def _exponentials(p: int, z: float) -> list[float]:
 EXPONENTIALS = np.concatenate([_exponentials(p, z) for p in (FEW, MANY) for z in CLASSES])
 
 
-@part
+@internal
 def _rows(c, o, across, adds, *rows):
     """Write eight rows of eight numbers, or add them."""
     for row in rows:
@@ -64,7 +64,7 @@ def _rows(c, o, across, adds, *rows):
         o += across
 
 
-@part
+@internal
 def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, place, across, adds):
     """Write A B, or add it, to `rows` by `columns` numbers of c, blocks of 8 by 16 or 8 by 8, from `place` on.
 
@@ -101,7 +101,7 @@ def multiply(a, at, row, column, b, first, stride, count, rows, columns, c, plac
             _rows(c, place + r * across + s, across, adds, c0, c1, c2, c3, c4, c5, c6, c7)
 
 
-@part
+@internal
 def _along(axis, d, x, at, matrix, first, before, after, y):
     """Multiply one axis of a cube by a matrix (before, after); earlier axes are `after` wide, later ones `before`."""
     outer, inner = after**axis, before ** (d - 1 - axis)
@@ -116,7 +116,7 @@ def _along(axis, d, x, at, matrix, first, before, after, y):
         multiply(a, a_at, row, column, b, b_at + o * b_step, stride, before, rows, columns, y, place, columns, False)
 
 
-@part
+@internal
 def lagrange(u, scale, p, values, slopes, at, room):
     """Write the Lagrange basis of p nodes at eight points u, and its derivatives times `scale`, from `at` on.
 
@@ -137,7 +137,7 @@ def lagrange(u, scale, p, values, slopes, at, room):
         s, t = s * x, muladd(t, x, s)
 
 
-@part
+@internal
 def bases(cells, parent, child, d, room):
     """Write the values of the basis on the cell of the parent at the nodes of the child, for 8 and 16 of either."""
     for a in range(d):
@@ -153,7 +153,7 @@ def bases(cells, parent, child, d, room):
                     store(room.bases, o, load(room.values, k * WIDTH))
 
 
-@part
+@internal
 def _parts(sources, queries, given, above, A, P, B, v, room):
     """List what B consists of: expansions that the parent P of A has (their row in the list `above`), and sources (-1).
 
@@ -202,7 +202,7 @@ def _parts(sources, queries, given, above, A, P, B, v, room):
     return count, highest
 
 
-@part
+@internal
 def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
     """Add the moments of the sources of b, on the cells of A and B, to those of all fields."""
     points, cells, nodes = sources.points, sources.cells, sources.nodes
@@ -231,7 +231,7 @@ def _add_sources(sources, queries, values, g, level, A, B, b, p, z, v, room):
             multiply(room.left, 0, 1, rest, room.right, 0, p, count, rest, p, room.moments, f * size, p, True)
 
 
-@part
+@internal
 def expand(sources, queries, values, given, above, A, P, mine, e, room):
     """Write P at the p^d nodes of A, for each field, for the row e of its list; return L.
 

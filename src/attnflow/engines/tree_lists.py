@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
-from attnflow.engines.kernels import LOG2E
+from attnflow.engines.kernels import LOG2E, internal
 from attnflow.engines.simd import WIDTH, lanes_above, load, maximum, muladd, splat
-from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT, part
+from attnflow.engines.tree_trie import END, FIRST, LAST, LEAF, RIGHT
 
 FAINT = math.log2(3e-11)
 # Interpolation at 8 or 16 Chebyshev nodes on each axis; the largest z = g h_A h_B for which that may be enough.
@@ -54,7 +54,7 @@ HEARD, SOFT, SPARED = 0.03, 8.0, 0.25
 SIFTED, FAR = 64, 4.0
 
 
-@part
+@internal
 def error(z, p, h):
     """Bound the error of a mean by an expansion, per share of Z that it has at the centre; `h` and it are of the size.
 
@@ -66,7 +66,7 @@ def error(z, p, h):
     return 4 * bessel * (1 + z * z / (3 * p)) * (p * p * h / z + LEVELS)
 
 
-@part
+@internal
 def leader(sources, queries, g, A, v, best, stack):
     """Find the node or the source with nearly the largest W e^{g <c, v>} at the centre c of the box A.
 
@@ -112,7 +112,7 @@ def leader(sources, queries, g, A, v, best, stack):
     return mass
 
 
-@part
+@internal
 def reach(sources, queries, A, b, v):
     """Return max <q, s - v> over the boxes of A and b."""
     d, r = len(sources.axes), 0.0
@@ -123,7 +123,7 @@ def reach(sources, queries, A, b, v):
     return r
 
 
-@part
+@internal
 def width(sources, queries, A, b):
     """Return the largest h_A h_B of an axis."""
     d, z = len(sources.axes), 0.0
@@ -132,7 +132,7 @@ def width(sources, queries, A, b):
     return z
 
 
-@part
+@internal
 def nodes_for(sources, queries, given, A, b, z, share, v):
     """Return how many Chebyshev nodes the expansion of b on A needs, 0 if none are enough or if exponents are large."""
     g, size = given[0], given[2]
@@ -148,7 +148,7 @@ def nodes_for(sources, queries, given, A, b, z, share, v):
     return MANY if share * error(z, MANY, h / size) <= BUDGET else 0
 
 
-@part
+@internal
 def first_from(numbers, least):
     """Return the first place in a sorted array whose number is at least this."""
     low, high = 0, len(numbers)
@@ -161,7 +161,7 @@ def first_from(numbers, least):
     return low
 
 
-@part
+@internal
 def visit(sources, queries, given, A, v, mass, aim, above, room):
     """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
 
@@ -222,7 +222,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     return count, raw, tokens, top, possible
 
 
-@part
+@internal
 def halves(asking, orders, tokens, cost):
     """Say whether a box of queries with these expansions and sources in leaves is better halved."""
     value, part = 0.0, 0.0
@@ -233,7 +233,7 @@ def halves(asking, orders, tokens, cost):
     return saved > 2 * part + cost[BOX] + cost[LISTED] * tokens
 
 
-@part
+@internal
 def sift(sources, queries, given, A, v, leaves, heard):
     """List the sources in some leaves that a query in A can hear: each stays below its part of `FAINT` otherwise."""
     g, slack, nodes, points = splat(given[0]), splat(given[1]), sources.nodes, sources.points

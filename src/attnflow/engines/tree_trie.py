@@ -17,16 +17,12 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.engines.centring import ends
-from attnflow.engines.kernels import compiled, in_parallel
+from attnflow.engines.kernels import compiled, in_parallel, internal
 from attnflow.engines.simd import WIDTH
 
 # Points of a leaf at most; bits of a code, of an axis, and of a digit when codes are sorted; bits spread at once.
 LEAF, CODE_BITS, AXIS_BITS, DIGIT, SPREAD = 16, 63, 21, 11, 7
 PIECES = 16
-# Parts of kernels: without an entrance for Python they are compiled faster; those that make no arrays count no
-# references to arrays either.
-maker = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-part = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 # Columns of nodes: first point, last point, right child or -1, end of the subtree.
 FIRST, LAST, RIGHT, END = 0, 1, 2, 3
 
@@ -47,7 +43,7 @@ class Trie(NamedTuple):
     axes: Any
 
 
-@part
+@internal
 def _place(x, low, per_unit, bits):
     """Return the number of the finest cell that holds a coordinate, with this number of cells per length."""
     return min(max(int((x - low) * per_unit), 0), (1 << bits) - 1)

@@ -15,12 +15,12 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from attnflow.core.inputs import Array
-from attnflow.engines.kernels import compiled, whole_lines
+from attnflow.engines.kernels import compiled, internal, internal_with_arrays, whole_lines
 from attnflow.engines.simd import WIDTH
 from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
 from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
 from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
-from attnflow.engines.tree_trie import FIRST, LAST, RIGHT, maker, part
+from attnflow.engines.tree_trie import FIRST, LAST, RIGHT
 
 # Queries evaluated in one go.
 TOGETHER = 1024
@@ -114,7 +114,7 @@ def room(d: int, columns: int, sources: int, exponentials: Array) -> Room:
     )
 
 
-@maker
+@internal_with_arrays
 def _step(sources, queries, values, itself, given, A, P, above, ends, room):
     """Return the expansions of the box A, whose parent P has those `above`, and whether it is to be halved.
 
@@ -151,7 +151,7 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
     return mine, goes, raw, top
 
 
-@part
+@internal
 def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, top, room, results):
     """Evaluate the queries from first to last of A, which hears its expansions and the `raw` leaves in the room.
 
@@ -168,7 +168,7 @@ def _answer(sources, queries, values, itself, given, A, mine, first, last, raw, 
     return bound <= LIMIT
 
 
-@maker
+@internal_with_arrays
 def _settle(sources, queries, values, itself, given, A, P, above, mine, first, last, raw, top, room, results):
     """Evaluate some queries of A with expansions on smaller cells, or with none, until the bound is kept.
 
@@ -194,7 +194,7 @@ def _taken(typing, counter):
     return types.int64(counter), generate
 
 
-@maker
+@internal_with_arrays
 def _kept(boxes, lists):
     """Return these boxes as tasks; the expansions of their parents are put one after the other."""
     place, count = np.full(len(lists), -1), 0
@@ -226,7 +226,7 @@ def _kept(boxes, lists):
     return Tasks(rows, starts, sets)
 
 
-@maker
+@internal_with_arrays
 def _above(tasks, i):
     """Return the expansions number i of some tasks."""
     sets, starts, across = tasks.sets, tasks.starts, len(tasks.sets.leader) // (len(tasks.starts) - 1)

@@ -16,7 +16,7 @@ import math
 import numba
 import numpy as np
 
-from attnflow.engines.kernels import compiled, in_parallel, inlined
+from attnflow.engines.kernels import compiled, in_parallel, inlined, internal, internal_with_arrays
 
 POINTS_PER_TASK = 1 << 14
 QUERIES_PER_TASK = 1 << 10
@@ -107,7 +107,7 @@ def _swap(points, index, i, j):
         points[i, c], points[j, c] = points[j, c], points[i, c]
 
 
-@compiled
+@internal_with_arrays
 def _pivot(points, first, last, middle, k):
     """Return a coordinate of some row such that row `middle` likely ends in the smaller part, close to its end."""
     sample, step, place = (
@@ -124,7 +124,7 @@ def _pivot(points, first, last, middle, k):
     return sample[min(SAMPLE - 2, place + 2) if 2 * place < SAMPLE else max(1, place - 2)]
 
 
-@compiled
+@internal_with_arrays
 def _exchange(points, index, i, j, k, pivot):
     """Exchange rows above the pivot from the left end with those below it from the right end; return what is left.
 
@@ -151,7 +151,7 @@ def _exchange(points, index, i, j, k, pivot):
     return i, j
 
 
-@compiled
+@internal_with_arrays
 def _part(points, index, first, last, middle, k):
     """Put the rows from `middle` to `last` above those before, in coordinate k: Hoare's algorithm FIND."""
     last -= 1
@@ -179,7 +179,7 @@ def _part(points, index, first, last, middle, k):
             break
 
 
-@compiled
+@internal
 def _enclose(points, first, last, box):
     """Fill the box around some rows; return its longest side and the rows at the two ends of that."""
     longest, ends = 0, (first, first)
@@ -198,7 +198,7 @@ def _enclose(points, first, last, box):
     return longest, ends
 
 
-@compiled
+@internal
 def _tilt(points, first, last, ends, frame):
     """Fill the frame, in the plane, whose first axis goes from one end of the points to the other."""
     u, v = points[ends[1], 0] - points[ends[0], 0], points[ends[1], 1] - points[ends[0], 1]
@@ -303,7 +303,7 @@ def _cell(q0, q1, side):
     return (2 * axis + (q < 0)) * side + min(side - 1, int((across / abs(q) + 1.0) * (0.5 * side)))
 
 
-@compiled
+@internal_with_arrays
 def _top_rows(queries, begin, end, sources, tree, sums, table, slack, faint, mean, best, leader):
     """Answer the queries from `begin` to `end`, by the list of their cell or else by a search of the tree.
 
@@ -378,7 +378,7 @@ def top_parallel(queries, sources, tree, sums, table, slack, faint, mean, best, 
 # Short lists
 
 
-@compiled
+@internal_with_arrays
 def _list_rows(cones, begin, end, rivals, points, tree, margin, slack, lengths, lists):
     """List for the cones from `begin` to `end` the points that their rival does not beat; 0 stands for a longer list.
 

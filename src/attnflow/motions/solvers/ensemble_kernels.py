@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnflow.core.inputs import Array
-from attnflow.engines.kernels import compiled, inlined
+from attnflow.engines.kernels import compiled, inlined, internal
 from attnflow.engines.simd import WIDTH, load, maximum, muladd, splat, spread, store
 from attnflow.motions.solvers.ensemble_sums_kernels import Room, Rule, hear, room_for, take_gains
 
@@ -82,7 +82,7 @@ class UnderWay(NamedTuple):
     done: NDArray[np.int64]
 
 
-@compiled
+@internal
 def _enter(start, first, x):
     """Load eight systems; places beyond the last system get copies of it."""
     b, n, d = start.shape
@@ -93,7 +93,7 @@ def _enter(start, first, x):
                 x[k, WIDTH * i + lane] = tokens[i, k]
 
 
-@compiled
+@internal
 def _leave(x, lane, tokens):
     n, d = tokens.shape
     for i in range(n):
@@ -101,7 +101,7 @@ def _leave(x, lane, tokens):
             tokens[i, k] = x[k, WIDTH * i + lane]
 
 
-@compiled
+@internal
 def _products(x, y, result):
     """Fill the result with <x_i, y_i>. Loops over tokens are innermost: they become vectors."""
     for i in range(x.shape[1]):
@@ -111,7 +111,7 @@ def _products(x, y, result):
             result[i] += x[k, i] * y[k, i]
 
 
-@compiled
+@internal
 def _retract(x, result, row):
     _products(x, x, row)
     for i in range(x.shape[1]):
@@ -143,7 +143,7 @@ def layers(start, gains, rule, times, states):
                 _leave(x, lane, states[r, first + lane])
 
 
-@compiled
+@internal
 def _velocity(x, rule, room, result):
     """Fill the result with x'. On the sphere it is taken at x / |x|: stages off the sphere are not pulled back."""
     if not rule.sphere:
@@ -163,7 +163,7 @@ def _velocity(x, rule, room, result):
                 result[k, i] *= room.total[i] / mass
 
 
-@compiled
+@internal
 def _combined(x, h, K, weights, count, result):
     """Fill the result with x + h sum_s weights_s K_s."""
     for a in range(0, x.size, WIDTH):
@@ -173,12 +173,12 @@ def _combined(x, h, K, weights, count, result):
         store(result, a, muladd(load(h, 0), total, load(x, a)))
 
 
-@compiled
+@internal
 def _magnitude(v):
     return maximum(v, splat(0.0) - v)
 
 
-@compiled
+@internal
 def _squares(change, x, y, rtol, atol, result):
     """Fill the result with the squares of a change in units of rtol max(|x|, |y|) + atol, averaged in each system."""
     total = splat(0.0)

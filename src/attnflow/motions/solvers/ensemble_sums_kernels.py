@@ -16,7 +16,7 @@ import numpy as np
 
 from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN
-from attnflow.engines.kernels import LOG2E, UNSHIFTED, apply, compiled, inlined
+from attnflow.engines.kernels import LOG2E, UNSHIFTED, apply, compiled, inlined, internal
 from attnflow.engines.simd import WIDTH, exp2, exp2_within, load, maximum, muladd, splat, spread, store
 
 
@@ -59,7 +59,7 @@ def room_for(n, d):
     return Room(lanes[0], lanes[1], lanes[2], lanes[3], clouds[0], clouds[1], clouds[2], rows[0], rows[1])
 
 
-@compiled
+@internal
 def take_gains(gains, first, room):
     """Take the gains of eight systems from the first on; places beyond the last system get its gain."""
     for lane in range(WIDTH):
@@ -68,7 +68,7 @@ def take_gains(gains, first, room):
         room.sizes[lane] = min(abs(gain) * LOG2E, LARGEST_GAIN)
 
 
-@compiled
+@internal
 def _score(queries, i, keys, j):
     m = keys.shape[1]
     s = load(queries, i) * load(keys, j)
@@ -92,7 +92,7 @@ def _count_within(x, room):
     return count
 
 
-@compiled
+@internal
 def _weighed(x, masses, room):
     """Fill room.other with w_j x_j, and the sums with zeros."""
     m = x.shape[1]
@@ -101,7 +101,6 @@ def _weighed(x, masses, room):
         for k in range(j, x.size, m):
             store(room.other, k, spread(masses, j // WIDTH) * load(x, k))
             store(room.mean, k, splat(0.0))
-    return room.other
 
 
 @inlined
@@ -110,7 +109,8 @@ def _each_pair_plane(x, masses, room):
 
     Each row gets its terms in order, those before the diagonal while earlier rows are summed.
     """
-    m, values, mean, total = x.shape[1], _weighed(x, masses, room), room.mean, room.total
+    m, values, mean, total = x.shape[1], room.other, room.mean, room.total
+    _weighed(x, masses, room)
     gain = load(room.signs, 0) * load(room.sizes, 0)
     for i in range(0, m, WIDTH):
         q0, q1 = gain * load(x, i), gain * load(x, m + i)
@@ -134,7 +134,8 @@ def _each_pair_plane(x, masses, room):
 @inlined
 def _each_pair(x, masses, room):
     """The same in any dimension: the weights of a row, then coordinate by coordinate."""
-    m, values, mean, total, row = x.shape[1], _weighed(x, masses, room), room.mean, room.total, room.row
+    m, values, mean, total, row = x.shape[1], room.other, room.mean, room.total, room.row
+    _weighed(x, masses, room)
     gain = load(room.signs, 0) * load(room.sizes, 0)
     for i in range(0, m, WIDTH):
         w, z = spread(masses, i // WIDTH), load(total, i)
@@ -155,7 +156,7 @@ def _each_pair(x, masses, room):
             store(mean, k + i, share * s)
 
 
-@compiled
+@internal
 def _put(value, room, result, i):
     """Store a vector from element i on, except in the lanes of systems that are within."""
     store(room.spare, 0, value)
@@ -164,7 +165,7 @@ def _put(value, room, result, i):
             result[i + lane] = room.spare[lane]
 
 
-@compiled
+@internal
 def _each_row(queries, x, rule, room):
     """Means and totals of the systems that are not within, row by row: any form, exponents shifted by the top score."""
     d, m = x.shape
@@ -192,7 +193,7 @@ def _each_row(queries, x, rule, room):
             _put(z * load(room.spare, 0), room, room.total, i)
 
 
-@compiled
+@internal
 def hear(x, rule, room, result):
     """Fill the result with M m, or M (m - x) if centred; and room.total with Z_i if the motion is unnormalized."""
     count = 0
