@@ -31,18 +31,19 @@ BUDGET, LEVELS = 3e-11, 8.0
 POWERS = 2.0 ** -np.arange(64.0)
 # Binary exponents of pairs up to this size round by less than the tolerance; those of others are summed directly.
 LARGEST_EXPONENT = 2e5
-HALVE, END_HERE, KNOWN = 0, 1, 2
+HALVE, END_HERE, KNOWN, CHOOSE = 0, 1, 2, 3
 # Lists hold at most this many expansions.
 LONGEST = 4096
 # All lanes of a vector.
 EVERY = (1 << WIDTH) - 1
 # Nanoseconds in the plane and in space: a pair; a token of an expansion with few and with many nodes; a part of one;
 # a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
+# The costs of boxes and the fewest tokens are those with which all took the least time.
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
-        [0.45, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 13000.0, 40.0, 100.0, 6.0],
-        [0.5, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 18000.0, 100.0, 200.0, 12.0],
+        [0.45, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 40000.0, 320.0, 400.0, 6.0],
+        [0.5, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 100000.0, 100.0, 200.0, 12.0],
     ]
 )
 # Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down.
@@ -165,9 +166,10 @@ def first_from(numbers, least):
 def visit(sources, queries, given, A, v, mass, aim, above, room):
     """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
 
-    The aim is to `HALVE` A, to `END_HERE`, or to list what it hears beside the expansions `KNOWN`, which are `above`.
-    Return the number of expansions and of leaves, the sources in these, the top exponent above W e^{g <q, v>}, and
-    whether any expansion is possible: if not, all aims have the same lists.
+    The aim is to `HALVE` A, where leaves do not count; to `END_HERE`; to `CHOOSE`, which is to end here unless what is
+    listed so far says that A is better halved; or to list what it hears beside the expansions `KNOWN`, which are
+    `above`. Return the number of expansions and of leaves, the sources in these, the top exponent above W e^{g <q, v>},
+    and whether any expansion is possible: if not, the lists to end here are complete.
     """
     g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
@@ -178,7 +180,9 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     floor = FAINT - (boxes[0, 3 * d] - mass)
     narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
     # An expansion of fewer sources never pays.
-    few = cost[VALUE] / (ENDS * cost[PAIR]) if widest > 0.0 else 0.0
+    few = cost[FEWEST] if aim == HALVE else cost[VALUE] / (ENDS * cost[PAIR]) if widest > 0.0 else 0.0
+    # What halving saves for each source that is listed, and what it costs: see `halves`.
+    saved, halving = asking * SPARED * cost[PAIR] - cost[LISTED], cost[BOX]
     stack[0] = 0
     while waiting:
         waiting -= 1
@@ -203,19 +207,21 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
                 work = made * cost[PART + many] + fresh * cost[TOKEN + many]
                 if aim == KNOWN:
                     pays = made == 1 and above[k - 1] == b
-                elif aim == END_HERE:
+                elif aim != HALVE:
                     pays = work + asking * cost[VALUE + many] < ENDS * direct
                 else:
                     work += 2 * levels * cost[PART + many] + 64 * cost[VALUE + many]
                     pays = held > cost[FEWEST + many] and work < HANDED * direct
                 if pays:
                     heard[count], orders[count] = b, p
-                    count += 1
+                    count, halving = count + 1, halving + 2 * cost[PART + many]
                     top = max(top, share)
                     continue
         if nodes[b, RIGHT] < 0 or held <= few or (held <= SIFTED and z > FAR * narrow):
             leaves[raw] = b
             raw, tokens, top = raw + 1, tokens + held, max(top, share)
+            if aim == CHOOSE and possible and tokens * saved > halving:
+                break
         else:
             stack[waiting], stack[waiting + 1] = nodes[b, RIGHT], b + 1
             waiting += 2

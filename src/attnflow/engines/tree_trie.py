@@ -125,39 +125,56 @@ def _nodes(code):
     return nodes[:count], bits[:count]
 
 
+@internal
+def _gather(rows, given, order, points, log2_masses, first, last):
+    """Fetch some of the points, and their masses, in their order: so many at a time that none waits for another."""
+    for a in range(len(points)):
+        for j in range(first, last):
+            points[a, j] = rows[order[j], a]
+    for j in range(first, last if len(given) else first):
+        log2_masses[j] = given[order[j]]
+
+
+@internal
+def _fill(masses, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_masses, begin, end):
+    """Fill the cells of some nodes, and the boxes of leaves among them."""
+    d, per_unit = len(points), 1.0 / unit
+    for v in range(begin, end):
+        first, last = nodes[v, FIRST], nodes[v, LAST]
+        for a in range(d):
+            free = (bits[v] - (d - 1 - a)) // d + 1
+            half = 0.5 * unit * (1 << free)
+            place = _place(points[a, first], low[a], per_unit, axis_bits) >> free << free
+            cells[v, d + a], cells[v, a] = half, low[a] + unit * place + half
+        if nodes[v, RIGHT] >= 0:
+            continue
+        heaviest, total = 0.0, float(last - first)
+        if masses:
+            heaviest, total = -np.inf, 0.0
+            for j in range(first, last):
+                heaviest = max(heaviest, log2_masses[j])
+            for j in range(first, last):
+                total += 2.0 ** (log2_masses[j] - heaviest)
+        for a in range(d):
+            least, most, moment = np.inf, -np.inf, 0.0
+            for j in range(first, last):
+                x = points[a, j]
+                least, most = min(least, x), max(most, x)
+                moment += x * (2.0 ** (log2_masses[j] - heaviest) / total if masses else 1.0 / total)
+            boxes[v, a], boxes[v, d + a], boxes[v, 2 * d + a] = least, most, min(max(moment, least), most)
+        boxes[v, 3 * d] = heaviest + math.log2(total)
+
+
 @in_parallel
 def _arrange(rows, given, low, unit, axis_bits, bits, trie):
     """Fill the cells, the points in their order, and the boxes of leaves."""
     nodes, boxes, cells, points, log2_masses, order, _ = trie
-    d, count, per_unit = len(points), len(nodes), 1.0 / unit
+    n, count = len(order), len(nodes)
     for piece in numba.prange(PIECES):
-        for v in range(piece * count // PIECES, (piece + 1) * count // PIECES):
-            first, last = nodes[v, FIRST], nodes[v, LAST]
-            for a in range(d):
-                free = (bits[v] - (d - 1 - a)) // d + 1
-                cells[v, d + a] = 0.5 * unit * 2.0**free
-                cells[v, a] = (
-                    low[a] + unit * (_place(rows[order[first], a], low[a], per_unit, axis_bits) >> free << free)
-                ) + cells[v, d + a]
-            if nodes[v, RIGHT] >= 0:
-                continue
-            heaviest, total = 0.0, float(last - first)
-            if len(given):
-                heaviest, total = -np.inf, 0.0
-                for j in range(first, last):
-                    log2_masses[j] = given[order[j]]
-                    heaviest = max(heaviest, log2_masses[j])
-                for j in range(first, last):
-                    total += 2.0 ** (log2_masses[j] - heaviest)
-            for a in range(d):
-                least, most, moment = np.inf, -np.inf, 0.0
-                for j in range(first, last):
-                    x = rows[order[j], a]
-                    points[a, j] = x
-                    least, most = min(least, x), max(most, x)
-                    moment += x * (2.0 ** (log2_masses[j] - heaviest) / total if len(given) else 1.0 / total)
-                boxes[v, a], boxes[v, d + a], boxes[v, 2 * d + a] = least, most, min(max(moment, least), most)
-            boxes[v, 3 * d] = heaviest + math.log2(total)
+        _gather(rows, given, order, points, log2_masses, piece * n // PIECES, (piece + 1) * n // PIECES)
+    for piece in numba.prange(PIECES):
+        begin, end = piece * count // PIECES, (piece + 1) * count // PIECES
+        _fill(len(given) > 0, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_masses, begin, end)
 
 
 @compiled

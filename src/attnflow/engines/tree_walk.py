@@ -19,7 +19,7 @@ from attnflow.engines.kernels import compiled, internal, internal_with_arrays, w
 from attnflow.engines.simd import WIDTH
 from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
 from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
-from attnflow.engines.tree_lists import END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
+from attnflow.engines.tree_lists import CHOOSE, END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT
 
 # Queries evaluated in one go.
@@ -128,10 +128,10 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
     mass = leader(sources, queries, g, A, own, best, room.stack)
     if not np.isnan(mass):
         own[2 * d] = mass
-    aim, goes = END_HERE, False
+    aim, goes = END_HERE if ends or queries.nodes[A, RIGHT] < 0 else CHOOSE, False
     while True:
         count, raw, tokens, top, possible = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
-        if aim == END_HERE and queries.nodes[A, RIGHT] >= 0 and not ends:
+        if aim == CHOOSE:
             goes = halves(queries.nodes[A, LAST] - queries.nodes[A, FIRST], room.orders[:count], tokens, given[4])
         if aim == HALVE or not goes or not possible:
             break
