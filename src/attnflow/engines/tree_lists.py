@@ -168,8 +168,8 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
 
     The aim is to `HALVE` A, where leaves do not count; to `END_HERE`; to `CHOOSE`, which is to end here unless what is
     listed so far says that A is better halved; or to list what it hears beside the expansions `KNOWN`, which are
-    `above`. Return the number of expansions and of leaves, the sources in these, the top exponent above W e^{g <q, v>},
-    and whether any expansion is possible: if not, the lists to end here are complete.
+    `above`. Return the number of expansions and of leaves, the top exponent above W e^{g <q, v>}, whether A is better
+    halved, and whether any expansion is possible: if not, the lists to end here are complete.
     """
     g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
@@ -181,8 +181,8 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
     # An expansion of fewer sources never pays.
     few = cost[FEWEST] if aim == HALVE else cost[VALUE] / (ENDS * cost[PAIR]) if widest > 0.0 else 0.0
-    # What halving saves for each source that is listed, and what it costs: see `halves`.
-    saved, halving = asking * SPARED * cost[PAIR] - cost[LISTED], cost[BOX]
+    # What halving saves, of each source and of all expansions that are listed, and what it costs.
+    saved, value, halving = asking * SPARED * cost[PAIR] - cost[LISTED], 0.0, cost[BOX]
     stack[0] = 0
     while waiting:
         waiting -= 1
@@ -207,15 +207,15 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
                 work = made * cost[PART + many] + fresh * cost[TOKEN + many]
                 if aim == KNOWN:
                     pays = made == 1 and above[k - 1] == b
-                elif aim != HALVE:
-                    pays = work + asking * cost[VALUE + many] < ENDS * direct
-                else:
+                elif aim == HALVE:
                     work += 2 * levels * cost[PART + many] + 64 * cost[VALUE + many]
                     pays = held > cost[FEWEST + many] and work < HANDED * direct
+                else:
+                    pays = work + asking * cost[VALUE + many] < ENDS * direct
                 if pays:
                     heard[count], orders[count] = b, p
-                    count, halving = count + 1, halving + 2 * cost[PART + many]
-                    top = max(top, share)
+                    count, top = count + 1, max(top, share)
+                    value, halving = value + cost[VALUE + many], halving + 2 * cost[PART + many]
                     continue
         if nodes[b, RIGHT] < 0 or held <= few or (held <= SIFTED and z > FAR * narrow):
             leaves[raw] = b
@@ -225,18 +225,9 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         else:
             stack[waiting], stack[waiting + 1] = nodes[b, RIGHT], b + 1
             waiting += 2
-    return count, raw, tokens, top, possible
-
-
-@internal
-def halves(asking, orders, tokens, cost):
-    """Say whether a box of queries with these expansions and sources in leaves is better halved."""
-    value, part = 0.0, 0.0
-    for p in orders:
-        value, part = value + cost[VALUE + (p == MANY)], part + cost[PART + (p == MANY)]
-    shared = 0.5 * (1 - 1.0 / max(1, len(orders)))
-    saved = asking * (value * shared + SPARED * tokens * cost[PAIR])
-    return saved > 2 * part + cost[BOX] + cost[LISTED] * tokens
+    # Expansions share their parts with others on both halves.
+    value *= asking * 0.5 * (1 - 1 / max(1, count))
+    return count, raw, top, aim == CHOOSE and value + tokens * saved > halving, possible
 
 
 @internal

@@ -19,7 +19,7 @@ from attnflow.engines.kernels import compiled, internal, internal_with_arrays, w
 from attnflow.engines.simd import WIDTH
 from attnflow.engines.tree_evaluation import BLOCK, evaluate, tail
 from attnflow.engines.tree_expansions import AT_ONCE, PARTS, bases, expand
-from attnflow.engines.tree_lists import CHOOSE, END_HERE, HALVE, KNOWN, LONGEST, MANY, halves, leader, sift, visit
+from attnflow.engines.tree_lists import CHOOSE, END_HERE, HALVE, KNOWN, LONGEST, MANY, leader, sift, visit
 from attnflow.engines.tree_trie import FIRST, LAST, RIGHT
 
 # Queries evaluated in one go.
@@ -130,10 +130,9 @@ def _step(sources, queries, values, itself, given, A, P, above, ends, room):
         own[2 * d] = mass
     aim, goes = END_HERE if ends or queries.nodes[A, RIGHT] < 0 else CHOOSE, False
     while True:
-        count, raw, tokens, top, possible = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
-        if aim == CHOOSE:
-            goes = halves(queries.nodes[A, LAST] - queries.nodes[A, FIRST], room.orders[:count], tokens, given[4])
-        if aim == HALVE or not goes or not possible:
+        count, raw, top, better, possible = visit(sources, queries, given, A, own, own[2 * d], aim, above.nodes, room)
+        goes = goes or better
+        if aim == HALVE or not (goes and possible):
             break
         aim = HALVE
     fields = values[:0] if itself else values
@@ -283,7 +282,7 @@ def walk(sources, queries, values, itself, given, tasks, next_task, most, room, 
                 if answer or last - first > TOGETHER:
                     # Parts of its queries, which different threads may take, start from what A has itself.
                     P, known = A, mine
-                    _, raw, _, top, _ = visit(
+                    _, raw, top, _, _ = visit(
                         sources, queries, given, A, mine.leader, mine.leader[-1], KNOWN, mine.nodes, room
                     )
                 doubts += _settle(
