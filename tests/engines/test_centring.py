@@ -8,7 +8,7 @@ import pytest
 from attnflow.engines.centring import LONG, NARROW, ends
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, NARROW, NARROW + 1, 40])
+@pytest.mark.parametrize("d", [0, 1, 2, 3, NARROW, NARROW + 1, 40])
 @pytest.mark.parametrize("n", [1, 2, 127, *(LONG * LONG + k for k in (-1, 0, 1, LONG - 1)), 40_000])
 def test_the_least_and_the_largest_coordinates(n: int, d: int) -> None:
     if n * d > 1_000_000:
@@ -16,7 +16,7 @@ def test_the_least_and_the_largest_coordinates(n: int, d: int) -> None:
     x = np.random.default_rng(n).standard_normal((n, d))
     # The extreme points may be anywhere, the last rows that fill no long row among them.
     for place in {0, n // 2, n - 1}:
-        x[place] = [-9.0 - place, *[9.0 + place] * (d - 1)]
+        x[place] = [-9.0 - place, *[9.0 + place] * (d - 1)][:d]
         for points in (x, np.asfortranarray(x), x[::-1]):
             low, high = ends(points)
             assert low.tolist() == points.min(axis=0).tolist()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from refusals import refused
 
 import attnflow as af
-from attnflow.engines import Memory, dense, fast, fused, module, tree, tree_trie
+from attnflow.engines import Memory, dense, fast, fused, module, tree, tree_trie, tree_walk
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -260,6 +260,37 @@ def test_nodes_of_a_trie_hold_their_points(d: int) -> None:
             for child in (v + 1, right):
                 assert (np.abs(made.cells[child, :d] - centre) + made.cells[child, d:] <= half * (1 + 1e-12)).all()
             assert made.nodes[v + 1, 1] == made.nodes[right, 0]
+
+
+@pytest.mark.parametrize("gain", [1e200, 1e300])
+@pytest.mark.parametrize("scale", [1e10, 1e60, 1e99])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_gains_and_sizes_whose_product_overflows(d: int, scale: float, gain: float) -> None:
+    x = np.random.default_rng(0).standard_normal((64, d)) * scale
+    for q in (x, -x, 1e-3 * x, x[:3] / scale):
+        found, expected = tree.softmax(q, x, x, None, gain)[0], fused.softmax(q, x, x, None, gain)[0]
+        np.testing.assert_allclose(found, expected, atol=1e-10 * scale)
+
+
+@pytest.mark.parametrize(("n", "gain"), [(20_000, 10.0), (20_000, 300.0), (20_000, 1e4)])
+def test_large_boxes_are_halved(n: int, gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are right without that too, and take twenty times as long: boxes are counted, because times are noisy."""
+    x, parts = disc(np.random.default_rng(0), n, 2), []
+    walk = tree_walk.walk
+
+    def watched(*args: Any) -> Any:
+        left, doubts = walk(*args)
+        if args[7]:  # the most queries that a box may have
+            parts.append(left.boxes[:, 3:])
+        return left, doubts
+
+    monkeypatch.setattr(tree, "walk", watched)
+    monkeypatch.setattr("numba.get_num_threads", lambda: 2)
+    tree.softmax(x, x, x, None, gain)
+    # A box that is not halved is handed on in parts, each with its first query and the one after its last.
+    assert len(parts) == 3
+    assert sum(map(len, parts[1:])) >= 2 * tree.TASKS
+    assert not np.concatenate(parts).any()
 
 
 @pytest.mark.parametrize("z", [0.1, 0.5, 1.0, 2.1])

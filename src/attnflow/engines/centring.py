@@ -100,7 +100,7 @@ def ends(points: Array) -> tuple[Array, Array]:
     (array([ 0., -3.]), array([1., 1.]))
     """
     n, d = points.shape
-    if d > NARROW:
+    if not d or d > NARROW:
         return points.min(axis=0), points.max(axis=0)
     if n < LONG * LONG or not points.flags.c_contiguous:
         every = np.arange(d)

@@ -57,6 +57,8 @@ TOLERANCE = 1e-10
 MOST_DIMENSIONS, EXPANDED = 16, 3
 # Products |q| |k| up to this size do not overflow; nor do sums of values of this binary exponent, weights included.
 LARGEST_PRODUCT, CALM = 1e300, 900.0
+# Nor do the g h_A h_B of the largest cells.
+LARGEST_Z = 1e306
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100
 # Clouds that are smaller, or larger than the inverse, are left to all pairs.
@@ -94,7 +96,7 @@ def _applies(queries: Array, keys: Array, gain: float) -> bool:
         if raised > gain and not raised * (longest @ largest) <= 2.0**-53:
             return False
         # Of larger or smaller clouds, the raised gain or the cells are no normal numbers.
-        if not LEAST_SIZE <= size <= 1 / LEAST_SIZE:
+        if not LEAST_SIZE <= size <= 1 / LEAST_SIZE or not raised * size * max(size, _size(least, most)) <= LARGEST_Z:
             return False
         return bool(longest @ largest <= LARGEST_PRODUCT) and bool((largest @ largest) <= LARGEST_PRODUCT)
 

@@ -151,20 +151,22 @@ def add_pairs_of_keys(sources, queries, g, heard, i, shift, least, mass, sums):
     total, one, other, third = load(sums, 0), load(sums, WIDTH), load(sums, 2 * WIDTH), load(sums, d * WIDTH)
     g, log2_masses = splat(g), sources.log2_masses
     for k in range(0, len(heard), 2):
-        i, j, other_mass = np.int64(heard[k]), np.int64(heard[k]), -np.inf
+        j = np.int64(heard[k])
+        # An odd last source is its own partner, with the least weight there is, 2^-1000: no total notices it.
+        j1, other_mass = j, -np.inf
         if k + 1 < len(heard):
-            j = np.int64(heard[k + 1])
-            other_mass = log2_masses[j]
-        a, b, c = spread(points, i), spread(points, stride + i), spread(points, (d - 1) * stride + i)
-        e, f, h = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
-        s, t = muladd(y, b, x * a), muladd(y, f, x * e)
+            j1 = np.int64(heard[k + 1])
+            other_mass = log2_masses[j1]
+        a, b, c = spread(points, j), spread(points, stride + j), spread(points, (d - 1) * stride + j)
+        a1, b1, c1 = spread(points, j1), spread(points, stride + j1), spread(points, (d - 1) * stride + j1)
+        s, s1 = muladd(y, b, x * a), muladd(y, b1, x * a1)
         if d == 3:
-            s, t = muladd(z, c, s), muladd(z, h, t)
-        if lanes_above(s, least) | lanes_above(t, least):
-            w = exp2_short(muladd(g, s - shift, splat(log2_masses[i] - mass)))
+            s, s1 = muladd(z, c, s), muladd(z, c1, s1)
+        if lanes_above(s, least) | lanes_above(s1, least):
+            w = exp2_short(muladd(g, s - shift, splat(log2_masses[j] - mass)))
             total, one, other, third = total + w, muladd(w, a, one), muladd(w, b, other), muladd(w, c, third)
-            w = exp2_short(muladd(g, t - shift, splat(other_mass - mass)))
-            total, one, other, third = total + w, muladd(w, e, one), muladd(w, f, other), muladd(w, h, third)
+            w = exp2_short(muladd(g, s1 - shift, splat(other_mass - mass)))
+            total, one, other, third = total + w, muladd(w, a1, one), muladd(w, b1, other), muladd(w, c1, third)
     store(sums, 0, total)
     store(sums, WIDTH, one)
     store(sums, 2 * WIDTH, other)

@@ -166,10 +166,11 @@ def first_from(numbers, least):
 def visit(sources, queries, given, A, v, mass, aim, above, room):
     """List the expansions and the leaves that A hears; `above` are the expansions that its parent has.
 
-    The aim is to `HALVE` A, where leaves do not count; to `END_HERE`; to `CHOOSE`, which is to end here unless what is
-    listed so far says that A is better halved; or to list what it hears beside the expansions `KNOWN`, which are
-    `above`. Return the number of expansions and of leaves, the top exponent above W e^{g <q, v>}, whether A is better
-    halved, and whether any expansion is possible: if not, the lists to end here are complete.
+    The aim is to `HALVE` A, where only expansions matter, because its halves list leaves of their own; to `END_HERE`;
+    to `CHOOSE`, which is to end here unless what is listed so far says that A is better halved; or to list what it
+    hears beside the expansions `KNOWN`, which are `above`. Return the number of expansions and of leaves, the top
+    exponent above W e^{g <q, v>}, whether A is better halved, and whether any expansion is possible: if not, the lists
+    to end here are complete.
     """
     g, slack, widest, cost = given[0], given[1], given[3], given[4]
     stack, heard, orders, leaves = room.stack, room.heard, room.orders, room.leaves
@@ -180,7 +181,9 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
     floor = FAINT - (boxes[0, 3 * d] - mass)
     narrow, to_z = widest * (1 + 1e-8) * LOG2E / g, g / LOG2E
     # An expansion of fewer sources never pays.
-    few = cost[FEWEST] if aim == HALVE else cost[VALUE] / (ENDS * cost[PAIR]) if widest > 0.0 else 0.0
+    few = 0.0
+    if widest > 0.0:
+        few = cost[FEWEST] if aim == HALVE else cost[VALUE] / (ENDS * cost[PAIR])
     # What halving saves, of each source and of all expansions that are listed, and what it costs.
     saved, value, halving = asking * SPARED * cost[PAIR] - cost[LISTED], 0.0, cost[BOX]
     stack[0] = 0
@@ -220,6 +223,7 @@ def visit(sources, queries, given, A, v, mass, aim, above, room):
         if nodes[b, RIGHT] < 0 or held <= few or (held <= SIFTED and z > FAR * narrow):
             leaves[raw] = b
             raw, tokens, top = raw + 1, tokens + held, max(top, share)
+            # Not before it is known that an expansion is possible: the caller would hand none down.
             if aim == CHOOSE and possible and tokens * saved > halving:
                 break
         else:

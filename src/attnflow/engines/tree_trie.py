@@ -127,7 +127,7 @@ def _nodes(code):
 
 @internal
 def _gather(rows, given, order, points, log2_masses, first, last):
-    """Fetch some of the points, and their masses, in their order: so many at a time that none waits for another."""
+    """Write some of the points, and their masses, in their order; one loop does nothing else, and waits least."""
     for a in range(len(points)):
         for j in range(first, last):
             points[a, j] = rows[order[j], a]
@@ -136,7 +136,7 @@ def _gather(rows, given, order, points, log2_masses, first, last):
 
 
 @internal
-def _fill(masses, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_masses, begin, end):
+def _fill(weighted, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_masses, begin, end):
     """Fill the cells of some nodes, and the boxes of leaves among them."""
     d, per_unit = len(points), 1.0 / unit
     for v in range(begin, end):
@@ -149,7 +149,7 @@ def _fill(masses, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_
         if nodes[v, RIGHT] >= 0:
             continue
         heaviest, total = 0.0, float(last - first)
-        if masses:
+        if weighted:
             heaviest, total = -np.inf, 0.0
             for j in range(first, last):
                 heaviest = max(heaviest, log2_masses[j])
@@ -160,7 +160,7 @@ def _fill(masses, low, unit, axis_bits, bits, nodes, boxes, cells, points, log2_
             for j in range(first, last):
                 x = points[a, j]
                 least, most = min(least, x), max(most, x)
-                moment += x * (2.0 ** (log2_masses[j] - heaviest) / total if masses else 1.0 / total)
+                moment += x * (2.0 ** (log2_masses[j] - heaviest) / total if weighted else 1.0 / total)
             boxes[v, a], boxes[v, d + a], boxes[v, 2 * d + a] = least, most, min(max(moment, least), most)
         boxes[v, 3 * d] = heaviest + math.log2(total)
 
