@@ -140,7 +140,7 @@ class Sources:
         itself = self.values is self.trie.points
         heaviest = max(float(np.abs(self.values).max(initial=0.0)), float(largest.max()), 1.0)
         calm = CALM - math.log2(heaviest)
-        rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED) - 2], calm
+        rules = gain2, slack, self.size, widest, COSTS[min(d, EXPANDED + 1) - 2], calm
         # Means are within the box of the values; those of equal values are equal to them.
         box = np.array(np.broadcast_arrays(self.centre, *self.ends))
         _Walk((self.trie, asked, self.values, itself, rules), (mean, log_total, box)).go()

@@ -36,14 +36,15 @@ HALVE, END_HERE, KNOWN, CHOOSE = 0, 1, 2, 3
 LONGEST = 4096
 # All lanes of a vector.
 EVERY = (1 << WIDTH) - 1
-# Nanoseconds in the plane and in space: a pair; a token of an expansion with few and with many nodes; a part of one;
-# a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
+# Nanoseconds in the plane, in space and beyond: a pair; a token of an expansion with few and with many nodes; a part of
+# it; a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
 # The costs of boxes and the fewest tokens are those with which all took the least time.
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [
         [0.45, 8.0, 24.0, 270.0, 450.0, 10.0, 22.0, 40000.0, 320.0, 400.0, 6.0],
         [0.5, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 100000.0, 100.0, 200.0, 12.0],
+        [0.5, 85.0, 560.0, 850.0, 8500.0, 50.0, 290.0, 26000.0, 100.0, 200.0, 12.0],
     ]
 )
 # Expansions have to cost less than these parts of direct sums, where a box ends and where they are handed down.
