@@ -112,6 +112,17 @@ def test_random_clouds(name: str, d: int, scale: float, share: float, seed: int)
         assert_same_top(x * rng.choice([0.0, 1e-200, 1.0, 7.0], (n, 1)), x, np.zeros(n), share)
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_one_token_alone_hears_itself(d: int) -> None:
+    x, v, w = np.full((1, d), 0.3), np.array([[5.0, -2.0]]), np.array([0.7])
+    assert neighbours.ball(x, x, v, w, 0.0).tolist() == [[5.0, -2.0]]
+    for slack, relative in ((0.0, 0.0), (1.0, 0.0), (0.0, 0.5)):
+        mean, best, leader = neighbours.top(x, x, v, w, np.array([slack]), relative)
+        assert mean.tolist() == [[5.0, -2.0]]
+        assert leader.tolist() == [0]
+        assert best[0] == pytest.approx(0.09 * d)
+
+
 @pytest.mark.parametrize("large", [False, pytest.param(True, marks=larger)])
 @pytest.mark.parametrize("name", ["normal", "clusters", "line", "one point"])
 def test_many_tokens_hear_the_same_as_a_few_of_them_one_by_one(name: str, large: bool) -> None:

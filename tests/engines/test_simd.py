@@ -63,8 +63,14 @@ def test_what_has_no_logarithm_gives_nan(number: float) -> None:
 
 @pytest.mark.parametrize(("name", "allowed"), [("exp2", 3e-15), ("exp2_within", 3e-15), ("exp2_short", 2e-12)])
 def test_powers(name: str, allowed: float) -> None:
-    y = RNG.uniform(-1000, 1000, 4000)
+    y = np.random.default_rng(1).uniform(-1000, 1000, 4000)
     expected = np.array([2.0**number for number in y.tolist()])
     found = applied(getattr(simd, name), y)
     assert np.all(np.abs(found - expected) <= allowed * expected)
     assert applied(getattr(simd, name), np.arange(-990.0, 990.0)).tolist() == [2.0**k for k in range(-990, 990)]
+
+
+def test_powers_of_very_negative_numbers() -> None:
+    y = np.array([-1001.0, -1e300, -math.inf])
+    assert applied(simd.exp2, y).tolist() == [0.0] * 3
+    assert applied(simd.exp2_short, y).tolist() == [2.0**-1000] * 3

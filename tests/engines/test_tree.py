@@ -268,8 +268,9 @@ def test_nodes_of_a_trie_hold_their_points(d: int) -> None:
 def test_gains_and_sizes_whose_product_overflows(d: int, scale: float, gain: float) -> None:
     x = np.random.default_rng(0).standard_normal((64, d)) * scale
     for q in (x, -x, 1e-3 * x, x[:3] / scale):
-        found, expected = tree.softmax(q, x, x, None, gain)[0], fused.softmax(q, x, x, None, gain)[0]
-        np.testing.assert_allclose(found, expected, atol=1e-10 * scale)
+        # With such gains the top score alone counts.
+        expected = x[np.argmax(q @ x.T, axis=1)]
+        np.testing.assert_allclose(tree.softmax(q, x, x, None, gain)[0], expected, atol=1e-10 * scale)
 
 
 @pytest.mark.parametrize(("n", "gain"), [(20_000, 10.0), (20_000, 300.0), (20_000, 1e4)])

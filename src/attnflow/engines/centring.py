@@ -27,9 +27,9 @@ EPS = float(np.finfo(np.float64).eps)
 
 # A cloud whose distance from the origin is at most NEAR times its extent gains nothing from centring.
 NEAR = 16.0
-# With at most NARROW coordinates Python's own numbers are faster than short arrays.
+# With at most NARROW coordinates, Python's own numbers are faster than short arrays, and `ends` looks for places.
 NARROW = 16
-# So many points of a cloud, or more, are one long row when coordinates are compared.
+# So many points are taken as one long row when the coordinates of many points are compared.
 LONG = 128
 # A rounding error of means below this fraction of the cloud's extent is accepted without centring.
 HARMLESS = 1e-12
@@ -93,8 +93,8 @@ def tilt(y: Array, c: Array, gain: float) -> Array:
 def ends(points: Array) -> tuple[Array, Array]:
     """Return the least and the largest value of each coordinate.
 
-    Short rows are compared slowly: of few points it is faster to find where those values are, and rows of many points
-    are taken as long ones first.
+    NumPy compares short rows slowly. So for few points we find the places of these values, which is faster; many points
+    are cut into long rows, of which one row of least and one of largest values is left.
 
     >>> ends(np.array([[0.0, 1.0], [1.0, -3.0]]))
     (array([ 0., -3.]), array([1., 1.]))

@@ -7,7 +7,6 @@ Lists come as the `Lists` of a `Memory`; none is empty. Sums are those of the tr
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from attnflow.core.inputs import Array
 from attnflow.engines import LARGEST_GAIN, Lists, Memory, fused
 from attnflow.engines.centring import about_centre
 from attnflow.engines.kernels import LOG2E, compiled
-from attnflow.engines.simd import WIDTH, load, splat, store
+from attnflow.engines.simd import WIDTH, load, log2, muladd, splat, store
 from attnflow.engines.tree_evaluation import BLOCK, add_pairs, add_pairs_of_keys, highest
 
 
@@ -98,9 +97,9 @@ def _sums(heard, asked, values, itself, gain, lists, mean, log_total):
             inverse = splat(1.0) / load(room.sums, 0)
             for f in range(1, 1 + len(values)):
                 store(room.sums, f * WIDTH, inverse * load(room.sums, f * WIDTH))
-            store(room.field, 0, top)
+            store(room.field, 0, muladd(splat(gain), top, log2(load(room.sums, 0))))
             for lane in range(min(WIDTH, lists.begins[k + 1] - i)):
                 row = lists.order[i + lane]
                 for f in range(len(values)):
                     mean[row, f] = room.sums[(1 + f) * WIDTH + lane]
-                log_total[row] = (gain * room.field[lane] + math.log2(room.sums[lane])) / LOG2E
+                log_total[row] = room.field[lane] / LOG2E

@@ -251,16 +251,21 @@ _POLYNOMIALS = {width: power.polynomial for width, power in _POWERS.items()}
 _SHORT = Power(52, 8, -1000.0)
 
 
+def _polynomial(builder, x, coefficients):
+    *others, last = coefficients
+    total = _constant(x.type, last)
+    for coefficient in reversed(others):
+        total = _muladd(builder, total, x, _constant(x.type, coefficient))
+    return total
+
+
 def _exp2(builder, exponent, polynomial=None):
     kind = exponent.type
     bits, integers = _POWERS[kind.count].bits, ir.VectorType(ir.IntType(BITS // kind.count), kind.count)
     large = _constant(kind, 1.5 * 2.0**bits)
     shifted = builder.fadd(exponent, large)
     fraction = builder.fsub(exponent, builder.fsub(shifted, large))
-    *others, last = polynomial or _POLYNOMIALS[kind.count]
-    power = _constant(kind, last)
-    for coefficient in reversed(others):
-        power = _muladd(builder, power, fraction, _constant(kind, coefficient))
+    power = _polynomial(builder, fraction, polynomial or _POLYNOMIALS[kind.count])
     whole = builder.shl(builder.bitcast(shifted, integers), _constant(integers, bits))
     return builder.bitcast(builder.add(builder.bitcast(power, integers), whole), kind)
 
@@ -309,11 +314,7 @@ def _log2(builder, y):
     m = builder.bitcast(builder.sub(bits, builder.shl(k, fraction)), kind)
     whole = builder.fsub(builder.bitcast(builder.add(k, builder.bitcast(large, integers)), kind), large)
     s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
-    square = builder.fmul(s, s)
-    *others, last = _LOGARITHM
-    series = _constant(kind, last)
-    for coefficient in reversed(others):
-        series = _muladd(builder, series, square, _constant(kind, coefficient))
+    series = _polynomial(builder, builder.fmul(s, s), _LOGARITHM)
     normal = builder.and_(builder.fcmp_ordered(">=", y, least), builder.fcmp_ordered("<", y, _constant(kind, math.inf)))
     return builder.select(normal, _muladd(builder, s, series, whole), _constant(kind, math.nan))
 

@@ -57,7 +57,7 @@ TOLERANCE = 1e-10
 MOST_DIMENSIONS, EXPANDED = 16, 3
 # Products |q| |k| up to this size do not overflow; nor do sums of values of this binary exponent, weights included.
 LARGEST_PRODUCT, CALM = 1e300, 900.0
-# Nor do the g h_A h_B of the largest cells.
+# The largest g D D' for the sizes D of keys and D' of queries: cells of larger ones would have infinite g h_A h_B.
 LARGEST_Z = 1e306
 # Cells of queries have g h D of at least this, in sums whose gain times the square of D is at least LEAST_GAIN.
 LEAST_SLOPE, LEAST_GAIN = 0.1, 1e-100

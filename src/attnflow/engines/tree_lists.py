@@ -38,7 +38,8 @@ LONGEST = 4096
 EVERY = (1 << WIDTH) - 1
 # Nanoseconds in the plane, in space and beyond: a pair; a token of an expansion with few and with many nodes; a part of
 # it; a token in its moments; a box of queries; the fewest tokens of an expansion that is handed down; to list a source.
-# The costs of boxes and the fewest tokens are those with which all took the least time.
+# The costs of boxes and the fewest tokens are those with which all took the least time. Beyond space there are no
+# expansions.
 PAIR, VALUE, PART, TOKEN, BOX, FEWEST, LISTED = 0, 1, 3, 5, 7, 8, 10
 COSTS = np.array(
     [

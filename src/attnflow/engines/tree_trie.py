@@ -127,7 +127,7 @@ def _nodes(code):
 
 @internal
 def _gather(rows, given, order, points, log2_masses, first, last):
-    """Write some of the points, and their masses, in their order; one loop does nothing else, and waits least."""
+    """Write some of the points, and their masses, in their order: a loop that only fetches waits least for memory."""
     for a in range(len(points)):
         for j in range(first, last):
             points[a, j] = rows[order[j], a]
